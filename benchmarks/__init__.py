@@ -1,0 +1,1 @@
+"""Benchmarks; each is a module with a command line."""

@@ -1,0 +1,1 @@
+"""Graphs of the store as tensors, their encoders, heads and losses."""

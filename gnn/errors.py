@@ -1,0 +1,37 @@
+"""Errors of the gnn package.
+
+LocigraphError
+└── GnnError                   a graph or a model is not what the encoder can work with
+    ├── UnknownNodeTypeError   a node type that the metadata does not hold
+    ├── UnknownEdgeTypeError   an edge type that the metadata does not hold
+    └── GraphError             the graph contradicts itself: an index out of range, a wrong shape
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kg.errors import LocigraphError, nearest
+
+
+class GnnError(LocigraphError):
+    """A graph or a model is not what the encoder can work with."""
+
+
+class UnknownNodeTypeError(GnnError):
+    """A node type that the metadata does not hold."""
+
+    def __init__(self, node_type: str, known: Iterable[str]) -> None:
+        super().__init__(f"node type {node_type!r} is not in the metadata{nearest(node_type, known)}")
+
+
+class UnknownEdgeTypeError(GnnError):
+    """An edge type that the metadata does not hold."""
+
+    def __init__(self, edge_type: tuple[str, str, str], known: Iterable[tuple[str, str, str]]) -> None:
+        hint = nearest(str(edge_type), map(str, known))
+        super().__init__(f"edge type {edge_type} is not in the metadata{hint}")
+
+
+class GraphError(GnnError):
+    """The graph contradicts itself; names the type, the value and the bound."""

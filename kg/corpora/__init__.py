@@ -1,0 +1,14 @@
+"""Readers of conversation corpora: files in, turns, questions and recorded extractions out."""
+
+from kg.corpora.corpus import Conversation, Corpus, Extractions, RecordedEvent, RecordedItem
+from kg.corpora.reading import FORMATS, load_corpus
+
+__all__ = [
+    "FORMATS",
+    "Conversation",
+    "Corpus",
+    "Extractions",
+    "RecordedEvent",
+    "RecordedItem",
+    "load_corpus",
+]

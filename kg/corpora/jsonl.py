@@ -1,0 +1,130 @@
+"""The project's own format: one JSON object a line, one conversation an object (``docs/corpus-format.md``)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import date
+
+from kg.corpora.corpus import Conversation, Corpus, Extractions, RecordedEvent, RecordedItem
+from kg.corpora.parsing import Record, Utterance, file_sha256, json_lines, number_turns
+from kg.errors import CorpusFormatError
+from kg.types import Question, SpaceId, TurnId
+
+
+def read(path: str) -> Corpus:
+    """Read a corpus in the project's JSONL, plain or .gz.
+
+    Raises:
+        CorpusFormatError: If a line is malformed; names the conversation and the field.
+    """
+    conversations: list[Conversation] = []
+    questions: list[Question] = []
+    skipped: Counter[str] = Counter()
+    lost = 0
+    seen: set[str] = set()
+    for number, item in json_lines(path):
+        space = SpaceId(Record(item, path, None, f"line {number}").string("conversation_id"))
+        if any(space == c.space for c in conversations):
+            raise CorpusFormatError(path, space, "conversation_id", space, "an id that no earlier line has")
+        record = Record(item, path, space)
+        turns = number_turns(space, list(_utterances(record)))
+        known = {turn.turn_id for turn in turns}
+        conversations.append(Conversation(space, turns, read_extractions(record, known)))
+        for entry in record.records("questions", required=False):
+            question = _question(entry, space)
+            if question.question_id in seen:
+                raise entry.error("question_id", question.question_id, "an id that no earlier question has")
+            seen.add(question.question_id)
+            unknown = [t for t in question.evidence if t not in known]
+            if unknown:
+                raise entry.error("evidence_turn_ids", unknown[0], "the id of a turn of this conversation")
+            if question.evidence:
+                questions.append(question)
+            else:
+                lost += 1
+    if lost:
+        skipped["no evidence turn given"] = lost
+    return Corpus("jsonl", path, file_sha256(path), tuple(conversations), tuple(questions), dict(skipped))
+
+
+def _utterances(record: Record) -> Iterator[Utterance]:
+    seen: set[str] = set()
+    sessions = list(record.records("sessions"))
+    # A stable sort: undated sessions keep the order of the file.
+    times = [session.timestamp("started_at") for session in sessions]
+    if all(time is not None for time in times):
+        order = sorted(range(len(sessions)), key=lambda i: (times[i], i))
+    else:
+        order = list(range(len(sessions)))
+    for i in order:
+        session_id = sessions[i].string("session_id")
+        for turn in sessions[i].records("turns"):
+            turn_id = turn.string("turn_id")
+            if turn_id in seen:
+                raise turn.error("turn_id", turn_id, "an id that no earlier turn of the conversation has")
+            seen.add(turn_id)
+            caption = turn.optional_string("image_caption")
+            text = turn.data.get("text")
+            if not isinstance(text, str):
+                raise turn.error("text", text, "a string")
+            if not text.strip() and caption is None:
+                continue  # an empty message has nothing to remember or to find
+            yield Utterance(
+                turn_id,
+                session_id,
+                turn.string("speaker"),
+                text,
+                turn.timestamp("spoken_at") or times[i],
+                caption,
+            )
+
+
+def _question(entry: Record, space: SpaceId) -> Question:
+    return Question(
+        space,
+        f"{space}:{entry.string('question_id')}",
+        entry.string("text"),
+        entry.optional_string("category") or "uncategorised",
+        tuple(TurnId(t) for t in dict.fromkeys(entry.strings("evidence_turn_ids", required=False))),
+        entry.strings("evidence_session_ids", required=False),
+        entry.timestamp("asked_at"),
+        entry.optional_string("answer"),
+    )
+
+
+def read_extractions(record: Record, known: set[TurnId]) -> Extractions:
+    """The ``facts``, ``entities``, ``topics`` and ``events`` of a record, each list optional.
+
+    Items whose turns are not in the conversation are an error; items without any turn have no provenance and are
+    left out.
+    """
+
+    def turn_ids(item: Record) -> tuple[TurnId, ...]:
+        ids = tuple(TurnId(t) for t in item.strings("turn_ids"))
+        for turn_id in ids:
+            if turn_id not in known:
+                raise item.error("turn_ids", turn_id, "the id of a turn of this conversation")
+        return ids
+
+    def items(key: str, text_key: str) -> tuple[RecordedItem, ...]:
+        read_items = (
+            RecordedItem(item.string(text_key), turn_ids(item), item.optional_string("type"))
+            for item in record.records(key, required=False)
+        )
+        return tuple(item for item in read_items if item.turn_ids)
+
+    def day(item: Record, key: str) -> date | None:
+        value = item.optional_string(key)
+        try:
+            # Extractors write "Unknown" where they found no date.
+            return None if value is None or value.lower() == "unknown" else date.fromisoformat(value)
+        except ValueError:
+            raise item.error(key, value, "a day such as '2023-05-07'") from None
+
+    events = tuple(
+        RecordedEvent(item.string("text"), ids, day(item, "start"), day(item, "end"))
+        for item in record.records("events", required=False)
+        if (ids := turn_ids(item))
+    )
+    return Extractions(items("facts", "text"), items("entities", "name"), items("topics", "text"), events)

@@ -1,0 +1,123 @@
+"""LoCoMo's native JSON (Maharana et al. 2024): two friends, dated sessions, questions with cited turns."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+
+from kg.corpora.corpus import Conversation, Corpus
+from kg.corpora.parsing import Record, Utterance, decode, file_sha256, number_turns, parse_json
+from kg.errors import CorpusFormatError
+from kg.types import Question, SpaceId, TurnId
+
+#: The names that the paper gives to the numbers in the file.
+CATEGORIES: Mapping[int, str] = {
+    1: "multi-hop",
+    2: "temporal",
+    3: "open-domain",
+    4: "single-hop",
+    5: "adversarial",
+}
+DEFAULT_CATEGORIES: tuple[str, ...] = ("multi-hop", "temporal", "open-domain", "single-hop")
+
+KNOWN_SHA256: Mapping[str, str] = {
+    "79fa87e90f04081343b8c8debecb80a9a6842b76a7aa537dc9fdf651ea698ff4": "LoCoMo-10 as published",
+}
+
+# 'D8:6', and the slips found in the file: 'D:11:26', 'D30:05', several in one string.
+_CITATION = re.compile(r"D:?(\d+):(\d+)")
+_SESSION = re.compile(r"session_(\d+)")
+_CLOCK = "%I:%M %p on %d %B, %Y"
+
+
+def read(path: str) -> Corpus:
+    """Read a LoCoMo file.
+
+    Raises:
+        CorpusFormatError: If the file is not what LoCoMo looks like.
+    """
+    data = parse_json(path, decode(path))
+    if not isinstance(data, list):
+        raise CorpusFormatError(path, None, "(top)", data, "a list of conversations")
+    conversations: list[Conversation] = []
+    questions: list[Question] = []
+    skipped: Counter[str] = Counter()
+    unresolved: list[str] = []
+    for number, item in enumerate(data):
+        space = SpaceId(Record(item, path, None, f"[{number}]").string("sample_id"))
+        if any(space == c.space for c in conversations):
+            raise CorpusFormatError(path, space, "sample_id", space, "an id that no earlier conversation has")
+        record = Record(item, path, space)
+        conversation = Conversation(space, number_turns(space, list(_utterances(record))))
+        conversations.append(conversation)
+        known = {turn.turn_id for turn in conversation.turns}
+        for index, entry in enumerate(record.records("qa")):
+            question, lost = _question(entry, space, index, known)
+            unresolved += [f"{space} question {index}: {citation}" for citation in lost]
+            if question.evidence:
+                questions.append(question)
+            else:
+                skipped["evidence cannot be resolved" if lost else "no evidence given"] += 1
+    notes = []
+    if unresolved:
+        notes.append(f"{len(unresolved)} cited turns could not be resolved: " + "; ".join(unresolved))
+    return Corpus(
+        "locomo", path, file_sha256(path), tuple(conversations), tuple(questions), dict(skipped), tuple(notes)
+    )
+
+
+def _utterances(record: Record) -> Iterator[Utterance]:
+    conversation = Record(record.data.get("conversation"), record.path, record.conversation, "conversation")
+    numbers = sorted(int(m.group(1)) for key in conversation.data if (m := _SESSION.fullmatch(key)))
+    seen: set[str] = set()
+    for number in numbers:
+        session = f"session_{number}"
+        clock = conversation.string(f"{session}_date_time")
+        try:
+            spoken_at = datetime.strptime(clock, _CLOCK).replace(tzinfo=UTC)
+        except ValueError:
+            raise conversation.error(
+                f"{session}_date_time", clock, "a time such as '1:56 pm on 8 May, 2023'"
+            ) from None
+        for turn in conversation.records(session):
+            turn_id = turn.string("dia_id")
+            if turn_id in seen:
+                raise turn.error("dia_id", turn_id, "an id that no earlier turn has")
+            seen.add(turn_id)
+            text = turn.data.get("text")
+            caption = turn.optional_string("blip_caption")
+            if not isinstance(text, str) or not (text.strip() or caption):
+                raise turn.error("text", text, "a string, non-empty unless the turn shares an image")
+            yield Utterance(turn_id, f"D{number}", turn.string("speaker"), text, spoken_at, caption)
+
+
+def _question(
+    entry: Record, space: SpaceId, index: int, known: set[TurnId]
+) -> tuple[Question, list[str]]:
+    category = entry.data.get("category")
+    if category not in CATEGORIES:
+        raise entry.error("category", category, f"one of {sorted(CATEGORIES)}")
+    evidence: list[TurnId] = []
+    lost: list[str] = []
+    for cited in entry.strings("evidence", required=False):
+        found = _CITATION.findall(cited)
+        if not found:
+            lost.append(cited)
+        for session, position in found:
+            turn_id = TurnId(f"D{int(session)}:{int(position)}")
+            if turn_id not in known:
+                lost.append(f"{cited} (no turn {turn_id})")
+            elif turn_id not in evidence:
+                evidence.append(turn_id)
+    answer = entry.data.get("answer")
+    question = Question(
+        space,
+        f"{space}:{index}",
+        entry.string("question"),
+        CATEGORIES[category],
+        tuple(evidence),
+        answer=None if answer is None else str(answer),
+    )
+    return question, lost

@@ -1,0 +1,108 @@
+"""LongMemEval's native JSON (Wu et al. 2025): each question with its own long history of sessions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+
+from kg.corpora.corpus import Conversation, Corpus
+from kg.corpora.parsing import Record, Utterance, decode, file_sha256, number_turns, parse_json
+from kg.errors import CorpusFormatError
+from kg.types import Question, SpaceId, TurnId
+
+_CLOCK = "%Y/%m/%d (%a) %H:%M"
+
+
+def read(path: str) -> Corpus:
+    """Read a LongMemEval file, plain or .gz.
+
+    Sessions are put in the order of their dates. A repeated session id gets ``#2``, ``#3``, ... A question's date is
+    taken to the end of its day: in the published data many evidence sessions are dated hours after the question
+    that asks about them, on the same day.
+
+    Raises:
+        CorpusFormatError: If the file is not what LongMemEval looks like.
+    """
+    data = parse_json(path, decode(path))
+    if not isinstance(data, list):
+        raise CorpusFormatError(path, None, "(top)", data, "a list of questions")
+    conversations: list[Conversation] = []
+    questions: list[Question] = []
+    skipped: Counter[str] = Counter()
+    renamed = 0
+    late = 0
+    for number, item in enumerate(data):
+        space = SpaceId(Record(item, path, None, f"[{number}]").string("question_id"))
+        if any(space == c.space for c in conversations):
+            raise CorpusFormatError(path, space, "question_id", space, "an id that no earlier question has")
+        record = Record(item, path, space)
+        utterances, evidence, repeats = _history(record)
+        renamed += repeats
+        conversation = Conversation(space, number_turns(space, utterances))
+        conversations.append(conversation)
+        asked_at = _time(record, "question_date").replace(hour=0, minute=0) + timedelta(days=1, seconds=-1)
+        late += sum(1 for turn in conversation.turns if turn.spoken_at and turn.spoken_at > asked_at)
+        if not evidence:
+            skipped["no evidence turn marked"] += 1
+            continue
+        answer = record.data.get("answer")
+        questions.append(
+            Question(
+                space,
+                str(space),
+                record.string("question"),
+                record.string("question_type"),
+                tuple(TurnId(t) for t in evidence),
+                tuple(record.strings("answer_session_ids")),
+                asked_at,
+                None if answer is None else str(answer),
+            )
+        )
+    notes = []
+    if renamed:
+        notes.append(f"{renamed} repeated session ids were numbered")
+    if late:
+        notes.append(f"{late} turns are dated after the day of their question and are invisible to it")
+    return Corpus(
+        "longmemeval", path, file_sha256(path), tuple(conversations), tuple(questions), dict(skipped), tuple(notes)
+    )
+
+
+def _time(record: Record, field: str) -> datetime:
+    value = record.string(field)
+    try:
+        return datetime.strptime(value, _CLOCK).replace(tzinfo=UTC)
+    except ValueError:
+        raise record.error(field, value, "a time such as '2023/05/30 (Tue) 03:16'") from None
+
+
+def _history(record: Record) -> tuple[list[Utterance], list[str], int]:
+    ids = record.strings("haystack_session_ids")
+    dates = record.strings("haystack_dates")
+    sessions = record.items("haystack_sessions")
+    if not len(ids) == len(dates) == len(sessions):
+        raise record.error(
+            "haystack_sessions", f"{len(sessions)} sessions, {len(ids)} ids, {len(dates)} dates", "as many of each"
+        )
+    times = [
+        _time(Record({"date": d}, record.path, record.conversation, f"haystack_dates[{i}]"), "date")
+        for i, d in enumerate(dates)
+    ]
+    uses: Counter[str] = Counter()
+    utterances: list[Utterance] = []
+    evidence: list[str] = []
+    for i in sorted(range(len(ids)), key=lambda i: (times[i], i)):
+        uses[ids[i]] += 1
+        session_id = ids[i] if uses[ids[i]] == 1 else f"{ids[i]}#{uses[ids[i]]}"
+        holder = Record({"turns": sessions[i]}, record.path, record.conversation, f"haystack_sessions[{i}]")
+        for position, turn in enumerate(holder.records("turns")):
+            content = turn.data.get("content")
+            if not isinstance(content, str):
+                raise turn.error("content", content, "a string")
+            if not content.strip():
+                continue  # an empty message has nothing to remember or to find
+            turn_id = f"{session_id}:{position}"
+            utterances.append(Utterance(turn_id, session_id, turn.string("role"), content, times[i]))
+            if turn.data.get("has_answer"):
+                evidence.append(turn_id)
+    return utterances, evidence, sum(count - 1 for count in uses.values())

@@ -1,0 +1,172 @@
+"""Checked access to parsed JSON: every complaint names the file, the conversation, the field and the value."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+from kg.errors import CorpusFormatError
+from kg.types import SpaceId, Turn, TurnId
+
+
+@dataclass(frozen=True)
+class Record:
+    """A JSON object with the place it came from.
+
+    Args:
+        data: The parsed value; anything but an object is an error.
+        path: File, for errors.
+        conversation: Id, for errors; None while it is not known.
+        field: Path of the object inside the conversation, for errors.
+    """
+
+    data: Any
+    path: str
+    conversation: str | None
+    field: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.data, dict):
+            raise self.error(None, self.data, "an object")
+
+    def _name(self, key: object) -> str:
+        if key is None:
+            return self.field or "(top)"
+        return f"{self.field}.{key}" if self.field else str(key)
+
+    def error(self, key: object, value: object, expected: str) -> CorpusFormatError:
+        """An error about one field of this object."""
+        return CorpusFormatError(self.path, self.conversation, self._name(key), value, expected)
+
+    def string(self, key: str) -> str:
+        """A non-empty text."""
+        value = self.data.get(key)
+        if not isinstance(value, str) or not value.strip():
+            raise self.error(key, value, "a non-empty string")
+        return value
+
+    def optional_string(self, key: str) -> str | None:
+        """A text, or None when absent, null or blank."""
+        value = self.data.get(key)
+        if value is not None and not isinstance(value, str):
+            raise self.error(key, value, "a string or null")
+        return value if value and value.strip() else None
+
+    def items(self, key: str, *, required: bool = True) -> list[Any]:
+        """A list; empty when absent and not required."""
+        value = self.data.get(key, None if required else [])
+        if not isinstance(value, list):
+            raise self.error(key, value, "a list")
+        return value
+
+    def records(self, key: str, *, required: bool = True) -> Iterator[Record]:
+        """The objects of a list."""
+        for number, value in enumerate(self.items(key, required=required)):
+            yield Record(value, self.path, self.conversation, f"{self._name(key)}[{number}]")
+
+    def strings(self, key: str, *, required: bool = True) -> tuple[str, ...]:
+        """A list of texts."""
+        values = self.items(key, required=required)
+        for number, value in enumerate(values):
+            if not isinstance(value, str):
+                raise self.error(f"{key}[{number}]", value, "a string")
+        return tuple(cast(list[str], values))
+
+    def timestamp(self, key: str) -> datetime | None:
+        """An ISO 8601 time, read as UTC when it names no zone; None when absent or null."""
+        value = self.optional_string(key)
+        if value is None:
+            return None
+        try:
+            time = datetime.fromisoformat(value)
+        except ValueError:
+            raise self.error(key, value, "an ISO 8601 date-time") from None
+        return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Utterance:
+    """A turn before it has its place in the conversation."""
+
+    turn_id: str
+    session_id: str
+    speaker: str
+    text: str
+    spoken_at: datetime | None
+    image_caption: str | None = None
+
+
+def number_turns(space: SpaceId, utterances: Sequence[Utterance]) -> tuple[Turn, ...]:
+    """Give utterances, already in conversation order, their positions."""
+    return tuple(
+        Turn(
+            space, TurnId(u.turn_id), str(space), u.session_id, position, u.speaker, u.text, u.spoken_at,
+            u.image_caption,
+        )
+        for position, u in enumerate(utterances)
+    )  # fmt: skip
+
+
+def read_bytes(path: str) -> bytes:
+    """A file's content, unpacked when its name ends in .gz.
+
+    Raises:
+        CorpusFormatError: If it cannot be read.
+    """
+    try:
+        raw = Path(path).read_bytes()
+        return gzip.decompress(raw) if path.endswith(".gz") else raw
+    except (OSError, EOFError, gzip.BadGzipFile) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise CorpusFormatError(path, None, "(file)", reason, "a readable file") from error
+
+
+def file_sha256(path: str) -> str:
+    """SHA-256 of the file as it lies on disk (packed, where it is packed)."""
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def parse_json(path: str, text: str, conversation: str | None = None) -> Any:
+    """Parse one JSON document.
+
+    Raises:
+        CorpusFormatError: If it is not JSON; says where.
+    """
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        near = text[max(0, error.pos - 15) : error.pos + 15]
+        raise CorpusFormatError(
+            path, conversation, f"line {error.lineno}", near, f"valid JSON ({error.msg})"
+        ) from error
+
+
+def json_lines(path: str) -> Iterator[tuple[int, Any]]:
+    """(line number from 1, parsed value) of every non-empty line."""
+    for number, line in enumerate(decode(path).split("\n"), start=1):
+        if line.strip():
+            try:
+                yield number, json.loads(line)
+            except json.JSONDecodeError as error:
+                raise CorpusFormatError(
+                    path, None, f"line {number}", line[max(0, error.pos - 15) : error.pos + 15],
+                    f"valid JSON ({error.msg})",
+                ) from error  # fmt: skip
+
+
+def decode(path: str) -> str:
+    """A file's text.
+
+    Raises:
+        CorpusFormatError: If it is not UTF-8.
+    """
+    try:
+        return read_bytes(path).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise CorpusFormatError(path, None, f"byte {error.start}", error.reason, "UTF-8 text") from error

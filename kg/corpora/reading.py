@@ -1,0 +1,75 @@
+"""One door to all formats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+
+from kg.corpora import jsonl, locomo, longmemeval
+from kg.corpora.corpus import Conversation, Corpus
+from kg.corpora.parsing import Record, json_lines
+from kg.errors import CorpusFormatError, nearest
+
+FORMATS: Mapping[str, Callable[[str], Corpus]] = {
+    "locomo": locomo.read,
+    "longmemeval": longmemeval.read,
+    "jsonl": jsonl.read,
+}
+
+#: Stands for the bundled corpus where a path is asked for.
+SAMPLE = "sample"
+
+_EXTRACTIONS_BESIDE = "recorded_extractions.jsonl.gz"
+
+
+def load_corpus(
+    format: str, path: str, *, extractions: str | None = None, categories: tuple[str, ...] | None = None
+) -> Corpus:
+    """Read a corpus.
+
+    Args:
+        format: A key of ``FORMATS``.
+        path: File, or ``sample`` for the bundled corpus (format ``jsonl``).
+        extractions: JSONL file of recorded extractions, one conversation a line. None takes the file
+            ``recorded_extractions.jsonl.gz`` beside the corpus when there is one.
+        categories: Question categories to keep; None keeps all, for LoCoMo all but the adversarial ones, whose
+            answers are by design not in the conversation.
+
+    Raises:
+        CorpusFormatError: If a file is malformed or a name unknown.
+    """
+    if format not in FORMATS:
+        raise CorpusFormatError(path, None, "format", format, f"a known format{nearest(format, FORMATS)}")
+    if path == SAMPLE:
+        with resources.as_file(resources.files("kg.corpora") / "sample.jsonl") as sample:
+            corpus = replace(jsonl.read(str(sample)), path=SAMPLE)
+    else:
+        corpus = FORMATS[format](path)
+    if extractions is None and (Path(path).parent / _EXTRACTIONS_BESIDE).is_file():
+        extractions = str(Path(path).parent / _EXTRACTIONS_BESIDE)
+    if extractions is not None:
+        corpus = _with_extractions(corpus, extractions)
+    if corpus.format == "locomo":
+        if corpus.sha256 not in locomo.KNOWN_SHA256:
+            known = ", ".join(f"{name} {digest}" for digest, name in locomo.KNOWN_SHA256.items())
+            note = f"the file's SHA-256 {corpus.sha256} is unknown, so results may not compare; known: {known}"
+            corpus = replace(corpus, notes=(*corpus.notes, note))
+        categories = categories or tuple(
+            c for c in locomo.DEFAULT_CATEGORIES if any(q.category == c for q in corpus.questions)
+        )
+    return corpus if categories is None else corpus.of_categories(categories)
+
+
+def _with_extractions(corpus: Corpus, path: str) -> Corpus:
+    by_id = {str(c.space): c for c in corpus.conversations}
+    for number, item in json_lines(path):
+        name = Record(item, path, None, f"line {number}").string("conversation_id")
+        if name not in by_id:
+            continue  # extractions of a larger corpus serve a part of it too
+        conversation = by_id[name]
+        known = {turn.turn_id for turn in conversation.turns}
+        found = jsonl.read_extractions(Record(item, path, name), known)
+        by_id[name] = Conversation(conversation.space, conversation.turns, found)
+    return replace(corpus, conversations=tuple(by_id[str(c.space)] for c in corpus.conversations))

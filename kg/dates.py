@@ -1,0 +1,223 @@
+"""Time expressions in dialogue and questions, resolved in code against the day something was said.
+
+Language models leave "last Saturday" unresolved, so no stage is trusted with it. Patterns are English. Each match
+gives a range of whole days; what has no clear reading gives nothing rather than a guess.
+"""
+
+from __future__ import annotations
+
+import re
+from calendar import monthrange
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from functools import cache
+
+_MONTHS = (
+    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
+    "december",
+)  # fmt: skip
+_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_NUMBERS = {
+    "a": 1, "an": 1, "one": 1, "two": 2, "couple of": 2, "a couple of": 2, "three": 3, "four": 4, "five": 5,
+    "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10, "a few": 3,
+}  # fmt: skip
+_ORDINAL_WEEKS = {"first": 0, "second": 1, "third": 2, "fourth": 3}
+
+_MONTH = r"(january|february|march|april|may|june|july|august|september|october|november|december)"
+_SHORT_MONTH = (
+    r"(january|february|march|april|may|june|july|august|september|october|november|december"
+    r"|jan|feb|mar|apr|jun|jul|aug|sept|sep|oct|nov|dec)\.?"
+)
+_DAY = r"(monday|tuesday|wednesday|thursday|friday|saturday|sunday)"
+_COUNT = r"(\d{1,2}|an?|one|two|(?:a )?couple of|three|four|five|six|seven|eight|nine|ten|a few)"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeExpression:
+    """Words that name a time, and the days they stand for, both ends included."""
+
+    text: str
+    first: date
+    last: date
+
+    @property
+    def start(self) -> datetime:
+        """The beginning of the first day."""
+        return datetime(self.first.year, self.first.month, self.first.day, tzinfo=UTC)
+
+    @property
+    def end(self) -> datetime:
+        """The last second of the last day."""
+        return datetime(self.last.year, self.last.month, self.last.day, 23, 59, 59, tzinfo=UTC)
+
+
+def resolve_times(text: str, spoken_on: date | None) -> list[TimeExpression]:
+    """Time expressions of a text, in order, longest reading first where two overlap.
+
+    Args:
+        text: An utterance or a question.
+        spoken_on: The day it was said. None resolves absolute dates only, since relative ones have no anchor.
+
+    Returns:
+        Non-overlapping expressions with the days they name. An impossible date (30 February) is left out.
+    """
+    found: list[tuple[int, int, TimeExpression]] = []
+    lowered = text.lower()
+    for pattern, read, needs_anchor in _rules():
+        if needs_anchor and spoken_on is None:
+            continue
+        for match in pattern.finditer(lowered):
+            # An absolute rule never looks at the anchor, so any day serves it.
+            days = read(match, spoken_on or date.min)
+            if days is not None:
+                words = text[match.start() : match.end()]
+                found.append((match.start(), match.end(), TimeExpression(words, *days)))
+    found.sort(key=lambda item: (item[0], -(item[1] - item[0])))
+    kept: list[TimeExpression] = []
+    reached = 0
+    for start, end, expression in found:
+        if start >= reached:
+            kept.append(expression)
+            reached = end
+    return kept
+
+
+Days = tuple[date, date]
+Reader = Callable[[re.Match[str], date], Days | None]
+
+
+@cache
+def _rules() -> tuple[tuple[re.Pattern[str], Reader, bool], ...]:
+    year = r"((?:19|20)\d\d)"
+    absolute: list[tuple[str, Reader]] = [
+        (r"\b(\d{4})-(\d\d)-(\d\d)\b", lambda m, _: _day(int(m[1]), int(m[2]), int(m[3]))),
+        (
+            rf"\b(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? {_SHORT_MONTH},? {year}\b",
+            lambda m, _: _day(int(m[3]), _month_number(m[2]), int(m[1])),
+        ),
+        (
+            rf"\b{_SHORT_MONTH} (\d{{1,2}})(?:st|nd|rd|th)?,? {year}\b",
+            lambda m, _: _day(int(m[3]), _month_number(m[1]), int(m[2])),
+        ),
+        (rf"\b{_SHORT_MONTH},? (?:of )?{year}\b", lambda m, _: _month(int(m[2]), _month_number(m[1]))),
+        (rf"\b(?:in|since|during|of) {year}\b", lambda m, _: _year(int(m[1]))),
+    ]
+    relative: list[tuple[str, Reader]] = [
+        (r"\b(today|this morning|this afternoon|this evening|tonight|just now|earlier today)\b", lambda m, d: (d, d)),
+        (r"\b(yesterday|last night)\b", lambda m, d: _offset(d, -1)),
+        (r"\bthe day before yesterday\b", lambda m, d: _offset(d, -2)),
+        (r"\btomorrow\b", lambda m, d: _offset(d, 1)),
+        (rf"\b{_COUNT} days? ago\b", lambda m, d: _offset(d, -_number(m[1]))),
+        (rf"\bin {_COUNT} days?\b", lambda m, d: _offset(d, _number(m[1]))),
+        (rf"\b{_COUNT} weeks? ago\b", lambda m, d: _week(d, -_number(m[1]))),
+        (rf"\bin {_COUNT} weeks?\b", lambda m, d: _week(d, _number(m[1]))),
+        (rf"\b{_COUNT} months? ago\b", lambda m, d: _month_offset(d, -_number(m[1]))),
+        (rf"\bin {_COUNT} months?\b", lambda m, d: _month_offset(d, _number(m[1]))),
+        (rf"\b{_COUNT} years? ago\b", lambda m, d: _year(d.year - _number(m[1]))),
+        (r"\b(?:last|past) week\b", lambda m, d: _week(d, -1)),
+        (r"\bthis week\b", lambda m, d: _week(d, 0)),
+        (r"\bnext week\b", lambda m, d: _week(d, 1)),
+        (r"\b(?:last|past) weekend\b", lambda m, d: _weekend(d, -1)),
+        (r"\bthis (?:past )?weekend\b", lambda m, d: _weekend(d, -1 if "past" in m[0] else 0)),
+        (r"\bnext weekend\b", lambda m, d: _weekend(d, 1)),
+        (r"\b(?:last|past) month\b", lambda m, d: _month_offset(d, -1)),
+        (r"\bthis month\b", lambda m, d: _month_offset(d, 0)),
+        (r"\bnext month\b", lambda m, d: _month_offset(d, 1)),
+        (r"\blast year\b", lambda m, d: _year(d.year - 1)),
+        (r"\bthis year\b", lambda m, d: _year(d.year)),
+        (r"\bnext year\b", lambda m, d: _year(d.year + 1)),
+        (rf"\b(?:last|past|this past) {_DAY}\b", lambda m, d: _weekday(d, m[1], -1)),
+        (rf"\bon {_DAY}\b", lambda m, d: _weekday(d, m[1], -1)),
+        (rf"\b(?:next|this|this coming) {_DAY}\b", lambda m, d: _weekday(d, m[1], 1)),
+        (rf"\b(?:last|this past) {_MONTH}\b", lambda m, d: _nearest_month(d, m[1], -1)),
+        (rf"\bnext {_MONTH}\b", lambda m, d: _nearest_month(d, m[1], 1)),
+        (
+            rf"\b(?:the )?(first|second|third|fourth) week (?:of|in) {_MONTH}\b",
+            lambda m, d: _week_of_month(d, _ORDINAL_WEEKS[m[1]], m[2]),
+        ),
+        (
+            rf"\b(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? {_MONTH}\b(?!,? \d{{4}})",
+            lambda m, d: _nearest_day(d, m[2], int(m[1])),
+        ),
+        (
+            rf"\b{_MONTH} (\d{{1,2}})(?:st|nd|rd|th)?\b(?!,? \d{{4}})",
+            lambda m, d: _nearest_day(d, m[1], int(m[2])),
+        ),
+        (rf"\b(?:in|during|since|by|early|late) {_MONTH}\b(?!,? (?:\d|of \d))", lambda m, d: _nearest_month(d, m[1], 0)),
+    ]
+    rules = [(re.compile(p), read, False) for p, read in absolute]
+    return tuple(rules + [(re.compile(p), read, True) for p, read in relative])
+
+
+def _number(words: str) -> int:
+    return int(words) if words.isdigit() else _NUMBERS[words]
+
+
+def _month_number(name: str) -> int:
+    return next(i for i, month in enumerate(_MONTHS, start=1) if month.startswith(name.rstrip(".")[:3]))
+
+
+def _day(year: int, month: int, day: int) -> Days | None:
+    try:
+        value = date(year, month, day)
+    except ValueError:
+        return None
+    return value, value
+
+
+def _offset(day: date, days: int) -> Days:
+    value = day + timedelta(days=days)
+    return value, value
+
+
+def _week(day: date, weeks: int) -> Days:
+    monday = day - timedelta(days=day.weekday()) + timedelta(weeks=weeks)
+    return monday, monday + timedelta(days=6)
+
+
+def _weekend(day: date, weeks: int) -> Days:
+    # Said on a weekday, "last weekend" is the one just past; said on a weekend, the one before.
+    saturday = day - timedelta(days=day.weekday()) + timedelta(days=5, weeks=weeks)
+    return saturday, saturday + timedelta(days=1)
+
+
+def _month(year: int, month: int) -> Days:
+    return date(year, month, 1), date(year, month, monthrange(year, month)[1])
+
+
+def _month_offset(day: date, months: int) -> Days:
+    index = day.year * 12 + day.month - 1 + months
+    return _month(index // 12, index % 12 + 1)
+
+
+def _year(year: int) -> Days:
+    return date(year, 1, 1), date(year, 12, 31)
+
+
+def _weekday(day: date, name: str, direction: int) -> Days:
+    gap = (day.weekday() - _DAYS.index(name)) % 7 if direction < 0 else (_DAYS.index(name) - day.weekday()) % 7
+    return _offset(day, direction * (gap or 7))
+
+
+def _nearest_month(day: date, name: str, direction: int) -> Days:
+    month = _month_number(name)
+    years = [day.year - 1, day.year, day.year + 1]
+    if direction < 0:
+        years = [y for y in years if (y, month) < (day.year, day.month)][-1:]
+    elif direction > 0:
+        years = [y for y in years if (y, month) > (day.year, day.month)][:1]
+    nearest = min(years, key=lambda y: abs((y - day.year) * 12 + month - day.month))
+    return _month(nearest, month)
+
+
+def _nearest_day(day: date, name: str, number: int) -> Days | None:
+    month = _month_number(name)
+    candidates = [c for y in (day.year - 1, day.year, day.year + 1) if (c := _day(y, month, number))]
+    return min(candidates, key=lambda c: abs((c[0] - day).days)) if candidates else None
+
+
+def _week_of_month(day: date, week: int, name: str) -> Days:
+    first, last = _nearest_month(day, name, 0)
+    start = first + timedelta(days=7 * week)
+    return start, min(start + timedelta(days=6), last)

@@ -1,0 +1,75 @@
+"""Errors of the graph package.
+
+LocigraphError                 every error a user can cause or mend; commands print it and exit with code 2
+├── CorpusFormatError          a corpus file is not what its format promises
+├── StoreError                 the store cannot do what was asked
+│   ├── UnknownSpaceError      no such tenant
+│   ├── UnknownNodeError       an id that the space does not hold
+│   ├── UnknownTypeError       a node type or relation label that the schema does not hold
+│   ├── TurnConflictError      a turn id that already holds other words
+│   └── StoreVersionError      the database was written by another version
+└── InvalidVectorError         NaN, infinite or wrong dimension
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class LocigraphError(Exception):
+    """Base of all errors that say what is wrong and what to do."""
+
+
+class CorpusFormatError(LocigraphError):
+    """A corpus file is malformed; names the file, the conversation, the field and the value."""
+
+    def __init__(self, path: object, conversation: str | None, field: str, value: object, expected: str) -> None:
+        shown = repr(value)
+        if len(shown) > 80:
+            shown = shown[:77] + "..."
+        where = f"{path}: conversation {conversation!r}" if conversation is not None else f"{path}"
+        super().__init__(f"{where}: field '{field}' is {shown}; expected {expected}")
+
+
+class StoreError(LocigraphError):
+    """The store cannot do what was asked."""
+
+
+class UnknownSpaceError(StoreError):
+    """A tenant that the store does not hold."""
+
+    def __init__(self, space: str, known: Iterable[str]) -> None:
+        super().__init__(f"space {space!r} is not in the store{nearest(space, known)}")
+
+
+class UnknownNodeError(StoreError):
+    """A node id that the space does not hold."""
+
+
+class UnknownTypeError(StoreError):
+    """A node type or relation label that the schema does not hold."""
+
+
+class TurnConflictError(StoreError):
+    """A turn id was appended twice with different content; turns never change."""
+
+
+class StoreVersionError(StoreError):
+    """The database was written by a newer version of this software."""
+
+
+class InvalidVectorError(LocigraphError):
+    """A vector holds NaN or infinity, or has the wrong dimension."""
+
+
+def nearest(value: str, known: Iterable[str]) -> str:
+    """A hint for an error message: '; nearest is X', or what there is, or that there is nothing."""
+    options = sorted(known)
+    close = difflib.get_close_matches(value, options, n=1)
+    if close:
+        return f"; nearest is {close[0]!r}"
+    if not options:
+        return "; there are none yet"
+    shown = ", ".join(repr(o) for o in options[:5])
+    return f"; known: {shown}" + (", ..." if len(options) > 5 else "")

@@ -1,0 +1,101 @@
+"""A graph as arrays: what training, refresh and evaluation read, never the tables themselves."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kg.types import NodeId, SpaceId, TurnId
+
+#: Stands for "no time" in the snapshot's integer time arrays.
+NO_TIME = np.iinfo(np.int64).min
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The graph of one space as it was known at a time; rows ordered by key, so by age.
+
+    Attributes:
+        space: The tenant.
+        keys: Integer names of the nodes in the store, ascending, int64 [nodes].
+        ids: Node ids, [nodes].
+        types: Node type names, [nodes].
+        labels: Short names, [nodes].
+        descriptions: The texts that are embedded, [nodes].
+        active: False for archived nodes, bool [nodes].
+        valid_from: Seconds since 1970 or ``NO_TIME``, int64 [nodes].
+        valid_to: The same for the end of the valid time.
+        embeddings: float32 [nodes, dim]; empty with dim 0 when no model was named.
+        source, target: Row numbers of the edges' ends, int64 [edges].
+        relations: Relation labels, [edges].
+        families: The graph network's relation of each edge, [edges].
+        weights: float32 [edges].
+        turn_ids, speakers, session_ids: Of the turns, in conversation order, [turns].
+        spoken_at: Seconds since 1970 or ``NO_TIME``, int64 [turns].
+        provenance: Pairs (node row, turn row), int64 [pairs, 2], sorted.
+    """
+
+    space: SpaceId
+    keys: NDArray[np.int64]
+    ids: tuple[NodeId, ...]
+    types: NDArray[np.str_]
+    labels: tuple[str, ...]
+    descriptions: tuple[str, ...]
+    active: NDArray[np.bool_]
+    valid_from: NDArray[np.int64]
+    valid_to: NDArray[np.int64]
+    embeddings: NDArray[np.float32]
+    source: NDArray[np.int64]
+    target: NDArray[np.int64]
+    relations: NDArray[np.str_]
+    families: NDArray[np.str_]
+    weights: NDArray[np.float32]
+    turn_ids: tuple[TurnId, ...]
+    speakers: tuple[str, ...]
+    session_ids: tuple[str, ...]
+    spoken_at: NDArray[np.int64]
+    provenance: NDArray[np.int64]
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes."""
+        return len(self.ids)
+
+    @cached_property
+    def row_of(self) -> dict[NodeId, int]:
+        """Row number by node id."""
+        return {node: row for row, node in enumerate(self.ids)}
+
+    @cached_property
+    def turns_of(self) -> tuple[tuple[TurnId, ...], ...]:
+        """Source turns of every node, in conversation order, [nodes]."""
+        groups: list[list[TurnId]] = [[] for _ in self.ids]
+        for node, turn in self.provenance.tolist():
+            groups[node].append(self.turn_ids[turn])
+        return tuple(tuple(group) for group in groups)
+
+    @cached_property
+    def episode_rows(self) -> NDArray[np.int64]:
+        """Row number of each turn's episode, [turns]; -1 for a turn not yet consolidated."""
+        rows = np.full(len(self.turn_ids), -1, dtype=np.int64)
+        episodes = self.types[self.provenance[:, 0]] == "episode"
+        pairs = self.provenance[episodes]
+        rows[pairs[:, 1]] = pairs[:, 0]
+        return rows
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Twelve hexadecimal digits that change with any node, edge, text or vector."""
+        digest = hashlib.sha256()
+        for array in (
+            self.keys, self.active, self.valid_from, self.valid_to, self.embeddings,
+            self.source, self.target, self.weights, self.spoken_at, self.provenance,
+        ):  # fmt: skip
+            digest.update(np.ascontiguousarray(array).tobytes())
+        for texts in (self.ids, self.descriptions, self.types, self.relations, self.speakers):
+            digest.update("\x1f".join(texts).encode())
+        return digest.hexdigest()[:12]

@@ -1,0 +1,192 @@
+"""The data model: turns, nodes, relations, and the changes that one turn makes to the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import NewType
+
+import numpy as np
+from numpy.typing import NDArray
+
+SpaceId = NewType("SpaceId", str)
+TurnId = NewType("TurnId", str)
+NodeId = NewType("NodeId", str)
+Attributes = Mapping[str, str | int | float | bool | list[str]]
+
+#: Recorded time of what a corpus gives no date for: earlier than every real date, so visible at any ``as_of``.
+UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class TurnState(StrEnum):
+    """How far a turn's consolidation has come."""
+
+    PENDING = "pending"
+    DONE = "done"
+    FAILED = "failed"
+
+
+class NodeStatus(StrEnum):
+    """Archived nodes stay in the store but are not searched."""
+
+    ACTIVE = "active"
+    ARCHIVED = "archived"
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One utterance as it was said; the source record that nothing ever changes.
+
+    ``spoken_at`` comes from the data, never from the wall clock; None where the corpus gives no date.
+    ``position`` counts turns within the conversation from 0, in the order they were spoken.
+    """
+
+    space: SpaceId
+    turn_id: TurnId
+    conversation_id: str
+    session_id: str
+    position: int
+    speaker: str
+    text: str
+    spoken_at: datetime | None = None
+    image_caption: str | None = None
+
+    @property
+    def recorded_at(self) -> datetime:
+        """When the graph learns of this turn."""
+        return self.spoken_at or UNDATED
+
+    @property
+    def utterance(self) -> str:
+        """The text that is embedded and searched: speaker, words, and what a shared image shows."""
+        caption = f" [shares {self.image_caption}]" if self.image_caption else ""
+        return f"{self.speaker}: {self.text}{caption}"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node as the store holds it; times in UTC.
+
+    ``valid_from`` / ``valid_to`` say when the statement is true or the event happened (None: open);
+    ``created_at`` / ``update_time`` say when the graph learnt it.
+    """
+
+    space: SpaceId
+    id: NodeId
+    type: str
+    label: str
+    description: str
+    status: NodeStatus
+    created_at: datetime
+    update_time: datetime
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
+    attributes: Attributes = field(default_factory=dict)
+    provenance: tuple[TurnId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A directed, labelled edge between two nodes of one space."""
+
+    source: NodeId
+    label: str
+    target: NodeId
+    weight: float = 1.0
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewNode:
+    """A node to be made. ``ref`` is a temporary name by which the same change's relations may point at it."""
+
+    ref: str
+    type: str
+    label: str
+    description: str
+    provenance: tuple[TurnId, ...]
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
+    attributes: Attributes = field(default_factory=dict)
+    embedding: NDArray[np.float32] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUpdate:
+    """A new version of a node; None leaves a field as it is. ``add_provenance`` is added to what is there."""
+
+    id: NodeId
+    label: str | None = None
+    description: str | None = None
+    status: NodeStatus | None = None
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
+    attributes: Attributes | None = None
+    add_provenance: tuple[TurnId, ...] = ()
+    embedding: NDArray[np.float32] | None = None
+
+    @property
+    def only_adds_provenance(self) -> bool:
+        """Whether nothing that a version records changes."""
+        return all(
+            value is None
+            for value in (
+                self.label,
+                self.description,
+                self.status,
+                self.valid_from,
+                self.valid_to,
+                self.attributes,
+                self.embedding,
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NewRelation:
+    """An edge to be made; each end is a ``NewNode.ref`` of the same change or an existing node id."""
+
+    source: str
+    label: str
+    target: str
+    weight: float = 1.0
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GraphChange:
+    """All that one turn changes; committed in one transaction or not at all.
+
+    ``embedding_model`` names the model that made the embeddings of the nodes in this change.
+    ``turn_id`` is marked done by the same transaction; None for changes that no turn caused.
+    """
+
+    space: SpaceId
+    recorded_at: datetime
+    turn_id: TurnId | None = None
+    nodes: tuple[NewNode, ...] = ()
+    updates: tuple[NodeUpdate, ...] = ()
+    relations: tuple[NewRelation, ...] = ()
+    embedding_model: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question about one space with its gold evidence.
+
+    ``evidence`` holds the ids of turns; ``evidence_sessions`` of sessions where the corpus cites those.
+    ``asked_at`` is the time whose graph may be used; None means that all of the conversation is known.
+    """
+
+    space: SpaceId
+    question_id: str
+    text: str
+    category: str
+    evidence: tuple[TurnId, ...]
+    evidence_sessions: tuple[str, ...] = ()
+    asked_at: datetime | None = None
+    answer: str | None = None

@@ -1,0 +1,31 @@
+"""Errors of the retrieval package.
+
+LocigraphError (kg.errors)
+└── RetrievalError
+    ├── TextEncoderError       the text encoder cannot be loaded, or its weights are not those expected
+    ├── IndexUnavailableError  the vector index cannot be reached or failed; never an empty result
+    ├── IndexMismatchError     a collection and its user disagree on dimension, metric, model or schema
+    └── FilterError            a search without a tenant, or a filter value that cannot be expressed
+"""
+
+from kg.errors import LocigraphError
+
+
+class RetrievalError(LocigraphError):
+    """Base of this package's errors."""
+
+
+class TextEncoderError(RetrievalError):
+    """The text encoder cannot be loaded, or its weights are not those expected."""
+
+
+class IndexUnavailableError(RetrievalError):
+    """The vector index cannot be reached or failed; never shown as an empty result."""
+
+
+class IndexMismatchError(RetrievalError):
+    """A collection and its user disagree on dimension, metric, model or schema."""
+
+
+class FilterError(RetrievalError):
+    """A search without a tenant, or a filter value that cannot be expressed."""

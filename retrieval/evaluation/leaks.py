@@ -1,0 +1,178 @@
+"""Splits by conversation, and checks that nothing of a test conversation reaches training.
+
+Questions about one conversation share its graph and its facts, so a split by question would let a model see
+the answers of its test. A fold is therefore made of whole conversations, and every conversation is tested
+exactly once.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from retrieval.evaluation.errors import EvaluationError, LeakError
+
+_NOT_WORD = re.compile(r"[\W_]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """One division of the conversations; each entry is the id of a conversation (its space).
+
+    ``validation`` steers early stopping and hyper-parameters, so it must not overlap with ``test`` either.
+    """
+
+    index: int
+    train: tuple[str, ...]
+    validation: tuple[str, ...]
+    test: tuple[str, ...]
+
+
+def check_folds(folds: Sequence[Fold], *, spaces: Iterable[str] | None = None) -> None:
+    """Refuse folds that leak or that do not test every conversation once.
+
+    Args:
+        folds: The folds of one cross-validation.
+        spaces: All conversations that must be tested; None: those that the folds mention.
+
+    Raises:
+        LeakError: If a test or validation conversation is among the training ones of its fold, a test
+            conversation is used for validation in its fold, or a conversation is tested never or twice. Names
+            fold and conversation.
+    """
+    for fold in folds:
+        for (first, left), (second, right) in (
+            (("test", fold.test), ("train", fold.train)),
+            (("validation", fold.validation), ("train", fold.train)),
+            (("test", fold.test), ("validation", fold.validation)),
+        ):
+            shared = sorted(set(left) & set(right))
+            if shared:
+                raise LeakError(
+                    f"fold {fold.index}: conversation {shared[0]!r} is in {first} and in {second}"
+                    f"{_others(shared)}; make the folds with make_folds"
+                )
+    tested = Counter(space for fold in folds for space in fold.test)
+    expected = set(tested) if spaces is None else set(spaces)
+    for fold in folds:
+        expected.update(fold.train, fold.validation)
+    repeated = sorted(space for space, times in tested.items() if times > 1)
+    if repeated:
+        raise LeakError(
+            f"conversation {repeated[0]!r} is tested {tested[repeated[0]]} times{_others(repeated)}; "
+            "each conversation must be in the test part of one fold only"
+        )
+    missing = sorted(expected - set(tested))
+    if missing:
+        raise LeakError(
+            f"conversation {missing[0]!r} is tested in no fold{_others(missing)}; "
+            "a result over chosen conversations would not be one over the corpus"
+        )
+
+
+def make_folds(
+    spaces: Sequence[str],
+    *,
+    folds: int,
+    validation: int,
+    seed: int,
+    weights: Mapping[str, float] | None = None,
+) -> tuple[Fold, ...]:
+    """Divide conversations into folds that test each of them once; leave-one-out when ``folds`` is their
+    number.
+
+    Test parts differ by at most one conversation. With weights, the heaviest remaining conversations are
+    dealt one to each fold, the heaviest to the lightest fold. A fold's validation part comes from the test
+    parts of the folds after it, so that every conversation serves about equally often.
+
+    Args:
+        spaces: Ids of the conversations; their order does not matter.
+        folds: Number of folds, from 2 to the number of conversations.
+        validation: Conversations in each validation part; 0 for none.
+        seed: Decides which conversations come together.
+        weights: Size of each conversation, such as its number of questions; None: all alike.
+
+    Returns:
+        Folds in the order of their index; ids within each part sorted. The same arguments give the same
+        folds.
+
+    Raises:
+        EvaluationError: If a conversation is named twice or has no weight, ``folds`` is out of range, or a
+            fold would have no conversation left to train on.
+    """
+    repeated = sorted(space for space, times in Counter(spaces).items() if times > 1)
+    if repeated:
+        raise EvaluationError(f"conversation {repeated[0]!r} is listed more than once{_others(repeated)}")
+    if not 2 <= folds <= len(spaces):
+        raise EvaluationError(
+            f"folds is {folds} for {len(spaces)} conversations; expected 2 to {len(spaces)}, since every "
+            "fold tests at least one conversation and trains on others"
+        )
+    if weights is not None:
+        unweighted = sorted(set(spaces) - set(weights))
+        if unweighted:
+            raise EvaluationError(f"conversation {unweighted[0]!r} has no weight{_others(unweighted)}")
+    largest_test = -(-len(spaces) // folds)
+    if validation < 0 or len(spaces) - largest_test - validation < 1:
+        raise EvaluationError(
+            f"validation is {validation}: of {len(spaces)} conversations {largest_test} are tested in a "
+            f"fold, so it must be from 0 to {max(0, len(spaces) - largest_test - 1)} to leave one to train on"
+        )
+    tests = _deal(spaces, folds, seed, weights)
+    return tuple(_fold(index, tests, validation) for index in range(folds))
+
+
+def check_text_leak(train_questions: Iterable[str], test_questions: Iterable[str]) -> None:
+    """Refuse test questions whose words were asked in training.
+
+    Texts are compared without case, punctuation and spacing, and after Unicode normalisation (NFKC).
+
+    Raises:
+        LeakError: If a test question's text is among the training ones; names the question.
+    """
+    seen = {_normalised(text) for text in train_questions}
+    leaked = [text for text in test_questions if _normalised(text) in seen]
+    if leaked:
+        raise LeakError(
+            f"test question {leaked[0]!r} is also a training question{_others(leaked)}; "
+            "remove it from training or from the test"
+        )
+
+
+def _deal(
+    spaces: Sequence[str], folds: int, seed: int, weights: Mapping[str, float] | None
+) -> list[list[str]]:
+    """Test parts, each in the order in which they were dealt."""
+    order = sorted(spaces)
+    random.Random(seed).shuffle(order)
+    size = {space: 1.0 if weights is None else float(weights[space]) for space in order}
+    order.sort(key=lambda space: -size[space])  # stable, so the seed decides among equals
+    tests: list[list[str]] = [[] for _ in range(folds)]
+    for start in range(0, len(order), folds):
+        loads = [sum(size[space] for space in test) for test in tests]
+        lightest_first = sorted(range(folds), key=lambda index: (loads[index], index))
+        for index, space in zip(lightest_first, order[start : start + folds], strict=False):
+            tests[index].append(space)
+    return tests
+
+
+def _fold(index: int, tests: Sequence[Sequence[str]], validation: int) -> Fold:
+    others = [space for step in range(1, len(tests)) for space in tests[(index + step) % len(tests)]]
+    return Fold(
+        index=index,
+        train=tuple(sorted(others[validation:])),
+        validation=tuple(sorted(others[:validation])),
+        test=tuple(sorted(tests[index])),
+    )
+
+
+def _normalised(text: str) -> str:
+    return _NOT_WORD.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip()
+
+
+def _others(found: Sequence[str]) -> str:
+    return f" ({len(found) - 1} more)" if len(found) > 1 else ""

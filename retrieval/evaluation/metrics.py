@@ -1,0 +1,151 @@
+"""Scores of one ranking against the gold evidence of one question.
+
+A ranking is a sequence of turn ids, best first, without duplicates; gold is a non-empty set of turn ids.
+Every score lies in [0, 1], higher is better. ``top_k`` counts turns. A ranking shorter than ``top_k`` is
+scored as it stands: what was not returned was not found.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+
+#: What ``score_ranking`` returns, in the order in which reports show it.
+METRICS: tuple[str, ...] = (
+    "recall@5",
+    "recall@10",
+    "recall@20",
+    "ndcg@10",
+    "mrr",
+    "hit@10",
+    "all_recall@10",
+)
+
+
+def evidence_recall(ranking: Sequence[str], gold: AbstractSet[str], top_k: int) -> float:
+    """Share of the gold turns that are among the first ``top_k``.
+
+    Raises:
+        ValueError: If ``gold`` is empty, the ranking holds a turn twice, or ``top_k`` < 1.
+    """
+    return recall_curve(ranking, gold, (top_k,))[0]
+
+
+def recall_curve(ranking: Sequence[str], gold: AbstractSet[str], top_ks: Sequence[int]) -> list[float]:
+    """Evidence recall at each of several depths, with one pass over the ranking.
+
+    Returns:
+        One value per entry of ``top_ks``, in the same order.
+
+    Raises:
+        ValueError: As ``evidence_recall``.
+    """
+    for top_k in top_ks:
+        _check_depth(top_k)
+    ranks = _gold_ranks(ranking, gold)
+    return [bisect.bisect_right(ranks, top_k) / len(gold) for top_k in top_ks]
+
+
+def all_evidence_recall(ranking: Sequence[str], gold: AbstractSet[str], top_k: int) -> float:
+    """1 when every gold turn is among the first ``top_k``, else 0.
+
+    With more gold turns than ``top_k`` this is always 0.
+
+    Raises:
+        ValueError: As ``evidence_recall``.
+    """
+    return float(evidence_recall(ranking, gold, top_k) == 1.0)
+
+
+def hit(ranking: Sequence[str], gold: AbstractSet[str], top_k: int) -> float:
+    """1 when at least one gold turn is among the first ``top_k``, else 0.
+
+    Raises:
+        ValueError: As ``evidence_recall``.
+    """
+    return float(evidence_recall(ranking, gold, top_k) > 0.0)
+
+
+def ndcg(ranking: Sequence[str], gold: AbstractSet[str], top_k: int) -> float:
+    """Normalised discounted cumulative gain with gain 1 for gold turns and 0 for others.
+
+    Rank r, from 1, is discounted by log2(1 + r). The ideal puts min(``top_k``, gold turns) gold turns first,
+    so 1 is reachable even when there is more gold than ``top_k``.
+
+    Raises:
+        ValueError: As ``evidence_recall``.
+
+    Source:
+        Järvelin and Kekäläinen 2002, with the discount of Burges et al. 2005.
+    """
+    _check_depth(top_k)
+    gain = sum(_discount(rank) for rank in _gold_ranks(ranking, gold) if rank <= top_k)
+    ideal = sum(_discount(rank) for rank in range(1, min(top_k, len(gold)) + 1))
+    # The sums run in the same order, so a perfect ranking gives 1 without a rounding error.
+    return gain / ideal
+
+
+def reciprocal_rank(ranking: Sequence[str], gold: AbstractSet[str]) -> float:
+    """1 / rank of the first gold turn, rank from 1; 0 when the ranking holds none.
+
+    There is no cut-off, so compare only strategies that return equally many turns.
+
+    Raises:
+        ValueError: If ``gold`` is empty or the ranking holds a turn twice.
+    """
+    ranks = _gold_ranks(ranking, gold)
+    return 1.0 / ranks[0] if ranks else 0.0
+
+
+def score_ranking(ranking: Sequence[str], gold: AbstractSet[str]) -> dict[str, float]:
+    """All scores of one question.
+
+    Returns:
+        One value for each name in ``METRICS``, in that order.
+
+    Raises:
+        ValueError: If ``gold`` is empty or the ranking holds a turn twice.
+    """
+    at_5, at_10, at_20 = recall_curve(ranking, gold, (5, 10, 20))
+    scores = {
+        "recall@5": at_5,
+        "recall@10": at_10,
+        "recall@20": at_20,
+        "ndcg@10": ndcg(ranking, gold, 10),
+        "mrr": reciprocal_rank(ranking, gold),
+        "hit@10": hit(ranking, gold, 10),
+        "all_recall@10": all_evidence_recall(ranking, gold, 10),
+    }
+    assert tuple(scores) == METRICS
+    return scores
+
+
+def _discount(rank: int) -> float:
+    return 1.0 / math.log2(1 + rank)
+
+
+def _check_depth(top_k: int) -> None:
+    if top_k < 1:
+        raise ValueError(f"top_k is {top_k}; it counts returned turns and must be at least 1")
+
+
+def _gold_ranks(ranking: Sequence[str], gold: AbstractSet[str]) -> list[int]:
+    """Ranks, from 1 and ascending, at which gold turns stand; refuses input that no score is defined for."""
+    if not gold:
+        raise ValueError("gold is empty; count a question without evidence apart instead of scoring it")
+    if isinstance(ranking, str):
+        # A string is a sequence of strings too, and would be scored letter by letter.
+        raise ValueError(f"ranking is the string {ranking!r}; expected a sequence of turn ids")
+    seen: set[str] = set()
+    ranks = []
+    for rank, turn_id in enumerate(ranking, start=1):
+        if turn_id in seen:
+            raise ValueError(
+                f"ranking holds turn {turn_id!r} twice, again at rank {rank}; keep the first mention only"
+            )
+        seen.add(turn_id)
+        if turn_id in gold:
+            ranks.append(rank)
+    return ranks
