@@ -1,10 +1,10 @@
 """Heterogeneous Graph Transformer layer on plain PyTorch.
 
-Equal to PyG's ``HGTConv`` with the same weights, and several times faster on a CPU (benchmarks/hgt.py measures
-by how much). Two things make the difference. Typed linear layers and relation matrices work on slices and write
+Equal to PyG's ``HGTConv`` with the same weights, and several times faster on a CPU: benchmarks/hgt.py measures
+by how much. Two things make the difference. Typed linear layers and relation matrices work on slices and write
 into slices of one result. And no tensor of shape [edges, dim] is made: dot products along edges run in pieces
-that fit the processor's cache, and weighted sums over edges are bags of embeddings, which read a row and add it
-to its sum in one go.
+that fit the processor's cache, and weighted sums over edges are bags of embeddings, which read a row and add
+it to its sum in one go.
 
 Source:
     Hu et al. 2020, arXiv:2003.01332, eq. 3-5; details as in torch_geometric.nn.HGTConv 2.8.
@@ -24,7 +24,7 @@ from torch.autograd.function import once_differentiable
 from torch_geometric.nn import HGTConv
 
 from gnn.errors import GraphError
-from gnn.packed import EdgeLayout, GraphMetadata, PackedGraph
+from gnn.packed import EdgeLayout, GraphMetadata, PackedGraph, RowBlock
 
 # Numbers per gathered operand of a piece of dot products. On a CPU two such pieces stay in the level 2 cache (a
 # fourth of the size is 20% slower by calls, four times 50% by cache misses); an accelerator wants few launches.
@@ -53,9 +53,7 @@ class HGTLayer(nn.Module):
         ValueError: If ``out_dim`` is not a multiple of ``heads``, or dropout is outside [0, 1).
     """
 
-    def __init__(
-        self, in_dim: int, out_dim: int, metadata: GraphMetadata, *, heads: int, dropout: float = 0.0
-    ) -> None:
+    def __init__(self, in_dim: int, out_dim: int, metadata: GraphMetadata, *, heads: int, dropout: float = 0.0) -> None:
         super().__init__()
         if heads < 1 or out_dim % heads:
             raise ValueError(f"out_dim {out_dim} is not a multiple of heads {heads}")
@@ -89,14 +87,10 @@ class HGTLayer(nn.Module):
         nn.init.ones_(self.skip)
 
     @overload
-    def forward(
-        self, x: Tensor, graph: PackedGraph, *, return_attention: Literal[False] = False
-    ) -> Tensor: ...
+    def forward(self, x: Tensor, graph: PackedGraph, *, return_attention: Literal[False] = False) -> Tensor: ...
 
     @overload
-    def forward(
-        self, x: Tensor, graph: PackedGraph, *, return_attention: Literal[True]
-    ) -> tuple[Tensor, Tensor]: ...
+    def forward(self, x: Tensor, graph: PackedGraph, *, return_attention: Literal[True]) -> tuple[Tensor, Tensor]: ...
 
     def forward(
         self, x: Tensor, graph: PackedGraph, *, return_attention: bool = False
@@ -121,13 +115,9 @@ class HGTLayer(nn.Module):
             GraphError: If the shape of ``x`` or the metadata of the graph does not fit.
         """
         if x.shape != (graph.num_nodes, self.in_dim):
-            raise GraphError(
-                f"features have shape {list(x.shape)}; expected [{graph.num_nodes}, {self.in_dim}]"
-            )
+            raise GraphError(f"features have shape {list(x.shape)}; expected [{graph.num_nodes}, {self.in_dim}]")
         if graph.metadata != self.metadata:
-            raise GraphError(
-                "the graph was packed with other metadata than the layer's; pack it with layer.metadata"
-            )
+            raise GraphError("the graph was packed with other metadata than the layer's; pack it with layer.metadata")
 
         head_dim = self.out_dim // self.heads
         # Prior and scale belong to an edge's score; multiplied into the matrix they cost nothing per edge.
@@ -145,10 +135,10 @@ class HGTLayer(nn.Module):
             graph.node_ptr,
         )
         update = F.dropout(update, self.dropout, self.training)
-        out = update + x * _per_node(1 - share, graph.node_ptr) if has_skip else update
+        out = typed_residual(update, x, 1 - share, graph.node_ptr) if has_skip else update
         if not return_attention:
             return out
-        return out, torch.empty_like(attention).index_copy_(0, graph.layout.order, attention)
+        return out, attention.new_empty(graph.num_edges, self.heads).index_copy_(0, graph.layout.order, attention.t())
 
     def load_pyg_weights(self, conv: HGTConv) -> None:
         """Copy the weights of a PyG layer with the same types, in any order, and the same sizes.
@@ -201,6 +191,21 @@ def typed_linear(x: Tensor, weight: Tensor, bias: Tensor, ptr: tuple[int, ...]) 
     return cast(Tensor, result)
 
 
+def typed_residual(update: Tensor, x: Tensor, share: Tensor, ptr: tuple[int, ...]) -> Tensor:
+    """``update`` plus a share of ``x``, with its own share for each of several groups of consecutive rows.
+
+    Args:
+        update: Shape [rows, dim].
+        x: Shape [rows, dim].
+        share: Shape [groups].
+        ptr: Where each group begins, and the number of rows; [groups + 1].
+
+    Returns:
+        Shape [rows, dim], in the longer of the two types.
+    """
+    return cast(Tensor, _TypedResidual.apply(update, x, share, ptr))  # type: ignore[no-untyped-call]
+
+
 # Its loops over pieces would be unrolled into a large program for no gain: there is nothing left to fuse.
 @torch.compiler.disable  # type: ignore[untyped-decorator]  # torch does not annotate it
 def relational_attention(
@@ -219,7 +224,7 @@ def relational_attention(
 
     Returns:
         The weighted sum of values, 0 where there are no incoming edges, shape [nodes, heads * dim]; and the
-        attention weights by target (the order of ``graph.layout``), without gradient, shape [edges, heads].
+        attention weights by target (the order of ``graph.layout``), without gradient, shape [heads, edges].
 
     Source:
         Hu et al. 2020, arXiv:2003.01332, eq. 3 and 4.
@@ -257,6 +262,32 @@ class _TypedLinear(torch.autograd.Function):
         return grad_x, grad_weight, grad_bias, None
 
 
+class _TypedResidual(torch.autograd.Function):
+    """One pass over the rows each way; autograd's gradient of the share would need a product per number."""
+
+    @staticmethod
+    def forward(ctx: Any, update: Tensor, x: Tensor, share: Tensor, ptr: tuple[int, ...]) -> Tensor:
+        ctx.save_for_backward(x, share)
+        ctx.ptr, ctx.update_dtype = ptr, update.dtype
+        out = torch.empty_like(x, dtype=torch.promote_types(update.dtype, x.dtype))
+        for group, rows in _groups(ptr):
+            torch.addcmul(update[rows], x[rows], share[group], out=out[rows])
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_out: Tensor) -> tuple[Tensor, Tensor | None, Tensor, None]:
+        x, share = ctx.saved_tensors
+        grad_out = grad_out.contiguous()
+        grad_x = torch.empty_like(x) if ctx.needs_input_grad[1] else None
+        grad_share = torch.zeros_like(share)
+        for group, rows in _groups(ctx.ptr):
+            if grad_x is not None:
+                torch.mul(grad_out[rows], share[group], out=grad_x[rows])
+            grad_share[group] = torch.dot(grad_out[rows].flatten(), x[rows].to(grad_out.dtype).flatten())
+        return grad_out.to(ctx.update_dtype), grad_x, grad_share, None
+
+
 class _RelationalAttention(torch.autograd.Function):
     """Saves tables of rows and a number per edge and head; autograd would save vectors per edge."""
 
@@ -264,17 +295,19 @@ class _RelationalAttention(torch.autograd.Function):
     def forward(
         ctx: Any, kqv: Tensor, key_relation: Tensor, value_relation: Tensor, layout: EdgeLayout
     ) -> tuple[Tensor, Tensor]:
-        heads = key_relation.shape[1]
-        key, query, value = kqv.chunk(3, dim=1)
+        key, query, value = _by_head(kqv, 3, key_relation.shape[1])
         key_rows = _transformed(key, key_relation, layout)
         value_rows = _transformed(value, value_relation, layout)
-        scores = _dot_products(query, layout.target, key_rows, layout.row, heads)
-        attention = _segment_softmax(scores, layout)
-        sums = _weighted_sums(attention, value_rows, layout.row, layout.target_ptr)
+        out = torch.empty_like(query.transpose(0, 1), memory_format=torch.contiguous_format)
+        attention = kqv.new_empty(len(query), len(layout.target), dtype=_sum_dtype(kqv))
+        for head, weights in enumerate(attention):
+            _dot_products(query[head], layout.target, key_rows[head], layout.row, out=weights)
+            _segment_softmax(weights, layout)
+            out[:, head] = _weighted_sum(weights, value_rows[head], layout.row, layout.target_ptr)
         ctx.save_for_backward(kqv, key_relation, value_relation, key_rows, value_rows, attention)
         ctx.layout = layout
         ctx.mark_non_differentiable(attention)
-        return torch.stack(sums, dim=1).flatten(1), attention
+        return out.flatten(1), attention
 
     @staticmethod
     @once_differentiable
@@ -282,149 +315,147 @@ class _RelationalAttention(torch.autograd.Function):
         kqv, key_relation, value_relation, key_rows, value_rows, attention = ctx.saved_tensors
         layout: EdgeLayout = ctx.layout
         heads = key_relation.shape[1]
-        grad_out = grad_out.contiguous()
-        key, query, value = kqv.chunk(3, dim=1)
+        key, query, value = _by_head(kqv, 3, heads)
+        (grad_by_head,) = _by_head(grad_out.contiguous(), 1, heads)
         grad_kqv = torch.zeros_like(kqv)
-        grad_key, grad_query, grad_value = grad_kqv.chunk(3, dim=1)
+        grad_key, grad_query, grad_value = _by_head(grad_kqv, 3, heads)
+        grad_scores = torch.empty_like(attention)
 
-        grad_attention = _dot_products(grad_out, layout.target, value_rows, layout.row, heads)
-        grad_value_relation = _transformed_backward(
-            _weighted_sums(attention[layout.by_row], grad_out, layout.row_target, layout.row_ptr),
-            value,
-            value_relation,
-            layout,
-            grad_table=grad_value,
-        )
-        # Softmax: d score = attention * (d attention - sum over the node's edges of attention * d attention).
-        grad_scores = grad_attention.mul_(attention)
-        totals = _segment_sum(grad_scores, layout.target_ptr)
-        grad_scores = grad_scores.addcmul_(attention, totals.index_select(0, layout.target), value=-1)
-        sums = _weighted_sums(grad_scores, key_rows, layout.row, layout.target_ptr)
-        torch.stack(sums, dim=1, out=_by_head(grad_query, heads))
-        grad_key_relation = _transformed_backward(
-            _weighted_sums(grad_scores[layout.by_row], query, layout.row_target, layout.row_ptr),
-            key,
-            key_relation,
-            layout,
-            grad_table=grad_key,
-        )
+        grad_rows = torch.empty_like(value_rows)
+        for head, weights in enumerate(attention):
+            upstream, grad = grad_by_head[head], grad_scores[head]
+            grad_rows[head] = _weighted_sum(weights[layout.by_row], upstream, layout.row_target, layout.row_ptr)
+            # Softmax: d score = weight * (d weight - sum over the node's edges of weight * d weight).
+            _dot_products(upstream, layout.target, value_rows[head], layout.row, out=grad)
+            grad.mul_(weights)
+            totals = _segment_sum(grad, layout.target_ptr)
+            grad.addcmul_(weights, totals.index_select(0, layout.target), value=-1)
+            grad_query[head] = _weighted_sum(grad, key_rows[head], layout.row, layout.target_ptr)
+        grad_value_relation = _transformed_backward(grad_rows, value, value_relation, layout, grad_value)
+
+        for head, grad in enumerate(grad_scores):
+            grad_rows[head] = _weighted_sum(grad[layout.by_row], query[head], layout.row_target, layout.row_ptr)
+        grad_key_relation = _transformed_backward(grad_rows, key, key_relation, layout, grad_key)
         return grad_kqv, grad_key_relation, grad_value_relation, None
 
 
 def _transformed(table: Tensor, weight: Tensor, layout: EdgeLayout) -> Tensor:
-    """Each source row's node, through the matrices of its relation.
+    """Each source row: its node through the matrices of its relation.
 
     Args:
-        table: Shape [nodes, heads * dim].
+        table: Shape [heads, nodes, dim].
         weight: Shape [relations, heads, dim, dim].
-        layout: Says which nodes each relation needs.
+        layout: Says which nodes are rows for which relations.
 
     Returns:
-        Shape [rows, heads * dim].
+        Shape [heads, rows, dim].
     """
-    heads = weight.shape[1]
-    by_head = _by_head(table, heads)
-    out = table.new_empty(layout.num_rows, *by_head.shape[1:])
+    heads, _, dim = table.shape
+    out = table.new_empty(heads, layout.num_rows, dim)
     for block in layout.blocks:
-        left = block.take(by_head).transpose(0, 1)
-        torch.bmm(left, weight[block.relation], out=out[block.rows].transpose(0, 1))
-    return out.flatten(1)
+        torch.bmm(_block_nodes(table, block), _block_weight(weight, block), out=_block_rows(out, block))
+    return out
 
 
 def _transformed_backward(
-    grad_rows: list[Tensor], table: Tensor, weight: Tensor, layout: EdgeLayout, *, grad_table: Tensor
+    grad_rows: Tensor, table: Tensor, weight: Tensor, layout: EdgeLayout, grad_table: Tensor
 ) -> Tensor:
     """Gradients of ``_transformed``: adds that of the table to ``grad_table``, returns that of the weight.
 
     Args:
-        grad_rows: Gradient of the result, by head, each of shape [rows, dim].
-        table: Shape [nodes, heads * dim].
+        grad_rows: Gradient of the result, shape [heads, rows, dim].
+        table: Shape [heads, nodes, dim].
         weight: Shape [relations, heads, dim, dim].
         layout: As in ``_transformed``.
-        grad_table: Shape [nodes, heads * dim]; changed in place.
+        grad_table: Shape [heads, nodes, dim]; changed in place.
     """
-    heads = weight.shape[1]
-    by_head, grad_by_head = _by_head(table, heads), _by_head(grad_table, heads)
-    grads = torch.stack(grad_rows)  # [heads, rows, dim]
     grad_weight = torch.zeros_like(weight)
     for block in layout.blocks:
-        grad = grads[:, block.rows]
-        torch.bmm(block.take(by_head).permute(1, 2, 0), grad, out=grad_weight[block.relation])
-        block.add_to(grad_by_head, grad, weight[block.relation].transpose(1, 2))
+        grad = _block_rows(grad_rows, block)
+        of_relations = torch.bmm(_block_nodes(table, block).transpose(1, 2), grad)
+        for relation, of_relation in zip(block.relations, of_relations.chunk(len(block.relations), dim=2), strict=True):
+            grad_weight[relation] = of_relation
+        of_nodes = torch.bmm(grad, _block_weight(weight, block).transpose(1, 2))
+        if isinstance(block.nodes, slice):
+            grad_table[:, block.nodes] += of_nodes
+        else:
+            # A node is in a block once, so that the sum does not depend on an order.
+            grad_table.index_add_(1, block.nodes, of_nodes)
     return grad_weight
 
 
-def _dot_products(left: Tensor, left_index: Tensor, right: Tensor, right_index: Tensor, heads: int) -> Tensor:
-    """Dot products of pairs of rows, head by head.
+def _block_nodes(table: Tensor, block: RowBlock) -> Tensor:
+    """The nodes of a block: [heads, nodes, dim] -> [heads, nodes of the block, dim]."""
+    if isinstance(block.nodes, slice):
+        return table[:, block.nodes]
+    return table.index_select(1, block.nodes)
+
+
+def _block_rows(rows: Tensor, block: RowBlock) -> Tensor:
+    """A view of a block's rows, those of a node side by side: [heads, nodes of the block, relations * dim]."""
+    return rows[:, block.rows].view(len(rows), -1, len(block.relations) * rows.shape[2])
+
+
+def _block_weight(weight: Tensor, block: RowBlock) -> Tensor:
+    """The matrices of a block's relations side by side, shape [heads, dim, relations * dim]."""
+    return torch.cat([weight[relation] for relation in block.relations], dim=2)
+
+
+def _dot_products(left: Tensor, left_index: Tensor, right: Tensor, right_index: Tensor, *, out: Tensor) -> None:
+    """Dot products of pairs of rows; products and sums are made in the type of ``out``.
 
     Args:
-        left: Shape [left rows, heads * dim].
+        left: Shape [left rows, dim].
         left_index: Shape [pairs].
-        right: Shape [right rows, heads * dim].
+        right: Shape [right rows, dim].
         right_index: Shape [pairs].
-        heads: Into how many pieces a row is cut.
-
-    Returns:
-        Shape [pairs, heads], at least float32, in which products and sums are made.
+        out: Shape [pairs]; overwritten.
     """
-    dtype = torch.promote_types(left.dtype, torch.float32)
-    out = left.new_empty(left_index.shape[0], heads, dtype=dtype)
     numel = _PIECE_NUMEL_CPU if left.device.type == "cpu" else _PIECE_NUMEL_DEVICE
-    pieces = max(1, numel // left.shape[1])
+    pairs = max(1, numel // left.shape[1])
     for into, left_rows, right_rows in zip(
-        torch.split(out, pieces),
-        torch.split(left_index, pieces),
-        torch.split(right_index, pieces),
-        strict=True,
+        torch.split(out, pairs), torch.split(left_index, pairs), torch.split(right_index, pairs), strict=True
     ):
-        product = left.index_select(0, left_rows).to(dtype).mul_(right.index_select(0, right_rows))
-        torch.sum(_by_head(product, heads), dim=2, out=into)
-    return out
+        product = left.index_select(0, left_rows).to(out.dtype).mul_(right.index_select(0, right_rows))
+        torch.sum(product, dim=1, out=into)
 
 
-def _weighted_sums(weights: Tensor, table: Tensor, index: Tensor, ptr: Tensor) -> list[Tensor]:
-    """For each bag the sum of weighted rows of a table, head by head, without a copy of the rows.
+def _weighted_sum(weights: Tensor, table: Tensor, index: Tensor, ptr: Tensor) -> Tensor:
+    """For each bag the sum of weighted rows of a table, without a copy of the rows.
 
     Args:
-        weights: Of each item in each head, shape [items, heads].
-        table: Shape [rows, heads * dim].
+        weights: Of each item, shape [items].
+        table: Shape [rows, dim].
         index: Row of each item, shape [items].
         ptr: Where each bag's items begin, shape [bags + 1].
 
     Returns:
-        A tensor per head, of shape [bags, dim] and the table's type; products and sums are made in float32
-        where the type is a shorter one.
+        Shape [bags, dim], in the table's type; sums are made in float32 where that is a shorter one.
     """
-    by_head = weights.t().to(table.dtype).contiguous()
-    return [
-        F.embedding_bag(index, columns, ptr, mode="sum", per_sample_weights=weight, include_last_offset=True)
-        for weight, columns in zip(by_head, table.chunk(len(by_head), dim=1), strict=True)
-    ]
+    weights = weights.to(table.dtype)
+    return F.embedding_bag(index, table, ptr, mode="sum", per_sample_weights=weights, include_last_offset=True)
 
 
-def _by_head(table: Tensor, heads: int) -> Tensor:
-    """A view of a table cut by head: [rows, heads * dim] -> [rows, heads, dim]."""
-    return table.view(table.shape[0], heads, table.shape[1] // heads)
+def _by_head(table: Tensor, parts: int, heads: int) -> Tensor:
+    """A view of parts side by side, cut by head: [nodes, parts * heads * dim] -> [parts, heads, nodes, dim]."""
+    return table.view(table.shape[0], parts, heads, table.shape[1] // (parts * heads)).permute(1, 2, 0, 3)
 
 
-def _segment_softmax(scores: Tensor, layout: EdgeLayout) -> Tensor:
-    """Softmax over the incoming edges of each node; overwrites the scores by target, [edges, heads]."""
-    if not len(scores):
-        return scores
-    largest = torch.segment_reduce(scores, "max", offsets=layout.target_ptr, axis=0, unsafe=True)
-    weights = scores.sub_(largest.index_select(0, layout.target)).exp_()
-    return weights.div_(_segment_sum(weights, layout.target_ptr).index_select(0, layout.target))
+def _segment_softmax(scores: Tensor, layout: EdgeLayout) -> None:
+    """Softmax over the incoming edges of each node, in place; scores by target, shape [edges]."""
+    largest = torch.segment_reduce(scores, "max", offsets=layout.target_ptr, unsafe=True)
+    scores.sub_(largest.index_select(0, layout.target)).exp_()
+    scores.div_(_segment_sum(scores, layout.target_ptr).index_select(0, layout.target))
 
 
 def _segment_sum(values: Tensor, ptr: Tensor) -> Tensor:
-    """Sums of consecutive rows: [items, heads] -> [segments, heads]."""
-    return torch.segment_reduce(values, "sum", offsets=ptr, axis=0, unsafe=True)
+    """Sums of consecutive items: [items] -> [segments]."""
+    return torch.segment_reduce(values, "sum", offsets=ptr, unsafe=True)
 
 
-def _per_node(per_type: Tensor, ptr: tuple[int, ...]) -> Tensor:
-    """Repeat a number per node type for each of its nodes: [types] -> [nodes, 1]."""
-    sizes = [end - begin for begin, end in pairwise(ptr)]
-    return torch.cat([number.expand(size) for number, size in zip(per_type, sizes, strict=True)])[:, None]
+def _sum_dtype(x: Tensor) -> torch.dtype:
+    """The type for scores and sums: that of ``x``, but at least float32."""
+    return torch.promote_types(x.dtype, torch.float32)
 
 
 def _groups(ptr: tuple[int, ...]) -> Iterator[tuple[int, slice]]:

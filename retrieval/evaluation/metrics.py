@@ -142,9 +142,7 @@ def _gold_ranks(ranking: Sequence[str], gold: AbstractSet[str]) -> list[int]:
     ranks = []
     for rank, turn_id in enumerate(ranking, start=1):
         if turn_id in seen:
-            raise ValueError(
-                f"ranking holds turn {turn_id!r} twice, again at rank {rank}; keep the first mention only"
-            )
+            raise ValueError(f"ranking holds turn {turn_id!r} twice, again at rank {rank}; keep the first mention only")
         seen.add(turn_id)
         if turn_id in gold:
             ranks.append(rank)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import html
 import io
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -66,9 +65,7 @@ _STYLE: dict[Any, Any] = {
     "lines.markersize": 4.5,
 }
 # Outside a page, as an image of its own, a figure has no text colour to take over.
-_STANDALONE_STYLE = (
-    "<style>:root{color:#1f2328}@media (prefers-color-scheme:dark){:root{color:#e6edf3}}</style>"
-)
+_STANDALONE_STYLE = "<style>:root{color:#1f2328}@media (prefers-color-scheme:dark){:root{color:#e6edf3}}</style>"
 
 
 def recall_curve_figure(strategies: Mapping[str, StrategySummary]) -> str:
@@ -304,10 +301,6 @@ def _svg(figure: Figure, description: str) -> str:
     figure.savefig(buffer, format="svg", metadata=empty)
     text = buffer.getvalue()
     text = text[text.index("<svg") :].replace(_INK, "currentColor")
-    # Width and height in points would keep the figure from shrinking on a narrow page; viewBox has the
-    # proportions.
-    text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
-    text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
     return text.replace("<svg", f'<svg role="img" aria-label="{html.escape(description)}"', 1).strip() + "\n"
 
 

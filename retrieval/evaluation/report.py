@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import NotRequired, TypedDict
 
 from retrieval.evaluation.formatting import flat, milliseconds, p_value, signed, unsigned
-from retrieval.evaluation.plots import category_figure, latency_figure, recall_curve_figure, standalone
 from retrieval.evaluation.results import CLAIMANT, Comparison, Interval, StrategySummary, Summary
 from retrieval.evaluation.significance import smallest_p
 
@@ -103,6 +102,8 @@ def write_report(directory: Path | str, results: Results) -> tuple[Path, Path]:
         TypeError: If the manifest is not JSON.
         OSError: If a file cannot be written.
     """
+    from retrieval.evaluation.plots import standalone  # late, as in _blocks
+
     folder = Path(directory)
     blocks = _blocks(results)
     markdown, page = _markdown(blocks), _page(blocks)  # both, before a file is touched
@@ -164,12 +165,28 @@ _Block = _Heading | _Paragraph | _Warning | _Bullets | _Table | _Figure | _Code
 
 
 def _blocks(results: Results) -> list[_Block]:
+    # Imported late: matplotlib takes half a second, and who only needs a metric should not wait for it.
+    from retrieval.evaluation.plots import category_figure, latency_figure, recall_curve_figure
+
+    strategies = results["strategies"]
+    curve = _Figure(
+        "recall_curve", "Share of the gold evidence among the first k turns.", recall_curve_figure(strategies)
+    )
+    times = _Figure("latency", "Search time per question.", latency_figure(strategies))
+    by_category = None
+    shown = _category_comparison(results["comparisons"])
+    if shown is not None:
+        caption = (
+            f"{shown['a']} minus {shown['b']} in {shown['metric']}; lines: 95% interval over conversations, "
+            "not corrected for the number of categories."
+        )
+        by_category = _Figure("by_category", caption, category_figure(shown))
     return [
         *_opening(results),
-        *_overall(results["strategies"]),
-        *_categories(results),
+        *_overall(strategies, curve),
+        *_categories(strategies, by_category),
         *_comparisons(results["comparisons"]),
-        *_latency(results["strategies"]),
+        *_latency(strategies, times),
         *_provenance(results),
     ]
 
@@ -180,8 +197,8 @@ def _opening(results: Results) -> list[_Block]:
     blocks: list[_Block] = [
         _Heading("Retrieval evaluation", level=1),
         _Paragraph(
-            f"{_plural(corpus['questions'], 'question')} with gold evidence were scored, {skipped} skipped; "
-            "a score is the mean over questions, k counts turns."
+            f"Scored: {_plural(corpus['questions'], 'question')} with gold evidence; skipped: {skipped}. "
+            "A score is the mean over questions; k counts turns."
         ),
     ]
     comparisons = results["comparisons"]
@@ -203,7 +220,7 @@ def _opening(results: Results) -> list[_Block]:
     return blocks
 
 
-def _overall(strategies: Mapping[str, StrategySummary]) -> list[_Block]:
+def _overall(strategies: Mapping[str, StrategySummary], figure: _Figure) -> list[_Block]:
     shown = {
         "recall@5": "recall@5",
         "recall@10": "recall@10",
@@ -224,16 +241,11 @@ def _overall(strategies: Mapping[str, StrategySummary]) -> list[_Block]:
         _Heading("Overall"),
         _Paragraph("In brackets: 95% interval from a bootstrap over conversations."),
         _Table(("strategy", *shown.values()), rows),
-        _Figure(
-            "recall_curve",
-            "Share of the gold evidence among the first k turns.",
-            recall_curve_figure(strategies),
-        ),
+        figure,
     ]
 
 
-def _categories(results: Results) -> list[_Block]:
-    strategies = results["strategies"]
+def _categories(strategies: Mapping[str, StrategySummary], figure: _Figure | None) -> list[_Block]:
     names = list(dict.fromkeys(name for entry in strategies.values() for name in entry["by_category"]))
     rows = tuple(
         (
@@ -249,16 +261,8 @@ def _categories(results: Results) -> list[_Block]:
         _Heading("Evidence recall@10 by category"),
         _Table(("strategy", *names), rows),
     ]
-    shown = _category_comparison(results["comparisons"])
-    if shown is not None:
-        blocks.append(
-            _Figure(
-                "by_category",
-                f"{shown['a']} minus {shown['b']} in {shown['metric']}; lines: 95% interval over "
-                "conversations, not corrected for the number of categories.",
-                category_figure(shown),
-            )
-        )
+    if figure is not None:
+        blocks.append(figure)
     return blocks
 
 
@@ -305,15 +309,11 @@ def _comparisons(comparisons: Sequence[Comparison]) -> list[_Block]:
     ]
 
 
-def _latency(strategies: Mapping[str, StrategySummary]) -> list[_Block]:
+def _latency(strategies: Mapping[str, StrategySummary], figure: _Figure) -> list[_Block]:
     rows = tuple(
         (
             name,
-            *(
-                milliseconds(entry[part][share])
-                for part in ("latency_ms", "encode_ms")
-                for share in ("p50", "p95")
-            ),
+            *(milliseconds(entry[part][share]) for part in ("latency_ms", "encode_ms") for share in ("p50", "p95")),
         )
         for name, entry in strategies.items()
     )
@@ -322,7 +322,7 @@ def _latency(strategies: Mapping[str, StrategySummary]) -> list[_Block]:
         _Heading("Latency"),
         _Paragraph("Milliseconds per question; encoding the query is counted apart."),
         _Table(header, rows),
-        _Figure("latency", "Search time per question.", latency_figure(strategies)),
+        figure,
     ]
 
 
@@ -477,9 +477,7 @@ def _html_text(text: str) -> str:
 def _html_table(table: _Table) -> str:
     def cells(row: Sequence[str], tag: str) -> str:
         classes = ["" if column < table.text_columns else ' class="number"' for column in range(len(row))]
-        return "".join(
-            f"<{tag}{kind}>{_html_text(cell)}</{tag}>" for cell, kind in zip(row, classes, strict=True)
-        )
+        return "".join(f"<{tag}{kind}>{_html_text(cell)}</{tag}>" for cell, kind in zip(row, classes, strict=True))
 
     rows = "\n".join(f"<tr>{cells(row, 'td')}</tr>" for row in table.rows)
     return (

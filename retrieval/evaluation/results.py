@@ -280,15 +280,11 @@ def _of_question(run: StrategyRun, field: str, values: Mapping[str, Value], ques
     return values[question_id]
 
 
-def _check_comparisons(
-    pairs: Sequence[tuple[str, str]], metrics: Sequence[str], names: Sequence[str]
-) -> None:
+def _check_comparisons(pairs: Sequence[tuple[str, str]], metrics: Sequence[str], names: Sequence[str]) -> None:
     for a, b in pairs:
         for name in (a, b):
             if name not in names:
-                raise EvaluationError(
-                    f"comparison ({a!r}, {b!r}): no strategy {name!r}{nearest(name, names)}"
-                )
+                raise EvaluationError(f"comparison ({a!r}, {b!r}): no strategy {name!r}{nearest(name, names)}")
         if a == b:
             raise EvaluationError(f"comparison ({a!r}, {b!r}) sets a strategy against itself")
     for metric in metrics:
@@ -309,9 +305,7 @@ def _score_table(questions: Sequence[QuestionOutcome], run: StrategyRun) -> Floa
             scores = score_ranking(ranking, gold)
             curve = recall_curve(ranking, gold, CURVE_TOP_KS)
         except ValueError as error:
-            raise EvaluationError(
-                f"strategy {run.name!r}, question {question.question_id!r}: {error}"
-            ) from error
+            raise EvaluationError(f"strategy {run.name!r}, question {question.question_id!r}: {error}") from error
         rows.append([scores[metric] for metric in METRICS] + curve)
     return np.array(rows, dtype=np.float64)
 
@@ -366,10 +360,7 @@ def _compare(
     columns = [METRICS.index(metric) for _, _, metric in asked]
     # [questions, comparisons]
     differences = np.stack(
-        [
-            scores[a][:, column] - scores[b][:, column]
-            for (a, b, _), column in zip(asked, columns, strict=True)
-        ],
+        [scores[a][:, column] - scores[b][:, column] for (a, b, _), column in zip(asked, columns, strict=True)],
         axis=1,
     )
     low, high = cluster_bootstraps(differences, clusters, seed=seed)

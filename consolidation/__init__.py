@@ -1,0 +1,1 @@
+"""Turns into graph: architect (what changes), scribe (the words), resolution, and the pipeline that commits."""

@@ -1,0 +1,186 @@
+"""The architect's plan for one turn, the scribe's words for it, and the rules both must keep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+
+from consolidation.errors import BlueprintError, WordingError
+from kg.types import Attributes, NodeId, TurnId
+
+#: Types that an architect may make; categories belong to the classification service, episodes to nobody.
+PLANNED_TYPES = ("event_node", "sub_event", "knowledge_node", "reflection")
+MAX_OPERATIONS = 32
+MAX_LABEL = 120
+MAX_DESCRIPTION = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class AddNode:
+    """A node to be made.
+
+    Attributes:
+        ref: Temporary id, new in this plan.
+        type: One of ``PLANNED_TYPES``.
+        draft: What the scribe is to put into words; rules and recordings give the words themselves.
+        turn_ids: Source turns; the present one among them.
+        days: First and last day, where the architect knows them. None: resolved from the wording.
+        attributes: Kept with the node.
+    """
+
+    ref: str
+    type: str
+    draft: str
+    turn_ids: tuple[TurnId, ...]
+    days: tuple[date, date] | None = None
+    attributes: Attributes = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateNode:
+    """A node that this turn says again (``draft`` None) or says differently."""
+
+    id: NodeId
+    draft: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SupersedeNode:
+    """A node that is true no longer: its valid time is closed and the successor linked."""
+
+    id: NodeId
+    successor: str
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveNode:
+    """A node that should not be found any more; its history stays."""
+
+    id: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class AddRelation:
+    """An edge; each end is a ``ref`` of this plan or an id that was shown."""
+
+    source: str
+    label: str
+    target: str
+
+
+Operation = AddNode | UpdateNode | SupersedeNode | ArchiveNode | AddRelation
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """A named thing that the turn speaks of; ``kind`` such as person, location, product."""
+
+    name: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """What the turn is about: a short label, and the text that describes it."""
+
+    label: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Blueprint:
+    """All that an architect plans for one turn."""
+
+    operations: tuple[Operation, ...] = ()
+    mentions: tuple[Mention, ...] = ()
+    topics: tuple[Topic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """The scribe's words for one node."""
+
+    label: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class ContextNode:
+    """A node shown to the architect; ids of any other node may not be named."""
+
+    id: NodeId
+    type: str
+    description: str
+    attributes: Attributes = field(default_factory=dict)
+
+
+def check_blueprint(plan: Blueprint, *, turn_id: TurnId, shown: Sequence[ContextNode], labels: Sequence[str]) -> None:
+    """Check a plan against the schema and what its architect was shown.
+
+    Args:
+        plan: The plan.
+        turn_id: The turn that is consolidated; every new node must name it as a source.
+        shown: The context that the architect saw.
+        labels: Known relation labels.
+
+    Raises:
+        BlueprintError: At the first rule that is broken; names the operation and the value.
+    """
+    if len(plan.operations) > MAX_OPERATIONS:
+        raise BlueprintError(f"{len(plan.operations)} operations for one turn; at most {MAX_OPERATIONS}")
+    ids = {node.id for node in shown}
+    refs: set[str] = set()
+    for number, operation in enumerate(plan.operations):
+        where = f"operation {number} ({type(operation).__name__})"
+        if isinstance(operation, AddNode):
+            if operation.type not in PLANNED_TYPES:
+                raise BlueprintError(f"{where}: type {operation.type!r}; expected one of {PLANNED_TYPES}")
+            if operation.ref in refs or operation.ref in ids or not operation.ref:
+                raise BlueprintError(f"{where}: ref {operation.ref!r} is not a new temporary id")
+            if turn_id not in operation.turn_ids:
+                raise BlueprintError(f"{where}: sources {operation.turn_ids} lack the present turn {turn_id!r}")
+            if operation.days is not None and operation.days[0] > operation.days[1]:
+                raise BlueprintError(f"{where}: ends {operation.days[1]} before it begins {operation.days[0]}")
+            refs.add(operation.ref)
+    for number, operation in enumerate(plan.operations):
+        where = f"operation {number} ({type(operation).__name__})"
+        if isinstance(operation, UpdateNode | SupersedeNode | ArchiveNode) and operation.id not in ids:
+            raise BlueprintError(f"{where}: id {operation.id!r} was not shown")
+        if isinstance(operation, SupersedeNode) and operation.successor not in refs:
+            raise BlueprintError(f"{where}: successor {operation.successor!r} is no node of this plan")
+        if isinstance(operation, AddRelation):
+            if operation.label not in labels:
+                raise BlueprintError(f"{where}: relation label {operation.label!r} is not in the schema")
+            for end in (operation.source, operation.target):
+                if end not in refs and end not in ids:
+                    raise BlueprintError(f"{where}: end {end!r} is neither a new ref nor an id that was shown")
+
+
+def check_wording(plan: Blueprint, wording: Mapping[str, Wording]) -> None:
+    """Check that every operation that needs words has them, within the limits.
+
+    Raises:
+        WordingError: Names the operation and the value.
+    """
+    needed = {name for op in plan.operations if (name := needs_words(op)) is not None}
+    if missing := sorted(needed - set(wording)):
+        raise WordingError(f"no words for {missing[0]!r}")
+    if surplus := sorted(set(wording) - needed):
+        raise WordingError(f"words for {surplus[0]!r}, which is not in the plan")
+    for name, words in wording.items():
+        for field_name, value, limit in (
+            ("label", words.label, MAX_LABEL),
+            ("description", words.description, MAX_DESCRIPTION),
+        ):
+            if not value.strip() or len(value) > limit:
+                raise WordingError(f"{field_name} of {name!r} has {len(value)} characters; expected 1 to {limit}")
+
+
+def needs_words(operation: Operation) -> str | None:
+    """The name under which the scribe must write for an operation; None where no words are needed."""
+    if isinstance(operation, AddNode):
+        return operation.ref
+    if isinstance(operation, UpdateNode) and operation.draft is not None:
+        return operation.id
+    return None

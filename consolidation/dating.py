@@ -1,0 +1,45 @@
+"""When a described fact or event was: resolved in code, and said in the description itself."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, time
+
+from kg.dates import resolve_times
+from kg.types import Turn
+
+Days = tuple[date, date]
+
+
+def days_of(text: str, turn: Turn, given: Days | None) -> Days | None:
+    """The days that an extractor gave or, failing that, that the text's first time expression names."""
+    if given is not None:
+        return given
+    found = resolve_times(text, turn.spoken_at.date() if turn.spoken_at else None)
+    return (found[0].first, found[0].last) if found else None
+
+
+def dated(text: str, days: Days | None) -> str:
+    """The text with its days in brackets, so that a question with a date finds it."""
+    return text if days is None else f"{text} ({days_in_words(days)})"
+
+
+def days_in_words(days: Days) -> str:
+    """'7 May 2023', 'May 2023', '2023', or '1 May 2023 to 7 May 2023'."""
+    first, last = days
+    if first == last:
+        return f"{first.day} {first:%B %Y}"
+    if first.day == 1 and (first.year, first.month) == (last.year, last.month) and (last - first).days >= 27:
+        return f"{first:%B %Y}"
+    if (first.month, first.day, last.month, last.day) == (1, 1, 12, 31) and first.year == last.year:
+        return f"{first.year}"
+    return f"{first.day} {first:%B %Y} to {last.day} {last:%B %Y}"
+
+
+def day_start(day: date) -> datetime:
+    """Midnight, UTC."""
+    return datetime.combine(day, time.min, UTC)
+
+
+def day_end(day: date) -> datetime:
+    """The day's last second, UTC."""
+    return datetime.combine(day, time(23, 59, 59), UTC)

@@ -1,0 +1,163 @@
+"""From the store to the vector index: drains the outbox, compares, rebuilds.
+
+The store is the truth. A row is acknowledged only after the index has taken and flushed it, and writing a row twice
+changes nothing, so a crash at any point costs at most repeated work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from tqdm import tqdm
+
+from kg.schema import schema_hash
+from kg.store import Store
+from kg.tables import epoch
+from kg.types import Node, NodeStatus, SpaceId, TurnId
+from retrieval.errors import IndexMismatchError
+from retrieval.milvus import FLAT_BELOW, Collection, CollectionSpec, IndexRow, IndexType, MilvusIndex
+
+#: Collection of description embeddings.
+DESCRIPTIONS = "descriptions"
+_BATCH = 2_000
+# float16 inside an index, and the order of sums, may move a vector this far.
+_SAME_VECTOR = 1e-4
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How a tenant's index rows differ from the store."""
+
+    space: SpaceId
+    missing: int
+    surplus: int
+    changed: int
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether there is no difference."""
+        return not (self.missing or self.surplus or self.changed)
+
+
+class DescriptionIndexer:
+    """Keeps the collection of description embeddings equal to the store.
+
+    Args:
+        store: The truth.
+        index: Where the collection is, or will be made.
+        model: Id of the text encoder whose vectors are indexed.
+    """
+
+    def __init__(self, store: Store, index: MilvusIndex, model: str) -> None:
+        self._store = store
+        self._index = index
+        self._model = model
+
+    def collection(self) -> Collection:
+        """The collection, checked.
+
+        Raises:
+            IndexMismatchError: If it is absent, or holds vectors of another model or schema.
+        """
+        collection = self._index.open(DESCRIPTIONS)
+        collection.require(version=self._model, schema=schema_hash())
+        return collection
+
+    def drain(self, *, progress: bool = False) -> int:
+        """Write what the outbox lists; returns the number of rows that were due."""
+        collection: Collection | None = None
+        total = 0
+        with tqdm(desc="index", unit="node", disable=not progress) as bar:
+            while rows := self._store.read_outbox(limit=_BATCH):
+                # Only the last word on a node counts.
+                last = {(row.space, row.node_key): row.action for row in rows}
+                for space in sorted({space for space, _ in last}):
+                    upserts = [k for (s, k), action in last.items() if s == space and action == "upsert"]
+                    deletes = [k for (s, k), action in last.items() if s == space and action == "delete"]
+                    collection = self._write(space, upserts, deletes, collection)
+                if collection is not None:
+                    collection.flush()
+                self._store.acknowledge_outbox(rows[-1].seq)
+                total += len(rows)
+                bar.update(len(rows))
+        return total
+
+    def _write(
+        self, space: SpaceId, upserts: Sequence[int], deletes: Sequence[int], collection: Collection | None
+    ) -> Collection | None:
+        nodes, keys, vectors = self._store.vectors_by_key(space, upserts, self._model)
+        if collection is None:
+            if self._index.has(DESCRIPTIONS):
+                collection = self.collection()
+            elif not len(vectors):
+                return None
+            else:
+                spec = CollectionSpec(vectors.shape[1], "COSINE", self._model, schema_hash())
+                collection = self._index.create(DESCRIPTIONS, spec)
+        active = [i for i, node in enumerate(nodes) if node.status == NodeStatus.ACTIVE]
+        if active:
+            turns = self._store.turns_of_nodes(space, [keys[i] for i in active])
+            collection.upsert(
+                [index_row(space, nodes[i], keys[i], turns.get(keys[i], ())) for i in active], vectors[active]
+            )
+        # A node without a row in the store, archived or forgotten, has none in the index either.
+        present = {keys[i] for i in active}
+        collection.delete_nodes(space, [*deletes, *(key for key in upserts if key not in present)])
+        return collection
+
+    def verify(self) -> list[Difference]:
+        """Compare every tenant's rows with the store, keys and vectors."""
+        collection = self.collection()
+        differences = []
+        for space in self._store.spaces():
+            snapshot = self._store.snapshot(space, embedding_model=self._model)
+            expected = {int(k): row for row, k in enumerate(snapshot.keys) if snapshot.active[row]}
+            held = collection.vectors(space, collection.node_keys(space))
+            changed = sum(
+                1
+                for key, vector in held.items()
+                if key in expected and float(np.abs(vector - snapshot.embeddings[expected[key]]).max()) > _SAME_VECTOR
+            )
+            differences.append(
+                Difference(space, len(expected.keys() - held.keys()), len(held.keys() - expected.keys()), changed)
+            )
+        return differences
+
+    def rebuild(self, *, progress: bool = False) -> int:
+        """Make the collection anew from the store; returns the number of rows."""
+        self._index.drop(DESCRIPTIONS)
+        rows: list[IndexRow] = []
+        parts = []
+        for space in self._store.spaces():
+            snapshot = self._store.snapshot(space, embedding_model=self._model)
+            for row in np.flatnonzero(snapshot.active):
+                rows.append(
+                    IndexRow(
+                        space, int(snapshot.keys[row]), snapshot.ids[row], str(snapshot.types[row]),
+                        int(snapshot.recorded_at[row]), snapshot.turns_of[row],
+                    )
+                )  # fmt: skip
+            parts.append(snapshot.embeddings[snapshot.active])
+        if not rows:
+            raise IndexMismatchError("the store holds no nodes, so there is nothing to index; run locigraph build")
+        vectors = np.concatenate(parts)
+        spec = CollectionSpec(vectors.shape[1], "COSINE", self._model, schema_hash(), index_type(len(rows)))
+        collection = self._index.create(DESCRIPTIONS, spec)
+        collection.upsert(rows, vectors, progress="index" if progress else None)
+        collection.flush()
+        pending = self._store.read_outbox(limit=1_000_000)
+        if pending:
+            self._store.acknowledge_outbox(pending[-1].seq)
+        return len(rows)
+
+
+def index_type(rows: int) -> IndexType:
+    """Exact search while it is cheap; approximate above."""
+    return "FLAT" if rows < FLAT_BELOW else "HNSW"
+
+
+def index_row(space: str, node: Node, key: int, turn_ids: tuple[TurnId, ...]) -> IndexRow:
+    """The index row of a node of the store."""
+    return IndexRow(space, key, node.id, node.type, epoch(node.created_at), turn_ids)

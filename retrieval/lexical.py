@@ -1,0 +1,122 @@
+"""The lexical arm: one BM25 index a tenant over the descriptions of its searchable nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+
+from kg.schema import SEARCHABLE_TYPES
+from kg.snapshot import Snapshot
+from kg.tables import epoch
+from kg.text import terms
+from kg.types import NodeId, SpaceId, TurnId
+from retrieval.bm25 import Bm25Index
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A searchable node as the lexical arm holds it."""
+
+    node_id: NodeId
+    type: str
+    description: str
+    turn_ids: tuple[TurnId, ...]
+    recorded_at: int
+
+
+class _Space:
+    def __init__(self) -> None:
+        self.index: Bm25Index[NodeId] = Bm25Index()
+        self.documents: dict[NodeId, Document] = {}
+        self.types: list[str] = []  # by row of the index, removed rows included
+        self.recorded_at: list[int] = []
+
+    def add(self, document: Document) -> None:
+        self.index.add(document.node_id, terms(document.description))
+        self.documents[document.node_id] = document
+        self.types.append(document.type)
+        self.recorded_at.append(document.recorded_at)
+
+
+class LexicalIndex:
+    """BM25 over nodes, by tenant, loaded from the store when first asked and kept up by ``add`` and ``remove``.
+
+    Args:
+        load: Gives the snapshot of a tenant; raises ``UnknownSpaceError`` when there is none.
+        types: Node types to hold.
+    """
+
+    def __init__(self, load: Callable[[SpaceId], Snapshot], *, types: Sequence[str] = SEARCHABLE_TYPES) -> None:
+        self._load = load
+        self._types = frozenset(types)
+        self._spaces: dict[SpaceId, _Space] = {}
+
+    def add(self, space: SpaceId, document: Document) -> None:
+        """Add a node, or replace it."""
+        if document.type in self._types:
+            self._space(space).add(document)
+
+    def remove(self, space: SpaceId, node_id: NodeId) -> None:
+        """Remove a node; one that is not there is passed over."""
+        held = self._space(space)
+        if node_id in held.documents:
+            held.index.remove(node_id)
+            del held.documents[node_id]
+
+    def load(self, space: SpaceId) -> None:
+        """Load a tenant now rather than at its first search; does nothing when it is loaded."""
+        self._space(space)
+
+    def forget_loaded(self, space: SpaceId) -> None:
+        """Drop what is held of a tenant, so that it is loaded anew."""
+        self._spaces.pop(space, None)
+
+    def document(self, space: SpaceId, node_id: NodeId) -> Document | None:
+        """A held node; None when it is not held."""
+        return self._space(space).documents.get(node_id)
+
+    def search(
+        self,
+        query: str,
+        space: SpaceId,
+        *,
+        types: Sequence[str] | None = None,
+        as_of: datetime | None = None,
+        top_k: int,
+    ) -> list[tuple[Document, float]]:
+        """The best nodes that share a term with the query, best first."""
+        held = self._space(space)
+        allowed = np.ones(len(held.types), dtype=bool)
+        if types is not None:
+            allowed &= np.isin(np.asarray(held.types, dtype=np.str_), list(types))
+        if as_of is not None:
+            allowed &= np.asarray(held.recorded_at, dtype=np.int64) <= epoch(as_of)
+        found = held.index.search(terms(query), top_k=top_k, allowed=allowed)
+        return [(held.documents[node_id], score) for node_id, score in found]
+
+    def _space(self, space: SpaceId) -> _Space:
+        if space not in self._spaces:
+            snapshot = self._load(space)
+            held = _Space()
+            for document in documents(snapshot, self._types):
+                held.add(document)
+            self._spaces[space] = held
+        return self._spaces[space]
+
+
+def documents(snapshot: Snapshot, types: frozenset[str]) -> list[Document]:
+    """Active nodes of the given types, oldest first."""
+    rows = np.flatnonzero(snapshot.active & np.isin(snapshot.types, list(types)))
+    return [
+        Document(
+            snapshot.ids[row],
+            str(snapshot.types[row]),
+            snapshot.descriptions[row],
+            snapshot.turns_of[row],
+            int(snapshot.recorded_at[row]),
+        )
+        for row in rows
+    ]

@@ -1,0 +1,55 @@
+"""Exact vector search in memory: what consolidation searches while it writes.
+
+Milvus Lite searches rows that were not flushed by a loop of about 17 ms a thousand; a graph that grows turn by turn
+is all unflushed rows. A matrix product takes microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kg.tables import epoch
+from retrieval.errors import FilterError
+from retrieval.protocols import SearchScope, VectorMatch
+
+
+class MemoryVectors:
+    """Rows by tenant, appended and searched; cosine equals inner product, since rows have length 1."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, list[tuple[VectorMatch, int]]] = {}
+        self._room: dict[str, NDArray[np.float32]] = {}
+
+    def add(self, space: str, rows: Sequence[tuple[VectorMatch, int]], vectors: NDArray[np.float32]) -> None:
+        """Append rows: a match (its score unused) with its recorded time, and its vector [dim]."""
+        held = self._rows.setdefault(space, [])
+        if not rows:
+            return
+        room = self._room.get(space)
+        needed = len(held) + len(rows)
+        if room is None or needed > len(room):
+            grown = np.zeros((max(64, 2 * needed), vectors.shape[1]), dtype=np.float32)
+            if room is not None:
+                grown[: len(held)] = room[: len(held)]
+            room = self._room[space] = grown
+        room[len(held) : needed] = vectors
+        held.extend(rows)
+
+    def search(self, vector: NDArray[np.float32], scope: SearchScope, *, top_k: int) -> list[VectorMatch]:
+        """Nearest rows of the tenant, best first; ties by node id."""
+        if not scope.space:
+            raise FilterError("a search must name its space; pass the tenant whose memory is asked")
+        held = self._rows.get(scope.space, [])
+        if not held:
+            return []
+        scores = self._room[scope.space][: len(held)] @ vector
+        latest = None if scope.as_of is None else epoch(scope.as_of)
+        matches = [
+            VectorMatch(row.node_id, row.type, row.turn_ids, float(score))
+            for (row, recorded_at), score in zip(held, scores, strict=True)
+            if (scope.types is None or row.type in scope.types) and (latest is None or recorded_at <= latest)
+        ]
+        return sorted(matches, key=lambda match: (-match.score, match.node_id))[:top_k]

@@ -1,0 +1,71 @@
+"""v1 as consolidation sees it: the retriever that finds, while the graph is built, what a turn may change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consolidation.blueprint import ContextNode
+from kg.snapshot import Snapshot
+from kg.store import Store
+from kg.tables import epoch
+from kg.types import Node, NodeId, NodeStatus, SpaceId, Turn
+from retrieval.hybrid import HybridRetriever
+from retrieval.lexical import Document, LexicalIndex
+from retrieval.memory_vectors import MemoryVectors
+from retrieval.protocols import TextEncoder, VectorMatch
+
+_CONTEXT_TYPES = ("event_node", "sub_event", "knowledge_node", "reflection")
+
+
+class HybridContext:
+    """Context source over v1, with both indexes in memory and fed by the pipeline itself.
+
+    Args:
+        store: Holds what earlier runs made.
+        encoder: The pipeline's encoder.
+    """
+
+    def __init__(self, store: Store, encoder: TextEncoder) -> None:
+        self._store = store
+        self._encoder = encoder
+        self._vectors = MemoryVectors()
+        self._lexical = LexicalIndex(self._load, types=_CONTEXT_TYPES)
+        self._retriever = HybridRetriever(self._lexical, self._vectors, encoder, types=_CONTEXT_TYPES, depth=20)
+        self._nodes: dict[tuple[SpaceId, NodeId], Node] = {}
+
+    def close(self) -> None:
+        """Stop the retriever's threads."""
+        self._retriever.close()
+
+    def _load(self, space: SpaceId) -> Snapshot:
+        # The first question about a space: what earlier runs left is read once, later nodes come by observe().
+        snapshot = self._store.snapshot(space, embedding_model=self._encoder.model_id)
+        nodes = self._store.nodes(space, types=_CONTEXT_TYPES)
+        self._nodes.update({(space, node.id): node for node in nodes})
+        rows = [snapshot.row_of[node.id] for node in nodes]
+        self._add_vectors(space, nodes, snapshot.embeddings[rows])
+        return snapshot
+
+    def _add_vectors(self, space: SpaceId, nodes: Sequence[Node], vectors: NDArray[np.float32]) -> None:
+        matches = [(VectorMatch(n.id, n.type, n.provenance, 0.0), epoch(n.created_at)) for n in nodes]
+        self._vectors.add(space, matches, vectors)
+
+    def find(self, turn: Turn, *, limit: int) -> Sequence[ContextNode]:
+        """Event and knowledge nodes nearest to a turn's words."""
+        self._lexical.load(turn.space)
+        result = self._retriever.retrieve(turn.utterance, turn.space, top_k=limit)
+        nodes = [self._nodes[turn.space, hit.node_id] for hit in result.hits[:limit]]
+        return [ContextNode(node.id, node.type, node.description, node.attributes) for node in nodes]
+
+    def observe(self, space: SpaceId, nodes: Sequence[Node], vectors: NDArray[np.float32]) -> None:
+        """Take in what a turn made."""
+        kept = [i for i, n in enumerate(nodes) if n.type in _CONTEXT_TYPES and n.status == NodeStatus.ACTIVE]
+        for i in kept:
+            node = nodes[i]
+            self._nodes[space, node.id] = node
+            document = Document(node.id, node.type, node.description, node.provenance, epoch(node.created_at))
+            self._lexical.add(space, document)
+        self._add_vectors(space, [nodes[i] for i in kept], vectors[kept])

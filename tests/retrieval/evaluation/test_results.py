@@ -1,0 +1,281 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+
+from retrieval.evaluation.errors import EvaluationError, IncompleteRunError
+from retrieval.evaluation.metrics import METRICS
+from retrieval.evaluation.results import (
+    CURVE_TOP_KS,
+    QuestionOutcome,
+    StrategyRun,
+    default_comparisons,
+    session_metrics,
+    summarise,
+)
+from retrieval.evaluation.significance import (
+    cluster_bootstrap,
+    holm,
+    question_level_test,
+    sign_flip_test,
+    smallest_p,
+)
+from tests.retrieval.evaluation.planted import (
+    CONVERSATIONS,
+    planted_questions,
+    planted_run,
+    planted_summary,
+)
+
+
+def run_of(name: str, rankings: dict[str, tuple[str, ...]]) -> StrategyRun:
+    return StrategyRun(name, rankings, dict.fromkeys(rankings, 1.0), dict.fromkeys(rankings, 0.0))
+
+
+def mixed_questions() -> list[QuestionOutcome]:
+    """24 questions in 8 conversations, 3 categories."""
+    return [QuestionOutcome(f"q{i}", f"c{i % 8}", "abc"[i % 3], ("g1", "g2")) for i in range(24)]
+
+
+def random_run(name: str, seed: int) -> StrategyRun:
+    rng = np.random.default_rng(seed)
+    turns = ["g1", "g2", *(f"t{index}" for index in range(28))]
+    return run_of(name, {q.question_id: tuple(rng.permutation(turns).tolist()) for q in mixed_questions()})
+
+
+def test_means_are_over_questions_and_within_categories() -> None:
+    questions = [
+        QuestionOutcome("q1", "c1", "x", ("g",)),
+        QuestionOutcome("q2", "c1", "x", ("g", "h")),
+        QuestionOutcome("q3", "c2", "y", ("g",)),
+    ]
+    run = run_of("only", {"q1": ("g",), "q2": ("a", "g"), "q3": ("a", "b")})
+    entry = summarise(questions, [run])["strategies"]["only"]
+    # Recalls 1, 1/2, 0; reciprocal ranks 1, 1/2, 0.
+    assert entry["overall"]["recall@10"] == pytest.approx(0.5)
+    assert entry["overall"]["mrr"] == pytest.approx(0.5)
+    assert entry["overall"]["all_recall@10"] == pytest.approx(1 / 3)
+    assert entry["by_category"]["x"]["recall@10"] == pytest.approx(0.75)
+    assert entry["by_category"]["y"]["recall@10"] == 0
+    # At k = 1: 1, 0, 0; from 2 on as above.
+    assert entry["recall_curve"]["k"] == list(CURVE_TOP_KS)
+    assert entry["recall_curve"]["mean"] == pytest.approx([1 / 3] + [0.5] * 8)
+
+
+def test_the_summary_has_exactly_the_promised_shape() -> None:
+    summary = planted_summary()
+    assert set(summary) == {"strategies", "comparisons"}
+    entry = summary["strategies"]["v2"]
+    assert list(entry) == ["overall", "by_category", "intervals", "recall_curve", "latency_ms", "encode_ms"]
+    assert (
+        set(entry["overall"]) == set(entry["by_category"]["odd"]) == set(entry["intervals"]) == set(METRICS)
+    )
+    assert list(entry["recall_curve"]) == ["k", "mean", "low", "high"]
+    assert {len(entry["recall_curve"][key]) for key in ("k", "mean", "low", "high")} == {9}
+    comparison = summary["comparisons"][0]
+    assert " ".join(comparison) == (
+        "a b metric delta ci_low ci_high p p_holm p_question_level clusters by_category"
+    )
+    assert set(comparison["by_category"]["even"]) == {"delta", "ci_low", "ci_high", "questions"}
+    assert json.loads(json.dumps(summary, allow_nan=False)) == summary
+
+
+def test_a_planted_difference_is_found_in_the_right_direction() -> None:
+    # v2 has both gold turns at ranks 1-2, dense at ranks 10-11: recall@10 of 1 and of 1/2, in every question.
+    runs = [planted_run("v2", first_gold_rank=1), planted_run("dense", first_gold_rank=10)]
+    (comparison,) = summarise(planted_questions(), runs, metrics=["recall@10"])["comparisons"]
+    assert (comparison["a"], comparison["b"]) == ("v2", "dense")
+    assert comparison["delta"] == pytest.approx(0.5)
+    assert (comparison["ci_low"], comparison["ci_high"]) == pytest.approx((0.5, 0.5))
+    assert comparison["p"] == comparison["p_holm"] == smallest_p(CONVERSATIONS)
+    assert comparison["clusters"] == CONVERSATIONS
+    assert comparison["by_category"]["odd"]["questions"] == 12
+    assert comparison["by_category"]["odd"]["delta"] == pytest.approx(0.5)
+
+
+def test_comparisons_equal_the_single_functions() -> None:
+    questions = mixed_questions()
+    one, other = random_run("one", 1), random_run("other", 2)
+    summary = summarise(
+        questions, [one, other], comparisons=[("one", "other")], metrics=["mrr", "hit@10"], seed=5
+    )
+    first, second = summary["comparisons"]
+    assert [first["metric"], second["metric"]] == ["mrr", "hit@10"]
+
+    def mrr(run: StrategyRun, question_id: str) -> float:
+        ranking = list(run.rankings[question_id])
+        return 1 / (1 + min(ranking.index("g1"), ranking.index("g2")))
+
+    differences = [mrr(one, q.question_id) - mrr(other, q.question_id) for q in questions]
+    clusters = [q.space for q in questions]
+    assert first["delta"] == pytest.approx(np.mean(differences))
+    assert first["p"] == pytest.approx(sign_flip_test(differences, clusters, seed=5))
+    assert first["p_question_level"] == pytest.approx(question_level_test(differences, seed=5))
+    assert (first["ci_low"], first["ci_high"]) == pytest.approx(
+        cluster_bootstrap(differences, clusters, seed=5)
+    )
+    assert [first["p_holm"], second["p_holm"]] == pytest.approx(holm([first["p"], second["p"]]))
+    in_b = [index for index, question in enumerate(questions) if question.category == "b"]
+    expected = cluster_bootstrap([differences[i] for i in in_b], [clusters[i] for i in in_b], seed=5)
+    category = first["by_category"]["b"]
+    assert (category["ci_low"], category["ci_high"]) == pytest.approx(expected)
+
+
+def test_the_intervals_of_a_strategy_are_bootstraps_of_its_mean() -> None:
+    questions = mixed_questions()
+    summary = summarise(questions, [random_run("one", 1), random_run("other", 2)])
+    ranks = [list(random_run("other", 2).rankings[q.question_id]) for q in questions]
+    recalls = [sum(ranking.index(gold) < 20 for gold in ("g1", "g2")) / 2 for ranking in ranks]
+    expected = cluster_bootstrap(recalls, [q.space for q in questions])
+    assert tuple(summary["strategies"]["other"]["intervals"]["recall@20"]) == pytest.approx(expected)
+    curve = summary["strategies"]["other"]["recall_curve"]
+    assert (curve["low"][6], curve["high"][6]) == pytest.approx(expected)  # k = 20
+
+
+def test_swapping_a_comparison_changes_only_its_sign() -> None:
+    runs = [random_run("one", 1), random_run("other", 2)]
+    (there,) = summarise(mixed_questions(), runs, comparisons=[("one", "other")], metrics=["mrr"])[
+        "comparisons"
+    ]
+    (back,) = summarise(mixed_questions(), runs, comparisons=[("other", "one")], metrics=["mrr"])[
+        "comparisons"
+    ]
+    assert back["delta"] == pytest.approx(-there["delta"])
+    assert back["p"] == there["p"]
+
+
+def test_the_order_of_the_questions_does_not_matter() -> None:
+    runs = [random_run("one", 1), random_run("other", 2)]
+    forwards, backwards = summarise(mixed_questions(), runs), summarise(mixed_questions()[::-1], runs)
+    for there, back in zip(forwards["comparisons"], backwards["comparisons"], strict=True):
+        assert (there["delta"], there["p"]) == pytest.approx((back["delta"], back["p"]))
+        assert there["ci_low"] == pytest.approx(back["ci_low"])
+
+
+def test_latency_is_given_as_percentiles() -> None:
+    entry = planted_summary()["strategies"]["v1"]
+    # 2, 4, ..., 48 ms: the median lies between 24 and 26, p95 at position 21.85 from 0: 2 * 22.85.
+    assert entry["latency_ms"] == pytest.approx({"p50": 25.0, "p95": 45.7})
+    assert entry["encode_ms"] == {"p50": 5.0, "p95": 5.0}
+
+
+def test_with_one_conversation_intervals_are_unknown_and_nothing_is_significant() -> None:
+    questions = [dataclasses.replace(question, space="only") for question in planted_questions()]
+    runs = [planted_run("v2", first_gold_rank=1), planted_run("v1", first_gold_rank=10)]
+    summary = summarise(questions, runs)
+    assert summary["strategies"]["v2"]["intervals"]["recall@10"] == [None, None]
+    assert set(summary["strategies"]["v2"]["recall_curve"]["low"]) == {None}
+    assert summary["comparisons"][0]["ci_low"] is None
+    assert summary["comparisons"][0]["p"] == 1
+    json.dumps(summary, allow_nan=False)
+
+
+def test_v2_is_compared_with_every_other_strategy() -> None:
+    assert default_comparisons(["v1", "v2", "dense"]) == [("v2", "v1"), ("v2", "dense")]
+
+
+def test_without_v2_the_first_strategy_is_the_baseline() -> None:
+    assert default_comparisons(["v1", "dense", "ppr"]) == [("dense", "v1"), ("ppr", "v1")]
+    assert default_comparisons(["v1"]) == []
+
+
+def test_eight_strategies_over_ten_conversations_leave_room_for_a_significant_result() -> None:
+    pairs = default_comparisons(["v1", "v2", "gaama", "assomem", "magma", "tempr", "dense", "ppr"])
+    assert smallest_p(10, comparisons=2 * len(pairs)) < 0.05
+
+
+def test_a_missing_ranking_is_an_error_and_never_an_empty_result() -> None:
+    run = planted_run("v1", first_gold_rank=1)
+    rankings = {key: value for key, value in run.rankings.items() if key != "c3/q1"}
+    broken = dataclasses.replace(run, rankings=rankings)
+    with pytest.raises(IncompleteRunError, match="'v1' has no entry in 'rankings' for question 'c3/q1'"):
+        summarise(planted_questions(), [broken])
+
+
+@pytest.mark.parametrize("field", ["search_ms", "encode_ms"])
+def test_a_missing_time_is_an_error(field: str) -> None:
+    run = planted_run("v1", first_gold_rank=1)
+    broken = (
+        dataclasses.replace(run, search_ms={})
+        if field == "search_ms"
+        else dataclasses.replace(run, encode_ms={})
+    )
+    with pytest.raises(IncompleteRunError, match=f"'{field}'"):
+        summarise(planted_questions(), [broken])
+
+
+@pytest.mark.parametrize("value", [-1.0, math.nan, math.inf])
+def test_an_impossible_time_is_an_error(value: float) -> None:
+    run = planted_run("v1", first_gold_rank=1)
+    broken = dataclasses.replace(run, search_ms={**run.search_ms, "c0/q0": value})
+    with pytest.raises(EvaluationError, match="question 'c0/q0': search_ms is"):
+        summarise(planted_questions(), [broken])
+
+
+def test_a_ranking_with_a_turn_twice_names_strategy_and_question() -> None:
+    run = planted_run("v1", first_gold_rank=1)
+    broken = dataclasses.replace(run, rankings={**run.rankings, "c0/q1": ("a", "a")})
+    with pytest.raises(
+        EvaluationError, match="strategy 'v1', question 'c0/q1': ranking holds turn 'a' twice"
+    ):
+        summarise(planted_questions(), [broken])
+
+
+def test_questions_of_a_run_that_are_not_asked_are_not_looked_at() -> None:
+    run = planted_run("v1", first_gold_rank=1)
+    summary = summarise(planted_questions()[:4], [run])
+    assert summary["strategies"]["v1"]["overall"]["recall@5"] == 1
+
+
+def test_malformed_requests_are_refused() -> None:
+    questions, run = planted_questions(), planted_run("v1", first_gold_rank=1)
+    other = planted_run("v2", first_gold_rank=2)
+    with pytest.raises(EvaluationError, match="no questions"):
+        summarise([], [run])
+    with pytest.raises(EvaluationError, match="no strategies"):
+        summarise(questions, [])
+    with pytest.raises(EvaluationError, match="'c0/q0' occurs more than once"):
+        summarise([*questions, questions[0]], [run])
+    with pytest.raises(EvaluationError, match="name 'v1' occurs more than once"):
+        summarise(questions, [run, run])
+    with pytest.raises(EvaluationError, match="'c0/q0' has no gold evidence"):
+        summarise([dataclasses.replace(questions[0], gold=())], [run])
+    with pytest.raises(EvaluationError, match="no strategy 'v3'; known: 'v1', 'v2'"):
+        summarise(questions, [run, other], comparisons=[("v3", "v1")])
+    with pytest.raises(EvaluationError, match="against itself"):
+        summarise(questions, [run], comparisons=[("v1", "v1")])
+    with pytest.raises(EvaluationError, match="metric 'recall@11' is not computed; nearest is 'recall@10'"):
+        summarise(questions, [run], metrics=["recall@11"])
+    with pytest.raises(EvaluationError, match="comparison is listed twice"):
+        summarise(questions, [run, other], comparisons=[("v1", "v2"), ("v1", "v2")])
+
+
+def test_session_recall_counts_each_session_once() -> None:
+    questions = [
+        QuestionOutcome("q1", "c1", "x", ("t1",), gold_sessions=("s1", "s6")),
+        QuestionOutcome("q2", "c1", "x", ("t1",)),
+    ]
+    # Sessions in order of first mention: s1 s2 s3 s4 s5 s6; s6 is the sixth although its turn is the eighth.
+    ranking = ("t1a", "t1b", "t2", "t1c", "t3", "t4", "t5", "t6")
+    session_of = {"c1": {turn: f"s{turn[1]}" for turn in ranking}}
+    run = run_of("v1", {"q1": ranking})
+    assert session_metrics(questions, run, session_of) == {
+        "recall@5": 0.5,
+        "recall@10": 1.0,
+        "questions": 1.0,
+    }
+
+
+def test_session_metrics_refuse_unknown_turns_and_corpora_without_sessions() -> None:
+    question = QuestionOutcome("q1", "c1", "x", ("t1",), gold_sessions=("s1",))
+    run = run_of("v1", {"q1": ("t1",)})
+    with pytest.raises(EvaluationError, match="turn 't1' has no session in space 'c1'"):
+        session_metrics([question], run, {"other": {"t1": "s1"}})
+    with pytest.raises(EvaluationError, match="no question cites a session"):
+        session_metrics([dataclasses.replace(question, gold_sessions=())], run, {})
+    with pytest.raises(IncompleteRunError):
+        session_metrics([question], run_of("v1", {}), {})
