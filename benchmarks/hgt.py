@@ -4,7 +4,7 @@
 
 Both run the same random graph of 5 node types and 12 relations (6 and their reverses) with the same weights.
 Times alternate within one process, so that a busy machine slows both; a row gives the smallest of the rounds,
-its ratio is the median of the rounds' ratios. Memory is the growth of a fresh process's peak over two steps, from
+its ratio is the median of the rounds' ratios. Memory is the growth of a fresh process's peak over one step, from
 what it held with graph, features and weights in place.
 """
 
@@ -103,7 +103,7 @@ def _own_forward(convs: nn.ModuleList, x: Tensor, graph: PackedGraph, args: argp
 
 
 def peak_memory_mb(implementation: str, args: argparse.Namespace, dtype: str) -> float:
-    """Peak growth of a fresh process over two steps, in MB (10^6 bytes)."""
+    """Peak growth of a fresh process over one step, in MB (10^6 bytes)."""
     command = [sys.executable, "-m", "benchmarks.hgt", "--child", implementation, "--dtype", dtype]
     for name in ("nodes", "edges", "dim", "heads", "layers"):
         command += [f"--{name}", str(getattr(args, name))]
@@ -112,11 +112,10 @@ def peak_memory_mb(implementation: str, args: argparse.Namespace, dtype: str) ->
 
 
 def run_child(args: argparse.Namespace) -> None:
-    """Print this process's peak growth over two steps of one implementation, as JSON."""
+    """Print this process's peak growth over one step of one implementation, as JSON."""
     torch.set_num_threads(1)
     step = make_step(args.child, random_graph(args.nodes, args.edges), args, args.dtype[0])
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    step()
     step()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(json.dumps({"peak_mb": (peak - before) * 1024 / 1e6}))  # ru_maxrss is in KiB on Linux

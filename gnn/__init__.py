@@ -1,1 +1,1 @@
-"""Graphs of the store as tensors, their encoders, heads and losses."""
+"""The graph network: snapshot to tensors, encoders, losses, sampling. Plain modules and functions; no I/O."""

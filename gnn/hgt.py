@@ -15,16 +15,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import torch
 import torch.nn.functional as F  # noqa: N812  (the name every PyTorch reader knows)
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-from torch_geometric.nn import HGTConv
 
 from gnn.errors import GraphError
-from gnn.packed import EdgeLayout, GraphMetadata, PackedGraph, RowBlock
+from gnn.packed import EdgeLayout, GraphMetadata, PackedGraph, RowBlock, SortedEdges
+
+if TYPE_CHECKING:  # its import takes seconds, and only a referee brings one
+    from torch_geometric.nn import HGTConv
 
 # Numbers per gathered operand of a piece of dot products. On a CPU two such pieces stay in the level 2 cache (a
 # fourth of the size is 20% slower by calls, four times 50% by cache misses); an accelerator wants few launches.
@@ -187,8 +189,7 @@ def typed_linear(x: Tensor, weight: Tensor, bias: Tensor, ptr: tuple[int, ...]) 
         Shape [rows, out_dim], in autocast's type where autocast is on.
     """
     dtype = _compute_dtype(x)
-    result = _TypedLinear.apply(x.to(dtype), weight.to(dtype), bias.to(dtype), ptr)  # type: ignore[no-untyped-call]
-    return cast(Tensor, result)
+    return cast(Tensor, _apply(_TypedLinear, x.to(dtype), weight.to(dtype), bias.to(dtype), ptr))
 
 
 def typed_residual(update: Tensor, x: Tensor, share: Tensor, ptr: tuple[int, ...]) -> Tensor:
@@ -203,7 +204,7 @@ def typed_residual(update: Tensor, x: Tensor, share: Tensor, ptr: tuple[int, ...
     Returns:
         Shape [rows, dim], in the longer of the two types.
     """
-    return cast(Tensor, _TypedResidual.apply(update, x, share, ptr))  # type: ignore[no-untyped-call]
+    return cast(Tensor, _apply(_TypedResidual, update, x, share, ptr))
 
 
 # Its loops over pieces would be unrolled into a large program for no gain: there is nothing left to fuse.
@@ -229,9 +230,7 @@ def relational_attention(
     Source:
         Hu et al. 2020, arXiv:2003.01332, eq. 3 and 4.
     """
-    result = _RelationalAttention.apply(  # type: ignore[no-untyped-call]
-        kqv, key_relation.to(kqv.dtype), value_relation.to(kqv.dtype), graph.layout
-    )
+    result = _apply(_RelationalAttention, kqv, key_relation.to(kqv.dtype), value_relation.to(kqv.dtype), graph.layout)
     return cast(tuple[Tensor, Tensor], result)
 
 
@@ -289,25 +288,28 @@ class _TypedResidual(torch.autograd.Function):
 
 
 class _RelationalAttention(torch.autograd.Function):
-    """Saves tables of rows and a number per edge and head; autograd would save vectors per edge."""
+    """Saves tables of rows and a number per edge and head; autograd would save vectors per edge.
+
+    Tables are head by head, [heads * nodes, dim] or [heads * rows, dim], so that one call serves all heads.
+    """
 
     @staticmethod
     def forward(
         ctx: Any, kqv: Tensor, key_relation: Tensor, value_relation: Tensor, layout: EdgeLayout
     ) -> tuple[Tensor, Tensor]:
-        key, query, value = _by_head(kqv, 3, key_relation.shape[1])
+        heads = key_relation.shape[1]
+        edges = layout.edges_of_heads(heads)
+        key, query, value = _by_head(kqv, 3, heads)
         key_rows = _transformed(key, key_relation, layout)
+        attention = _dot_products(_flat(query), edges.target, _flat(key_rows), edges.row)
+        _segment_softmax(attention, edges)
         value_rows = _transformed(value, value_relation, layout)
-        out = torch.empty_like(query.transpose(0, 1), memory_format=torch.contiguous_format)
-        attention = kqv.new_empty(len(query), len(layout.target), dtype=_sum_dtype(kqv))
-        for head, weights in enumerate(attention):
-            _dot_products(query[head], layout.target, key_rows[head], layout.row, out=weights)
-            _segment_softmax(weights, layout)
-            out[:, head] = _weighted_sum(weights, value_rows[head], layout.row, layout.target_ptr)
+        out = _weighted_sums(attention, _flat(value_rows), edges.row, edges.target_ptr)
+        attention = attention.view(heads, len(layout.order))
         ctx.save_for_backward(kqv, key_relation, value_relation, key_rows, value_rows, attention)
         ctx.layout = layout
         ctx.mark_non_differentiable(attention)
-        return out.flatten(1), attention
+        return out.view(query.shape).transpose(0, 1).flatten(1), attention
 
     @staticmethod
     @once_differentiable
@@ -315,26 +317,23 @@ class _RelationalAttention(torch.autograd.Function):
         kqv, key_relation, value_relation, key_rows, value_rows, attention = ctx.saved_tensors
         layout: EdgeLayout = ctx.layout
         heads = key_relation.shape[1]
+        edges = layout.edges_of_heads(heads)
+        weights = attention.flatten()
         key, query, value = _by_head(kqv, 3, heads)
-        (grad_by_head,) = _by_head(grad_out.contiguous(), 1, heads)
-        grad_kqv = torch.zeros_like(kqv)
+        upstream = _flat(_by_head(grad_out.contiguous(), 1, heads)[0])
+        # Blocks that are slices write their nodes' gradients, the others add to them.
+        grad_kqv = torch.empty_like(kqv) if layout.is_covered else torch.zeros_like(kqv)
         grad_key, grad_query, grad_value = _by_head(grad_kqv, 3, heads)
-        grad_scores = torch.empty_like(attention)
 
-        grad_rows = torch.empty_like(value_rows)
-        for head, weights in enumerate(attention):
-            upstream, grad = grad_by_head[head], grad_scores[head]
-            grad_rows[head] = _weighted_sum(weights[layout.by_row], upstream, layout.row_target, layout.row_ptr)
-            # Softmax: d score = weight * (d weight - sum over the node's edges of weight * d weight).
-            _dot_products(upstream, layout.target, value_rows[head], layout.row, out=grad)
-            grad.mul_(weights)
-            totals = _segment_sum(grad, layout.target_ptr)
-            grad.addcmul_(weights, totals.index_select(0, layout.target), value=-1)
-            grad_query[head] = _weighted_sum(grad, key_rows[head], layout.row, layout.target_ptr)
+        grad_rows = _weighted_sums(weights[edges.by_row], upstream, edges.row_target, edges.row_ptr)
         grad_value_relation = _transformed_backward(grad_rows, value, value_relation, layout, grad_value)
-
-        for head, grad in enumerate(grad_scores):
-            grad_rows[head] = _weighted_sum(grad[layout.by_row], query[head], layout.row_target, layout.row_ptr)
+        del grad_rows  # as large as all messages
+        # Softmax: d score = weight * (d weight - sum over the node's edges of weight * d weight).
+        grad_scores = _dot_products(upstream, edges.target, _flat(value_rows), edges.row).mul_(weights)
+        totals = _segment_sum(grad_scores, edges.target_ptr)
+        grad_scores.addcmul_(weights, totals.index_select(0, edges.target), value=-1)
+        grad_query.copy_(_weighted_sums(grad_scores, _flat(key_rows), edges.row, edges.target_ptr).view(query.shape))
+        grad_rows = _weighted_sums(grad_scores[edges.by_row], _flat(query), edges.row_target, edges.row_ptr)
         grad_key_relation = _transformed_backward(grad_rows, key, key_relation, layout, grad_key)
         return grad_kqv, grad_key_relation, grad_value_relation, None
 
@@ -360,27 +359,28 @@ def _transformed(table: Tensor, weight: Tensor, layout: EdgeLayout) -> Tensor:
 def _transformed_backward(
     grad_rows: Tensor, table: Tensor, weight: Tensor, layout: EdgeLayout, grad_table: Tensor
 ) -> Tensor:
-    """Gradients of ``_transformed``: adds that of the table to ``grad_table``, returns that of the weight.
+    """Gradients of ``_transformed``: writes that of the table to ``grad_table``, returns that of the weight.
 
     Args:
-        grad_rows: Gradient of the result, shape [heads, rows, dim].
+        grad_rows: Gradient of the result, shape [heads * rows, dim].
         table: Shape [heads, nodes, dim].
         weight: Shape [relations, heads, dim, dim].
         layout: As in ``_transformed``.
-        grad_table: Shape [heads, nodes, dim]; changed in place.
+        grad_table: Shape [heads, nodes, dim]; zeros for nodes that are in no block that is a slice.
     """
+    grad_rows = grad_rows.view(len(table), layout.num_rows, table.shape[2])
     grad_weight = torch.zeros_like(weight)
     for block in layout.blocks:
         grad = _block_rows(grad_rows, block)
         of_relations = torch.bmm(_block_nodes(table, block).transpose(1, 2), grad)
         for relation, of_relation in zip(block.relations, of_relations.chunk(len(block.relations), dim=2), strict=True):
             grad_weight[relation] = of_relation
-        of_nodes = torch.bmm(grad, _block_weight(weight, block).transpose(1, 2))
+        weight_back = _block_weight(weight, block).transpose(1, 2)
         if isinstance(block.nodes, slice):
-            grad_table[:, block.nodes] += of_nodes
+            torch.bmm(grad, weight_back, out=grad_table[:, block.nodes])
         else:
             # A node is in a block once, so that the sum does not depend on an order.
-            grad_table.index_add_(1, block.nodes, of_nodes)
+            grad_table.index_add_(1, block.nodes, torch.bmm(grad, weight_back))
     return grad_weight
 
 
@@ -401,26 +401,32 @@ def _block_weight(weight: Tensor, block: RowBlock) -> Tensor:
     return torch.cat([weight[relation] for relation in block.relations], dim=2)
 
 
-def _dot_products(left: Tensor, left_index: Tensor, right: Tensor, right_index: Tensor, *, out: Tensor) -> None:
-    """Dot products of pairs of rows; products and sums are made in the type of ``out``.
+def _dot_products(left: Tensor, left_index: Tensor, right: Tensor, right_index: Tensor) -> Tensor:
+    """Dot products of pairs of rows.
 
     Args:
         left: Shape [left rows, dim].
         left_index: Shape [pairs].
         right: Shape [right rows, dim].
         right_index: Shape [pairs].
-        out: Shape [pairs]; overwritten.
+
+    Returns:
+        Shape [pairs], at least float32, as are the products and sums.
     """
+    dtype = torch.promote_types(left.dtype, torch.float32)
+    left = left.to(dtype)
+    out = left.new_empty(left_index.shape)
     numel = _PIECE_NUMEL_CPU if left.device.type == "cpu" else _PIECE_NUMEL_DEVICE
     pairs = max(1, numel // left.shape[1])
     for into, left_rows, right_rows in zip(
         torch.split(out, pairs), torch.split(left_index, pairs), torch.split(right_index, pairs), strict=True
     ):
-        product = left.index_select(0, left_rows).to(out.dtype).mul_(right.index_select(0, right_rows))
+        product = left.index_select(0, left_rows).mul_(right.index_select(0, right_rows))
         torch.sum(product, dim=1, out=into)
+    return out
 
 
-def _weighted_sum(weights: Tensor, table: Tensor, index: Tensor, ptr: Tensor) -> Tensor:
+def _weighted_sums(weights: Tensor, table: Tensor, index: Tensor, ptr: Tensor) -> Tensor:
     """For each bag the sum of weighted rows of a table, without a copy of the rows.
 
     Args:
@@ -436,16 +442,21 @@ def _weighted_sum(weights: Tensor, table: Tensor, index: Tensor, ptr: Tensor) ->
     return F.embedding_bag(index, table, ptr, mode="sum", per_sample_weights=weights, include_last_offset=True)
 
 
+def _flat(by_head: Tensor) -> Tensor:
+    """Head by head in one table: [heads, rows, dim] -> [heads * rows, dim]; a copy where it must be."""
+    return by_head.flatten(0, 1)
+
+
 def _by_head(table: Tensor, parts: int, heads: int) -> Tensor:
     """A view of parts side by side, cut by head: [nodes, parts * heads * dim] -> [parts, heads, nodes, dim]."""
     return table.view(table.shape[0], parts, heads, table.shape[1] // (parts * heads)).permute(1, 2, 0, 3)
 
 
-def _segment_softmax(scores: Tensor, layout: EdgeLayout) -> None:
-    """Softmax over the incoming edges of each node, in place; scores by target, shape [edges]."""
-    largest = torch.segment_reduce(scores, "max", offsets=layout.target_ptr, unsafe=True)
-    scores.sub_(largest.index_select(0, layout.target)).exp_()
-    scores.div_(_segment_sum(scores, layout.target_ptr).index_select(0, layout.target))
+def _segment_softmax(scores: Tensor, edges: SortedEdges) -> None:
+    """Softmax over the incoming edges of each target, in place; scores by target, shape [edges]."""
+    largest = torch.segment_reduce(scores, "max", offsets=edges.target_ptr, unsafe=True)
+    scores.sub_(largest.index_select(0, edges.target)).exp_()
+    scores.div_(_segment_sum(scores, edges.target_ptr).index_select(0, edges.target))
 
 
 def _segment_sum(values: Tensor, ptr: Tensor) -> Tensor:
@@ -453,9 +464,9 @@ def _segment_sum(values: Tensor, ptr: Tensor) -> Tensor:
     return torch.segment_reduce(values, "sum", offsets=ptr, unsafe=True)
 
 
-def _sum_dtype(x: Tensor) -> torch.dtype:
-    """The type for scores and sums: that of ``x``, but at least float32."""
-    return torch.promote_types(x.dtype, torch.float32)
+def _apply(function: type[torch.autograd.Function], *args: object) -> object:
+    """Call an autograd function."""
+    return function.apply(*args)  # type: ignore[no-untyped-call]  # torch does not annotate it
 
 
 def _groups(ptr: tuple[int, ...]) -> Iterator[tuple[int, slice]]:

@@ -227,3 +227,55 @@ def _week_of_month(day: date, week: int, name: str) -> Days:
     first, last = _nearest_month(day, name, 0)
     start = first + timedelta(days=7 * week)
     return start, min(start + timedelta(days=6), last)
+
+
+@dataclass(frozen=True, slots=True)
+class CalendarPart:
+    """A date as far as words name it: any of year, month and day may be open."""
+
+    year: int | None = None
+    month: int | None = None
+    day: int | None = None
+
+
+_MONTH_WORD = re.compile(rf"\b{_MONTH}\b")
+_YEAR_WORD = re.compile(r"\b((?:19|20)\d\d)\b")
+_DAY_WORD = re.compile(r"\b(\d{1,2})(?:st|nd|rd|th)?\b")
+# "may" is a month only beside a preposition or a number.
+_MAY_AS_MONTH = re.compile(
+    r"\b(?:in|of|on|since|during|by|early|late|mid|last|next|this|\d{1,2}(?:st|nd|rd|th)?) may\b|\bmay,? \d"
+)
+
+
+def calendar_parts(text: str, asked_on: date | None = None) -> list[CalendarPart]:
+    """Months, days and years that a question names, for matching against dated memories.
+
+    Args:
+        text: A question.
+        asked_on: The day of the question; with it, relative expressions that name at most a week count too.
+
+    Returns:
+        Without repetition, in order. "in May" gives the month alone; "7 May 2023" all three.
+    """
+    lowered = text.lower()
+    years = [int(year) for year in _YEAR_WORD.findall(lowered)]
+    parts: dict[CalendarPart, None] = {}
+    for match in _MONTH_WORD.finditer(lowered):
+        if match[1] == "may" and not _MAY_AS_MONTH.search(lowered):
+            continue
+        month = _month_number(match[1])
+        beside = lowered[max(0, match.start() - 9) : match.end() + 8]
+        days: list[int | None] = [
+            int(day) for day in _DAY_WORD.findall(_YEAR_WORD.sub(" ", beside)) if 1 <= int(day) <= 31
+        ]
+        for day in days or [None]:
+            parts.setdefault(CalendarPart(years[0] if years else None, month, day))
+    if years and not parts:
+        parts.update({CalendarPart(year): None for year in years})
+    if asked_on is not None and not parts:
+        for expression in resolve_times(text, asked_on):
+            length = (expression.last - expression.first).days + 1
+            for offset in range(length if length <= 7 else 0):
+                day_ = expression.first + timedelta(days=offset)
+                parts.setdefault(CalendarPart(day_.year, day_.month, day_.day))
+    return list(parts)

@@ -963,7 +963,7 @@ def _put_embeddings(connection: Connection, model: str, rows: Sequence[tuple[int
 
 def _dialect_insert(connection: Connection, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
     # "On conflict" is not in the SQL standard; SQLite and PostgreSQL share its syntax.
-    return (sqlite if connection.dialect.name == "sqlite" else postgresql).insert(table)
+    return sqlite.insert(table) if connection.dialect.name == "sqlite" else postgresql.insert(table)
 
 
 def _insert_or_keep(connection: Connection, table: sa.Table) -> sqlite.Insert | postgresql.Insert:

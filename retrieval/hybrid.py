@@ -51,7 +51,7 @@ class HybridRetriever:
         encoder: TextEncoder,
         *,
         generator: QueryGenerator | None = None,
-        depth: int = 200,
+        depth: int = 50,
         rrf_k: int = RRF_K,
         types: Sequence[str] = SEARCHABLE_TYPES,
         reranker: Reranker | None = None,

@@ -161,14 +161,25 @@ def test_batch_of_nothing_or_of_other_metadata_is_refused() -> None:
 
 def test_layout_sorts_edges_by_target_and_by_source_row() -> None:
     graph = pack(small_graph(), METADATA)
-    layout = graph.layout
-    assert layout.target.tolist() == sorted(graph.target.tolist())
-    assert torch.equal(layout.target, graph.target[layout.order])
-    assert layout.target_ptr.tolist() == [0, 0, 0, 1, 2, 3, 5]
-    rows = layout.row[layout.by_row].tolist()
+    edges = graph.layout.edges
+    assert edges.target.tolist() == sorted(graph.target.tolist())
+    assert torch.equal(edges.target, graph.target[graph.layout.order])
+    assert edges.target_ptr.tolist() == [0, 0, 0, 1, 2, 3, 5]
+    rows = edges.row[edges.by_row].tolist()
     assert rows == sorted(rows)
-    assert torch.equal(layout.row_target, layout.target[layout.by_row])
-    assert layout.row_ptr.tolist() == [rows.index(r) if r in rows else sum(x < r for x in rows) for r in range(5)] + [5]
+    assert torch.equal(edges.row_target, edges.target[edges.by_row])
+    assert edges.row_ptr.tolist() == [sum(r < bound for r in rows) for bound in range(graph.layout.num_rows + 1)]
+
+
+def test_repeated_edges_are_disjoint_copies() -> None:
+    graph = pack(small_graph(), METADATA)
+    edges, rows = graph.layout.edges, graph.layout.num_rows
+    twice = edges.repeated(2)
+    assert twice.target.tolist() == edges.target.tolist() + (edges.target + 6).tolist()
+    assert twice.row.tolist() == edges.row.tolist() + (edges.row + rows).tolist()
+    assert twice.target_ptr.tolist() == edges.target_ptr.tolist() + (edges.target_ptr[1:] + 5).tolist()
+    assert torch.equal(twice.row_target, twice.target[twice.by_row])
+    assert len(twice.row_ptr) == 2 * rows + 1
 
 
 def test_relation_with_few_sources_gets_rows_for_those_only() -> None:

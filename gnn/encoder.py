@@ -1,0 +1,330 @@
+"""Nodes to vectors: learnt mixing over relations, gated and complemented by HGT layers.
+
+A node's vector is a row of blocks: text | lexical | free | context | bias. Text and lexical blocks are the node's own
+input plus a weighted mean of its neighbours', relation by relation, so that a turn carries the words of the facts
+drawn from it and of the turns beside it. The weights start at values that work untrained and are learnt; HGT states
+gate them edge by edge and add a residual to the text block and the free block. A question's vector has the same
+blocks (``gnn.query``), so that one inner product compares them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812  (the name every PyTorch reader knows)
+from torch import Tensor, nn
+
+from gnn.errors import GraphError
+from gnn.hetero import METADATA, TRAITS, GraphInputs, reverse_of
+from gnn.hgt import HGTLayer, typed_linear
+from gnn.packed import EdgeType, GraphMetadata, PackedGraph, segment_ptr
+
+_FACT: EdgeType = ("knowledge_node", "DERIVED_FROM", "episode")
+_EVENT: EdgeType = ("event_node", "DERIVED_FROM", "episode")
+_NEXT: EdgeType = ("episode", "NEXT", "episode")
+_NEXT_2: EdgeType = ("episode", "NEXT_2", "episode")
+_TOPIC: EdgeType = reverse_of(("episode", "HAS_CONCEPT", "concept"))
+
+#: Weight of a relation's mean in the text and in the lexical block before training; 0 where nothing is said.
+#: ``NEXT`` brings what came before, its reverse what came after.
+START_TEXT: Mapping[EdgeType, float] = {_FACT: 0.6, _NEXT: 0.1, reverse_of(_NEXT): 0.2, _NEXT_2: 0.1}
+START_LEXICAL: Mapping[EdgeType, float] = {
+    _FACT: 0.4, _NEXT: 0.35, reverse_of(_NEXT): 0.15, _NEXT_2: 0.3, _EVENT: 0.2, _TOPIC: 0.2,
+}  # fmt: skip
+#: Weight in the context block: an event's date is its turn's.
+START_CONTEXT: Mapping[EdgeType, float] = {_EVENT: 0.25}
+_OWN_TEXT, _OWN_LEXICAL = 0.5, 0.6
+_HOPS: tuple[EdgeType, ...] = tuple(t for t in METADATA.edge_types if t[0] == t[2] == "episode")
+#: Relations whose neighbours' words and meaning an episode takes in; the HGT layers see all relations.
+MIXED: tuple[EdgeType, ...] = (_FACT, _EVENT, _TOPIC, *_HOPS)
+_TARGET_TRAITS = 2  # has a fact; log number of facts
+
+
+@dataclass(frozen=True)
+class EncoderConfig:
+    """Sizes and switches of the encoder.
+
+    Attributes:
+        text_dim: Width of the description embeddings.
+        lexical_dim: Width of the lexical sketch; 0 leaves the lexical part out.
+        context_dim: Width of the hashed speakers and dates; 0 leaves them out.
+        hidden_dim: Width of the HGT states.
+        layers: HGT layers; 0 leaves gates and free block to see the node itself only.
+        heads: Attention heads; divides ``hidden_dim``.
+        free_dim: Width of the free block; 0 leaves it out, with the residual.
+        gate: Whether states gate the mixing.
+        gate_limit: How far a gate may move a weight, up or down.
+        dropout: In the HGT part.
+        excluded: Relations (names such as ``MENTIONS``) whose edges are not used, in either direction.
+    """
+
+    text_dim: int = 384
+    lexical_dim: int = 2048
+    context_dim: int = 256
+    hidden_dim: int = 128
+    layers: int = 2
+    heads: int = 4
+    free_dim: int = 64
+    gate: bool = True
+    gate_limit: float = 0.5
+    dropout: float = 0.2
+    excluded: tuple[str, ...] = ()
+
+    @property
+    def uses_states(self) -> bool:
+        """Whether there is anything for HGT states to do."""
+        return self.gate or self.free_dim > 0
+
+    @property
+    def vector_dim(self) -> int:
+        """Width of a stored vector."""
+        return self.text_dim + self.lexical_dim + self.free_dim + self.context_dim + 1
+
+    def as_dict(self) -> dict[str, Any]:
+        """For a manifest."""
+        return asdict(self) | {"excluded": list(self.excluded)}
+
+
+@dataclass(frozen=True, eq=False)
+class NodeVectors:
+    """The blocks of all nodes' vectors; each [nodes, width of the block]. ``states`` None without HGT part."""
+
+    text: Tensor
+    lexical: Tensor
+    free: Tensor
+    context: Tensor
+    bias: Tensor
+    states: Tensor | None
+
+    def joined(self) -> Tensor:
+        """What is stored: [nodes, vector_dim]."""
+        return torch.cat([self.text, self.lexical, self.free, self.context, self.bias], dim=1)
+
+
+class NodeEncoder(nn.Module):
+    """Graph to vectors.
+
+    Args:
+        config: Sizes and switches.
+        metadata: Node and edge types.
+    """
+
+    def __init__(self, config: EncoderConfig, metadata: GraphMetadata = METADATA) -> None:
+        super().__init__()
+        self.config = config
+        self.metadata = metadata
+        relations = len(metadata.edge_types)
+        self.own = nn.Parameter(torch.tensor([_OWN_TEXT, _OWN_LEXICAL]))
+        self.text_weight = nn.Parameter(self._start(START_TEXT))
+        self.lexical_weight = nn.Parameter(self._start(START_LEXICAL))
+        self.context_weight = nn.Parameter(self._start(START_CONTEXT))
+        self.trait_weight = nn.Parameter(torch.zeros(len(TRAITS) + _TARGET_TRAITS))
+        if not config.uses_states:
+            return
+        types, hidden = len(metadata.node_types), config.hidden_dim
+        # Text embeddings have length 1, so their numbers are about 1/sqrt(dim): scaled up to unit variance.
+        self.input_weight = nn.Parameter(torch.randn(types, hidden, config.text_dim) * 4 / config.text_dim**0.5)
+        self.input_bias = nn.Parameter(torch.randn(types, hidden) * 0.1)
+        self.input_traits = nn.Linear(len(TRAITS) + _TARGET_TRAITS, hidden)
+        self.norms = nn.ModuleList(nn.LayerNorm(hidden) for _ in range(config.layers + 1))
+        self.layers = nn.ModuleList(
+            HGTLayer(hidden, hidden, metadata, heads=config.heads, dropout=config.dropout) for _ in range(config.layers)
+        )
+        if config.gate:
+            self.gate = EdgeGate(hidden, relations)
+            self.own_gate = nn.Linear(hidden, 2)
+            nn.init.zeros_(self.own_gate.weight)
+            nn.init.zeros_(self.own_gate.bias)
+        if config.free_dim:
+            self.free = nn.Linear(hidden, config.free_dim)
+            self.residual = nn.Linear(hidden, config.text_dim)
+            nn.init.zeros_(self.residual.weight)
+            nn.init.zeros_(self.residual.bias)
+
+    def _start(self, weights: Mapping[EdgeType, float]) -> Tensor:
+        return torch.tensor([weights.get(edge_type, 0.0) for edge_type in self.metadata.edge_types])
+
+    def forward(self, inputs: GraphInputs) -> NodeVectors:
+        """Encode every node of a graph.
+
+        Args:
+            inputs: Of this encoder's metadata and sizes.
+
+        Raises:
+            GraphError: If sizes or metadata do not fit.
+        """
+        config = self.config
+        self._check(inputs)
+        graph = without_relations(inputs.graph, config.excluded)
+        inputs = inputs.with_graph(graph)
+        traits = torch.cat([inputs.traits, _fact_traits(graph)], dim=1)
+        states = self.states(inputs, traits) if config.uses_states else None
+        mixed = self._mix(inputs, states)
+        free = inputs.text.new_zeros(graph.num_nodes, 0)
+        text = mixed[0]
+        if states is not None and config.free_dim:
+            free = self.free(states)
+            text = text + 0.3 * self.residual(states)
+        bias = (traits @ self.trait_weight)[:, None]
+        return NodeVectors(text, mixed[1], free, mixed[2], bias, states)
+
+    def states(self, inputs: GraphInputs, traits: Tensor) -> Tensor:
+        """HGT states of all nodes, [nodes, hidden_dim]."""
+        states = typed_linear(inputs.text, self.input_weight, self.input_bias, inputs.graph.node_ptr)
+        states = F.dropout(F.gelu(states + self.input_traits(traits)), self.config.dropout, self.training)
+        for norm, layer in zip(self.norms, self.layers, strict=False):
+            states = states + layer(norm(states), inputs.graph)
+        result: Tensor = self.norms[-1](states)
+        return result
+
+    def _mix(self, inputs: GraphInputs, states: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Text, lexical and context blocks of all nodes; only episodes take in neighbours, since only they are ranked."""
+        graph, limit = inputs.graph, self.config.gate_limit
+        own = self.own.expand(graph.num_nodes, 2)
+        if states is not None and self.config.gate:
+            own = own + limit * torch.tanh(self.own_gate(states))
+        text, lexical, context = own[:, :1] * inputs.text, own[:, 1:] * inputs.lexical, inputs.context
+        episodes = graph.slice_of("episode")
+        count = episodes.stop - episodes.start
+        sources, targets, weights = [], [], []
+        for relation in MIXED:
+            edges = graph.edges_of(relation)
+            if edges.start == edges.stop:
+                continue
+            position = self.metadata.edge_index(relation)
+            source, target = graph.source[edges], graph.target[edges]
+            local = target - episodes.start
+            share = 1.0 / torch.bincount(local, minlength=count)[local]
+            weight = torch.stack([self.text_weight[position], self.lexical_weight[position]]).expand(len(source), 2)
+            if states is not None and self.config.gate:
+                cosine = (inputs.text[source] * inputs.text[target]).sum(1)
+                weight = weight + limit * torch.tanh(self.gate(states, source, target, position, cosine))
+            weight = torch.cat([weight, self.context_weight[position].expand(len(source), 1)], dim=1)
+            sources.append(source)
+            targets.append(local)
+            weights.append(weight * share[:, None])
+        if not sources:
+            return text, lexical, context
+        target = torch.cat(targets)
+        order = torch.argsort(target, stable=True)
+        source, weight = torch.cat(sources)[order], torch.cat(weights)[order]
+        bounds = segment_ptr(target, count)
+
+        def with_neighbours(block: Tensor, table: Tensor, column: int) -> Tensor:
+            if table.shape[1] == 0:
+                return block
+            # A bag of embeddings reads a row and adds it in one go: no [edges, dim] tensor is made.
+            sums = F.embedding_bag(
+                source, table, bounds, mode="sum", per_sample_weights=weight[:, column].contiguous(),
+                include_last_offset=True,
+            )  # fmt: skip
+            return torch.cat([block[: episodes.start], block[episodes] + sums, block[episodes.stop :]])
+
+        return (
+            with_neighbours(text, inputs.text, 0),
+            with_neighbours(lexical, inputs.lexical, 1),
+            with_neighbours(context, inputs.context, 2),
+        )
+
+    def _check(self, inputs: GraphInputs) -> None:
+        if inputs.graph.metadata != self.metadata:
+            raise GraphError("the graph was packed with other metadata than the encoder's; pack it with METADATA")
+        for name, width in (
+            ("text", self.config.text_dim),
+            ("lexical", self.config.lexical_dim),
+            ("context", self.config.context_dim),
+        ):
+            held = getattr(inputs, name).shape[1]
+            if held != width:
+                raise GraphError(f"{name} features have width {held} but the encoder was made for {width}")
+
+
+class EdgeGate(nn.Module):
+    """How much an edge's neighbour should count, from the states of its ends and their likeness.
+
+    Starts at zero, so that training begins at the ungated weights.
+
+    Args:
+        hidden_dim: Width of the states.
+        relations: Number of edge types.
+        rank: Width of the bilinear term.
+    """
+
+    def __init__(self, hidden_dim: int, relations: int, *, rank: int = 16) -> None:
+        super().__init__()
+        self.rank = rank
+        self.source = nn.Linear(hidden_dim, 2 * rank)
+        self.target = nn.Linear(hidden_dim, 2 * rank)
+        self.bilinear = nn.Parameter(torch.ones(relations, 2, rank))
+        self.scale = nn.Parameter(torch.zeros(relations, 2))
+        self.of_source = nn.Parameter(torch.zeros(relations, 2, hidden_dim))
+        self.of_target = nn.Parameter(torch.zeros(relations, 2, hidden_dim))
+        self.of_cosine = nn.Parameter(torch.zeros(relations, 2))
+
+    def forward(self, states: Tensor, source: Tensor, target: Tensor, relation: int, cosine: Tensor) -> Tensor:
+        """Gate logits of one relation's edges for the text and the lexical block.
+
+        Args:
+            states: [nodes, hidden_dim].
+            source: [edges].
+            target: [edges].
+            relation: Position of the edge type.
+            cosine: Likeness of the ends' texts, [edges].
+
+        Returns:
+            [edges, 2].
+        """
+        a, b = states[source], states[target]
+        left = self.source(a).view(-1, 2, self.rank)
+        right = self.target(b).view(-1, 2, self.rank)
+        product = (left * right * self.bilinear[relation]).sum(-1) / self.rank**0.5
+        result: Tensor = (
+            product * self.scale[relation]
+            + a @ self.of_source[relation].T
+            + b @ self.of_target[relation].T
+            + cosine[:, None] * self.of_cosine[relation]
+        )
+        return result
+
+
+def _fact_traits(graph: PackedGraph) -> Tensor:
+    """Whether facts were drawn from a node, and log(1 + how many), [nodes, 2].
+
+    Counted on the message edges, so that an edge hidden for supervision is hidden here too.
+    """
+    edges = graph.edges_of(_FACT)
+    target = graph.target[edges]
+    count = torch.zeros(graph.num_nodes, device=target.device).index_add_(
+        0, target, torch.ones_like(target, dtype=torch.float32)
+    )
+    return torch.stack([(count > 0).float(), torch.log1p(count)], dim=1)
+
+
+def without_relations(graph: PackedGraph, excluded: tuple[str, ...]) -> PackedGraph:
+    """The graph without the edges of some relations, in both directions.
+
+    Args:
+        graph: The graph.
+        excluded: Relation names; ``NEXT`` stands for all its hops.
+
+    Raises:
+        GraphError: If a name is no relation of the metadata.
+    """
+    if not excluded:
+        return graph
+    names = [relation.removeprefix("rev_") for _, relation, _ in graph.metadata.edge_types]
+    for name in excluded:
+        if name not in names:
+            raise GraphError(f"relation {name!r} is none of {sorted(set(names))}")
+    drop = {
+        position
+        for position, name in enumerate(names)
+        if name in excluded or (name.startswith("NEXT_") and "NEXT" in excluded)
+    }
+    keep = torch.ones(graph.num_edges, dtype=torch.bool, device=graph.device)
+    for position in drop:
+        keep[graph.edge_ptr[position] : graph.edge_ptr[position + 1]] = False
+    return graph.without_edges(keep=keep)

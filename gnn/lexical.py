@@ -1,0 +1,197 @@
+"""Features that cost nothing at query time: a lexical sketch, and hashed speakers and dates.
+
+The sketch lets one inner product carry BM25: a document's vector holds its saturated, IDF-weighted term counts in
+hashed buckets, a query's vector its terms in the same buckets.
+
+Source:
+    Bruch, Nardini, Ingber and Liberty 2023, "Bridging Dense and Sparse Maximum Inner Product Search"; count
+    sketch: Charikar, Chen and Farach-Colton 2002.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kg.dates import CalendarPart, calendar_parts
+from kg.snapshot import NO_TIME
+from kg.text import STOP_WORDS, terms
+
+# BM25's saturation and length normalisation, as in Lucene.
+_K1, _B = 1.2, 0.75
+# Brings a typical document's sketch to about the length of its text embedding.
+_SCALE = 0.01
+_CAPITALISED = re.compile(r"\b[A-Z][a-z]+\b")
+
+
+@lru_cache(maxsize=500_000)
+def stable_hash(text: str) -> int:
+    """64 bits that are the same on every machine and in every run."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+@dataclass(frozen=True)
+class LexicalSketch:
+    """Terms to buckets.
+
+    Attributes:
+        dim: Number of buckets.
+        dedicated: Stems with a bucket of their own, which they share with no other; the rest are hashed, with random
+            signs, into the buckets that remain. Part of a checkpoint.
+
+    Raises:
+        ValueError: If no bucket remains for the other terms.
+    """
+
+    dim: int
+    dedicated: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.dim <= len(self.dedicated):
+            raise ValueError(f"a sketch of {self.dim} buckets cannot dedicate {len(self.dedicated)}; raise dim")
+
+    @cached_property
+    def _own(self) -> dict[str, int]:
+        return {term: bucket for bucket, term in enumerate(self.dedicated)}
+
+    def bucket(self, term: str) -> tuple[int, float]:
+        """(bucket, sign) of a term."""
+        own = self._own.get(term)
+        if own is not None:
+            return own, 1.0
+        digest = stable_hash(term)
+        first = len(self.dedicated)
+        return first + digest % (self.dim - first), 1.0 if digest >> 40 & 1 else -1.0
+
+    def documents(self, texts: Sequence[Sequence[str]], *, groups: Sequence[str], idf_of: str) -> NDArray[np.float32]:
+        """Sketches of documents.
+
+        Args:
+            texts: Terms of each document.
+            groups: Kind of each document; length is normalised within a kind, since turns and labels differ in it.
+            idf_of: Kinds separated by commas whose documents the IDF is counted over.
+
+        Returns:
+            float32 [documents, dim].
+        """
+        counted = set(idf_of.split(","))
+        frequency: Counter[str] = Counter()
+        total = 0
+        for words, group in zip(texts, groups, strict=True):
+            if group in counted:
+                total += 1
+                frequency.update(set(words))
+        lengths: dict[str, list[int]] = {}
+        for words, group in zip(texts, groups, strict=True):
+            lengths.setdefault(group, []).append(len(words))
+        average = {group: max(1e-6, float(np.mean(values))) for group, values in lengths.items()}
+        sketch = np.zeros((len(texts), self.dim), dtype=np.float32)
+        for row, (words, group) in enumerate(zip(texts, groups, strict=True)):
+            norm = _K1 * (1 - _B + _B * len(words) / average[group])
+            for term, count in Counter(words).items():
+                n = frequency[term]
+                idf = math.log(1 + (total - n + 0.5) / (n + 0.5))
+                bucket, sign = self.bucket(term)
+                sketch[row, bucket] += sign * _SCALE * idf * count * (_K1 + 1) / (count + norm)
+        return sketch
+
+
+def frequent_terms(texts: Iterable[Sequence[str]], count: int) -> tuple[str, ...]:
+    """The terms that occur in most documents, most frequent first, ties in alphabetical order."""
+    frequency: Counter[str] = Counter()
+    for words in texts:
+        frequency.update(set(words))
+    return tuple(sorted(frequency, key=lambda term: (-frequency[term], term))[:count])
+
+
+@dataclass(frozen=True)
+class ContextHash:
+    """Speakers and dates in a few hashed numbers, with random signs.
+
+    Attributes:
+        speaker_dim: Width for speakers.
+        date_dim: Width for dates.
+    """
+
+    speaker_dim: int = 64
+    date_dim: int = 192
+
+    @property
+    def dim(self) -> int:
+        """Width of both."""
+        return self.speaker_dim + self.date_dim
+
+    def node(self, speaker: str | None, first: int, last: int) -> NDArray[np.float32]:
+        """Features of a node.
+
+        Args:
+            speaker: Who said it; None when nobody did.
+            first: Beginning of its time, seconds since 1970, or ``NO_TIME``.
+            last: End of its time, or ``NO_TIME``.
+
+        Returns:
+            float32 [dim].
+        """
+        return self._fill([speaker] if speaker else [], _time_tokens(first, last))
+
+    def question(self, text: str, asked_at: datetime | None) -> NDArray[np.float32]:
+        """Features of a question: the names and the dates in it, float32 [dim]."""
+        names = [name for name in _CAPITALISED.findall(text) if name.lower() not in STOP_WORDS]
+        parts = calendar_parts(text, asked_at.date() if asked_at else None)
+        return self._fill(list(dict.fromkeys(names)), [token for part in parts for token in _tokens(part)])
+
+    def _fill(self, speakers: Sequence[str], dates: Sequence[str]) -> NDArray[np.float32]:
+        vector = np.zeros(self.dim, dtype=np.float32)
+        for tokens, first, width in (
+            ([f"speaker={name.lower()}" for name in speakers], 0, self.speaker_dim),
+            (dates, self.speaker_dim, self.date_dim),
+        ):
+            for token in dict.fromkeys(tokens):
+                digest = stable_hash(token)
+                vector[first + digest % width] += 1.0 if digest >> 40 & 1 else -1.0
+        return vector
+
+
+def _tokens(part: CalendarPart) -> list[str]:
+    """What a dated memory and a question must share, from coarse to fine."""
+    tokens = []
+    if part.month is not None:
+        tokens.append(f"m{part.month}")
+        if part.year is not None:
+            tokens.append(f"y{part.year}m{part.month}")
+        if part.day is not None:
+            tokens.append(f"m{part.month}d{part.day}")
+    elif part.year is not None:
+        tokens.append(f"y{part.year}")
+    return tokens
+
+
+def _time_tokens(first: int, last: int) -> list[str]:
+    if first == NO_TIME:
+        return []
+    begin = _day(first)
+    end = begin if last == NO_TIME else _day(last)
+    days = (end - begin).days
+    if days > 31:
+        return [f"y{begin.year}"]
+    if days > 6:
+        return [f"y{begin.year}", f"m{begin.month}", f"y{begin.year}m{begin.month}"]
+    return [f"y{begin.year}", *_tokens(CalendarPart(begin.year, begin.month, begin.day))]
+
+
+def _day(seconds: int) -> date:
+    return datetime.fromtimestamp(seconds, UTC).date()
+
+
+def question_terms(text: str) -> tuple[str, ...]:
+    """The distinct terms of a question, in order."""
+    return tuple(dict.fromkeys(terms(text)))

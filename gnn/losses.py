@@ -1,0 +1,113 @@
+"""Training objectives."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F  # noqa: N812  (the name every PyTorch reader knows)
+from torch import Tensor
+
+from gnn.errors import GraphError
+
+
+def multi_positive_loss(logits: Tensor, positive: Tensor, *, ignore: Tensor | None = None) -> Tensor:
+    """Softmax loss of each positive against all negatives of its row, the other positives left out.
+
+    Args:
+        logits: Scores, [questions, candidates].
+        positive: True where the candidate is right, bool [questions, candidates]; at least one a row.
+        ignore: True where a candidate is neither, such as a probable false negative; None for nowhere.
+
+    Returns:
+        Mean over positives within a question, then over questions, in nats; shape [].
+
+    Raises:
+        ValueError: If shapes differ, or a row has no positive.
+    """
+    if logits.shape != positive.shape:
+        raise ValueError(f"logits have shape {list(logits.shape)} and positives {list(positive.shape)}")
+    counts = positive.sum(1)
+    if logits.shape[0] == 0 or bool((counts == 0).any()):
+        raise ValueError("every question needs at least one positive candidate")
+    hidden = positive if ignore is None else positive | ignore
+    negative = logits.masked_fill(hidden, float("-inf")).logsumexp(1, keepdim=True)
+    # softplus(-inf - x) is 0: a question whose candidates are all right has nothing to learn.
+    losses = F.softplus(negative - logits) * positive
+    return (losses.sum(1) / counts).mean()
+
+
+def info_nce(anchor: Tensor, positive: Tensor, *, temperature: float = 0.07) -> Tensor:
+    """InfoNCE loss with in-batch negatives.
+
+    Row i of ``positive`` is the match of row i of ``anchor``; all other rows are its negatives.
+    A collapsed encoder scores log(batch), so a flat curve at that height means nothing is learnt.
+
+    Args:
+        anchor: L2-normalised embeddings, shape [batch, dim].
+        positive: L2-normalised embeddings, shape [batch, dim].
+        temperature: Divides the cosine logits; > 0, no unit.
+
+    Returns:
+        Mean over the batch, in nats; shape [].
+
+    Raises:
+        ValueError: If the shapes differ, batch < 2 (no negatives), or temperature <= 0.
+
+    Source:
+        van den Oord et al. 2018, arXiv:1807.03748, eq. 4.
+    """
+    _check_pairs(anchor, positive, temperature)
+    logits = anchor @ positive.T / temperature
+    return F.cross_entropy(logits, torch.arange(len(anchor), device=anchor.device))
+
+
+def nt_xent(first: Tensor, second: Tensor, *, temperature: float = 0.2) -> Tensor:
+    """NT-Xent: each item's two views are each other's positive among 2N - 2 negatives.
+
+    Args:
+        first: L2-normalised embeddings of one view, shape [items, dim].
+        second: Of the other view, in the same order.
+        temperature: Divides the cosine logits; > 0, no unit.
+
+    Returns:
+        Mean over both views, in nats; shape [].
+
+    Raises:
+        ValueError: If the shapes differ, there are fewer than 2 items, or temperature <= 0.
+
+    Source:
+        Chen et al. 2020, arXiv:2002.05709, eq. 1.
+    """
+    _check_pairs(first, second, temperature)
+    both = torch.cat([first, second])
+    logits = both @ both.T / temperature
+    logits.fill_diagonal_(float("-inf"))
+    count = len(first)
+    partner = torch.arange(2 * count, device=first.device).roll(count)
+    return F.cross_entropy(logits, partner)
+
+
+def link_loss(positive: Tensor, negative: Tensor) -> Tensor:
+    """Binary cross-entropy of edge scores: edges against non-edges.
+
+    Args:
+        positive: Logits of true edges, [edges].
+        negative: Logits of drawn non-edges, [non-edges].
+
+    Returns:
+        Mean of the two sides' means, in nats; log 2 before anything is learnt; shape [].
+
+    Raises:
+        GraphError: If a side is empty.
+    """
+    if not len(positive) or not len(negative):
+        raise GraphError(f"{len(positive)} edges and {len(negative)} non-edges; link prediction needs both")
+    return (F.softplus(-positive).mean() + F.softplus(negative).mean()) / 2
+
+
+def _check_pairs(first: Tensor, second: Tensor, temperature: float) -> None:
+    if first.shape != second.shape:
+        raise ValueError(f"shapes differ: {list(first.shape)} and {list(second.shape)}")
+    if len(first) < 2:
+        raise ValueError(f"batch of {len(first)} has no negatives; at least 2")
+    if temperature <= 0:
+        raise ValueError(f"temperature is {temperature}; it divides, so it must be positive")

@@ -1,0 +1,1 @@
+"""Training: Lightning module and data module, callbacks, checkpoints, pre-training queries."""

@@ -1,0 +1,142 @@
+"""What happens around the steps: averaging, stopping, resume points, progress."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import lightning as L  # noqa: N812  (the name Lightning's own documentation uses)
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from training.module import RetrievalModule
+
+# The first steps count more, so that the average is not ruled by the untrained weights.
+_RAMP = 5
+
+
+class AverageAndStop(L.Callback):
+    """Keeps a running average of the parameters, validates with it, remembers the best and stops when it is old.
+
+    Args:
+        average: Weight of the past in the average; 0 keeps the present parameters.
+        patience: Epochs without a better ``val/score`` before stopping.
+
+    Source:
+        Polyak and Juditsky 1992; exponential form as in Tarvainen and Valpola 2017.
+    """
+
+    def __init__(self, *, average: float, patience: int) -> None:
+        self._average = average
+        self._patience = patience
+        self._mean: dict[str, Tensor] = {}
+        self._live: dict[str, Tensor] = {}
+        self._steps = 0
+        self.best_score = float("-inf")
+        self.best_epoch = -1
+        self._best: dict[str, Tensor] = {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """For a resume point."""
+        return {
+            "mean": self._mean, "steps": self._steps, "best_score": self.best_score, "best_epoch": self.best_epoch,
+            "best": self._best,
+        }  # fmt: skip
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """From a resume point."""
+        self._mean, self._best = state_dict["mean"], state_dict["best"]
+        self._steps, self.best_epoch = state_dict["steps"], state_dict["best_epoch"]
+        self.best_score = state_dict["best_score"]
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Update the average."""
+        self._steps += 1
+        keep = min(self._average, self._steps / (self._steps + _RAMP)) if self._average else 0.0
+        with torch.no_grad():
+            for name, value in pl_module.state_dict().items():
+                held = self._mean.get(name)
+                if held is None:
+                    self._mean[name] = value.detach().clone()
+                else:
+                    held.to(value.device).lerp_(value, 1 - keep)
+
+    def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Put the average in the place of the parameters."""
+        if self._mean and not trainer.sanity_checking:
+            self._live = {name: value.detach().clone() for name, value in pl_module.state_dict().items()}
+            pl_module.load_state_dict(self._mean)
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Compare, and put the parameters back."""
+        score = float(trainer.callback_metrics.get("val/score", float("nan")))
+        if self._mean and score > self.best_score:
+            self.best_score, self.best_epoch = score, trainer.current_epoch
+            self._best = {name: value.clone() for name, value in self._mean.items()}
+        if self._live:
+            pl_module.load_state_dict(self._live)
+            self._live = {}
+        if self._best and trainer.current_epoch - self.best_epoch >= self._patience:
+            trainer.should_stop = True
+
+    def finish(self, module: RetrievalModule) -> None:
+        """Give the module its best validated average or, without validation, the last average."""
+        chosen = self._best or self._mean
+        if chosen:
+            module.load_state_dict(chosen)
+
+
+class ResumePoint(L.Callback):
+    """Saves all that the run needs to go on, at the end of every epoch, in one rename.
+
+    Args:
+        path: The file; a crash leaves the last complete one.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Write and swap in."""
+        part = self._path.with_suffix(".part")
+        trainer.save_checkpoint(part, weights_only=False)
+        if trainer.is_global_zero:
+            os.replace(part, self._path)
+
+
+class EpochProgress(L.Callback):
+    """One line for the whole stage, with rate and time left.
+
+    Args:
+        name: Shown before the bar.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._bar: tqdm[Any] | None = None
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Open the bar where the run stands."""
+        if trainer.is_global_zero:
+            self._bar = tqdm(desc=self._name, total=trainer.max_epochs, initial=trainer.current_epoch, unit="epoch")
+
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """One epoch further."""
+        if self._bar is not None:
+            shown = {
+                name.split("/")[1]: f"{float(trainer.callback_metrics[name]):.3f}"
+                for name in ("val/recall@10", "val/ndcg@10", "probe/spread")
+                if name in trainer.callback_metrics
+            }
+            self._bar.set_postfix(shown, refresh=False)
+            self._bar.update()
+
+    def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Close the bar."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None

@@ -1,0 +1,126 @@
+"""Checkpoints: safetensors weights and a JSON manifest in a folder. Never pickle."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from gnn.lexical import ContextHash, LexicalSketch
+from kg.schema import schema_hash
+from training.config import ModelConfig
+from training.errors import CheckpointError
+from training.module import GraphRetrieval
+
+_FORMAT = 1
+_WEIGHTS, _MANIFEST = "model.safetensors", "manifest.json"
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """A trained model with all that is needed to use it.
+
+    Attributes:
+        network: Weights loaded, in evaluation mode.
+        model: Sizes and switches.
+        sketch: Lexical sketch it was trained with.
+        text_encoder: Id of the text encoder whose vectors it takes.
+        text_dim: Width of those.
+        details: What else the manifest records: data fingerprint, seed, commit, metrics, licence.
+    """
+
+    network: GraphRetrieval
+    model: ModelConfig
+    sketch: LexicalSketch
+    text_encoder: str
+    text_dim: int
+    details: dict[str, Any]
+
+    @property
+    def context(self) -> ContextHash:
+        """Hash of speakers and dates."""
+        return ContextHash(self.model.speaker_dim, self.model.date_dim)
+
+    @property
+    def version(self) -> str:
+        """Twelve hexadecimal digits of weights and manifest; names the collection of its embeddings."""
+        digest = hashlib.sha256(json.dumps(self._identity(), sort_keys=True).encode())
+        for name, tensor in sorted(self.network.state_dict().items()):
+            digest.update(name.encode())
+            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+        return digest.hexdigest()[:12]
+
+    def _identity(self) -> dict[str, Any]:
+        return {
+            "format": _FORMAT,
+            "schema": schema_hash(),
+            "text_encoder": self.text_encoder,
+            "text_dim": self.text_dim,
+            "model": asdict(self.model),
+            "sketch": {"dim": self.sketch.dim, "dedicated": list(self.sketch.dedicated)},
+        }
+
+    def save(self, folder: Path) -> None:
+        """Write the folder, in one rename; one that is there is replaced."""
+        part = folder.with_name(folder.name + ".part")
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+        tensors = {name: t.detach().cpu().contiguous() for name, t in self.network.state_dict().items()}
+        save_file(tensors, part / _WEIGHTS)
+        manifest = self._identity() | {"version": self.version, "details": self.details}
+        (part / _MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n")
+        shutil.rmtree(folder, ignore_errors=True)
+        os.replace(part, folder)
+
+
+def load_checkpoint(folder: Path, *, text_encoder: str | None = None) -> Checkpoint:
+    """Read a checkpoint.
+
+    Args:
+        folder: Made by ``Checkpoint.save``.
+        text_encoder: Id of the encoder it will be used with; None skips that check.
+
+    Raises:
+        CheckpointError: Says which file or field is wrong.
+    """
+    try:
+        manifest = json.loads((folder / _MANIFEST).read_text())
+    except OSError as error:
+        raise CheckpointError(
+            f"{folder}: no checkpoint there ({_MANIFEST}: {error.strerror}); run locigraph train, or name its folder"
+        ) from error
+    except ValueError as error:
+        raise CheckpointError(f"{folder / _MANIFEST}: not JSON ({error}); the checkpoint is damaged") from error
+    expected: dict[str, Any] = {"format": _FORMAT, "schema": schema_hash()}
+    if text_encoder is not None:
+        expected["text_encoder"] = text_encoder
+    for name, value in expected.items():
+        if manifest.get(name) != value:
+            raise CheckpointError(
+                f"{folder / _MANIFEST}: {name} is {manifest.get(name)!r} but {value!r} is needed; train again, or use "
+                "the matching version or text encoder"
+            )
+    try:
+        model = ModelConfig(**manifest["model"])
+        sketch = LexicalSketch(manifest["sketch"]["dim"], tuple(manifest["sketch"]["dedicated"]))
+        network = GraphRetrieval(model, text_dim=manifest["text_dim"])
+        network.load_state_dict(load_file(folder / _WEIGHTS))
+    except (KeyError, TypeError, RuntimeError, OSError, SafetensorError) as error:
+        raise CheckpointError(f"{folder}: damaged or of another version ({str(error)[:200]}); train again") from error
+    network.eval()
+    checkpoint = Checkpoint(
+        network, model, sketch, manifest["text_encoder"], manifest["text_dim"], manifest.get("details", {})
+    )
+    if checkpoint.version != manifest.get("version"):
+        raise CheckpointError(
+            f"{folder}: weights do not match the manifest (version {checkpoint.version} against "
+            f"{manifest.get('version')}); the checkpoint is damaged"
+        )
+    return checkpoint

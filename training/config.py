@@ -1,0 +1,101 @@
+"""What decides a training run; every field can be set in YAML and on the command line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Sizes and switches of node and query encoder.
+
+    Attributes:
+        lexical_dim: Buckets of the lexical sketch.
+        dedicated_terms: Frequent stems of the training conversations with a bucket of their own.
+        speaker_dim: Width for hashed speakers.
+        date_dim: Width for hashed dates.
+        hidden_dim: Width of the HGT states.
+        layers: HGT layers, 0 to switch message passing by attention off.
+        heads: Attention heads.
+        free_dim: Width of the block that only states and question decide; 0 leaves it out.
+        gate: Whether states gate the mixing over relations.
+        dropout: In HGT part and query networks.
+        excluded_relations: Relations not used, such as ``MENTIONS``.
+    """
+
+    lexical_dim: int = 2048
+    dedicated_terms: int = 1024
+    speaker_dim: int = 64
+    date_dim: int = 192
+    hidden_dim: int = 128
+    layers: int = 2
+    heads: int = 4
+    free_dim: int = 64
+    gate: bool = True
+    dropout: float = 0.2
+    excluded_relations: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class StageConfig:
+    """One stage of training: how long, and the weight of each loss (0 switches it off).
+
+    Attributes:
+        epochs: At most so many passes over the training spaces; 0 leaves the stage out.
+        patience: Epochs without a better validation before stopping.
+        ranking: Questions with evidence against all turns of their space.
+        link: Typed link prediction on hidden edges.
+        text: Pseudo-questions made of facts and events against the turns they came from, whose edges are hidden.
+        views: Agreement of two views of the graph with different edges left out.
+    """
+
+    epochs: int
+    patience: int = 6
+    ranking: float = 0.0
+    link: float = 0.0
+    text: float = 0.0
+    views: float = 0.0
+
+
+@dataclass(frozen=True)
+class OptimiserConfig:
+    """AdamW.
+
+    Attributes:
+        lr: Of networks.
+        scalar_lr: Of the few mixing weights.
+        term_lr: Of the table of term weights.
+        weight_decay: Of networks.
+        warmup_steps: Steps over which the rates rise.
+        average: Weight of the past in the running average of the parameters that is validated and kept; 0 for none.
+        gradient_clip: Largest norm of the gradient.
+        query_noise: Length of the random vector added to a question's embedding.
+        term_dropout: Share of a question's terms left out.
+    """
+
+    lr: float = 1e-3
+    scalar_lr: float = 1e-2
+    term_lr: float = 1e-2
+    weight_decay: float = 0.01
+    warmup_steps: int = 10
+    average: float = 0.9
+    gradient_clip: float = 1.0
+    query_noise: float = 0.0
+    term_dropout: float = 0.0
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """A whole training.
+
+    Attributes:
+        model: Sizes and switches.
+        pretrain: Self-supervised stage, which never sees a question.
+        finetune: Stage on questions of the training conversations.
+        optimiser: Rates and regularisation, of both stages.
+    """
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    pretrain: StageConfig = field(default_factory=lambda: StageConfig(epochs=2, link=0.2, text=1.0, views=0.1))
+    finetune: StageConfig = field(default_factory=lambda: StageConfig(epochs=20, ranking=1.0))
+    optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)

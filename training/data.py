@@ -1,0 +1,180 @@
+"""Spaces as training examples, and the Lightning data module that deals them out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import lightning as L  # noqa: N812  (the name Lightning's own documentation uses)
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import DataLoader, Sampler
+
+from gnn.hetero import METADATA, GraphInputs, inputs_of, to_hetero
+from gnn.lexical import ContextHash, LexicalSketch, frequent_terms
+from gnn.query import QueryBatch, query_batch
+from kg.snapshot import Snapshot
+from kg.text import terms
+from kg.types import Question
+from training.errors import TrainingDataError
+from training.pseudo_questions import pseudo_questions
+
+Embed = Callable[[Sequence[str]], NDArray[np.float32]]
+
+
+@dataclass(frozen=True, eq=False)
+class SpaceExample:
+    """One space: its graph, its questions with the turns that answer them, and pseudo-questions.
+
+    Attributes:
+        name: Of the space, or of a view of it.
+        inputs: Graph.
+        episodes: Packed node index of each candidate turn, int64 [turns].
+        questions: Encoded questions; None when there are none.
+        positive: Which turns answer which question, bool [questions, turns].
+        pseudo: Encoded pseudo-questions; None when there are none.
+        pseudo_positive: The same for them, bool [pseudo, turns].
+    """
+
+    name: str
+    inputs: GraphInputs
+    episodes: Tensor
+    questions: QueryBatch | None
+    positive: Tensor
+    pseudo: QueryBatch | None
+    pseudo_positive: Tensor
+
+    def to(self, device: torch.device | str) -> SpaceExample:
+        """The same on a device."""
+        return SpaceExample(
+            self.name,
+            self.inputs.to(device),
+            self.episodes.to(device),
+            None if self.questions is None else self.questions.to(device),
+            self.positive.to(device),
+            None if self.pseudo is None else self.pseudo.to(device),
+            self.pseudo_positive.to(device),
+        )
+
+
+def make_sketch(snapshots: Sequence[Snapshot], *, dim: int, dedicated: int) -> LexicalSketch:
+    """A sketch whose dedicated buckets go to the stems that occur in most turns and facts of the given spaces."""
+    documents = (
+        terms(text)
+        for snapshot in snapshots
+        for text, kind in zip(snapshot.descriptions, snapshot.types, strict=True)
+        if kind in ("episode", "knowledge_node")
+    )
+    return LexicalSketch(dim, frequent_terms(documents, dedicated) if dedicated else ())
+
+
+def make_example(
+    snapshot: Snapshot,
+    questions: Sequence[Question],
+    *,
+    sketch: LexicalSketch,
+    context: ContextHash,
+    embed: Embed,
+    with_pseudo: bool = False,
+) -> SpaceExample:
+    """Turn a space into tensors.
+
+    Args:
+        snapshot: With embeddings, as of the questions' time.
+        questions: About this space; those whose evidence the snapshot does not show are left out.
+        sketch: Lexical sketch.
+        context: Hash of speakers and dates.
+        embed: Text embeddings, rows of length 1.
+        with_pseudo: Whether to make pseudo-questions too.
+    """
+    inputs = inputs_of(to_hetero(snapshot, sketch, context), METADATA)
+    rows = inputs.rows[inputs.graph.slice_of("episode")]
+    episodes = torch.arange(len(rows))  # episodes are the first node type
+    candidate_of = {snapshot.turns_of[row][0]: i for i, row in enumerate(rows.tolist())}
+    asked = [q for q in questions if any(turn in candidate_of for turn in q.evidence)]
+    positive = torch.zeros(len(asked), len(rows), dtype=torch.bool)
+    for i, question in enumerate(asked):
+        for turn in question.evidence:
+            if turn in candidate_of:
+                positive[i, candidate_of[turn]] = True
+    batch = None
+    if asked:
+        texts = [q.text for q in asked]
+        batch = query_batch(texts, embed(texts), sketch, context, asked_at=[q.asked_at for q in asked])
+    pseudo, pseudo_positive = None, torch.zeros(0, len(rows), dtype=torch.bool)
+    if with_pseudo:
+        made = _pseudo(snapshot, candidate_of)
+        if made:
+            texts = [text for text, _ in made]
+            pseudo = query_batch(texts, embed(texts), sketch, context)
+            pseudo_positive = torch.zeros(len(made), len(rows), dtype=torch.bool)
+            for i, (_, candidates) in enumerate(made):
+                pseudo_positive[i, candidates] = True
+    return SpaceExample(str(snapshot.space), inputs, episodes, batch, positive, pseudo, pseudo_positive)
+
+
+def _pseudo(snapshot: Snapshot, candidate_of: dict[str, int]) -> list[tuple[str, list[int]]]:
+    made = []
+    for row in np.flatnonzero(np.isin(snapshot.types, ["knowledge_node", "event_node"])).tolist():
+        candidates = [candidate_of[turn] for turn in snapshot.turns_of[row] if turn in candidate_of]
+        if candidates:
+            made += [(text, candidates) for text in pseudo_questions(snapshot.descriptions[row])]
+    return made
+
+
+class _EpochSampler(Sampler[int]):
+    """A shuffle that depends on seed and epoch only, so that a resumed run sees the same order."""
+
+    def __init__(self, count: int, seed: int) -> None:
+        self._count, self._seed, self._epoch = count, seed, 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self._epoch = epoch
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[int]:
+        order = np.random.default_rng([self._seed, self._epoch]).permutation(self._count)
+        return iter(order.tolist())
+
+
+class SpaceDataModule(L.LightningDataModule):
+    """Deals out one space per step; the graphs of different spaces never touch.
+
+    Args:
+        train: Spaces to learn from.
+        validation: Spaces whose questions decide when to stop.
+        seed: Of the order.
+
+    Raises:
+        TrainingDataError: If there is nothing to train on, or a space is on both sides.
+    """
+
+    def __init__(self, train: Sequence[SpaceExample], validation: Sequence[SpaceExample], *, seed: int) -> None:
+        super().__init__()
+        if not train:
+            raise TrainingDataError("there is no space to train on; name a corpus with questions")
+        both = sorted({e.name for e in train} & {e.name for e in validation})
+        if both:
+            raise TrainingDataError(f"space {both[0]!r} is among the training and the validation spaces")
+        self.train = list(train)
+        self.validation = list(validation)
+        self._seed = seed
+
+    def train_dataloader(self) -> DataLoader[SpaceExample]:
+        """Training spaces, shuffled by epoch."""
+        sampler = _EpochSampler(len(self.train), self._seed)
+        return DataLoader(self.train, batch_size=None, sampler=sampler)  # type: ignore[arg-type]  # a list is a dataset
+
+    def val_dataloader(self) -> DataLoader[SpaceExample] | list[DataLoader[SpaceExample]]:
+        """Validation spaces in order; no loader at all when there are none."""
+        if not self.validation:
+            return []
+        return DataLoader(self.validation, batch_size=None, shuffle=False)  # type: ignore[arg-type]  # as above
+
+    def transfer_batch_to_device(self, batch: SpaceExample, device: torch.device, dataloader_idx: int) -> SpaceExample:
+        """Lightning does not know how to move our dataclass."""
+        return batch.to(device)

@@ -1,0 +1,21 @@
+"""Errors of the training package.
+
+LocigraphError (kg.errors)
+└── TrainingError
+    ├── CheckpointError     a checkpoint is missing, damaged, or of another schema or text encoder
+    └── TrainingDataError   there is nothing to learn from
+"""
+
+from kg.errors import LocigraphError
+
+
+class TrainingError(LocigraphError):
+    """Base of this package's errors."""
+
+
+class CheckpointError(TrainingError):
+    """A checkpoint is missing, damaged, or of another schema or text encoder."""
+
+
+class TrainingDataError(TrainingError):
+    """There is nothing to learn from."""

@@ -1,0 +1,183 @@
+"""One training from examples to a checkpoint, in stages, resumable."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import lightning as L  # noqa: N812  (the name Lightning's own documentation uses)
+import torch
+from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
+from lightning.pytorch.strategies import DDPStrategy
+
+from training.callbacks import AverageAndStop, EpochProgress, ResumePoint
+from training.config import StageConfig, TrainConfig
+from training.data import SpaceDataModule, SpaceExample
+from training.module import GraphRetrieval, RetrievalModule
+
+
+@dataclass(frozen=True)
+class TrainerConfig:
+    """Lightning's part: where and how to run.
+
+    Attributes:
+        accelerator: ``auto``, ``cpu``, ``gpu``, ...
+        devices: Number of devices, ``auto`` or a list as Lightning reads it.
+        precision: Such as ``32-true`` or ``bf16-mixed``.
+        fast_dev_run: One step of everything, to see that it works; writes no checkpoint.
+        csv_log: Whether to write metrics to a CSV file.
+        wandb_mode: ``disabled`` (no logger), ``offline`` (files only) or ``online``.
+        wandb_project: Name of the project there.
+    """
+
+    accelerator: str = "auto"
+    devices: int | str = "auto"
+    precision: str = "32-true"
+    fast_dev_run: bool = False
+    csv_log: bool = True
+    wandb_mode: str = "disabled"
+    wandb_project: str = "locigraph"
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """What a training came to, by stage: best validation score and its epoch (-1 without validation)."""
+
+    stages: dict[str, dict[str, float]] = field(default_factory=dict)
+
+
+def fit(
+    network: GraphRetrieval,
+    train: Sequence[SpaceExample],
+    validation: Sequence[SpaceExample],
+    config: TrainConfig,
+    trainer: TrainerConfig,
+    *,
+    folder: Path,
+    seed: int,
+    name: str = "train",
+) -> FitResult:
+    """Train a network through its stages.
+
+    A folder of an interrupted run with the same configuration is taken up at its last complete epoch, and the result is
+    that of an uninterrupted run; a folder of another configuration is begun anew.
+
+    Args:
+        network: Trained in place; initialised by the caller.
+        train: Spaces to learn from.
+        validation: Spaces that decide when to stop; may be empty.
+        config: What to train.
+        trainer: Where and how.
+        folder: Resume points and logs.
+        seed: Of order, dropout and sampling.
+        name: On the progress bar.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    fingerprint = _fingerprint(network, train, validation, config, seed)
+    marker = folder / "run.json"
+    if not marker.is_file() or json.loads(marker.read_text()).get("fingerprint") != fingerprint:
+        for stale in folder.glob("*.ckpt"):
+            stale.unlink()
+        marker.write_text(json.dumps({"fingerprint": fingerprint, "config": asdict(config), "seed": seed}, indent=1))
+    result = FitResult()
+    for number, (label, stage) in enumerate((("pretrain", config.pretrain), ("finetune", config.finetune))):
+        if stage.epochs == 0:
+            continue
+        outcome = _run_stage(
+            network, train, validation, stage, config, trainer, folder / label, 10 * seed + number, f"{name} {label}"
+        )
+        result.stages[label] = outcome
+    network.eval()
+    return result
+
+
+def _run_stage(
+    network: GraphRetrieval,
+    train: Sequence[SpaceExample],
+    validation: Sequence[SpaceExample],
+    stage: StageConfig,
+    config: TrainConfig,
+    trainer_config: TrainerConfig,
+    path: Path,
+    seed: int,
+    name: str,
+) -> dict[str, float]:
+    torch.manual_seed(seed)
+    module = RetrievalModule(network, stage, config.optimiser, seed=seed)
+    data = SpaceDataModule(train, validation, seed=seed)
+    average = AverageAndStop(average=config.optimiser.average, patience=stage.patience)
+    resume = path.with_suffix(".ckpt")
+    callbacks: list[L.Callback] = [average, EpochProgress(name)]
+    if not trainer_config.fast_dev_run:
+        callbacks.append(ResumePoint(resume))
+    several = trainer_config.devices not in (1, "1", "auto")
+    with warnings.catch_warnings():
+        # Lightning advises more data-loader workers; the examples are in memory already.
+        warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+        warnings.filterwarnings("ignore", message=".*GPU available but not used.*")
+        trainer = L.Trainer(
+            accelerator=trainer_config.accelerator,
+            # One process a machine unless more are asked for: a space is a step, and steps are short.
+            devices=1 if trainer_config.devices == "auto" else trainer_config.devices,
+            # A space may lack node types or relations, whose parameters then get no gradient.
+            strategy=DDPStrategy(find_unused_parameters=True) if several else "auto",
+            precision=trainer_config.precision,  # type: ignore[arg-type]  # Lightning checks the name itself
+            max_epochs=stage.epochs,
+            gradient_clip_val=config.optimiser.gradient_clip,
+            fast_dev_run=trainer_config.fast_dev_run,
+            logger=_loggers(trainer_config, path, name),
+            callbacks=callbacks,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            num_sanity_val_steps=0,
+            log_every_n_steps=1,
+        )
+        trainer.fit(module, datamodule=data, ckpt_path=str(resume) if resume.is_file() else None, weights_only=True)
+    average.finish(module)
+    if not validation:
+        return {"best_epoch": -1}
+    return {"best_epoch": average.best_epoch, "val_score": average.best_score}
+
+
+def _loggers(config: TrainerConfig, path: Path, name: str) -> list[Logger] | bool:
+    loggers: list[Logger] = []
+    if config.csv_log and not config.fast_dev_run:
+        loggers.append(CSVLogger(str(path.parent), name=path.name, version=""))
+    if config.wandb_mode != "disabled":
+        loggers.append(
+            WandbLogger(
+                project=config.wandb_project,
+                name=name,
+                save_dir=str(path.parent),
+                offline=config.wandb_mode == "offline",
+            )
+        )
+    return loggers or False
+
+
+def _fingerprint(
+    network: GraphRetrieval,
+    train: Sequence[SpaceExample],
+    validation: Sequence[SpaceExample],
+    config: TrainConfig,
+    seed: int,
+) -> str:
+    digest = hashlib.sha256(json.dumps([asdict(config), seed], sort_keys=True).encode())
+    for tensor in network.state_dict().values():
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    for side in (train, validation):
+        for example in side:
+            digest.update(example.name.encode())
+            for tensor in (
+                example.inputs.text,
+                example.inputs.graph.source,
+                example.inputs.graph.target,
+                example.positive,
+            ):
+                digest.update(tensor.cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,214 @@
+"""The Lightning module: encoders, losses, optimiser."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lightning as L  # noqa: N812  (the name Lightning's own documentation uses)
+import torch
+import torch.nn.functional as F  # noqa: N812  (the name every PyTorch reader knows)
+from torch import Tensor, nn
+
+from gnn.encoder import EncoderConfig, NodeEncoder, NodeVectors
+from gnn.hetero import FORWARD_EDGE_TYPES, METADATA
+from gnn.losses import link_loss, multi_positive_loss, nt_xent
+from gnn.packed import EdgeType
+from gnn.probes import spread, uniformity
+from gnn.query import QueryEncoder
+from gnn.sampling import drop_edges, hide_sources_of_half, split_supervision
+from retrieval.evaluation import evidence_recall, ndcg
+from training.config import ModelConfig, OptimiserConfig, StageConfig
+from training.data import SpaceExample
+
+_FACT: EdgeType = ("knowledge_node", "DERIVED_FROM", "episode")
+_EVENT: EdgeType = ("event_node", "DERIVED_FROM", "episode")
+_PREDICTED = tuple(t for t in FORWARD_EDGE_TYPES if not t[1].startswith("NEXT"))
+_SUPERVISION_SHARE = 0.2
+_VIEW_DROP = 0.2
+_START_SCALE = 10.0
+
+
+def encoder_config(model: ModelConfig, text_dim: int) -> EncoderConfig:
+    """The encoder's part of a model's configuration."""
+    return EncoderConfig(
+        text_dim=text_dim,
+        lexical_dim=model.lexical_dim,
+        context_dim=model.speaker_dim + model.date_dim,
+        hidden_dim=model.hidden_dim,
+        layers=model.layers,
+        heads=model.heads,
+        free_dim=model.free_dim,
+        gate=model.gate,
+        dropout=model.dropout,
+        excluded=tuple(model.excluded_relations),
+    )
+
+
+class GraphRetrieval(nn.Module):
+    """What is trained and what a checkpoint holds: node encoder and query encoder.
+
+    Args:
+        model: Sizes and switches.
+        text_dim: Width of the text encoder.
+    """
+
+    def __init__(self, model: ModelConfig, *, text_dim: int) -> None:
+        super().__init__()
+        config = encoder_config(model, text_dim)
+        self.nodes = NodeEncoder(config)
+        self.queries = QueryEncoder(config, speaker_dim=model.speaker_dim, dropout=model.dropout)
+
+
+class RetrievalModule(L.LightningModule):
+    """Trains a ``GraphRetrieval``.
+
+    Args:
+        network: The model; trained in place.
+        stage: Losses and their weights.
+        optimiser: Rates and regularisation.
+        seed: Of negative sampling and dropout, by epoch, so that a resumed run draws the same.
+    """
+
+    def __init__(self, network: GraphRetrieval, stage: StageConfig, optimiser: OptimiserConfig, *, seed: int) -> None:
+        super().__init__()
+        self.network = network
+        self.stage = stage
+        self.optimiser = optimiser
+        self.seed = seed
+        self.log_scale = nn.Parameter(torch.tensor(_START_SCALE).log())
+        hidden = network.nodes.config.hidden_dim
+        if stage.link:
+            self.relation_diagonal = nn.Parameter(torch.ones(len(METADATA.edge_types), hidden) / hidden**0.5)
+        self._validation: list[tuple[float, float]] = []
+        self._generator = torch.Generator()
+
+    # --- steps ---------------------------------------------------------------------------------------------
+
+    def on_train_epoch_start(self) -> None:
+        """Start every epoch from its own seed."""
+        epoch_seed = 1_000 * self.seed + self.current_epoch
+        torch.manual_seed(epoch_seed)
+        self._generator.manual_seed(epoch_seed)
+
+    def training_step(self, batch: SpaceExample, batch_idx: int) -> Tensor:
+        """Sum of the stage's losses on one space; 0 when none of them applies to it."""
+        parts: dict[str, Tensor] = {}
+        stage = self.stage
+        if stage.ranking and batch.questions is not None:
+            parts["ranking"] = stage.ranking * self._ranking_loss(batch)
+        if stage.text and batch.pseudo is not None:
+            found = self._text_loss(batch)
+            if found is not None:
+                parts["text"] = stage.text * found
+        if stage.link:
+            found = self._link_loss(batch)
+            if found is not None:
+                parts["link"] = stage.link * found
+        if stage.views:
+            parts["views"] = stage.views * self._views_loss(batch)
+        if not parts:
+            return 0.0 * self.log_scale  # not None, which would leave the other devices waiting
+        for name, value in parts.items():
+            self.log(f"train/{name}", value.detach(), on_step=False, on_epoch=True, batch_size=1)
+        return torch.stack(list(parts.values())).sum()
+
+    def _ranking_loss(self, batch: SpaceExample) -> Tensor:
+        assert batch.questions is not None
+        vectors = self.network.nodes(batch.inputs)
+        return multi_positive_loss(self._logits(batch, vectors), batch.positive)
+
+    def _logits(self, batch: SpaceExample, vectors: NodeVectors, *, pseudo: bool = False) -> Tensor:
+        questions = batch.pseudo if pseudo else batch.questions
+        assert questions is not None
+        queries = self.network.queries(
+            questions, noise=self.optimiser.query_noise, term_dropout=self.optimiser.term_dropout
+        )
+        logits: Tensor = self.log_scale.exp() * queries @ vectors.joined()[batch.episodes].T
+        return logits
+
+    def _text_loss(self, batch: SpaceExample) -> Tensor | None:
+        graph, chosen = hide_sources_of_half(batch.inputs.graph, [_FACT, _EVENT], generator=self._generator)
+        candidates = chosen[batch.episodes]
+        rows = (batch.pseudo_positive & candidates).any(1)
+        if int(rows.sum()) < 1 or int(candidates.sum()) < 2:
+            return None
+        vectors = self.network.nodes(batch.inputs.with_graph(graph))
+        logits = self._logits(batch, vectors, pseudo=True)[rows][:, candidates]
+        return multi_positive_loss(logits, batch.pseudo_positive[rows][:, candidates])
+
+    def _link_loss(self, batch: SpaceExample) -> Tensor | None:
+        graph, supervision = split_supervision(
+            batch.inputs.graph, _PREDICTED, share=_SUPERVISION_SHARE, generator=self._generator, text=batch.inputs.text
+        )
+        if not supervision:
+            return None
+        states = self.network.nodes(batch.inputs.with_graph(graph)).states
+        losses = []
+        for edges in supervision:
+            weight = self.relation_diagonal[METADATA.edge_index(edges.edge_type)]
+            source = states[edges.source] * weight
+            losses.append(link_loss((source * states[edges.target]).sum(1), (source * states[edges.negative]).sum(1)))
+        return torch.stack(losses).mean()
+
+    def _views_loss(self, batch: SpaceExample) -> Tensor:
+        views = []
+        for _ in range(2):
+            graph = drop_edges(batch.inputs.graph, share=_VIEW_DROP, generator=self._generator)
+            states = self.network.nodes(batch.inputs.with_graph(graph)).states
+            views.append(F.normalize(states[batch.episodes], dim=1))
+        return nt_xent(views[0], views[1])
+
+    # --- validation ----------------------------------------------------------------------------------------
+
+    def on_validation_epoch_start(self) -> None:
+        """Forget the last epoch's questions."""
+        self._validation = []
+
+    def validation_step(self, batch: SpaceExample, batch_idx: int) -> None:
+        """Recall and nDCG of the space's questions; signs of collapse."""
+        vectors = self.network.nodes(batch.inputs)
+        stored = vectors.joined()[batch.episodes]
+        if vectors.states is not None and len(batch.episodes) > 1:
+            states = vectors.states[batch.episodes]
+            self.log("probe/spread", spread(states), batch_size=1)
+            self.log("probe/uniformity", uniformity(states), batch_size=1)
+        if batch.questions is None:
+            return
+        scores = self.network.queries(batch.questions) @ stored.T
+        best = scores.topk(min(10, scores.shape[1]), dim=1).indices.tolist()
+        for ranking, positive in zip(best, batch.positive, strict=True):
+            gold = {str(i) for i in positive.nonzero().flatten().tolist()}
+            found = [str(i) for i in ranking]
+            self._validation.append((evidence_recall(found, gold, 10), ndcg(found, gold, 10)))
+
+    def on_validation_epoch_end(self) -> None:
+        """Means over questions; ``val/score``, their sum, decides when to stop."""
+        if self._validation:
+            recall, gain = (sum(values) / len(self._validation) for values in zip(*self._validation, strict=True))
+            self.log_dict(
+                {"val/recall@10": recall, "val/ndcg@10": gain, "val/score": recall + gain}, batch_size=1, sync_dist=True
+            )
+
+    # --- optimiser -----------------------------------------------------------------------------------------
+
+    def configure_optimizers(self) -> Any:
+        """AdamW with three groups: networks, mixing weights, term weights; linear warm-up."""
+        nodes, queries = self.network.nodes, self.network.queries
+        scalars = [
+            nodes.own, nodes.text_weight, nodes.lexical_weight, nodes.context_weight, nodes.trait_weight,
+            queries.context_weight, self.log_scale,
+        ]  # fmt: skip
+        special = {id(p) for p in [*scalars, queries.term_weight]}
+        rest = [p for p in self.parameters() if id(p) not in special]
+        config = self.optimiser
+        optimiser = torch.optim.AdamW(
+            [
+                {"params": rest, "lr": config.lr, "weight_decay": config.weight_decay},
+                {"params": scalars, "lr": config.scalar_lr, "weight_decay": 0.0},
+                {"params": [queries.term_weight], "lr": config.term_lr, "weight_decay": 0.0},
+            ]
+        )
+        warmup = torch.optim.lr_scheduler.LambdaLR(
+            optimiser, lambda step: min(1.0, (step + 1) / max(1, config.warmup_steps))
+        )
+        return {"optimizer": optimiser, "lr_scheduler": {"scheduler": warmup, "interval": "step"}}
