@@ -14,7 +14,8 @@ def spread(embeddings: Tensor) -> Tensor:
     """
     normalised = F.normalize(embeddings, dim=1)
     deviation: Tensor = normalised.std(0).mean()
-    return deviation * embeddings.shape[1] ** 0.5
+    result: Tensor = deviation * embeddings.shape[1] ** 0.5
+    return result
 
 
 def alignment(first: Tensor, second: Tensor) -> Tensor:

@@ -24,6 +24,8 @@ class GraphEmbeddingRetriever:
         encoder: Query encoder of the same checkpoint.
         describe: Text of a node, for display and reranking.
         types: Node types to search.
+        view_of: Name under which the collection holds a space as of a time. None: the space itself, whose embeddings
+            are of the present graph, with later nodes filtered out.
         reranker: Second look; None for none.
 
     Raises:
@@ -39,6 +41,7 @@ class GraphEmbeddingRetriever:
         describe: Callable[[SpaceId, NodeId], str | None],
         *,
         types: Sequence[str] = DEFAULT_TYPES,
+        view_of: Callable[[SpaceId, datetime | None], str] | None = None,
         reranker: Reranker | None = None,
     ) -> None:
         if collection.spec.version != encoder.version:
@@ -50,6 +53,7 @@ class GraphEmbeddingRetriever:
         self._encoder = encoder
         self._describe = describe
         self._types = tuple(types)
+        self._view_of = view_of
         self._reranker = reranker
 
     def retrieve(
@@ -57,9 +61,10 @@ class GraphEmbeddingRetriever:
     ) -> Result:
         """The best nodes for a query; see ``Retriever``. Signal: ``graph`` (inner product)."""
         started = time.perf_counter()
-        vector = self._encoder.encode_query(query)
+        vector = self._encoder.encode_query(query, asked_at=as_of)
         encoded = time.perf_counter()
-        matches = self._collection.search(vector, SearchScope(space, self._types, as_of), top_k=top_k)
+        view = space if self._view_of is None else self._view_of(space, as_of)
+        matches = self._collection.search(vector, SearchScope(view, self._types, as_of), top_k=top_k)
         hits = [
             Hit(match.node_id, match.type, text, match.turn_ids, match.score, {"graph": match.score})
             for match in matches

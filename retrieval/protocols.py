@@ -88,8 +88,8 @@ class QueryEncoder(Protocol):
         """Must equal the version of the collection that is searched."""
         ...
 
-    def encode_query(self, text: str) -> NDArray[np.float32]:
-        """float32 [dim]."""
+    def encode_query(self, text: str, *, asked_at: datetime | None = None) -> NDArray[np.float32]:
+        """float32 [dim]; ``asked_at`` anchors relative dates, None leaves them unread."""
         ...
 
 

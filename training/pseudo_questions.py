@@ -11,8 +11,8 @@ _DATE_SUFFIX = re.compile(r"\s*\([^()]*\d{4}\)\s*$")
 _PREFIX = re.compile(r"^(\w+): ")
 # Subject, a past or present verb, the rest.
 _STATEMENT = re.compile(
-    r"^(?P<who>[A-Z][\w'’-]+(?: and [A-Z][\w'’-]+)?) (?P<verb>is|was|are|were|has|had|will|would|can|\w+s|\w+ed|went|made|took|got"
-    r"|bought|saw|met|found|gave|felt|started|told|won|lost|left) (?P<rest>.+)$"
+    r"^(?P<who>[A-Z][\w'’-]+(?: and [A-Z][\w'’-]+)?) (?P<verb>is|was|are|were|has|had|will|would|can"
+    r"|\w+s|\w+ed|went|made|took|got|bought|saw|met|found|gave|felt|started|told|won|lost|left) (?P<rest>.+)$"
 )
 _AUXILIARY = frozenset({"is", "was", "are", "were", "has", "had", "will", "would", "can"})
 

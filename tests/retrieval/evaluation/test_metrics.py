@@ -74,17 +74,13 @@ def test_an_empty_ranking_scores_zero_everywhere() -> None:
 
 
 @given(RANKINGS, GOLD, DEPTHS, DEPTHS)
-def test_recall_never_falls_with_depth(
-    ranking: list[str], gold: frozenset[str], one: int, other: int
-) -> None:
+def test_recall_never_falls_with_depth(ranking: list[str], gold: frozenset[str], one: int, other: int) -> None:
     shallow, deep = sorted((one, other))
     assert evidence_recall(ranking, gold, shallow) <= evidence_recall(ranking, gold, deep)
 
 
 @given(RANKINGS, GOLD, DEPTHS)
-def test_all_scores_lie_between_zero_and_one_and_agree(
-    ranking: list[str], gold: frozenset[str], top_k: int
-) -> None:
+def test_all_scores_lie_between_zero_and_one_and_agree(ranking: list[str], gold: frozenset[str], top_k: int) -> None:
     recall = evidence_recall(ranking, gold, top_k)
     assert recall == len(gold & set(ranking[:top_k])) / len(gold)
     assert all_evidence_recall(ranking, gold, top_k) <= recall <= hit(ranking, gold, top_k)
@@ -100,9 +96,7 @@ def test_gold_first_is_a_perfect_ranking(gold: frozenset[str], rest: list[str], 
 
 
 @given(RANKINGS, GOLD, st.lists(DEPTHS, max_size=5))
-def test_the_curve_equals_recall_at_each_depth(
-    ranking: list[str], gold: frozenset[str], top_ks: list[int]
-) -> None:
+def test_the_curve_equals_recall_at_each_depth(ranking: list[str], gold: frozenset[str], top_ks: list[int]) -> None:
     assert recall_curve(ranking, gold, top_ks) == [evidence_recall(ranking, gold, k) for k in top_ks]
 
 

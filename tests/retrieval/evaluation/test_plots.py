@@ -27,9 +27,7 @@ def figures() -> list[str]:
 
 
 def texts(svg: str) -> set[str]:
-    return {
-        text.strip() for element in ElementTree.fromstring(svg).iter() if (text := element.text or "").strip()
-    }
+    return {text.strip() for element in ElementTree.fromstring(svg).iter() if (text := element.text or "").strip()}
 
 
 def test_every_figure_is_well_formed_whatever_a_strategy_is_called(figures: list[str]) -> None:

@@ -94,8 +94,7 @@ def test_a_shown_difference_is_put_in_plain_words() -> None:
 def test_a_difference_that_holm_takes_away_is_not_called_shown() -> None:
     sentence = comparison_sentence(comparison(p=0.01, p_holm=0.06))
     assert sentence == (
-        "No difference shown between v2 and v1: +.120 recall@10 [+.081, +.160], p=.060 after Holm, "
-        "10 conversations."
+        "No difference shown between v2 and v1: +.120 recall@10 [+.081, +.160], p=.060 after Holm, 10 conversations."
     )
 
 
@@ -146,9 +145,7 @@ def test_the_markdown_links_the_figures_that_were_written(planted: tuple[Path, P
     markdown_path, _ = planted
     links = re.findall(r"\]\((figures/[^)]*)\)", markdown_path.read_text("utf-8"))
     assert len(links) == 3
-    assert sorted(links) == sorted(
-        f"figures/{path.name}" for path in (markdown_path.parent / "figures").iterdir()
-    )
+    assert sorted(links) == sorted(f"figures/{path.name}" for path in (markdown_path.parent / "figures").iterdir())
 
 
 def test_every_text_in_the_page_is_escaped(nasty: tuple[Path, Path]) -> None:

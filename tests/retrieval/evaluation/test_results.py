@@ -71,15 +71,11 @@ def test_the_summary_has_exactly_the_promised_shape() -> None:
     assert set(summary) == {"strategies", "comparisons"}
     entry = summary["strategies"]["v2"]
     assert list(entry) == ["overall", "by_category", "intervals", "recall_curve", "latency_ms", "encode_ms"]
-    assert (
-        set(entry["overall"]) == set(entry["by_category"]["odd"]) == set(entry["intervals"]) == set(METRICS)
-    )
+    assert set(entry["overall"]) == set(entry["by_category"]["odd"]) == set(entry["intervals"]) == set(METRICS)
     assert list(entry["recall_curve"]) == ["k", "mean", "low", "high"]
     assert {len(entry["recall_curve"][key]) for key in ("k", "mean", "low", "high")} == {9}
     comparison = summary["comparisons"][0]
-    assert " ".join(comparison) == (
-        "a b metric delta ci_low ci_high p p_holm p_question_level clusters by_category"
-    )
+    assert " ".join(comparison) == ("a b metric delta ci_low ci_high p p_holm p_question_level clusters by_category")
     assert set(comparison["by_category"]["even"]) == {"delta", "ci_low", "ci_high", "questions"}
     assert json.loads(json.dumps(summary, allow_nan=False)) == summary
 
@@ -100,9 +96,7 @@ def test_a_planted_difference_is_found_in_the_right_direction() -> None:
 def test_comparisons_equal_the_single_functions() -> None:
     questions = mixed_questions()
     one, other = random_run("one", 1), random_run("other", 2)
-    summary = summarise(
-        questions, [one, other], comparisons=[("one", "other")], metrics=["mrr", "hit@10"], seed=5
-    )
+    summary = summarise(questions, [one, other], comparisons=[("one", "other")], metrics=["mrr", "hit@10"], seed=5)
     first, second = summary["comparisons"]
     assert [first["metric"], second["metric"]] == ["mrr", "hit@10"]
 
@@ -115,9 +109,7 @@ def test_comparisons_equal_the_single_functions() -> None:
     assert first["delta"] == pytest.approx(np.mean(differences))
     assert first["p"] == pytest.approx(sign_flip_test(differences, clusters, seed=5))
     assert first["p_question_level"] == pytest.approx(question_level_test(differences, seed=5))
-    assert (first["ci_low"], first["ci_high"]) == pytest.approx(
-        cluster_bootstrap(differences, clusters, seed=5)
-    )
+    assert (first["ci_low"], first["ci_high"]) == pytest.approx(cluster_bootstrap(differences, clusters, seed=5))
     assert [first["p_holm"], second["p_holm"]] == pytest.approx(holm([first["p"], second["p"]]))
     in_b = [index for index, question in enumerate(questions) if question.category == "b"]
     expected = cluster_bootstrap([differences[i] for i in in_b], [clusters[i] for i in in_b], seed=5)
@@ -138,12 +130,8 @@ def test_the_intervals_of_a_strategy_are_bootstraps_of_its_mean() -> None:
 
 def test_swapping_a_comparison_changes_only_its_sign() -> None:
     runs = [random_run("one", 1), random_run("other", 2)]
-    (there,) = summarise(mixed_questions(), runs, comparisons=[("one", "other")], metrics=["mrr"])[
-        "comparisons"
-    ]
-    (back,) = summarise(mixed_questions(), runs, comparisons=[("other", "one")], metrics=["mrr"])[
-        "comparisons"
-    ]
+    (there,) = summarise(mixed_questions(), runs, comparisons=[("one", "other")], metrics=["mrr"])["comparisons"]
+    (back,) = summarise(mixed_questions(), runs, comparisons=[("other", "one")], metrics=["mrr"])["comparisons"]
     assert back["delta"] == pytest.approx(-there["delta"])
     assert back["p"] == there["p"]
 
@@ -199,11 +187,7 @@ def test_a_missing_ranking_is_an_error_and_never_an_empty_result() -> None:
 @pytest.mark.parametrize("field", ["search_ms", "encode_ms"])
 def test_a_missing_time_is_an_error(field: str) -> None:
     run = planted_run("v1", first_gold_rank=1)
-    broken = (
-        dataclasses.replace(run, search_ms={})
-        if field == "search_ms"
-        else dataclasses.replace(run, encode_ms={})
-    )
+    broken = dataclasses.replace(run, search_ms={}) if field == "search_ms" else dataclasses.replace(run, encode_ms={})
     with pytest.raises(IncompleteRunError, match=f"'{field}'"):
         summarise(planted_questions(), [broken])
 
@@ -219,9 +203,7 @@ def test_an_impossible_time_is_an_error(value: float) -> None:
 def test_a_ranking_with_a_turn_twice_names_strategy_and_question() -> None:
     run = planted_run("v1", first_gold_rank=1)
     broken = dataclasses.replace(run, rankings={**run.rankings, "c0/q1": ("a", "a")})
-    with pytest.raises(
-        EvaluationError, match="strategy 'v1', question 'c0/q1': ranking holds turn 'a' twice"
-    ):
+    with pytest.raises(EvaluationError, match="strategy 'v1', question 'c0/q1': ranking holds turn 'a' twice"):
         summarise(planted_questions(), [broken])
 
 

@@ -237,9 +237,7 @@ def test_holm_refuses_what_is_no_probability() -> None:
     ("clusters", "comparisons", "expected"),
     [(3, 1, 0.25), (5, 1, 0.0625), (10, 1, 1 / 512), (10, 25, 25 / 512), (1, 1, 1.0), (2, 9, 1.0)],
 )
-def test_the_smallest_p_halves_with_every_conversation(
-    clusters: int, comparisons: int, expected: float
-) -> None:
+def test_the_smallest_p_halves_with_every_conversation(clusters: int, comparisons: int, expected: float) -> None:
     assert smallest_p(clusters, comparisons) == expected
     if comparisons == 1:
         assert sign_flip_test([1.0] * clusters, [f"c{index}" for index in range(clusters)]) == expected
@@ -258,9 +256,7 @@ def test_the_a_a_check_rejects_at_its_nominal_rate(clusters: int) -> None:
 
 
 def test_the_a_a_check_says_when_no_rejection_is_possible() -> None:
-    check = a_a_check(
-        np.random.default_rng(0).normal(size=20), [f"c{index % 5}" for index in range(20)], trials=200
-    )
+    check = a_a_check(np.random.default_rng(0).normal(size=20), [f"c{index % 5}" for index in range(20)], trials=200)
     assert (check.rate, check.attainable, check.low) == (0.0, 0.0, 0.0)
     assert check.is_near_nominal
 

@@ -1,0 +1,56 @@
+"""``locigraph build``: conversations into a graph and its index."""
+
+from __future__ import annotations
+
+from scripts.settings import Consolidation, CorpusSettings, EncoderSettings, IndexSettings
+
+
+def build(
+    *,
+    corpus: CorpusSettings = CorpusSettings(),
+    consolidation: Consolidation = "rules",
+    store: str = "data/graph.sqlite",
+    index: IndexSettings = IndexSettings(),
+    encoder: EncoderSettings = EncoderSettings(),
+    retry_failed: bool = False,
+) -> None:
+    """Read conversations, consolidate every turn into the graph, and index it. Can be interrupted and run again.
+
+    Args:
+        corpus: What to read.
+        consolidation: ``rules`` (no model) or ``recorded`` (published extractions).
+        store: SQLite file or SQLAlchemy URL of the graph.
+        index: Vector index.
+        encoder: Text encoder.
+        retry_failed: Whether to try failed turns again.
+    """
+    from kg.store import Store
+    from retrieval.indexer import DescriptionIndexer
+    from scripts import parts
+
+    read = parts.read_corpus(corpus)
+    text_encoder = parts.text_encoder(encoder)
+    with Store(store) as graph, parts.vector_index(index, store) as vectors:
+        if retry_failed:
+            for conversation in read.conversations:
+                if conversation.space in graph.spaces():
+                    for failure in graph.failures(conversation.space):
+                        graph.retry_turn(conversation.space, failure.turn_id)
+        failed = parts.build_graph(read, consolidation, graph, text_encoder)
+        DescriptionIndexer(graph, vectors, text_encoder.model_id).drain(progress=True)
+        counts: dict[str, int] = {}
+        for conversation in read.conversations:
+            for node in graph.nodes(conversation.space):
+                counts[node.type] = counts.get(node.type, 0) + 1
+    print(f"{len(read.conversations)} spaces in {store}: " + ", ".join(f"{n} {t}" for t, n in sorted(counts.items())))
+    for space, count in failed.items():
+        print(f"{space}: {count} turns failed; see their reasons and retry with --retry_failed true")
+
+
+if __name__ == "__main__":
+    import sys
+    from pathlib import Path
+
+    from scripts.cli import main
+
+    main([Path(__file__).stem, *sys.argv[1:]])

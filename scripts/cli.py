@@ -1,0 +1,96 @@
+"""The ``locigraph`` command: subcommands are the functions of this package, their signatures the schema."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from jsonargparse import ActionConfigFile, ArgumentParser  # type: ignore[attr-defined]  # exported at run time
+
+from kg.errors import LocigraphError
+
+_HELP = {
+    "demo": "the main job on the bundled sample: graph, v1, trained v2, report",
+    "build": "conversations into a graph and its index",
+    "train": "node and query encoder from a built graph",
+    "refresh": "graph embeddings of all nodes into the index",
+    "evaluate": "strategies compared on held-out conversations, with statistics and a report",
+    "recall": "ask the memory of a space",
+    "verify": "compare the index with the store, or rebuild it",
+    "forget": "erase turns, or a space, from graph and indexes",
+}
+
+
+class _OneLineParser(ArgumentParser):
+    """Says what is wrong in one line and exits with code 2."""
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        fail(f"{message} (see {self.prog} --help)")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command; errors that a user can mend are one line and exit code 2."""
+    # Set before any library reads them: no telemetry, no chatter of native libraries between progress bars.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words and words[0] in _HELP:
+        _run(words[0], words[1:])
+        return
+    if not words or words[0] in ("-h", "--help"):
+        print("usage: locigraph COMMAND [options]\n\ncommands:")
+        for name, text in _HELP.items():
+            print(f"  {name:<10}{text}")
+        print("\nlocigraph COMMAND --help lists a command's options; --config FILE reads them from YAML.")
+        return
+    close = difflib.get_close_matches(words[0], _HELP, n=1)
+    fail(f"unknown command {words[0]!r}; " + (f"did you mean {close[0]!r}?" if close else "see locigraph --help"))
+
+
+def _run(command: str, words: list[str]) -> None:
+    function = _command(command)
+    parser = _OneLineParser(prog=f"locigraph {command}", description=_HELP[command])
+    parser.add_argument("--config", action=ActionConfigFile, help="YAML file of the options below")
+    skip: set[str | int] = set()
+    if command == "recall":
+        parser.add_argument("question", type=str, help="what to look for")
+        skip.add("question")
+    parser.add_function_arguments(function, as_positional=False, skip=skip)
+    settings = parser.instantiate_classes(parser.parse_args(words))
+    values: dict[str, Any] = {name: value for name, value in vars(settings).items() if name != "config"}
+    _quiet()
+    try:
+        function(**values)
+    except LocigraphError as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        fail(f"interrupted; run the same command again and {command} goes on")
+
+
+def _command(name: str) -> Callable[..., None]:
+    from importlib import import_module
+
+    function: Callable[..., None] = getattr(import_module(f"scripts.{name}"), name)
+    return function
+
+
+def _quiet() -> None:
+    """Keep third-party log lines out of the output; errors still come."""
+    import logging
+    import warnings
+
+    for name in ("lightning.pytorch", "lightning.fabric", "sentence_transformers", "transformers", "pymilvus"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", category=UserWarning, module=r"(lightning|torch|milvus_lite|pymilvus)\b.*")
+
+
+def fail(message: str) -> NoReturn:
+    """Print one line on standard error and exit with code 2."""
+    print(f"locigraph: {' '.join(message.split())}", file=sys.stderr)
+    raise SystemExit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""``locigraph demo``: the main job on the bundled sample."""
+
+from __future__ import annotations
+
+from scripts.settings import Consolidation, CorpusSettings, EncoderSettings
+from training.config import TrainConfig
+from training.fit import TrainerConfig
+
+
+def demo(
+    *,
+    corpus: CorpusSettings = CorpusSettings(),
+    consolidation: Consolidation = "rules",
+    model: TrainConfig = TrainConfig(),
+    trainer: TrainerConfig = TrainerConfig(),
+    encoder: EncoderSettings = EncoderSettings(),
+    folds: int = 4,
+    validation: int = 1,
+    output: str = "runs/demo",
+    seed: int = 0,
+) -> None:
+    """Conversations in, graph, v1, trained v2, comparison and report, on the bundled sample, offline.
+
+    Args:
+        corpus: Conversations and questions.
+        consolidation: How turns become graph.
+        model: Model, stages and optimiser.
+        trainer: Where and how to train.
+        encoder: Text encoder.
+        folds: Groups of conversations.
+        validation: Conversations of each fold's training side that decide when to stop.
+        output: Folder of everything that is written.
+        seed: Of everything random.
+    """
+    from scripts.evaluate import evaluate
+
+    evaluate(
+        corpus=corpus,
+        consolidation=consolidation,
+        output=output,
+        folds=folds,
+        validation=validation,
+        model=model,
+        trainer=trainer,
+        encoder=encoder,
+        seed=seed,
+    )
+    print("ask the memory that was built:")
+    print(
+        f'  locigraph recall "What is Tomas opening?" --space harbor --store {output}/graph.sqlite'
+        f" --encoder.cache {encoder.cache}"
+    )
+
+
+if __name__ == "__main__":
+    import sys
+    from pathlib import Path
+
+    from scripts.cli import main
+
+    main([Path(__file__).stem, *sys.argv[1:]])

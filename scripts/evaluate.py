@@ -1,0 +1,146 @@
+"""``locigraph evaluate``: the comparison of strategies on held-out conversations."""
+
+from __future__ import annotations
+
+from scripts.settings import Consolidation, CorpusSettings, EncoderSettings, IndexSettings
+from training.config import TrainConfig
+from training.fit import TrainerConfig
+
+STRATEGIES = ("v1", "v2", "dense", "bm25")
+
+
+def evaluate(
+    *,
+    corpus: CorpusSettings = CorpusSettings(),
+    consolidation: Consolidation = "rules",
+    strategies: str = "v1,v2,dense,bm25",
+    output: str = "runs/evaluate",
+    checkpoint: str | None = None,
+    folds: int = 5,
+    validation: int = 2,
+    model: TrainConfig = TrainConfig(),
+    trainer: TrainerConfig = TrainerConfig(),
+    store: str | None = None,
+    index: IndexSettings = IndexSettings(),
+    encoder: EncoderSettings = EncoderSettings(),
+    seed: int = 0,
+) -> None:
+    """Build the graph, train v2 inside folds by conversation, ask every question of every strategy, and report.
+
+    Writes results.json, rankings.jsonl, report.md and report.html. Can be interrupted and run again.
+
+    Args:
+        corpus: Conversations and questions.
+        consolidation: ``rules`` (no model) or ``recorded`` (published extractions).
+        strategies: Names separated by commas, of v1, v2, dense, bm25.
+        output: Folder of the results.
+        checkpoint: Checkpoint to use for v2 as it is (zero-shot) instead of training; null trains.
+        folds: Groups of conversations, each tested by a model that was trained on the others.
+        validation: Conversations of each fold's training side that decide when to stop.
+        model: Model, stages and optimiser.
+        trainer: Where and how to train.
+        store: The graph; null puts it into the output folder.
+        index: Vector index; beside the store by default.
+        encoder: Text encoder.
+        seed: Of everything random.
+    """
+    import dataclasses
+    import json
+    from pathlib import Path
+
+    from kg.errors import LocigraphError, nearest
+    from kg.store import Store
+    from retrieval.evaluation import StrategyRun, summarise, text_table, write_report
+    from retrieval.evaluation.report import Results
+    from retrieval.indexer import DescriptionIndexer
+    from scripts import parts
+    from training.checkpoint import load_checkpoint
+    from training.experiment import Comparison, Views, joined_runs, outcomes, plan_folds, run_strategy
+
+    names = [name.strip() for name in strategies.split(",") if name.strip()]
+    for name in names:
+        if name not in STRATEGIES:
+            raise LocigraphError(f"strategy {name!r} is not known{nearest(name, STRATEGIES)}")
+    read = parts.read_corpus(corpus)
+    if not read.questions:
+        raise LocigraphError(f"{read.path}: no question with evidence; there is nothing to evaluate")
+    text_encoder = parts.text_encoder(encoder)
+    given = None if checkpoint is None else load_checkpoint(Path(checkpoint), text_encoder=text_encoder.model_id)
+    folder = Path(output)
+    folder.mkdir(parents=True, exist_ok=True)
+    graph_path = store or str(folder / "graph.sqlite")
+    with Store(graph_path) as graph, parts.vector_index(index, graph_path) as vectors:
+        failed = parts.build_graph(read, consolidation, graph, text_encoder)
+        DescriptionIndexer(graph, vectors, text_encoder.model_id).drain(progress=True)
+        text_encoder.encode([q.text for q in read.questions], progress="encode questions")
+        views = Views(
+            lambda space, as_of: graph.snapshot(space, as_of=as_of, embedding_model=text_encoder.model_id),
+            {c.space: c.turns[-1].spoken_at for c in read.conversations if c.turns},
+        )
+        planned = () if given is not None else plan_folds(read.questions, folds=folds, validation=validation, seed=seed)
+        runs: list[StrategyRun] = []
+        notes = list(read.notes)
+        with parts.search_parts(graph, vectors, text_encoder) as (lexical, retrievers):
+            for name in names:
+                if name != "v2":
+                    runs.append(run_strategy(retrievers[name], read.questions))
+                    continue
+                comparison = Comparison(
+                    index=vectors,
+                    views=views,
+                    embed=text_encoder.encode,
+                    text_encoder=text_encoder.model_id,
+                    describe=lambda s, n: d.description if (d := lexical.document(s, n)) else None,
+                    folder=folder,
+                )
+                if given is not None:
+                    parts_of_v2 = [comparison.zero_shot(given, read.questions)]
+                else:
+                    parts_of_v2 = [comparison.fold(fold, read.questions, model, trainer, seed=seed) for fold in planned]
+                    notes += comparison.notes
+                runs.append(joined_runs(parts_of_v2))
+    fold_of = {space: fold.index for fold in planned for space in fold.test}
+    questions = outcomes(read.questions, fold_of)
+    manifest = parts.provenance(
+        seed,
+        consolidation=consolidation,
+        strategies=names,
+        folds=len(planned),
+        validation=validation,
+        checkpoint=None if given is None else given.version,
+        text_encoder=text_encoder.model_id,
+        model=dataclasses.asdict(model),
+        trainer=dataclasses.asdict(trainer),
+    )
+    if failed:
+        notes.append(f"{sum(failed.values())} turns failed to consolidate and are missing from the graph")
+    results: Results = {
+        **summarise(questions, runs, seed=seed),
+        "corpus": {
+            "path": read.path, "sha256": read.sha256, "questions": len(read.questions), "skipped": read.skipped,
+        },
+        "manifest": manifest,
+        "notes": notes,
+    }  # fmt: skip
+    with (folder / "rankings.jsonl").open("w") as lines:
+        for run in runs:
+            for question in questions:
+                line = {
+                    "question_id": question.question_id, "space": question.space, "category": question.category,
+                    "strategy": run.name, "fold": question.fold, "gold": question.gold,
+                    "ranking": run.rankings[question.question_id],
+                }  # fmt: skip
+                lines.write(json.dumps(line) + "\n")
+    (folder / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+    write_report(folder, results)
+    print(text_table(results))
+    print(f"report: {folder / 'report.html'} and {folder / 'report.md'}; numbers: {folder / 'results.json'}")
+
+
+if __name__ == "__main__":
+    import sys
+    from pathlib import Path
+
+    from scripts.cli import main
+
+    main([Path(__file__).stem, *sys.argv[1:]])

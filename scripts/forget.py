@@ -1,0 +1,50 @@
+"""``locigraph forget``: erase turns and all that was drawn from them."""
+
+from __future__ import annotations
+
+from scripts.settings import EncoderSettings, IndexSettings
+
+
+def forget(
+    *,
+    space: str,
+    turns: list[str] | None = None,
+    store: str = "data/graph.sqlite",
+    index: IndexSettings = IndexSettings(),
+    encoder: EncoderSettings = EncoderSettings(),
+) -> None:
+    """Erase turns, the nodes drawn from them and their rows in every index; without turns, the whole space.
+
+    Args:
+        space: Whose memory.
+        turns: Ids of the turns; null erases the space.
+        store: The graph.
+        index: Vector index.
+        encoder: Text encoder the graph was built with.
+    """
+    from kg.types import SpaceId, TurnId
+    from retrieval.indexer import DescriptionIndexer
+    from scripts import parts
+    from training.refresh import forget_in_collections
+
+    text_encoder = parts.text_encoder(encoder)
+    with parts.existing_store(store) as graph, parts.vector_index(index, store) as vectors:
+        before = set(graph.snapshot(SpaceId(space)).keys.tolist())
+        if turns is None:
+            graph.forget_space(SpaceId(space))
+            after: set[int] = set()
+        else:
+            graph.forget(SpaceId(space), [TurnId(turn) for turn in turns])
+            after = set(graph.snapshot(SpaceId(space)).keys.tolist())
+        DescriptionIndexer(graph, vectors, text_encoder.model_id).drain()
+        forget_in_collections(vectors, space, sorted(before - after))
+    print(f"{len(before - after)} nodes of {space} erased; run locigraph refresh, since their neighbours remember them")
+
+
+if __name__ == "__main__":
+    import sys
+    from pathlib import Path
+
+    from scripts.cli import main
+
+    main([Path(__file__).stem, *sys.argv[1:]])

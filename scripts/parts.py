@@ -1,0 +1,162 @@
+"""Builders: settings in, parts out. The one place where packages meet that do not import each other."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from consolidation.pipeline import Consolidator
+from consolidation.protocols import Extractor
+from consolidation.recorded import RecordedExtractor
+from consolidation.rules import RuleExtractor
+from kg.corpora import Corpus, load_corpus
+from kg.errors import LocigraphError
+from kg.store import Store
+from kg.types import SpaceId, TurnState
+from retrieval.hybrid import HybridRetriever
+from retrieval.indexer import DescriptionIndexer
+from retrieval.lexical import LexicalIndex
+from retrieval.milvus import MilvusIndex
+from retrieval.protocols import Retriever
+from retrieval.single_arm import Bm25Retriever, DenseRetriever
+from retrieval.text_encoder import CachedTextEncoder
+from scripts.context import HybridContext
+from scripts.settings import Consolidation, CorpusSettings, EncoderSettings, IndexSettings
+
+
+def read_corpus(settings: CorpusSettings) -> Corpus:
+    """The corpus of the settings."""
+    categories = None if settings.categories is None else tuple(settings.categories)
+    return load_corpus(settings.format, settings.path, extractions=settings.extractions, categories=categories)
+
+
+def text_encoder(settings: EncoderSettings) -> CachedTextEncoder:
+    """The text encoder with its cache."""
+    return CachedTextEncoder(settings.model, cache=Path(settings.cache), device=settings.device, dtype=settings.dtype)
+
+
+def _advance(bar: tqdm[Any]) -> None:
+    bar.update()
+
+
+def existing_store(path: str) -> Store:
+    """A store that an earlier command made.
+
+    Raises:
+        LocigraphError: If there is none, rather than making an empty one.
+    """
+    if "://" not in path and not Path(path).is_file():
+        raise LocigraphError(f"store {path!r} does not exist; run locigraph build, or name it with --store")
+    return Store(path)
+
+
+def vector_index(settings: IndexSettings, store: str) -> MilvusIndex:
+    """The vector index."""
+    uri = settings.uri or str(Path(store).parent / "index.db")
+    return MilvusIndex(uri, token=settings.token)
+
+
+def extractor_for(consolidation: Consolidation, corpus: Corpus) -> Extractor:
+    """The architect and scribe of a name."""
+    return RuleExtractor() if consolidation == "rules" else RecordedExtractor(corpus.conversations)
+
+
+def build_graph(
+    corpus: Corpus, consolidation: Consolidation, store: Store, encoder: CachedTextEncoder
+) -> dict[SpaceId, int]:
+    """Conversations into graph; what an earlier run did is passed over.
+
+    Returns:
+        Number of failed turns by space, of spaces that have some.
+    """
+    extractor = extractor_for(consolidation, corpus)
+    for conversation in corpus.conversations:
+        store.append_turns(conversation.turns)
+    turns = [turn for conversation in corpus.conversations for turn in conversation.turns]
+    pending = sum(store.turn_counts(c.space)[TurnState.PENDING] for c in corpus.conversations)
+    failed: dict[SpaceId, int] = {}
+    if pending:
+        # One large batch now instead of a small one per turn.
+        texts = [turn.utterance for turn in turns]
+        encoder.encode([*texts, *extractor.expected_texts(turns)], progress="encode")
+        context = HybridContext(store, encoder)
+        try:
+            consolidator = Consolidator(store, extractor, encoder, context)
+            with tqdm(desc="consolidate", total=pending, unit="turn") as bar:
+                for conversation in corpus.conversations:
+                    consolidator.run(conversation.space, on_turn=lambda: _advance(bar))
+        finally:
+            context.close()
+    for conversation in corpus.conversations:
+        count = len(store.failures(conversation.space))
+        if count:
+            failed[conversation.space] = count
+    return failed
+
+
+@contextmanager
+def search_parts(
+    store: Store, index: MilvusIndex, encoder: CachedTextEncoder
+) -> Iterator[tuple[LexicalIndex, dict[str, Retriever]]]:
+    """The strategies that need no training, by name, over an indexed graph."""
+    lexical = LexicalIndex(lambda space: store.snapshot(space))
+    collection = DescriptionIndexer(store, index, encoder.model_id).collection()
+    v1 = HybridRetriever(lexical, collection, encoder)
+    try:
+        yield (
+            lexical,
+            {
+                "v1": v1,
+                "dense": DenseRetriever(collection, encoder, lexical),
+                "bm25": Bm25Retriever(lexical),
+            },
+        )
+    finally:
+        v1.close()
+
+
+def provenance(seed: int, **settings: Any) -> dict[str, Any]:
+    """What a manifest says about how its numbers came to be."""
+    return {
+        "commit": _commit(),
+        "seed": seed,
+        "versions": {name: metadata.version(name) for name in _VERSIONED},
+        "settings": settings,
+    }
+
+
+_VERSIONED = (
+    "locigraph", "torch", "torch-geometric", "lightning", "pymilvus", "milvus-lite", "sentence-transformers", "numpy",
+)  # fmt: skip
+
+
+def _commit() -> str:
+    """Commit of the source tree, with '+' when it has changes; 'unknown' outside a checkout."""
+    here = Path(__file__).parent
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout
+
+    try:
+        return git("rev-parse", "--short=12", "HEAD").strip() + ("+" if git("status", "--porcelain").strip() else "")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def parse_time(text: str | None) -> datetime | None:
+    """An ISO 8601 time of the command line.
+
+    Raises:
+        LocigraphError: If it is none.
+    """
+    try:
+        return None if text is None else datetime.fromisoformat(text)
+    except ValueError as error:
+        raise LocigraphError(f"time {text!r} is not ISO 8601, such as 2024-06-30T00:00:00") from error

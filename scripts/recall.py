@@ -1,0 +1,70 @@
+"""``locigraph recall``: ask the memory."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from scripts.settings import EncoderSettings, IndexSettings
+
+
+def recall(
+    question: str,
+    *,
+    space: str,
+    store: str = "data/graph.sqlite",
+    index: IndexSettings = IndexSettings(),
+    encoder: EncoderSettings = EncoderSettings(),
+    strategy: Literal["v1", "v2", "dense", "bm25"] = "v1",
+    checkpoint: str = "data/train/checkpoint",
+    as_of: str | None = None,
+    top_k: int = 10,
+) -> None:
+    """Answer a question with the memories of a space: scores per signal and source turns.
+
+    Args:
+        question: What to look for.
+        space: Whose memory.
+        store: The graph.
+        index: Vector index.
+        encoder: Text encoder the graph was built with.
+        strategy: ``v2`` needs a checkpoint and a refresh.
+        checkpoint: Folder of the checkpoint, for ``v2``.
+        as_of: Time (ISO 8601) whose knowledge may be used; null for now.
+        top_k: Number of memories to show.
+    """
+    from pathlib import Path
+
+    from kg.types import SpaceId
+    from retrieval.graph_embedding import GraphEmbeddingRetriever
+    from scripts import parts
+    from scripts.tables import hits_table
+    from training.checkpoint import load_checkpoint
+    from training.inference import CheckpointQueryEncoder
+    from training.refresh import GRAPH_ALIAS
+
+    time = parts.parse_time(as_of)
+    text_encoder = parts.text_encoder(encoder)
+    with parts.existing_store(store) as graph, parts.vector_index(index, store) as vectors:
+        graph.require_space(SpaceId(space))
+        with parts.search_parts(graph, vectors, text_encoder) as (lexical, strategies):
+            if strategy == "v2":
+                loaded = load_checkpoint(Path(checkpoint), text_encoder=text_encoder.model_id)
+                strategies["v2"] = GraphEmbeddingRetriever(
+                    vectors.open(GRAPH_ALIAS),
+                    CheckpointQueryEncoder(loaded, text_encoder.encode),
+                    lambda s, n: d.description if (d := lexical.document(s, n)) else None,
+                )
+            result = strategies[strategy].retrieve(question, SpaceId(space), as_of=time, top_k=top_k)
+    print(hits_table(result.hits[:top_k]))
+    print(
+        f"{strategy}: query encoded in {result.timing.encode_ms:.0f} ms, searched in {result.timing.search_ms:.0f} ms"
+    )
+
+
+if __name__ == "__main__":
+    import sys
+    from pathlib import Path
+
+    from scripts.cli import main
+
+    main([Path(__file__).stem, *sys.argv[1:]])

@@ -1,0 +1,58 @@
+"""The parts of a configuration that several commands share. Field names are keys in YAML and on the command line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from retrieval.text_encoder import DEFAULT_MODEL
+
+
+@dataclass(frozen=True)
+class CorpusSettings:
+    """Conversations to read.
+
+    Attributes:
+        path: File, or ``sample`` for the bundled corpus.
+        format: ``locomo``, ``longmemeval`` or ``jsonl``.
+        extractions: JSONL of recorded extractions; null takes ``recorded_extractions.jsonl.gz`` beside the corpus.
+        categories: Question categories to use; null takes all, for LoCoMo all but the adversarial.
+    """
+
+    path: str = "sample"
+    format: Literal["locomo", "longmemeval", "jsonl"] = "jsonl"
+    extractions: str | None = None
+    categories: list[str] | None = None
+
+
+@dataclass(frozen=True)
+class EncoderSettings:
+    """The text encoder.
+
+    Attributes:
+        model: Hub name or directory of a sentence-transformers model.
+        device: torch device; null lets torch choose.
+        dtype: ``bfloat16`` is faster, at a cosine of .998 to ``float32``.
+        cache: SQLite file that keeps every vector, so that no text is encoded twice.
+    """
+
+    model: str = DEFAULT_MODEL
+    device: str | None = None
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    cache: str = "runs/text_cache.sqlite"
+
+
+@dataclass(frozen=True)
+class IndexSettings:
+    """The vector index.
+
+    Attributes:
+        uri: Path of a Milvus Lite file or URL of a Milvus server; null takes ``index.db`` beside the store.
+        token: Credentials of a server.
+    """
+
+    uri: str | None = None
+    token: str = ""
+
+
+Consolidation = Literal["rules", "recorded"]

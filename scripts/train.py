@@ -1,0 +1,68 @@
+"""``locigraph train``: a checkpoint from a built graph and its corpus' questions."""
+
+from __future__ import annotations
+
+from scripts.settings import CorpusSettings, EncoderSettings
+from training.config import TrainConfig
+from training.fit import TrainerConfig
+
+
+def train(
+    *,
+    corpus: CorpusSettings = CorpusSettings(),
+    store: str = "data/graph.sqlite",
+    encoder: EncoderSettings = EncoderSettings(),
+    model: TrainConfig = TrainConfig(),
+    trainer: TrainerConfig = TrainerConfig(),
+    validation: int = 2,
+    output: str = "data/train",
+    seed: int = 0,
+) -> None:
+    """Train node and query encoder on a built graph. Can be interrupted and run again.
+
+    Args:
+        corpus: The corpus the graph was built from; its questions are learnt from.
+        store: The graph.
+        encoder: Text encoder the graph was built with.
+        model: Model, stages and optimiser.
+        trainer: Where and how to run.
+        validation: Conversations held back to decide when to stop.
+        output: Folder of resume points, logs and, in ``checkpoint``, the result.
+        seed: Of everything random.
+    """
+    from pathlib import Path
+
+    from scripts import parts
+    from training.experiment import TrainingSet, Views, train_checkpoint
+
+    read = parts.read_corpus(corpus)
+    text_encoder = parts.text_encoder(encoder)
+    with parts.existing_store(store) as graph:
+        asked = sorted({q.space for q in read.questions} or {c.space for c in read.conversations})
+        held_back = tuple(asked[:: max(1, len(asked) // validation)][:validation]) if validation else ()
+        views = Views(
+            lambda space, as_of: graph.snapshot(space, as_of=as_of, embedding_model=text_encoder.model_id),
+            {c.space: c.turns[-1].spoken_at for c in read.conversations if c.turns},
+        )
+        checkpoint = train_checkpoint(
+            TrainingSet(read.questions, tuple(s for s in asked if s not in held_back), held_back),
+            views,
+            model,
+            trainer,
+            embed=text_encoder.encode,
+            text_encoder=text_encoder.model_id,
+            folder=Path(output),
+            seed=seed,
+            details=parts.provenance(seed, corpus={"path": read.path, "sha256": read.sha256}),
+        )
+    stages = checkpoint.details["stages"]
+    print(f"checkpoint {checkpoint.version} in {Path(output) / 'checkpoint'}: {stages}")
+
+
+if __name__ == "__main__":
+    import sys
+    from pathlib import Path
+
+    from scripts.cli import main
+
+    main([Path(__file__).stem, *sys.argv[1:]])

@@ -1,0 +1,48 @@
+"""``locigraph verify``: does the index say what the store says?"""
+
+from __future__ import annotations
+
+from scripts.settings import EncoderSettings, IndexSettings
+
+
+def verify(
+    *,
+    store: str = "data/graph.sqlite",
+    index: IndexSettings = IndexSettings(),
+    encoder: EncoderSettings = EncoderSettings(),
+    rebuild: bool = False,
+) -> None:
+    """Compare the vector index with the store, row by row and vector by vector.
+
+    Args:
+        store: The graph, which is the truth.
+        index: Vector index.
+        encoder: Text encoder the graph was built with.
+        rebuild: Whether to make the collection of descriptions anew from the store first.
+    """
+    from kg.errors import LocigraphError
+    from retrieval.indexer import DescriptionIndexer
+    from scripts import parts
+
+    text_encoder = parts.text_encoder(encoder)
+    with parts.existing_store(store) as graph, parts.vector_index(index, store) as vectors:
+        indexer = DescriptionIndexer(graph, vectors, text_encoder.model_id)
+        if rebuild:
+            print(f"{indexer.rebuild(progress=True)} rows rebuilt")
+        else:
+            indexer.drain(progress=True)
+        differences = indexer.verify()
+    for found in differences:
+        state = "clean" if found.is_clean else "differs"
+        print(f"{found.space}: {state} ({found.missing} missing, {found.surplus} surplus, {found.changed} changed)")
+    if not all(found.is_clean for found in differences):
+        raise LocigraphError("the index differs from the store; run locigraph verify --rebuild true")
+
+
+if __name__ == "__main__":
+    import sys
+    from pathlib import Path
+
+    from scripts.cli import main
+
+    main([Path(__file__).stem, *sys.argv[1:]])

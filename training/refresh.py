@@ -1,0 +1,184 @@
+"""Batch refresh of the graph embeddings: encode, write, verify, flip the alias.
+
+Readers see the old collection or the new, never a mixture. The collection's name is a hash of checkpoint and data, so
+an interrupted refresh finds what it wrote and goes on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+from tqdm import tqdm
+
+from kg.schema import schema_hash
+from kg.snapshot import Snapshot
+from kg.tables import epoch
+from kg.types import SpaceId
+from retrieval.indexer import index_type
+from retrieval.milvus import Collection, CollectionSpec, IndexRow, MilvusIndex
+from retrieval.protocols import SearchScope
+from training.checkpoint import Checkpoint
+from training.errors import TrainingError
+from training.inference import encode_graph
+
+#: Alias that v2 searches.
+GRAPH_ALIAS = "graph_embeddings"
+_PREFIX = "emb_"
+_SAMPLE = 20
+_SAMPLE_TOP_K = 10
+# Below this share of the exact neighbours an approximate index is refused.
+_LEAST_RECALL = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A space as known at a time; ``name`` is its tenant key in the collection."""
+
+    space: SpaceId
+    as_of: datetime | None = None
+
+    @property
+    def name(self) -> str:
+        """The space's own name for the present graph."""
+        return str(self.space) if self.as_of is None else f"{self.space}@{epoch(self.as_of)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Refreshed:
+    """What a refresh did. ``sample_recall`` compares the index with exact search, 1 when they agree."""
+
+    collection: str
+    nodes: int
+    written: int
+    sample_recall: float
+
+
+def refresh(
+    index: MilvusIndex,
+    checkpoint: Checkpoint,
+    views: Sequence[View],
+    load: Callable[[View], Snapshot],
+    *,
+    alias: str | None = GRAPH_ALIAS,
+    device: str = "cpu",
+    progress: str | None = "refresh",
+) -> Refreshed:
+    """Encode all nodes of the views with a checkpoint and put them in use.
+
+    Args:
+        index: Where to write.
+        checkpoint: Encodes.
+        views: What to encode.
+        load: Snapshot of a view, with embeddings.
+        alias: Flipped to the new collection when it is complete and verified; the one before is kept, older ones are
+            dropped. None flips nothing.
+        device: Where to encode.
+        progress: Name on the progress bar; None shows none.
+
+    Raises:
+        TrainingError: If the written collection does not verify; the alias still points at the old one.
+    """
+    name = _collection_name(checkpoint, views, load)
+    active = {view: int(load(view).active.sum()) for view in views}
+    total = sum(active.values())
+    spec = CollectionSpec(
+        checkpoint.network.nodes.config.vector_dim, "IP", checkpoint.version, schema_hash(), index_type(total)
+    )
+    collection = index.open(name) if index.has(name) else index.create(name, spec)
+    written = 0
+    with tqdm(desc=progress, total=total, unit="node", disable=progress is None) as bar:
+        for view in views:
+            if collection.count(view.name) != active[view]:
+                snapshot = load(view)
+                vectors = encode_graph(checkpoint, snapshot, device=device)
+                rows = np.flatnonzero(snapshot.active)
+                collection.upsert(_rows(view, snapshot, rows), vectors[rows])
+                written += len(rows)
+            bar.update(active[view])
+    collection.flush()
+    recall = _verify(collection, checkpoint, views, active, load, device)
+    if alias is not None:
+        previous = index.alias_target(alias)
+        index.point(alias, name)
+        _drop_older(index, keep={name, previous})
+    return Refreshed(name, total, written, recall)
+
+
+def _collection_name(checkpoint: Checkpoint, views: Sequence[View], load: Callable[[View], Snapshot]) -> str:
+    digest = hashlib.sha256(checkpoint.version.encode())
+    for view in views:
+        digest.update(f"{view.name}={load(view).fingerprint};".encode())
+    return _PREFIX + digest.hexdigest()[:16]
+
+
+def _rows(view: View, snapshot: Snapshot, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[IndexRow]:
+    return [
+        IndexRow(
+            view.name, int(snapshot.keys[row]), snapshot.ids[row], str(snapshot.types[row]),
+            int(snapshot.recorded_at[row]), snapshot.turns_of[row],
+        )
+        for row in rows
+    ]  # fmt: skip
+
+
+def _verify(
+    collection: Collection,
+    checkpoint: Checkpoint,
+    views: Sequence[View],
+    active: dict[View, int],
+    load: Callable[[View], Snapshot],
+    device: str,
+) -> float:
+    """Counts, finite numbers, and a sample of searches against exact ones."""
+    for view in views:
+        held = collection.count(view.name)
+        if held != active[view]:
+            raise TrainingError(
+                f"collection {collection.name!r} holds {held} nodes of {view.name!r} but the graph has {active[view]}; "
+                "run the refresh again"
+            )
+    view = max(views, key=lambda v: active[v])
+    if not active[view]:
+        return 1.0
+    snapshot = load(view)
+    exact = encode_graph(checkpoint, snapshot, device=device)[snapshot.active]
+    ids = [snapshot.ids[row] for row in np.flatnonzero(snapshot.active)]
+    norms = np.linalg.norm(exact, axis=1)
+    if not np.isfinite(norms).all() or float(norms.min()) == 0.0:
+        raise TrainingError(f"checkpoint {checkpoint.version!r} encodes some nodes as zero or NaN; train again")
+    found = 0.0
+    picks = np.unique(np.linspace(0, len(ids) - 1, _SAMPLE).astype(int))
+    top_k = min(_SAMPLE_TOP_K, len(ids))
+    for pick in picks:
+        scores = exact @ exact[pick]
+        # Equal scores at the border are as good as each other.
+        border = np.sort(scores)[-top_k] - 1e-4 * abs(scores).max()
+        wanted = {ids[i] for i in np.flatnonzero(scores >= border)}
+        matches = collection.search(exact[pick], SearchScope(view.name), top_k=top_k)
+        found += sum(match.node_id in wanted for match in matches) / top_k
+    recall = found / len(picks)
+    if recall < _LEAST_RECALL:
+        raise TrainingError(
+            f"collection {collection.name!r} finds {recall:.0%} of the exact neighbours, at least {_LEAST_RECALL:.0%} "
+            "is needed; the alias was not changed"
+        )
+    return recall
+
+
+def _drop_older(index: MilvusIndex, *, keep: set[str | None]) -> None:
+    for name in index.collections():
+        if name.startswith(_PREFIX) and name not in keep:
+            index.drop(name)
+
+
+def forget_in_collections(index: MilvusIndex, space: str, node_keys: Sequence[int]) -> None:
+    """Remove nodes from every collection of graph embeddings, the kept previous one included."""
+    for name in index.collections():
+        if name.startswith(_PREFIX):
+            collection = index.open(name)
+            collection.delete_nodes(space, node_keys)
+            collection.flush()
