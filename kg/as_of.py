@@ -1,0 +1,38 @@
+"""The graph as it was known at a time, as SQL: ``:space`` and ``:t`` (seconds since 1970) are the parameters."""
+
+# A node as known at :t is its present row, or the earlier version that was in force then.
+NODES = """
+SELECT n.key AS key, n.id AS id, n.type AS type, n.created_at AS created_at,
+       CASE WHEN v.key IS NULL THEN n.label ELSE v.label END AS label,
+       CASE WHEN v.key IS NULL THEN n.description ELSE v.description END AS description,
+       CASE WHEN v.key IS NULL THEN n.text_hash ELSE v.text_hash END AS text_hash,
+       CASE WHEN v.key IS NULL THEN n.status ELSE v.status END AS status,
+       CASE WHEN v.key IS NULL THEN n.update_time ELSE v.update_time END AS update_time,
+       CASE WHEN v.key IS NULL THEN n.valid_from ELSE v.valid_from END AS valid_from,
+       CASE WHEN v.key IS NULL THEN n.valid_to ELSE v.valid_to END AS valid_to,
+       CASE WHEN v.key IS NULL THEN n.attributes ELSE v.attributes END AS attributes
+FROM nodes n
+LEFT JOIN node_versions v
+  ON v.key = n.key AND n.update_time > :t AND v.update_time <= :t AND v.recorded_until > :t
+WHERE n.space = :space AND n.created_at <= :t
+"""
+EDGES = """
+SELECT r.source AS source, r.target AS target, r.label AS label, l.family AS family, r.weight AS weight
+FROM relations r JOIN relation_labels l ON l.name = r.label
+WHERE r.space = :space AND r.created_at <= :t
+ORDER BY r.source, r.label, r.target
+"""
+TURNS = """
+SELECT key, turn_id, speaker, session_id, spoken_at FROM turns
+WHERE space = :space AND COALESCE(spoken_at, 0) <= :t ORDER BY position, key
+"""
+PROVENANCE = """
+SELECT p.node_key AS node_key, p.turn_key AS turn_key
+FROM provenance p JOIN turns t ON t.key = p.turn_key JOIN nodes n ON n.key = p.node_key
+WHERE t.space = :space AND p.recorded_at <= :t AND COALESCE(t.spoken_at, 0) <= :t AND n.created_at <= :t
+"""
+VECTORS = """
+SELECT e.node_key AS key, e.text_hash AS text_hash, e.vector AS vector
+FROM embeddings e JOIN nodes n ON n.key = e.node_key
+WHERE n.space = :space AND e.model = :model ORDER BY e.node_key
+"""

@@ -1,0 +1,291 @@
+"""One transaction's work: a change of the graph, written with its history and its outbox rows."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import numpy as np
+import sqlalchemy as sa
+from numpy.typing import NDArray
+from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from kg import tables
+from kg.errors import InvalidVectorError, StoreError, UnknownNodeError, UnknownTypeError, nearest
+from kg.schema import NODE_TYPES, SEARCHABLE_TYPES
+from kg.tables import epoch, optional_epoch
+from kg.types import GraphChange, NodeId, NodeStatus, NodeUpdate, SpaceId, TurnId, TurnState
+
+_Item = TypeVar("_Item")
+# SQLite allows 32,766 bound values in a statement; lists of ids are cut well below that.
+_CHUNK = 500
+
+_KNOWN_TYPES = frozenset(node_type.name for node_type in NODE_TYPES)
+
+
+def text_digest(text: str) -> str:
+    """Sixteen hexadecimal digits that name a description."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def sanitize_label(label: str) -> str:
+    """Lower-case ASCII letters, digits and underscores, at most 48, never empty."""
+    ascii_label = unicodedata.normalize("NFKD", label).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9]+", "_", ascii_label).strip("_")[:48].rstrip("_") or "node"
+
+
+class Commit:
+    """One transaction's work: resolves temporary names, writes nodes, updates, edges and the outbox.
+
+    Rows of one table go in one statement: a turn makes dozens of them, and statements are what costs.
+    """
+
+    def __init__(self, connection: Connection, change: GraphChange) -> None:
+        self._connection = connection
+        self._change = change
+        self._now = epoch(change.recorded_at)
+        self._held = self._existing()  # (key, type) by id of the nodes that the change names
+        self._keys = {name: key for name, (key, _) in self._held.items()}  # by id, and by ref once made
+        self._provenance: list[tuple[int, Sequence[TurnId]]] = []
+        self._embeddings: list[tuple[int, str, NDArray[np.float32]]] = []
+
+    def run(self) -> dict[str, NodeId]:
+        """Write everything; the ids given to new nodes, by ref."""
+        change = self._change
+        ids = self._add_nodes()
+        touched = [self._keys[node.ref] for node in change.nodes]
+        touched += [key for update_ in change.updates if (key := self._update_node(update_)) is not None]
+        self._write_provenance()
+        self._write_embeddings()
+        self._write_relations()
+        post(self._connection, change.space, touched, "upsert")
+        if change.turn_id is not None:
+            set_turn_state(self._connection, change.space, change.turn_id, TurnState.DONE, None)
+        return ids
+
+    def _existing(self) -> dict[str, tuple[int, str]]:
+        refs = {node.ref for node in self._change.nodes}
+        names = {str(update_.id) for update_ in self._change.updates}
+        names.update(end for relation in self._change.relations for end in (relation.source, relation.target))
+        table = tables.nodes
+        found: dict[str, tuple[int, str]] = {}
+        for chunk in chunks(sorted(names - refs)):
+            rows = self._connection.execute(
+                select(table.c.id, table.c.key, table.c.type).where(
+                    table.c.space == self._change.space, table.c.id.in_(chunk)
+                )
+            )
+            found.update((row.id, (int(row.key), row.type)) for row in rows)
+        return found
+
+    def _add_nodes(self) -> dict[str, NodeId]:
+        nodes = self._change.nodes
+        for node in nodes:
+            if node.type not in _KNOWN_TYPES:
+                raise UnknownTypeError(
+                    f"node type {node.type!r} is not in the schema{nearest(node.type, _KNOWN_TYPES)}"
+                )
+            if not node.description.strip():
+                raise StoreError(f"node {node.ref!r} ({node.type}) has an empty description; nothing could find it")
+        refs = [node.ref for node in nodes]
+        if len(set(refs)) != len(refs):
+            twice = next(ref for ref in refs if refs.count(ref) > 1)
+            raise StoreError(f"two new nodes of one change share the temporary id {twice!r}")
+        if not nodes:
+            return {}
+        ids = self._unique_ids([node.label for node in nodes])
+        rows = [
+            {
+                "space": self._change.space, "id": node_id, "type": node.type, "label": node.label,
+                "description": node.description, "text_hash": text_digest(node.description),
+                "status": NodeStatus.ACTIVE, "created_at": self._now, "update_time": self._now,
+                "valid_from": optional_epoch(node.valid_from), "valid_to": optional_epoch(node.valid_to),
+                "attributes": dict(node.attributes),
+            }
+            for node, node_id in zip(nodes, ids, strict=True)
+        ]  # fmt: skip
+        keys = self._connection.scalars(
+            insert(tables.nodes).returning(tables.nodes.c.key, sort_by_parameter_order=True), rows
+        ).all()
+        for node, row, key in zip(nodes, rows, keys, strict=True):
+            self._keys[node.ref] = int(key)
+            self._provenance.append((int(key), node.provenance))
+            if node.embedding is not None:
+                self._embeddings.append((int(key), str(row["text_hash"]), node.embedding))
+        return dict(zip(refs, ids, strict=True))
+
+    def _unique_ids(self, labels: Sequence[str]) -> list[NodeId]:
+        moment_ = f"{datetime.fromtimestamp(self._now, UTC):%Y%m%dT%H%M%S}"
+        wanted = [f"{moment_}_{sanitize_label(label)}" for label in labels]
+        table = tables.nodes
+        ids: list[NodeId] = []
+        taken: set[str] = set()
+        for chunk in chunks(wanted):
+            taken.update(
+                self._connection.scalars(
+                    select(table.c.id).where(table.c.space == self._change.space, table.c.id.in_(chunk))
+                )
+            )
+        for base in wanted:
+            candidate, number = base, 1
+            while candidate in taken or (number > 1 and self._is_taken(candidate)):
+                number += 1
+                candidate = f"{base}_{number}"
+            taken.add(candidate)
+            ids.append(NodeId(candidate))
+        return ids
+
+    def _is_taken(self, node_id: str) -> bool:
+        table = tables.nodes
+        query = select(table.c.key).where(table.c.space == self._change.space, table.c.id == node_id)
+        return self._connection.execute(query).first() is not None
+
+    def _update_node(self, new: NodeUpdate) -> int | None:
+        """Apply one update; the node's key when indexes must hear of it."""
+        key = self._key(new.id)
+        self._provenance.append((key, new.add_provenance))
+        if new.only_adds_provenance:
+            # Only what a search may return is counted by its turns, so no index needs to know of the others.
+            return key if self._held[new.id][1] in SEARCHABLE_TYPES else None
+        table = tables.nodes
+        old = self._connection.execute(select(table).where(table.c.key == key)).one()
+        now = max(self._now, old.update_time)  # turns may come out of order; history must not
+        version = self._connection.execute(select(func.count()).where(tables.node_versions.c.key == key)).scalar_one()
+        kept = ("label", "description", "text_hash", "status", "update_time", "valid_from", "valid_to", "attributes")
+        self._connection.execute(
+            insert(tables.node_versions).values(
+                key=key, version=version, recorded_until=now, **{name: getattr(old, name) for name in kept}
+            )
+        )
+        given: dict[str, Any] = {
+            "label": new.label, "description": new.description, "status": new.status,
+            "valid_from": optional_epoch(new.valid_from), "valid_to": optional_epoch(new.valid_to),
+            "attributes": None if new.attributes is None else dict(new.attributes),
+        }  # fmt: skip
+        values = {name: value for name, value in given.items() if value is not None}
+        text_hash = old.text_hash if new.description is None else text_digest(new.description)
+        self._connection.execute(
+            update(table).where(table.c.key == key).values(update_time=now, text_hash=text_hash, **values)
+        )
+        if new.embedding is not None:
+            self._embeddings.append((key, text_hash, new.embedding))
+        return key
+
+    def _key(self, name: str) -> int:
+        if name not in self._keys:
+            raise UnknownNodeError(f"space {self._change.space!r} holds no node {name!r}, nor does this change make it")
+        return self._keys[name]
+
+    def _write_provenance(self) -> None:
+        named = sorted({turn_id for _, turn_ids in self._provenance for turn_id in turn_ids})
+        turn_keys = turn_keys_of(self._connection, self._change.space, named)
+        for turn_id in named:
+            if turn_id not in turn_keys:
+                raise StoreError(
+                    f"space {self._change.space!r}: provenance names turn {turn_id!r}, which is not stored"
+                )
+        rows = [
+            {"node_key": key, "turn_key": turn_keys[turn_id], "recorded_at": self._now}
+            for key, turn_ids in self._provenance
+            for turn_id in turn_ids
+        ]
+        if rows:
+            self._connection.execute(_insert_or_keep(self._connection, tables.provenance), rows)
+
+    def _write_embeddings(self) -> None:
+        if not self._embeddings:
+            return
+        if self._change.embedding_model is None:
+            raise StoreError("a change with embeddings must name embedding_model")
+        put_embeddings(self._connection, self._change.embedding_model, self._embeddings)
+
+    def _write_relations(self) -> None:
+        if not self._change.relations:
+            return
+        labels = set(self._connection.scalars(select(tables.relation_labels.c.name)))
+        rows = []
+        for relation in self._change.relations:
+            if relation.label not in labels:
+                raise UnknownTypeError(
+                    f"relation label {relation.label!r} is not in the schema{nearest(relation.label, labels)}; "
+                    "coin it first"
+                )
+            rows.append(
+                {
+                    "space": self._change.space, "source": self._key(relation.source), "label": relation.label,
+                    "target": self._key(relation.target), "weight": relation.weight, "created_at": self._now,
+                    "turn_id": self._change.turn_id, "valid_from": optional_epoch(relation.valid_from),
+                    "valid_to": optional_epoch(relation.valid_to),
+                }
+            )  # fmt: skip
+        self._connection.execute(_insert_or_keep(self._connection, tables.relations), rows)
+
+
+def turn_keys_of(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId]) -> dict[TurnId, int]:
+    """Integer names of turns; those not stored are left out."""
+    table = tables.turns
+    found: dict[TurnId, int] = {}
+    for chunk in chunks(list(turn_ids)):
+        rows = connection.execute(
+            select(table.c.turn_id, table.c.key).where(table.c.space == space, table.c.turn_id.in_(chunk))
+        )
+        found.update((TurnId(row.turn_id), int(row.key)) for row in rows)
+    return found
+
+
+def set_turn_state(
+    connection: Connection, space: SpaceId, turn_id: TurnId, state: TurnState, error: str | None
+) -> None:
+    table = tables.turns
+    result = connection.execute(
+        update(table).where(table.c.space == space, table.c.turn_id == turn_id).values(state=state, error=error)
+    )
+    if result.rowcount != 1:
+        raise StoreError(f"space {space!r} holds no turn {turn_id!r}")
+
+
+def put_embeddings(connection: Connection, model: str, rows: Sequence[tuple[int, str, NDArray[np.float32]]]) -> None:
+    """Write (node key, text hash, vector) rows; the same text by the same model is written over."""
+    for key, _, vector in rows:
+        if vector.ndim != 1 or not np.isfinite(vector).all():
+            raise InvalidVectorError(
+                f"embedding of node key {key} by {model!r} has shape {vector.shape} and "
+                f"{int((~np.isfinite(vector)).sum())} NaN or infinite values; nothing was written"
+            )
+    table = tables.embeddings
+    statement = _dialect_insert(connection, table)
+    connection.execute(
+        statement.on_conflict_do_update(
+            index_elements=list(table.primary_key.columns), set_={"vector": statement.excluded.vector}
+        ),
+        [
+            {"node_key": key, "model": model, "text_hash": digest, "vector": vector.astype("<f4").tobytes()}
+            for key, digest, vector in rows
+        ],
+    )
+
+
+def _dialect_insert(connection: Connection, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
+    # "On conflict" is not in the SQL standard; SQLite and PostgreSQL share its syntax.
+    return sqlite.insert(table) if connection.dialect.name == "sqlite" else postgresql.insert(table)
+
+
+def _insert_or_keep(connection: Connection, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
+    return _dialect_insert(connection, table).on_conflict_do_nothing()
+
+
+def post(connection: Connection, space: SpaceId, keys: Sequence[int], action: str) -> None:
+    """Tell the indexes: an outbox row per node, ``action`` being ``upsert`` or ``delete``."""
+    if keys:
+        connection.execute(insert(tables.outbox), [{"space": space, "node_key": key, "action": action} for key in keys])
+
+
+def chunks(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
+    """The items in runs short enough for one statement."""
+    for start in range(0, len(items), _CHUNK):
+        yield items[start : start + _CHUNK]
