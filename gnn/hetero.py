@@ -70,7 +70,7 @@ def to_hetero(
     """The graph of a snapshot with the network's input features.
 
     Each node store has ``text`` [n, text_dim], ``lexical`` [n, sketch.dim], ``context`` [n, context.dim],
-    ``traits`` [n, 4] and ``row`` [n], the snapshot's row of each node.
+    ``speaker`` [n, context.speaker_dim], ``traits`` [n, 4] and ``row`` [n], the snapshot's row of each node.
 
     Args:
         snapshot: With embeddings.
@@ -115,6 +115,7 @@ def to_hetero(
         store.text = torch.from_numpy(snapshot.embeddings[rows])
         store.lexical = torch.from_numpy(lexical[rows])
         store.context = torch.from_numpy(contexts[rows])
+        store.speaker = store.context[:, : context.speaker_dim]
         store.traits = torch.from_numpy(traits[rows])
     for edge_type, (source, target) in _edges(snapshot, kinds, metadata).items():
         edge_index = torch.from_numpy(np.stack([local[source], local[target]]))
@@ -191,6 +192,7 @@ class GraphInputs:
         text: Description embeddings, [nodes, text_dim].
         lexical: Sketches, [nodes, sketch.dim].
         context: Speaker and time, [nodes, context.dim].
+        speakers: The speaker's part of the context, [nodes, context.speaker_dim]; 0 where nobody speaks.
         traits: [nodes, 4].
         rows: Snapshot row of each node, int64 [nodes].
     """
@@ -199,6 +201,7 @@ class GraphInputs:
     text: Tensor
     lexical: Tensor
     context: Tensor
+    speakers: Tensor
     traits: Tensor
     rows: Tensor
 
@@ -206,12 +209,12 @@ class GraphInputs:
         """The same on a device."""
         return GraphInputs(
             self.graph.to(device),
-            *(t.to(device) for t in (self.text, self.lexical, self.context, self.traits, self.rows)),
+            *(t.to(device) for t in (self.text, self.lexical, self.context, self.speakers, self.traits, self.rows)),
         )
 
     def with_graph(self, graph: PackedGraph) -> GraphInputs:
         """The same nodes with other edges."""
-        return GraphInputs(graph, self.text, self.lexical, self.context, self.traits, self.rows)
+        return GraphInputs(graph, self.text, self.lexical, self.context, self.speakers, self.traits, self.rows)
 
 
 def inputs_of(data: HeteroData, metadata: GraphMetadata = METADATA) -> GraphInputs:
@@ -221,5 +224,11 @@ def inputs_of(data: HeteroData, metadata: GraphMetadata = METADATA) -> GraphInpu
         return torch.cat([data[kind][name] for kind in metadata.node_types])
 
     return GraphInputs(
-        pack(data, metadata), joined("text"), joined("lexical"), joined("context"), joined("traits"), joined("row")
+        pack(data, metadata),
+        joined("text"),
+        joined("lexical"),
+        joined("context"),
+        joined("speaker"),
+        joined("traits"),
+        joined("row"),
     )

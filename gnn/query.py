@@ -19,7 +19,7 @@ from gnn.lexical import ContextHash, LexicalSketch, question_terms, stable_hash
 TERM_ROWS = 1 << 14
 # The documents' sketches carry the IDF; this makes up for the sketch's scale.
 _TERM_SCALE = 5.0
-_SPEAKER_START, _DATE_START = 0.2, 0.2
+_SPEAKER_START, _DATE_START = 0.1, 0.1
 _GATES = 4  # text, lexical, speaker, date
 
 

@@ -127,6 +127,8 @@ class DescriptionIndexer:
 
     def rebuild(self, *, progress: bool = False) -> int:
         """Make the collection anew from the store; returns the number of rows."""
+        # Read first: a change that comes in while the snapshots are read must stay due.
+        pending = self._store.read_outbox(limit=1_000_000)
         self._index.drop(DESCRIPTIONS)
         rows: list[IndexRow] = []
         parts = []
@@ -147,7 +149,6 @@ class DescriptionIndexer:
         collection = self._index.create(DESCRIPTIONS, spec)
         collection.upsert(rows, vectors, progress="index" if progress else None)
         collection.flush()
-        pending = self._store.read_outbox(limit=1_000_000)
         if pending:
             self._store.acknowledge_outbox(pending[-1].seq)
         return len(rows)

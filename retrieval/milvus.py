@@ -166,8 +166,8 @@ class MilvusIndex:
         return bool(self._call("look up a collection", lambda: self._client.has_collection(name)))
 
     def drop(self, name: str) -> None:
-        """Remove a collection if it is there."""
-        if self.has(name):
+        """Remove a collection if it is there; by its own name only, since Milvus would follow an alias to another."""
+        if name in self.collections():
             self._call(f"drop {name!r}", lambda: self._client.drop_collection(name))
 
     def alias_target(self, alias: str) -> str | None:

@@ -43,6 +43,7 @@ class DenseRetriever:
         started = time.perf_counter()
         vector = self._encoder.encode([query])[0]
         encoded = time.perf_counter()
+        self._lexical.load(space)  # refuses a tenant that does not exist, whom the index would give no hits
         matches = self._vectors.search(vector, SearchScope(space, _TURNS, as_of), top_k=top_k)
         hits = []
         for match in matches:

@@ -177,8 +177,10 @@ def _load(model: str, device: str | None, dtype: str) -> SentenceTransformer:
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
     import torch
     from sentence_transformers import SentenceTransformer
+    from transformers.utils import logging as hub_logging
 
     logging.getLogger("sentence_transformers").setLevel(logging.WARNING)
+    hub_logging.disable_progress_bar()  # a second of loading needs no bar
     try:
         return SentenceTransformer(str(source or model), device=device, model_kwargs={"dtype": getattr(torch, dtype)})
     except (OSError, ValueError) as error:

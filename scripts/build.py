@@ -29,6 +29,7 @@ def build(
     from scripts import parts
 
     read = parts.read_corpus(corpus)
+    extractor = parts.extractor_for(consolidation, read)
     text_encoder = parts.text_encoder(encoder)
     with Store(store) as graph, parts.vector_index(index, store) as vectors:
         if retry_failed:
@@ -36,7 +37,7 @@ def build(
                 if conversation.space in graph.spaces():
                     for failure in graph.failures(conversation.space):
                         graph.retry_turn(conversation.space, failure.turn_id)
-        failed = parts.build_graph(read, consolidation, graph, text_encoder)
+        failed = parts.build_graph(read, extractor, graph, text_encoder)
         DescriptionIndexer(graph, vectors, text_encoder.model_id).drain(progress=True)
         counts: dict[str, int] = {}
         for conversation in read.conversations:

@@ -64,13 +64,14 @@ def evaluate(
     read = parts.read_corpus(corpus)
     if not read.questions:
         raise LocigraphError(f"{read.path}: no question with evidence; there is nothing to evaluate")
+    extractor = parts.extractor_for(consolidation, read)
     text_encoder = parts.text_encoder(encoder)
     given = None if checkpoint is None else load_checkpoint(Path(checkpoint), text_encoder=text_encoder.model_id)
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
     graph_path = store or str(folder / "graph.sqlite")
     with Store(graph_path) as graph, parts.vector_index(index, graph_path) as vectors:
-        failed = parts.build_graph(read, consolidation, graph, text_encoder)
+        failed = parts.build_graph(read, extractor, graph, text_encoder)
         DescriptionIndexer(graph, vectors, text_encoder.model_id).drain(progress=True)
         text_encoder.encode([q.text for q in read.questions], progress="encode questions")
         views = Views(

@@ -68,15 +68,12 @@ def extractor_for(consolidation: Consolidation, corpus: Corpus) -> Extractor:
     return RuleExtractor() if consolidation == "rules" else RecordedExtractor(corpus.conversations)
 
 
-def build_graph(
-    corpus: Corpus, consolidation: Consolidation, store: Store, encoder: CachedTextEncoder
-) -> dict[SpaceId, int]:
+def build_graph(corpus: Corpus, extractor: Extractor, store: Store, encoder: CachedTextEncoder) -> dict[SpaceId, int]:
     """Conversations into graph; what an earlier run did is passed over.
 
     Returns:
         Number of failed turns by space, of spaces that have some.
     """
-    extractor = extractor_for(consolidation, corpus)
     for conversation in corpus.conversations:
         store.append_turns(conversation.turns)
     turns = [turn for conversation in corpus.conversations for turn in conversation.turns]

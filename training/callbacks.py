@@ -63,7 +63,8 @@ class AverageAndStop(L.Callback):
                 if held is None:
                     self._mean[name] = value.detach().clone()
                 else:
-                    held.to(value.device).lerp_(value, 1 - keep)
+                    # A resume point's tensors come back on the CPU.
+                    self._mean[name] = held.to(value.device).lerp_(value, 1 - keep)
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Put the average in the place of the parameters."""

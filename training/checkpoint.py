@@ -98,6 +98,8 @@ def load_checkpoint(folder: Path, *, text_encoder: str | None = None) -> Checkpo
         ) from error
     except ValueError as error:
         raise CheckpointError(f"{folder / _MANIFEST}: not JSON ({error}); the checkpoint is damaged") from error
+    if not isinstance(manifest, dict):
+        raise CheckpointError(f"{folder / _MANIFEST}: not a JSON object; the checkpoint is damaged")
     expected: dict[str, Any] = {"format": _FORMAT, "schema": schema_hash()}
     if text_encoder is not None:
         expected["text_encoder"] = text_encoder
@@ -112,7 +114,7 @@ def load_checkpoint(folder: Path, *, text_encoder: str | None = None) -> Checkpo
         sketch = LexicalSketch(manifest["sketch"]["dim"], tuple(manifest["sketch"]["dedicated"]))
         network = GraphRetrieval(model, text_dim=manifest["text_dim"])
         network.load_state_dict(load_file(folder / _WEIGHTS))
-    except (KeyError, TypeError, RuntimeError, OSError, SafetensorError) as error:
+    except (KeyError, TypeError, ValueError, RuntimeError, OSError, SafetensorError) as error:
         raise CheckpointError(f"{folder}: damaged or of another version ({str(error)[:200]}); train again") from error
     network.eval()
     checkpoint = Checkpoint(

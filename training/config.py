@@ -18,7 +18,8 @@ class ModelConfig:
         layers: HGT layers, 0 to switch message passing by attention off.
         heads: Attention heads.
         free_dim: Width of the block that only states and question decide; 0 leaves it out.
-        gate: Whether states gate the mixing over relations.
+        edge_gate: Whether an edge's own features move its weight in the mixing over relations.
+        state_gate: Whether HGT states move it.
         dropout: In HGT part and query networks.
         excluded_relations: Relations not used, such as ``MENTIONS``.
     """
@@ -31,7 +32,8 @@ class ModelConfig:
     layers: int = 2
     heads: int = 4
     free_dim: int = 64
-    gate: bool = True
+    edge_gate: bool = True
+    state_gate: bool = True
     dropout: float = 0.2
     excluded_relations: list[str] = field(default_factory=list)
 
@@ -64,8 +66,10 @@ class OptimiserConfig:
     Attributes:
         lr: Of networks.
         scalar_lr: Of the few mixing weights.
+        edge_lr: Of the weights of edge features.
         term_lr: Of the table of term weights.
         weight_decay: Of networks.
+        edge_weight_decay: Of the weights of edge features.
         warmup_steps: Steps over which the rates rise.
         average: Weight of the past in the running average of the parameters that is validated and kept; 0 for none.
         gradient_clip: Largest norm of the gradient.
@@ -75,8 +79,10 @@ class OptimiserConfig:
 
     lr: float = 1e-3
     scalar_lr: float = 1e-2
+    edge_lr: float = 3e-3
     term_lr: float = 1e-2
     weight_decay: float = 0.01
+    edge_weight_decay: float = 0.1
     warmup_steps: int = 10
     average: float = 0.9
     gradient_clip: float = 1.0

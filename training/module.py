@@ -38,7 +38,8 @@ def encoder_config(model: ModelConfig, text_dim: int) -> EncoderConfig:
         layers=model.layers,
         heads=model.heads,
         free_dim=model.free_dim,
-        gate=model.gate,
+        edge_gate=model.edge_gate,
+        state_gate=model.state_gate,
         dropout=model.dropout,
         excluded=tuple(model.excluded_relations),
     )
@@ -192,13 +193,14 @@ class RetrievalModule(L.LightningModule):
     # --- optimiser -----------------------------------------------------------------------------------------
 
     def configure_optimizers(self) -> Any:
-        """AdamW with three groups: networks, mixing weights, term weights; linear warm-up."""
+        """AdamW with groups for networks, mixing weights, term weights and edge features; linear warm-up."""
         nodes, queries = self.network.nodes, self.network.queries
         scalars = [
             nodes.own, nodes.text_weight, nodes.lexical_weight, nodes.context_weight, nodes.trait_weight,
             queries.context_weight, self.log_scale,
         ]  # fmt: skip
-        special = {id(p) for p in [*scalars, queries.term_weight]}
+        edges = [nodes.edge_weight, nodes.own_weight] if nodes.config.edge_gate else []
+        special = {id(p) for p in [*scalars, *edges, queries.term_weight]}
         rest = [p for p in self.parameters() if id(p) not in special]
         config = self.optimiser
         optimiser = torch.optim.AdamW(
@@ -206,6 +208,7 @@ class RetrievalModule(L.LightningModule):
                 {"params": rest, "lr": config.lr, "weight_decay": config.weight_decay},
                 {"params": scalars, "lr": config.scalar_lr, "weight_decay": 0.0},
                 {"params": [queries.term_weight], "lr": config.term_lr, "weight_decay": 0.0},
+                *({"params": [p], "lr": config.edge_lr, "weight_decay": config.edge_weight_decay} for p in edges),
             ]
         )
         warmup = torch.optim.lr_scheduler.LambdaLR(

@@ -103,8 +103,9 @@ def refresh(
     recall = _verify(collection, checkpoint, views, active, load, device)
     if alias is not None:
         previous = index.alias_target(alias)
-        index.point(alias, name)
-        _drop_older(index, keep={name, previous})
+        if previous != name:  # else nothing changed, and the version before stays the one before
+            index.point(alias, name)
+            _drop_older(index, keep={name, previous})
     return Refreshed(name, total, written, recall)
 
 

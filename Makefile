@@ -1,0 +1,40 @@
+# make demo: install and run the main job on the bundled sample.  make test: install and run the tests.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.installed
+
+.PHONY: demo test check format bench smoke clean
+
+demo: $(READY)
+	$(BIN)/locigraph demo --config configs/demo.yaml
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(MAKE) test
+
+# The main job with everything small: what CI runs beside the checks.
+smoke: $(READY)
+	$(BIN)/locigraph evaluate --config configs/smoke/evaluate.yaml
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks.hgt
+	$(BIN)/python -m benchmarks.query_time
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# torch first, at the pinned version; see constraints.txt.
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[offline,dev]'
+	touch $(READY)
+
+clean:
+	rm -rf .venv runs

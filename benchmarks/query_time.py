@@ -1,0 +1,112 @@
+"""Time of one query, v1 against v2, same engine and index type, side by side in one run.
+
+``python -m benchmarks.query_time [--nodes 10000 100000]``: random unit vectors and words stand in for a graph of one
+tenant among ten; query encoding is left out on both sides. v1 is BM25 + ANN over description embeddings + RRF; v2 is one
+ANN search over vectors of the width that a checkpoint stores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnn.encoder import EncoderConfig
+from kg.types import NodeId, SpaceId, TurnId
+from retrieval.bm25 import Bm25Index
+from retrieval.fusion import reciprocal_rank_fusion
+from retrieval.indexer import index_type
+from retrieval.milvus import Collection, CollectionSpec, IndexRow, MilvusIndex
+from retrieval.protocols import SearchScope
+
+_TENANTS = 10
+_QUERIES = 40
+_DEPTH = 50
+_WORDS = 20_000
+
+
+def main() -> None:
+    """Print a table of milliseconds and ratios."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, nargs="+", default=[10_000, 100_000])
+    parser.add_argument("--widths", type=int, nargs="+", default=[EncoderConfig().vector_dim, 1_024])
+    options = parser.parse_args()
+    print(f"{'nodes':>8} {'index':>6} {'what':<22}{'p50 ms':>9}{'p95 ms':>9}{'v2 / v1':>9}")
+    for nodes in options.nodes:
+        with tempfile.TemporaryDirectory() as folder:
+            _measure(nodes, options.widths, Path(folder))
+
+
+def _measure(nodes: int, widths: Sequence[int], folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    kind = index_type(nodes)
+    with MilvusIndex(str(folder / "index.db")) as index:
+        v1_vectors = _filled(index, "v1", nodes, 384, rng)
+        bm25: Bm25Index[str] = Bm25Index()
+        for node in range(0, nodes, _TENANTS):
+            bm25.add(f"n{node}", [f"w{w}" for w in rng.zipf(1.3, 20) % _WORDS])
+        searches: dict[str, Callable[[], object]] = {}
+        queries = iter(rng.standard_normal((10_000, 384)).astype(np.float32))
+
+        def v1() -> object:
+            words = [f"w{w}" for w in rng.zipf(1.3, 6) % _WORDS]
+            lexical = [key for key, _ in bm25.search(words, top_k=_DEPTH)]
+            found = v1_vectors.search(_unit(next(queries)), SearchScope("t0"), top_k=_DEPTH)
+            return reciprocal_rank_fusion([lexical, [match.node_id for match in found]])
+
+        searches["v1"] = v1
+        for width in widths:
+            collection = _filled(index, f"v2_{width}", nodes, width, rng)
+            vectors = iter(rng.standard_normal((_QUERIES + 5, width)).astype(np.float32))
+            searches[f"v2, {width} numbers"] = _v2(collection, vectors)
+        times = _interleaved(searches)
+    base = float(np.median(times["v1"]))
+    for name, values in times.items():
+        p50, p95 = np.percentile(values, [50, 95])
+        print(f"{nodes:>8} {kind:>6} {name:<22}{p50:>9.2f}{p95:>9.2f}{p50 / base:>9.2f}")
+
+
+def _v2(collection: Collection, vectors: Iterator[NDArray[np.float32]]) -> Callable[[], object]:
+    def search() -> object:
+        return collection.search(_unit(next(vectors)), SearchScope("t0"), top_k=_DEPTH)
+
+    return search
+
+
+def _interleaved(searches: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
+    """Milliseconds by name; the searches take turns, so that a noisy neighbour disturbs all alike."""
+    times: dict[str, list[float]] = {name: [] for name in searches}
+    for round_ in range(_QUERIES + 5):
+        for name, search in searches.items():
+            started = time.perf_counter()
+            search()
+            if round_ >= 5:  # the first rounds load segments
+                times[name].append(1e3 * (time.perf_counter() - started))
+    return times
+
+
+def _filled(index: MilvusIndex, name: str, nodes: int, width: int, rng: np.random.Generator) -> Collection:
+    collection = index.create(name, CollectionSpec(width, "IP", "bench", "bench", index_type(nodes)))
+    for start in range(0, nodes, 5_000):
+        rows = [
+            IndexRow(SpaceId(f"t{i % _TENANTS}"), i, NodeId(f"n{i}"), "episode", 0, (TurnId(f"D1:{i}"),))
+            for i in range(start, min(nodes, start + 5_000))
+        ]
+        vectors = rng.standard_normal((len(rows), width)).astype(np.float32)
+        collection.upsert(rows, vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+    collection.flush()
+    return collection
+
+
+def _unit(vector: NDArray[np.float32]) -> NDArray[np.float32]:
+    unit: NDArray[np.float32] = vector / np.linalg.norm(vector)
+    return unit
+
+
+if __name__ == "__main__":
+    main()

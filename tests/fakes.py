@@ -1,0 +1,198 @@
+"""Small stand-ins shared by the tests: an encoder, an extractor, a context source, and builders of tiny data."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consolidation.blueprint import AddNode, Blueprint, ContextNode, Wording, needs_words
+from consolidation.protocols import Context
+from kg.corpora import Conversation, Extractions
+from kg.types import GraphChange, NewNode, NewRelation, Node, NodeUpdate, SpaceId, Turn, TurnId
+
+#: A Monday; the first turn of every built conversation is spoken then.
+MONDAY = datetime(2024, 1, 1, 12, tzinfo=UTC)
+SPACE = SpaceId("harbor")
+OTHER_SPACE = SpaceId("meadow")
+
+
+class FakeEncoder:
+    """Hashed bag of words: texts with the same words get the same vector, and no model is loaded.
+
+    Args:
+        dim: Dimension of the vectors.
+        model_id: Name under which the vectors are kept.
+    """
+
+    def __init__(self, dim: int = 32, model_id: str = "fake-bow") -> None:
+        self.dim = dim
+        self._model_id = model_id
+        #: How many texts were encoded.
+        self.encoded = 0
+
+    @property
+    def model_id(self) -> str:
+        return self._model_id
+
+    def encode(self, texts: Sequence[str], *, progress: str | None = None) -> NDArray[np.float32]:
+        """float32 [texts, dim], rows of length 1; a text without words is the first unit vector."""
+        self.encoded += len(texts)
+        rows = np.zeros((len(texts), self.dim), dtype=np.float32)
+        for row, text in zip(rows, texts, strict=True):
+            for word in re.findall(r"\w+", text.lower()):
+                digest = zlib.crc32(word.encode())
+                row[digest % self.dim] += 1.0 if digest & 0x10000 else -1.0
+            if not row.any():
+                row[0] = 1.0
+            row /= np.linalg.norm(row)
+        return rows
+
+
+class FakeContext:
+    """A context source that shows every node it has observed, oldest first, whatever the turn says."""
+
+    def __init__(self) -> None:
+        self.shown: dict[SpaceId, list[ContextNode]] = {}
+        self.observed: list[Node] = []
+
+    def find(self, turn: Turn, *, limit: int) -> Sequence[ContextNode]:
+        return self.shown.get(turn.space, [])[:limit]
+
+    def observe(self, space: SpaceId, nodes: Sequence[Node], vectors: NDArray[np.float32]) -> None:
+        assert len(nodes) == len(vectors)
+        self.observed.extend(nodes)
+        kinds = ("event_node", "sub_event", "knowledge_node", "reflection")
+        self.shown.setdefault(space, []).extend(
+            ContextNode(n.id, n.type, n.description, n.attributes) for n in nodes if n.type in kinds
+        )
+
+
+PlanMaker = Callable[[Turn, Context, str | None], Blueprint]
+
+
+def one_fact(turn: Turn, context: Context, complaint: str | None) -> Blueprint:
+    """The plan that makes one fact of every turn."""
+    return Blueprint((AddNode("n0", "knowledge_node", f"{turn.speaker} said: {turn.text}", (turn.turn_id,)),))
+
+
+class FakeExtractor:
+    """An architect that asks a function and a scribe that repeats the drafts.
+
+    Args:
+        plan: Makes the plan of a turn; a ConsolidationError raised there is a refusal of the architect.
+        name: Claimed with the space.
+    """
+
+    def __init__(self, plan: PlanMaker = one_fact, name: str = "fake") -> None:
+        self.name = name
+        self._plan = plan
+        #: (turn id, complaint) of every attempt at a plan, and at words.
+        self.planned: list[tuple[TurnId, str | None]] = []
+        self.written: list[tuple[TurnId, str | None]] = []
+
+    def plan(self, turn: Turn, context: Context, *, complaint: str | None = None) -> Blueprint:
+        self.planned.append((turn.turn_id, complaint))
+        return self._plan(turn, context, complaint)
+
+    def write(
+        self, turn: Turn, plan: Blueprint, context: Context, *, complaint: str | None = None
+    ) -> Mapping[str, Wording]:
+        self.written.append((turn.turn_id, complaint))
+        made: dict[str, Wording] = {}
+        for operation in plan.operations:
+            name = needs_words(operation)
+            if name is not None:
+                draft = getattr(operation, "draft", None) or ""
+                made[name] = Wording(draft[:40], draft)
+        return made
+
+    def expected_texts(self, turns: Sequence[Turn]) -> Sequence[str]:
+        return []
+
+
+def make_turn(
+    position: int,
+    text: str,
+    *,
+    space: SpaceId = SPACE,
+    speaker: str | None = None,
+    session: int = 1,
+    spoken_at: datetime | None = None,
+    dated: bool = True,
+    image_caption: str | None = None,
+) -> Turn:
+    """Turn ``t<position>``; Ann speaks at even positions and Ben at odd ones, one minute apart from ``MONDAY``."""
+    when = spoken_at or (MONDAY + timedelta(minutes=position) if dated else None)
+    return Turn(
+        space=space,
+        turn_id=TurnId(f"t{position}"),
+        conversation_id=str(space),
+        session_id=f"s{session}",
+        position=position,
+        speaker=speaker or ("Ann" if position % 2 == 0 else "Ben"),
+        text=text,
+        spoken_at=when,
+        image_caption=image_caption,
+    )
+
+
+def make_turns(
+    *sessions: Sequence[str], space: SpaceId = SPACE, first: datetime = MONDAY, days_between: int = 7
+) -> tuple[Turn, ...]:
+    """Turns of several sessions, each given as its utterances; sessions are ``days_between`` days apart."""
+    turns: list[Turn] = []
+    for session, texts in enumerate(sessions, start=1):
+        start = first + timedelta(days=days_between * (session - 1))
+        for minute, text in enumerate(texts):
+            when = start + timedelta(minutes=minute)
+            turns.append(make_turn(len(turns), text, space=space, session=session, spoken_at=when))
+    return tuple(turns)
+
+
+def make_conversation(
+    *sessions: Sequence[str], space: SpaceId = SPACE, extractions: Extractions | None = None
+) -> Conversation:
+    """A conversation of such turns."""
+    return Conversation(space, make_turns(*sessions, space=space), extractions or Extractions())
+
+
+def change_of(
+    turn: Turn,
+    *,
+    nodes: Sequence[NewNode] = (),
+    relations: Sequence[NewRelation] = (),
+    updates: Sequence[NodeUpdate] = (),
+    encoder: FakeEncoder | None = None,
+) -> GraphChange:
+    """What a turn changes, its episode (ref ``episode``) first; embedded when an encoder is given."""
+    episode = NewNode(
+        "episode", "episode", turn.turn_id, turn.utterance, (turn.turn_id,), turn.spoken_at, turn.spoken_at
+    )
+    made = [episode, *nodes]
+    if encoder is not None:
+        vectors = encoder.encode([node.description for node in made])
+        made = [
+            NewNode(
+                n.ref, n.type, n.label, n.description, n.provenance, n.valid_from, n.valid_to, n.attributes, vector
+            )
+            for n, vector in zip(made, vectors, strict=True)
+        ]  # fmt: skip
+    return GraphChange(
+        turn.space,
+        turn.recorded_at,
+        turn.turn_id,
+        tuple(made),
+        tuple(updates),
+        tuple(relations),
+        None if encoder is None else encoder.model_id,
+    )
+
+
+def fact(ref: str, description: str, *turns: Turn, kind: str = "knowledge_node") -> NewNode:
+    """A new node that was drawn from turns; its label is its description."""
+    return NewNode(ref, kind, description[:40], description, tuple(turn.turn_id for turn in turns))
