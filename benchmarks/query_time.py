@@ -1,8 +1,8 @@
 """Time of one query, v1 against v2, same engine and index type, side by side in one run.
 
-``python -m benchmarks.query_time [--nodes 10000 100000]``: random unit vectors and words stand in for a graph of one
-tenant among ten; query encoding is left out on both sides. v1 is BM25 + ANN over description embeddings + RRF; v2 is one
-ANN search over vectors of the width that a checkpoint stores.
+``python -m benchmarks.query_time [--nodes 10000 100000]``: random unit vectors and words stand in for the graph of one
+tenant among ten; query encoding is left out on both sides. v1 is BM25 + ANN over description embeddings + RRF; v2 is
+one ANN search over vectors of the width that a checkpoint stores.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
@@ -12,6 +12,8 @@ from kg.types import Attributes, NodeId, TurnId
 #: Types that an architect may make; categories belong to the classification service, episodes to nobody.
 PLANNED_TYPES = ("event_node", "sub_event", "knowledge_node", "reflection")
 MAX_OPERATIONS = 32
+MAX_MENTIONS = 64
+MAX_TOPICS = 16
 MAX_LABEL = 120
 MAX_DESCRIPTION = 2_000
 
@@ -21,7 +23,7 @@ class AddNode:
     """A node to be made.
 
     Attributes:
-        ref: Temporary id, new in this plan.
+        ref: Temporary id, new in this plan, without a colon.
         type: One of ``PLANNED_TYPES``.
         draft: What the scribe is to put into words; rules and recordings give the words themselves.
         turn_ids: Source turns; the present one among them.
@@ -115,12 +117,20 @@ class ContextNode:
     attributes: Attributes = field(default_factory=dict)
 
 
-def check_blueprint(plan: Blueprint, *, turn_id: TurnId, shown: Sequence[ContextNode], labels: Sequence[str]) -> None:
+def check_blueprint(
+    plan: Blueprint,
+    *,
+    turn_id: TurnId,
+    turns: Container[TurnId],
+    shown: Sequence[ContextNode],
+    labels: Sequence[str],
+) -> None:
     """Check a plan against the schema and what its architect was shown.
 
     Args:
         plan: The plan.
         turn_id: The turn that is consolidated; every new node must name it as a source.
+        turns: All turns of the space; every source must be one.
         shown: The context that the architect saw.
         labels: Known relation labels.
 
@@ -134,14 +144,7 @@ def check_blueprint(plan: Blueprint, *, turn_id: TurnId, shown: Sequence[Context
     for number, operation in enumerate(plan.operations):
         where = f"operation {number} ({type(operation).__name__})"
         if isinstance(operation, AddNode):
-            if operation.type not in PLANNED_TYPES:
-                raise BlueprintError(f"{where}: type {operation.type!r}; expected one of {PLANNED_TYPES}")
-            if operation.ref in refs or operation.ref in ids or not operation.ref:
-                raise BlueprintError(f"{where}: ref {operation.ref!r} is not a new temporary id")
-            if turn_id not in operation.turn_ids:
-                raise BlueprintError(f"{where}: sources {operation.turn_ids} lack the present turn {turn_id!r}")
-            if operation.days is not None and operation.days[0] > operation.days[1]:
-                raise BlueprintError(f"{where}: ends {operation.days[1]} before it begins {operation.days[0]}")
+            _check_added(where, operation, turn_id, turns, refs | ids)
             refs.add(operation.ref)
     for number, operation in enumerate(plan.operations):
         where = f"operation {number} ({type(operation).__name__})"
@@ -155,6 +158,35 @@ def check_blueprint(plan: Blueprint, *, turn_id: TurnId, shown: Sequence[Context
             for end in (operation.source, operation.target):
                 if end not in refs and end not in ids:
                     raise BlueprintError(f"{where}: end {end!r} is neither a new ref nor an id that was shown")
+    _check_names(plan)
+
+
+def _check_added(where: str, node: AddNode, turn_id: TurnId, turns: Container[TurnId], taken: Container[str]) -> None:
+    if node.type not in PLANNED_TYPES:
+        raise BlueprintError(f"{where}: type {node.type!r}; expected one of {PLANNED_TYPES}")
+    if node.ref in taken or not node.ref or ":" in node.ref:
+        raise BlueprintError(f"{where}: ref {node.ref!r} is not a new temporary id")
+    if turn_id not in node.turn_ids:
+        raise BlueprintError(f"{where}: sources {node.turn_ids} lack the present turn {turn_id!r}")
+    if unknown := [source for source in node.turn_ids if source not in turns]:
+        raise BlueprintError(f"{where}: source {unknown[0]!r} is no turn of this conversation")
+    if node.days is not None and node.days[0] > node.days[1]:
+        raise BlueprintError(f"{where}: ends {node.days[1]} before it begins {node.days[0]}")
+
+
+def _check_names(plan: Blueprint) -> None:
+    for kind, count, limit in (
+        ("mentions", len(plan.mentions), MAX_MENTIONS),
+        ("topics", len(plan.topics), MAX_TOPICS),
+    ):
+        if count > limit:
+            raise BlueprintError(f"{count} {kind} for one turn; at most {limit}")
+    texts = [("mention", mention.name, MAX_LABEL) for mention in plan.mentions]
+    texts += [("topic label", topic.label, MAX_LABEL) for topic in plan.topics]
+    texts += [("topic description", topic.description, MAX_DESCRIPTION) for topic in plan.topics]
+    for kind, value, limit in texts:
+        if not value.strip() or len(value) > limit:
+            raise BlueprintError(f"{kind} {value[:40]!r} has {len(value)} characters; expected 1 to {limit}")
 
 
 def check_wording(plan: Blueprint, wording: Mapping[str, Wording]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 
 from kg.dates import resolve_times
 from kg.types import Turn
@@ -28,7 +28,7 @@ def days_in_words(days: Days) -> str:
     first, last = days
     if first == last:
         return f"{first.day} {first:%B %Y}"
-    if first.day == 1 and (first.year, first.month) == (last.year, last.month) and (last - first).days >= 27:
+    if first.day == 1 and (first.year, first.month) == (last.year, last.month) and (last + timedelta(days=1)).day == 1:
         return f"{first:%B %Y}"
     if (first.month, first.day, last.month, last.day) == (1, 1, 12, 31) and first.year == last.year:
         return f"{first.year}"

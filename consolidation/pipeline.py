@@ -6,8 +6,11 @@ The turn itself was written before. A failure leaves it pending or failed with i
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TypeVar
 
 import numpy as np
@@ -29,7 +32,7 @@ from consolidation.blueprint import (
 from consolidation.dating import dated, day_end, day_start, days_of
 from consolidation.errors import ConsolidationError
 from consolidation.protocols import Context, ContextSource, Extractor, TextEncoder
-from consolidation.resolution import Resolver, concept_label, full_name
+from consolidation.resolution import Resolver, concept_label, entity_key, full_name
 from kg.store import Store
 from kg.types import (
     GraphChange,
@@ -48,6 +51,8 @@ from kg.types import (
 _Made = TypeVar("_Made")
 
 _EPISODE = "episode"
+# The temporary id of the turn's own node; its colon keeps it apart from those of a plan.
+_EPISODE_REF = "turn:episode"
 _CONTEXT_NODES = 12
 _RECENT_TURNS = 4
 
@@ -124,7 +129,7 @@ class Consolidator:
 
     def _consolidate(self, turn: Turn, memory: _SpaceMemory) -> None:
         context = Context(tuple(self._context.find(turn, limit=_CONTEXT_NODES)), memory.recent(turn, _RECENT_TURNS))
-        plan, wording = self._plan_and_write(turn, context)
+        plan, wording = self._plan_and_write(turn, context, memory)
         change = _ChangeBuilder(turn, plan, wording, memory).build()
         texts = [node.description for node in change.nodes]
         vectors = self._encoder.encode(texts)
@@ -140,12 +145,14 @@ class Consolidator:
         memory.learn(turn, nodes, ids)
         self._context.observe(turn.space, [_as_node(turn, n, ids[n.ref]) for n in nodes], vectors)
 
-    def _plan_and_write(self, turn: Turn, context: Context) -> tuple[Blueprint, Mapping[str, Wording]]:
+    def _plan_and_write(
+        self, turn: Turn, context: Context, memory: _SpaceMemory
+    ) -> tuple[Blueprint, Mapping[str, Wording]]:
         labels = list(self._store.relation_labels())
 
         def plan_once(complaint: str | None) -> Blueprint:
             plan = self._extractor.plan(turn, context, complaint=complaint)
-            check_blueprint(plan, turn_id=turn.turn_id, shown=context.nodes, labels=labels)
+            check_blueprint(plan, turn_id=turn.turn_id, turns=memory.index, shown=context.nodes, labels=labels)
             return plan
 
         plan = _with_one_repair(plan_once)
@@ -169,6 +176,8 @@ class _SpaceMemory:
     """What the pipeline knows of a space while it works: episodes by turn, entities and concepts, the last event."""
 
     def __init__(self, store: Store, space: SpaceId, turns: Iterable[Turn], encoder: TextEncoder) -> None:
+        self._store = store
+        self._space = space
         self.turns = tuple(turns)
         self.index = {turn.turn_id: i for i, turn in enumerate(self.turns)}
         self.speakers = tuple(dict.fromkeys(turn.speaker for turn in self.turns))
@@ -180,8 +189,18 @@ class _SpaceMemory:
         named = store.nodes(space, types=["entity", "concept"])
         vectors = encoder.encode([node.description for node in named])
         self.resolver = Resolver(named, vectors)
-        events = store.nodes(space, types=["event_node"])
-        self.last_event: NodeId | None = events[-1].id if events else None
+        # (position of the first source turn, order of making, id), sorted.
+        self._events: list[tuple[int, int, NodeId]] = []
+        for event in store.nodes(space, types=["event_node"], include_archived=True):
+            self._learn_event(event.id, event.provenance)
+
+    def _learn_event(self, node_id: NodeId, turn_ids: Iterable[TurnId]) -> None:
+        insort(self._events, (min(self.index[turn_id] for turn_id in turn_ids), len(self._events), node_id))
+
+    def event_before(self, turn: Turn) -> NodeId | None:
+        """The last event that an earlier turn told of; a retried turn comes after later ones are done."""
+        found = bisect_left(self._events, (self.index[turn.turn_id],))
+        return self._events[found - 1][2] if found else None
 
     def recent(self, turn: Turn, count: int) -> tuple[Turn, ...]:
         """The turns before this one in its session, oldest first."""
@@ -195,15 +214,20 @@ class _SpaceMemory:
             return None
         return self.episodes.get(self.turns[other].turn_id)
 
+    def is_open_at(self, node_id: NodeId, time: datetime) -> bool:
+        """Whether a node's valid time goes on beyond a time; what ended earlier must keep its end."""
+        valid_to = self._store.node(self._space, node_id).valid_to
+        return valid_to is None or valid_to > time
+
     def learn(self, turn: Turn, nodes: Iterable[NewNode], ids: Mapping[str, NodeId]) -> None:
         """Take in what a committed turn made."""
-        self.episodes[turn.turn_id] = ids[_EPISODE]
+        self.episodes[turn.turn_id] = ids[_EPISODE_REF]
         for node in nodes:
             if node.type in ("entity", "concept"):
                 assert node.embedding is not None
                 self.resolver.learn(ids[node.ref], node.type, node.label, node.embedding)
             elif node.type == "event_node":
-                self.last_event = ids[node.ref]
+                self._learn_event(ids[node.ref], node.provenance)
 
 
 class _ChangeBuilder:
@@ -222,14 +246,14 @@ class _ChangeBuilder:
         turn = self._turn
         self._nodes.append(
             NewNode(
-                _EPISODE, _EPISODE, f"{turn.speaker} {turn.turn_id}", turn.utterance, (turn.turn_id,),
+                _EPISODE_REF, _EPISODE, f"{turn.speaker} {turn.turn_id}", turn.utterance, (turn.turn_id,),
                 valid_from=turn.spoken_at, valid_to=turn.spoken_at, attributes={"speaker": turn.speaker},
             )
         )  # fmt: skip
         for step in (-1, 1):
             neighbour = self._memory.beside(turn, step)
             if neighbour is not None:
-                ends = (neighbour, _EPISODE) if step < 0 else (_EPISODE, neighbour)
+                ends = (neighbour, _EPISODE_REF) if step < 0 else (_EPISODE_REF, neighbour)
                 self._relations.append(NewRelation(ends[0], "NEXT", ends[1]))
         for operation in self._plan.operations:
             if isinstance(operation, AddNode):
@@ -241,7 +265,8 @@ class _ChangeBuilder:
             elif isinstance(operation, ArchiveNode):
                 self._amend(NodeUpdate(operation.id, status=NodeStatus.ARCHIVED))
             elif isinstance(operation, SupersedeNode):
-                self._amend(NodeUpdate(operation.id, valid_to=turn.recorded_at))
+                if self._memory.is_open_at(operation.id, turn.recorded_at):
+                    self._amend(NodeUpdate(operation.id, valid_to=turn.recorded_at))
                 self._relations.append(NewRelation(operation.id, "SUPERSEDED_BY", operation.successor))
         made = [op for op in self._plan.operations if isinstance(op, AddNode)]
         for mention in self._plan.mentions:
@@ -269,11 +294,12 @@ class _ChangeBuilder:
             )
         )  # fmt: skip
         for turn_id in operation.turn_ids:
-            episode = _EPISODE if turn_id == turn.turn_id else self._memory.episodes.get(turn_id)
+            episode = _EPISODE_REF if turn_id == turn.turn_id else self._memory.episodes.get(turn_id)
             if episode is not None:
                 self._relations.append(NewRelation(operation.ref, "DERIVED_FROM", episode))
-        if operation.type == "event_node" and self._memory.last_event is not None:
-            self._relations.append(NewRelation(self._memory.last_event, "PRECEDES", operation.ref))
+        earlier = self._memory.event_before(turn) if operation.type == "event_node" else None
+        if earlier is not None:
+            self._relations.append(NewRelation(earlier, "PRECEDES", operation.ref))
 
     def _update(self, operation: UpdateNode) -> None:
         words = self._wording.get(operation.id)
@@ -285,7 +311,7 @@ class _ChangeBuilder:
                 add_provenance=(self._turn.turn_id,),
             )
         )
-        self._relations.append(NewRelation(operation.id, "DERIVED_FROM", _EPISODE))
+        self._relations.append(NewRelation(operation.id, "DERIVED_FROM", _EPISODE_REF))
 
     def _amend(self, update: NodeUpdate) -> None:
         held = self._updates.get(update.id)
@@ -303,7 +329,7 @@ class _ChangeBuilder:
         name = full_name(mention.name, self._memory.speakers)
         target: str | None = self._memory.resolver.entity(name, self._memory.speakers)
         if target is None:
-            same = [n.ref for n in self._nodes if n.type == "entity" and n.label == name]
+            same = [n.ref for n in self._nodes if n.type == "entity" and entity_key(n.label) == entity_key(name)]
             target = same[0] if same else f"entity:{name}"
             if not same:
                 self._nodes.append(
@@ -311,8 +337,9 @@ class _ChangeBuilder:
                 )
         else:
             self._amend(NodeUpdate(NodeId(target), add_provenance=(self._turn.turn_id,)))
-        self._relations.append(NewRelation(_EPISODE, "MENTIONS", target))
-        self._relations += [NewRelation(op.ref, "MENTIONS", target) for op in made if name.lower() in op.draft.lower()]
+        self._relations.append(NewRelation(_EPISODE_REF, "MENTIONS", target))
+        whole = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)", re.IGNORECASE)  # not "Ann" in "planned"
+        self._relations += [NewRelation(op.ref, "MENTIONS", target) for op in made if whole.search(op.draft)]
 
     def _topic(self, topic: Topic, made: list[AddNode]) -> None:
         label = concept_label(topic.label)
@@ -320,7 +347,7 @@ class _ChangeBuilder:
         if label is None or any(n.ref == ref for n in self._nodes):
             return
         self._nodes.append(NewNode(ref, "concept", label, topic.description, (self._turn.turn_id,)))
-        self._relations.append(NewRelation(_EPISODE, "HAS_CONCEPT", ref))
+        self._relations.append(NewRelation(_EPISODE_REF, "HAS_CONCEPT", ref))
         self._relations += [NewRelation(op.ref, "ABOUT_CONCEPT", ref) for op in made]
 
 

@@ -13,12 +13,12 @@ _PHRASE_BREAK = re.compile(r"[^\w'\s-]|\d")
 _FIRST_PERSON: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
-        (r"\bI'm\b", "{name} is"),
+        (r"\bI['’]m\b", "{name} is"),
         (r"\bI am\b", "{name} is"),
-        (r"\bI've\b", "{name} has"),
+        (r"\bI['’]ve\b", "{name} has"),
         (r"\bI have\b", "{name} has"),
-        (r"\bI'd\b", "{name} would"),
-        (r"\bI'll\b", "{name} will"),
+        (r"\bI['’]d\b", "{name} would"),
+        (r"\bI['’]ll\b", "{name} will"),
         (r"\bI was\b", "{name} was"),
         (r"\bI\b", "{name}"),
         (r"\b[Mm]yself\b", "{name}"),
@@ -41,7 +41,8 @@ def in_third_person(sentence: str, speaker: str) -> str:
     """
     result = sentence
     for pattern, replacement in _FIRST_PERSON:
-        result = pattern.sub(replacement.format(name=speaker), result)
+        words_ = replacement.format(name=speaker)
+        result = pattern.sub(lambda _, words_=words_: words_, result)  # type: ignore[misc]
     return result if speaker in result else f"{speaker}: {result}"
 
 

@@ -44,7 +44,7 @@ class LexicalSketch:
     """Terms to buckets.
 
     Attributes:
-        dim: Number of buckets.
+        dim: Number of buckets; 0 for a model without the lexical part.
         dedicated: Stems with a bucket of their own, which they share with no other; the rest are hashed, with random
             signs, into the buckets that remain. Part of a checkpoint.
 
@@ -56,7 +56,7 @@ class LexicalSketch:
     dedicated: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.dim <= len(self.dedicated):
+        if (self.dim or self.dedicated) and self.dim <= len(self.dedicated):
             raise ValueError(f"a sketch of {self.dim} buckets cannot dedicate {len(self.dedicated)}; raise dim")
 
     @cached_property
@@ -64,7 +64,9 @@ class LexicalSketch:
         return {term: bucket for bucket, term in enumerate(self.dedicated)}
 
     def bucket(self, term: str) -> tuple[int, float]:
-        """(bucket, sign) of a term."""
+        """(bucket, sign) of a term; (0, 0.0) in a sketch without buckets."""
+        if not self.dim:
+            return 0, 0.0
         own = self._own.get(term)
         if own is not None:
             return own, 1.0
@@ -95,6 +97,8 @@ class LexicalSketch:
             lengths.setdefault(group, []).append(len(words))
         average = {group: max(1e-6, float(np.mean(values))) for group, values in lengths.items()}
         sketch = np.zeros((len(texts), self.dim), dtype=np.float32)
+        if not self.dim:
+            return sketch
         for row, (words, group) in enumerate(zip(texts, groups, strict=True)):
             norm = _K1 * (1 - _B + _B * len(words) / average[group])
             for term, count in Counter(words).items():
@@ -118,8 +122,8 @@ class ContextHash:
     """Speakers and dates in a few hashed numbers, with random signs.
 
     Attributes:
-        speaker_dim: Width for speakers.
-        date_dim: Width for dates.
+        speaker_dim: Width for speakers; 0 leaves them out.
+        date_dim: Width for dates; 0 leaves them out.
     """
 
     speaker_dim: int = 64
@@ -155,7 +159,7 @@ class ContextHash:
             ([f"speaker={name.lower()}" for name in speakers], 0, self.speaker_dim),
             (dates, self.speaker_dim, self.date_dim),
         ):
-            for token in dict.fromkeys(tokens):
+            for token in dict.fromkeys(tokens) if width else ():
                 digest = stable_hash(token)
                 vector[first + digest % width] += 1.0 if digest >> 40 & 1 else -1.0
         return vector

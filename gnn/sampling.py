@@ -48,8 +48,8 @@ def split_supervision(
         edge_types: Which to predict.
         share: Share of each type's edges, in (0, 1).
         generator: On the CPU; decides everything.
-        text: Embeddings [nodes, dim]; with them the likest of ``hard_candidates`` drawn targets is the negative, without
-            them the first.
+        text: Embeddings [nodes, dim]; with them the likest of ``hard_candidates`` drawn targets is the negative,
+            without them the first.
         hard_candidates: Targets drawn per edge.
 
     Returns:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import sqlalchemy as sa
@@ -39,6 +40,12 @@ def sanitize_label(label: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", ascii_label).strip("_")[:48].rstrip("_") or "node"
 
 
+class _Held(NamedTuple):
+    key: int
+    type: str
+    created_at: int
+
+
 class Commit:
     """One transaction's work: resolves temporary names, writes nodes, updates, edges and the outbox.
 
@@ -49,8 +56,8 @@ class Commit:
         self._connection = connection
         self._change = change
         self._now = epoch(change.recorded_at)
-        self._held = self._existing()  # (key, type) by id of the nodes that the change names
-        self._keys = {name: key for name, (key, _) in self._held.items()}  # by id, and by ref once made
+        self._held = self._existing()  # the nodes that the change names, by id
+        self._keys = {name: held.key for name, held in self._held.items()}  # by id, and by ref once made
         self._provenance: list[tuple[int, Sequence[TurnId]]] = []
         self._embeddings: list[tuple[int, str, NDArray[np.float32]]] = []
 
@@ -65,22 +72,31 @@ class Commit:
         self._write_relations()
         post(self._connection, change.space, touched, "upsert")
         if change.turn_id is not None:
-            set_turn_state(self._connection, change.space, change.turn_id, TurnState.DONE, None)
+            self._finish_turn(change.turn_id)
         return ids
 
-    def _existing(self) -> dict[str, tuple[int, str]]:
+    def _finish_turn(self, turn_id: TurnId) -> None:
+        table = tables.turns
+        state = self._connection.execute(
+            select(table.c.state).where(table.c.space == self._change.space, table.c.turn_id == turn_id)
+        ).scalar()
+        if state == TurnState.DONE:  # two processes that build one store would double every node
+            raise StoreError(f"space {self._change.space!r}: turn {turn_id!r} is consolidated already")
+        set_turn_state(self._connection, self._change.space, turn_id, TurnState.DONE, None)
+
+    def _existing(self) -> dict[str, _Held]:
         refs = {node.ref for node in self._change.nodes}
         names = {str(update_.id) for update_ in self._change.updates}
         names.update(end for relation in self._change.relations for end in (relation.source, relation.target))
         table = tables.nodes
-        found: dict[str, tuple[int, str]] = {}
+        found: dict[str, _Held] = {}
         for chunk in chunks(sorted(names - refs)):
             rows = self._connection.execute(
-                select(table.c.id, table.c.key, table.c.type).where(
+                select(table.c.id, table.c.key, table.c.type, table.c.created_at).where(
                     table.c.space == self._change.space, table.c.id.in_(chunk)
                 )
             )
-            found.update((row.id, (int(row.key), row.type)) for row in rows)
+            found.update((row.id, _Held(int(row.key), row.type, int(row.created_at))) for row in rows)
         return found
 
     def _add_nodes(self) -> dict[str, NodeId]:
@@ -147,11 +163,13 @@ class Commit:
 
     def _update_node(self, new: NodeUpdate) -> int | None:
         """Apply one update; the node's key when indexes must hear of it."""
-        key = self._key(new.id)
+        if new.id not in self._held:
+            raise UnknownNodeError(f"space {self._change.space!r} holds no node {new.id!r} that could be updated")
+        key = self._held[new.id].key
         self._provenance.append((key, new.add_provenance))
         if new.only_adds_provenance:
             # Only what a search may return is counted by its turns, so no index needs to know of the others.
-            return key if self._held[new.id][1] in SEARCHABLE_TYPES else None
+            return key if self._held[new.id].type in SEARCHABLE_TYPES else None
         table = tables.nodes
         old = self._connection.execute(select(table).where(table.c.key == key)).one()
         now = max(self._now, old.update_time)  # turns may come out of order; history must not
@@ -215,10 +233,18 @@ class Commit:
                     f"relation label {relation.label!r} is not in the schema{nearest(relation.label, labels)}; "
                     "coin it first"
                 )
+            if not math.isfinite(relation.weight):
+                raise StoreError(
+                    f"relation {relation.source!r} {relation.label} {relation.target!r} has weight {relation.weight}; "
+                    "expected a finite number"
+                )
+            source, target = self._key(relation.source), self._key(relation.target)
+            # Turns may come out of order; an edge cannot be known before both its ends are.
+            ends = [self._held[end].created_at for end in (relation.source, relation.target) if end in self._held]
             rows.append(
                 {
-                    "space": self._change.space, "source": self._key(relation.source), "label": relation.label,
-                    "target": self._key(relation.target), "weight": relation.weight, "created_at": self._now,
+                    "space": self._change.space, "source": source, "label": relation.label, "target": target,
+                    "weight": relation.weight, "created_at": max([self._now, *ends]),
                     "turn_id": self._change.turn_id, "valid_from": optional_epoch(relation.valid_from),
                     "valid_to": optional_epoch(relation.valid_to),
                 }
@@ -241,6 +267,7 @@ def turn_keys_of(connection: Connection, space: SpaceId, turn_ids: Sequence[Turn
 def set_turn_state(
     connection: Connection, space: SpaceId, turn_id: TurnId, state: TurnState, error: str | None
 ) -> None:
+    """Say how far a turn's consolidation has come; StoreError if the space does not hold it."""
     table = tables.turns
     result = connection.execute(
         update(table).where(table.c.space == space, table.c.turn_id == turn_id).values(state=state, error=error)
@@ -251,13 +278,20 @@ def set_turn_state(
 
 def put_embeddings(connection: Connection, model: str, rows: Sequence[tuple[int, str, NDArray[np.float32]]]) -> None:
     """Write (node key, text hash, vector) rows; the same text by the same model is written over."""
+    if not rows:
+        return
+    table = tables.embeddings
+    held = connection.execute(
+        select(table.c.vector).where(table.c.model == model).order_by(table.c.node_key.desc()).limit(1)
+    ).scalar()
+    dim = rows[0][2].size if held is None else len(held) // 4
     for key, _, vector in rows:
-        if vector.ndim != 1 or not np.isfinite(vector).all():
+        if vector.shape != (dim,) or dim == 0 or not np.isfinite(vector).all():
             raise InvalidVectorError(
                 f"embedding of node key {key} by {model!r} has shape {vector.shape} and "
-                f"{int((~np.isfinite(vector)).sum())} NaN or infinite values; nothing was written"
+                f"{int((~np.isfinite(vector)).sum())} NaN or infinite values; expected ({dim},) finite numbers; "
+                "nothing was written"
             )
-    table = tables.embeddings
     statement = _dialect_insert(connection, table)
     connection.execute(
         statement.on_conflict_do_update(

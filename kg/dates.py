@@ -62,29 +62,38 @@ def resolve_times(text: str, spoken_on: date | None) -> list[TimeExpression]:
     Returns:
         Non-overlapping expressions with the days they name. An impossible date (30 February) is left out.
     """
-    found: list[tuple[int, int, TimeExpression]] = []
+    found: list[tuple[int, int, TimeExpression | None]] = []
     lowered = text.lower()
+    if len(lowered) != len(text):  # a few capitals have a longer small form, and positions must serve both
+        text = lowered
     for pattern, read, needs_anchor in _rules():
         if needs_anchor and spoken_on is None:
             continue
         for match in pattern.finditer(lowered):
             # An absolute rule never looks at the anchor, so any day serves it.
-            days = read(match, spoken_on or date.min)
-            if days is not None:
-                words = text[match.start() : match.end()]
-                found.append((match.start(), match.end(), TimeExpression(words, *days)))
+            days = _read(read, match, spoken_on or date.min)
+            words = text[match.start() : match.end()]
+            found.append((match.start(), match.end(), None if days is None else TimeExpression(words, *days)))
     found.sort(key=lambda item: (item[0], -(item[1] - item[0])))
     kept: list[TimeExpression] = []
     reached = 0
     for start, end, expression in found:
         if start >= reached:
-            kept.append(expression)
+            # An impossible date covers its words all the same: "30 February 2023" does not mean February.
+            kept += [expression] if expression is not None else []
             reached = end
     return kept
 
 
 Days = tuple[date, date]
 Reader = Callable[[re.Match[str], date], Days | None]
+
+
+def _read(reader: Reader, match: re.Match[str], spoken_on: date) -> Days | None:
+    try:
+        return reader(match, spoken_on)
+    except (ValueError, OverflowError):  # before the year 1 or after 9999
+        return None
 
 
 @cache
@@ -164,11 +173,8 @@ def _month_number(name: str) -> int:
     return next(i for i, month in enumerate(_MONTHS, start=1) if month.startswith(name.rstrip(".")[:3]))
 
 
-def _day(year: int, month: int, day: int) -> Days | None:
-    try:
-        value = date(year, month, day)
-    except ValueError:
-        return None
+def _day(year: int, month: int, day: int) -> Days:
+    value = date(year, month, day)
     return value, value
 
 
@@ -219,7 +225,8 @@ def _nearest_month(day: date, name: str, direction: int) -> Days:
 
 def _nearest_day(day: date, name: str, number: int) -> Days | None:
     month = _month_number(name)
-    candidates = [c for y in (day.year - 1, day.year, day.year + 1) if (c := _day(y, month, number))]
+    years = [y for y in (day.year - 1, day.year, day.year + 1) if number <= monthrange(y, month)[1]]
+    candidates = [_day(y, month, number) for y in years]
     return min(candidates, key=lambda c: abs((c[0] - day).days)) if candidates else None
 
 

@@ -83,7 +83,10 @@ class Store:
     def __init__(self, url: str | Path) -> None:
         text_url = str(url)
         if "://" not in text_url:
-            Path(text_url).parent.mkdir(parents=True, exist_ok=True)
+            try:
+                Path(text_url).parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise StoreError(f"cannot make a folder for store {text_url!r}: {error.strerror}") from error
             text_url = f"sqlite:///{text_url}"
         self.url = text_url
         self._engine = make_engine(text_url)
@@ -149,7 +152,7 @@ class Store:
             return connection.execute(select(tables.settings.c.value).where(tables.settings.c.name == name)).scalar()
 
     def set_setting(self, name: str, value: str) -> None:
-        """Remember a value under a name."""
+        """Remember a value under a name; one named ``<what>/<space>`` is forgotten with its space."""
         with self._write() as connection:
             connection.execute(delete(tables.settings).where(tables.settings.c.name == name))
             connection.execute(insert(tables.settings).values(name=name, value=value))
@@ -178,7 +181,11 @@ class Store:
             TurnConflictError: If an id holds other content.
         """
         with self._write() as connection:
-            new = [turn for turn in turns if not self._holds_turn(connection, turn)]
+            unique: dict[tuple[SpaceId, TurnId], Turn] = {}
+            for turn in turns:
+                twin = unique.setdefault((turn.space, turn.turn_id), turn)
+                _require_same(twin, turn)
+            new = [turn for turn in unique.values() if not self._holds_turn(connection, turn)]
             for space in sorted({turn.space for turn in new}):
                 if not connection.execute(select(tables.spaces).where(tables.spaces.c.space == space)).first():
                     connection.execute(insert(tables.spaces).values(space=space))
@@ -194,12 +201,7 @@ class Store:
         ).first()
         if row is None:
             return False
-        held = _turn(row)
-        if _comparable(held) != _comparable(turn):
-            raise TurnConflictError(
-                f"space {turn.space!r}: turn {turn.turn_id!r} is stored with other content "
-                f"({held.text[:40]!r} against {turn.text[:40]!r}); give the new words a new turn id"
-            )
+        _require_same(_turn(row), turn)
         return True
 
     def turns(self, space: SpaceId, *, state: TurnState | None = None) -> list[Turn]:
@@ -228,7 +230,13 @@ class Store:
         self._set_turn_state(space, turn_id, TurnState.FAILED, error)
 
     def retry_turn(self, space: SpaceId, turn_id: TurnId) -> None:
-        """Put a failed turn back among the pending."""
+        """Put a failed turn back among the pending.
+
+        Raises:
+            StoreError: If the turn did not fail; consolidating a turn twice would double its nodes.
+        """
+        if turn_id not in {failure.turn_id for failure in self.failures(space)}:
+            raise StoreError(f"space {space!r} holds no failed turn {turn_id!r}; only failed turns are retried")
         self._set_turn_state(space, turn_id, TurnState.PENDING, None)
 
     def _set_turn_state(self, space: SpaceId, turn_id: TurnId, state: TurnState, error: str | None) -> None:
@@ -383,6 +391,9 @@ class Store:
                 if sources <= doomed_turns:
                     doomed.append(key)
             self._delete_nodes(connection, space, doomed)
+            relations = tables.relations
+            for names in chunks(sorted(turn_keys)):  # what a turn said of nodes that stay
+                connection.execute(delete(relations).where(relations.c.space == space, relations.c.turn_id.in_(names)))
             for chunk in chunks(sorted(doomed_turns)):
                 connection.execute(delete(tables.turns).where(tables.turns.c.key.in_(chunk)))
         return len(doomed)
@@ -394,6 +405,9 @@ class Store:
             keys = list(connection.scalars(select(tables.nodes.c.key).where(tables.nodes.c.space == space)))
             self._delete_nodes(connection, space, keys)
             connection.execute(delete(tables.turns).where(tables.turns.c.space == space))
+            for name in connection.scalars(select(tables.settings.c.name)).all():
+                if name.partition("/")[2] == space:
+                    connection.execute(delete(tables.settings).where(tables.settings.c.name == name))
             connection.execute(delete(tables.spaces).where(tables.spaces.c.space == space))
 
     @staticmethod
@@ -604,6 +618,14 @@ def _turn(row: Any) -> Turn:
         SpaceId(row.space), TurnId(row.turn_id), row.conversation_id, row.session_id, row.position, row.speaker,
         row.text, moment(row.spoken_at), row.image_caption,
     )  # fmt: skip
+
+
+def _require_same(held: Turn, turn: Turn) -> None:
+    if _comparable(held) != _comparable(turn):
+        raise TurnConflictError(
+            f"space {turn.space!r}: turn {turn.turn_id!r} is stored with other content "
+            f"({held.text[:40]!r} against {turn.text[:40]!r}); give the new words a new turn id"
+        )
 
 
 def _comparable(turn: Turn) -> tuple[object, ...]:

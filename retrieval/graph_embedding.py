@@ -22,7 +22,7 @@ class GraphEmbeddingRetriever:
     Args:
         collection: Graph embeddings, written by a refresh.
         encoder: Query encoder of the same checkpoint.
-        describe: Text of a node, for display and reranking.
+        describe: Text of a node, for display and reranking; raises ``UnknownSpaceError`` for an unknown tenant.
         types: Node types to search.
         view_of: Name under which the collection holds a space as of a time. None: the space itself, whose embeddings
             are of the present graph, with later nodes filtered out.
@@ -65,6 +65,8 @@ class GraphEmbeddingRetriever:
         encoded = time.perf_counter()
         view = space if self._view_of is None else self._view_of(space, as_of)
         matches = self._collection.search(vector, SearchScope(view, self._types, as_of), top_k=top_k)
+        if not matches:
+            self._describe(space, NodeId(""))  # refuses a tenant that does not exist
         hits = [
             Hit(match.node_id, match.type, text, match.turn_ids, match.score, {"graph": match.score})
             for match in matches

@@ -108,10 +108,13 @@ class DescriptionIndexer:
         return collection
 
     def verify(self) -> list[Difference]:
-        """Compare every tenant's rows with the store, keys and vectors."""
+        """Compare every tenant's rows with the store, keys and vectors; rows of tenants that are gone are surplus."""
         collection = self.collection()
         differences = []
-        for space in self._store.spaces():
+        known = set(self._store.spaces())
+        for gone in sorted(set(collection.spaces()) - known):
+            differences.append(Difference(SpaceId(gone), 0, collection.count(gone), 0))
+        for space in sorted(known):
             snapshot = self._store.snapshot(space, embedding_model=self._model)
             expected = {int(k): row for row, k in enumerate(snapshot.keys) if snapshot.active[row]}
             held = collection.vectors(space, collection.node_keys(space))

@@ -22,6 +22,7 @@ from pymilvus.exceptions import MilvusException
 from tqdm import tqdm
 
 from kg.errors import InvalidVectorError
+from kg.schema import SEARCHABLE_TYPES
 from kg.types import NodeId, TurnId
 from retrieval.errors import IndexMismatchError, IndexUnavailableError
 from retrieval.filters import filter_expression, quote
@@ -90,7 +91,7 @@ class MilvusIndex:
     def __init__(self, uri: str, *, token: str = "") -> None:
         self.uri = uri
         if "://" not in uri:
-            Path(uri).parent.mkdir(parents=True, exist_ok=True)
+            self._call("make its folder", lambda: Path(uri).parent.mkdir(parents=True, exist_ok=True))
         self._client: MilvusClient = self._call("connect", lambda: MilvusClient(uri, token=token))
 
     def close(self) -> None:
@@ -256,7 +257,7 @@ class Collection:
                 batch = [
                     {
                         "pk": row.primary_key, "space": row.space, "node_key": row.node_key, "node_id": row.node_id,
-                        "type": row.type, "recorded_at": row.recorded_at, "turns": _SEPARATOR.join(row.turn_ids),
+                        "type": row.type, "recorded_at": row.recorded_at, "turns": _turns_of(row),
                         "vector": vector,
                     }
                     for row, vector in zip(
@@ -267,11 +268,27 @@ class Collection:
                 bar.update(len(batch))
 
     def delete_nodes(self, space: str, node_keys: Iterable[int]) -> None:
-        """Remove nodes of a tenant, in every view of it."""
-        keys = [f"{space}/{key}" for key in node_keys]
+        """Remove nodes of a tenant; not from views of it, see ``forget_nodes``."""
+        self._delete([f"{space}/{key}" for key in node_keys])
+
+    def forget_nodes(self, space: str, node_keys: Sequence[int]) -> None:
+        """Remove nodes of a tenant, in every view of it (``space@time``)."""
+        held: list[str] = []
+        for start in range(0, len(node_keys), _INSERT_BATCH):
+            where = f"node_key in {[int(key) for key in node_keys[start : start + _INSERT_BATCH]]}"
+            query = functools.partial(self._client.query, self.name, filter=where, output_fields=["pk", "space"])
+            held += [
+                row["pk"]
+                for row in self._index._call("read", query)
+                if row["space"] == space or row["space"].startswith(f"{space}@")
+            ]
+        self._delete(held)
+
+    def _delete(self, keys: Sequence[str]) -> None:
         for start in range(0, len(keys), _INSERT_BATCH):
             part = keys[start : start + _INSERT_BATCH]
-            self._index._call("delete", functools.partial(self._client.delete, self.name, ids=part))
+            where = _among("pk", part)
+            self._index._call("delete", functools.partial(self._client.delete, self.name, filter=where))
 
     def flush(self) -> None:
         """Build the index over what was written; until then those rows are searched by a slow loop."""
@@ -287,17 +304,22 @@ class Collection:
 
     def node_keys(self, space: str) -> list[int]:
         """Integer names of the nodes that a tenant has here, sorted."""
-        keys: list[int] = []
+        return sorted(int(key) for key in self._column("node_key", f"space == {quote(space)}"))
+
+    def spaces(self) -> list[str]:
+        """Tenants, and views of them, that have rows here, sorted; reads every row."""
+        return sorted(set(self._column("space", f"pk != {quote(_SELF)}")))
+
+    def _column(self, name: str, where: str) -> list[Any]:
+        values: list[Any] = []
         iterator = self._index._call(
             "read",
-            lambda: self._client.query_iterator(
-                self.name, batch_size=1_000, filter=f"space == {quote(space)}", output_fields=["node_key"]
-            ),
+            lambda: self._client.query_iterator(self.name, batch_size=1_000, filter=where, output_fields=[name]),
         )
         while batch := self._index._call("read", iterator.next):
-            keys += [int(row["node_key"]) for row in batch]
+            values += [row[name] for row in batch]
         iterator.close()
-        return sorted(keys)
+        return values
 
     def vectors(self, space: str, node_keys: Sequence[int]) -> dict[int, NDArray[np.float32]]:
         """Stored vectors by node key; absent nodes are left out."""
@@ -306,7 +328,9 @@ class Collection:
             ids = [f"{space}/{key}" for key in node_keys[start : start + 200]]
             rows = self._index._call(
                 "read",
-                functools.partial(self._client.get, self.name, ids=ids, output_fields=["node_key", "vector"]),
+                functools.partial(
+                    self._client.query, self.name, filter=_among("pk", ids), output_fields=["node_key", "vector"]
+                ),
             )
             found.update((int(row["node_key"]), np.asarray(row["vector"], dtype=np.float32)) for row in rows)
         return found
@@ -349,3 +373,13 @@ class Collection:
             for hit in found[0]
         ]
         return sorted(matches, key=lambda match: (-match.score, match.node_id))
+
+
+def _among(field: str, values: Sequence[str]) -> str:
+    # pymilvus's own ``ids=`` puts string keys between quotes unescaped: a tenant's name could delete another's rows.
+    return f"{field} in [{', '.join(quote(value) for value in values)}]"
+
+
+def _turns_of(row: IndexRow) -> str:
+    # Structure stands for no turn, and a name that thousands of turns mention would not fit the field.
+    return _SEPARATOR.join(row.turn_ids) if row.type in SEARCHABLE_TYPES else ""

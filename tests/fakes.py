@@ -49,7 +49,7 @@ class FakeEncoder:
                 row[digest % self.dim] += 1.0 if digest & 0x10000 else -1.0
             if not row.any():
                 row[0] = 1.0
-            row /= np.linalg.norm(row)
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
         return rows
 
 

@@ -51,6 +51,10 @@ class AverageAndStop(L.Callback):
         self._steps, self.best_epoch = state_dict["steps"], state_dict["best_epoch"]
         self.best_score = state_dict["best_score"]
 
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """A run that had stopped for lack of progress and is taken up again trains no further."""
+        self._stop_if_old(trainer, trainer.current_epoch - 1)
+
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
@@ -81,7 +85,10 @@ class AverageAndStop(L.Callback):
         if self._live:
             pl_module.load_state_dict(self._live)
             self._live = {}
-        if self._best and trainer.current_epoch - self.best_epoch >= self._patience:
+        self._stop_if_old(trainer, trainer.current_epoch)
+
+    def _stop_if_old(self, trainer: L.Trainer, epoch: int) -> None:
+        if self._best and epoch - self.best_epoch >= self._patience:
             trainer.should_stop = True
 
     def finish(self, module: RetrievalModule) -> None:

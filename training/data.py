@@ -67,7 +67,7 @@ def make_sketch(snapshots: Sequence[Snapshot], *, dim: int, dedicated: int) -> L
         for text, kind in zip(snapshot.descriptions, snapshot.types, strict=True)
         if kind in ("episode", "knowledge_node")
     )
-    return LexicalSketch(dim, frequent_terms(documents, dedicated) if dedicated else ())
+    return LexicalSketch(dim, frequent_terms(documents, dedicated) if dedicated and dim else ())
 
 
 def make_example(

@@ -24,6 +24,7 @@ from retrieval.evaluation import (
     check_text_leak,
     make_folds,
 )
+from retrieval.evaluation.leaks import wording
 from retrieval.evaluation.results import CURVE_TOP_KS
 from retrieval.graph_embedding import GraphEmbeddingRetriever
 from retrieval.milvus import MilvusIndex
@@ -36,7 +37,7 @@ from training.errors import CheckpointError, TrainingDataError
 from training.fit import TrainerConfig, fit
 from training.inference import CheckpointQueryEncoder
 from training.module import GraphRetrieval
-from training.refresh import View, refresh
+from training.refresh import GRAPH_ALIAS, View, refresh
 
 _DEPTH = max(CURVE_TOP_KS)
 
@@ -134,7 +135,7 @@ def train_checkpoint(
         "config": dataclasses.asdict(config), "seed": seed, "text_encoder": text_encoder,
         "train": sorted(data.train), "validation": sorted(data.validation),
         "graphs": {view.name: views.snapshot(view).fingerprint for view in used},
-        "questions": sorted(q.question_id for qs in used.values() for q in qs),
+        "questions": sorted([q.question_id, q.text, list(q.evidence)] for qs in used.values() for q in qs),
     }  # fmt: skip
     identity = json.loads(json.dumps(identity))
     if (folder / "checkpoint").is_dir():
@@ -206,10 +207,6 @@ def drop_leaked(questions: Sequence[Question], fold: Fold) -> tuple[tuple[Questi
     Returns:
         (questions, number left out).
     """
-
-    def wording(text: str) -> str:
-        return " ".join(text.lower().split())
-
     tested = {wording(q.text) for q in questions if q.space in fold.test}
     side = [q for q in questions if q.space in {*fold.train, *fold.validation}]
     kept = tuple(q for q in side if wording(q.text) not in tested)
@@ -318,6 +315,8 @@ class Comparison:
             view_of=lambda space, as_of: self._views.of(space, as_of).name,
         )
         run = run_strategy(retriever, questions)
-        # The comparison's embeddings serve this once; kept, they would fill the index with every fold.
-        self._index.drop(done.collection)
+        # The comparison's embeddings serve this once; kept, they would fill the index with every fold. Of the same
+        # checkpoint and graphs a refresh may have put them in use, though.
+        if self._index.alias_target(GRAPH_ALIAS) != done.collection:
+            self._index.drop(done.collection)
         return run

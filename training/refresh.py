@@ -181,5 +181,5 @@ def forget_in_collections(index: MilvusIndex, space: str, node_keys: Sequence[in
     for name in index.collections():
         if name.startswith(_PREFIX):
             collection = index.open(name)
-            collection.delete_nodes(space, node_keys)
+            collection.forget_nodes(space, node_keys)
             collection.flush()

@@ -65,9 +65,7 @@ def _utterances(record: Record) -> Iterator[Utterance]:
                 raise turn.error("turn_id", turn_id, "an id that no earlier turn of the conversation has")
             seen.add(turn_id)
             caption = turn.optional_string("image_caption")
-            text = turn.data.get("text")
-            if not isinstance(text, str):
-                raise turn.error("text", text, "a string")
+            text = turn.text("text")
             if not text.strip() and caption is None:
                 continue  # an empty message has nothing to remember or to find
             yield Utterance(

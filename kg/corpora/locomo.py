@@ -84,16 +84,16 @@ def _utterances(record: Record) -> Iterator[Utterance]:
             if turn_id in seen:
                 raise turn.error("dia_id", turn_id, "an id that no earlier turn has")
             seen.add(turn_id)
-            text = turn.data.get("text")
+            text = turn.text("text")
             caption = turn.optional_string("blip_caption")
-            if not isinstance(text, str) or not (text.strip() or caption):
-                raise turn.error("text", text, "a string, non-empty unless the turn shares an image")
+            if not (text.strip() or caption):
+                raise turn.error("text", text, "a non-empty string, unless the turn shares an image")
             yield Utterance(turn_id, f"D{number}", turn.string("speaker"), text, spoken_at, caption)
 
 
 def _question(entry: Record, space: SpaceId, index: int, known: set[TurnId]) -> tuple[Question, list[str]]:
     category = entry.data.get("category")
-    if category not in CATEGORIES:
+    if not isinstance(category, int) or category not in CATEGORIES:
         raise entry.error("category", category, f"one of {sorted(CATEGORIES)}")
     evidence: list[TurnId] = []
     lost: list[str] = []

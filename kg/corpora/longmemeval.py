@@ -97,16 +97,20 @@ def _history(record: Record) -> tuple[list[Utterance], list[str], int]:
         for i, d in enumerate(dates)
     ]
     uses: Counter[str] = Counter()
+    named: set[str] = set()
     utterances: list[Utterance] = []
     evidence: list[str] = []
     for i in sorted(range(len(ids)), key=lambda i: (times[i], i)):
         uses[ids[i]] += 1
         session_id = ids[i] if uses[ids[i]] == 1 else f"{ids[i]}#{uses[ids[i]]}"
+        if session_id in named:
+            raise record.error(
+                "haystack_session_ids", ids[i], f"ids that do not clash with the numbered {session_id!r}"
+            )
+        named.add(session_id)
         holder = Record({"turns": sessions[i]}, record.path, record.conversation, f"haystack_sessions[{i}]")
         for position, turn in enumerate(holder.records("turns")):
-            content = turn.data.get("content")
-            if not isinstance(content, str):
-                raise turn.error("content", content, "a string")
+            content = turn.text("content")
             if not content.strip():
                 continue  # an empty message has nothing to remember or to find
             turn_id = f"{session_id}:{position}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import re
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,6 +15,9 @@ from typing import Any, cast
 
 from kg.errors import CorpusFormatError
 from kg.types import SpaceId, Turn, TurnId
+
+# JSON can spell half of a surrogate pair, and PostgreSQL has no NUL: no database could hold them.
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,18 @@ class Record:
         value = self.data.get(key)
         if not isinstance(value, str) or not value.strip():
             raise self.error(key, value, "a non-empty string")
+        return self._storable(key, value)
+
+    def text(self, key: str) -> str:
+        """A text that may be empty."""
+        value = self.data.get(key)
+        if not isinstance(value, str):
+            raise self.error(key, value, "a string")
+        return self._storable(key, value)
+
+    def _storable(self, key: str, value: str) -> str:
+        if _UNSTORABLE.search(value):
+            raise self.error(key, value, "text without NUL characters and lone surrogates")
         return value
 
     def optional_string(self, key: str) -> str | None:
@@ -56,7 +73,7 @@ class Record:
         value = self.data.get(key)
         if value is not None and not isinstance(value, str):
             raise self.error(key, value, "a string or null")
-        return value if value and value.strip() else None
+        return self._storable(key, value) if value and value.strip() else None
 
     def items(self, key: str, *, required: bool = True) -> list[Any]:
         """A list; empty when absent and not required."""
@@ -76,6 +93,7 @@ class Record:
         for number, value in enumerate(values):
             if not isinstance(value, str):
                 raise self.error(f"{key}[{number}]", value, "a string")
+            self._storable(f"{key}[{number}]", value)
         return tuple(cast(list[str], values))
 
     def timestamp(self, key: str) -> datetime | None:
@@ -122,7 +140,7 @@ def read_bytes(path: str) -> bytes:
     try:
         raw = Path(path).read_bytes()
         return gzip.decompress(raw) if path.endswith(".gz") else raw
-    except (OSError, EOFError, gzip.BadGzipFile) as error:
+    except (OSError, EOFError, zlib.error) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise CorpusFormatError(path, None, "(file)", reason, "a readable file") from error
 
@@ -145,6 +163,8 @@ def parse_json(path: str, text: str, conversation: str | None = None) -> Any:
         raise CorpusFormatError(
             path, conversation, f"line {error.lineno}", near, f"valid JSON ({error.msg})"
         ) from error
+    except (ValueError, RecursionError) as error:
+        raise CorpusFormatError(path, conversation, "(top)", text[:30], f"readable JSON ({error})") from error
 
 
 def json_lines(path: str) -> Iterator[tuple[int, Any]]:
@@ -158,6 +178,8 @@ def json_lines(path: str) -> Iterator[tuple[int, Any]]:
                     path, None, f"line {number}", line[max(0, error.pos - 15) : error.pos + 15],
                     f"valid JSON ({error.msg})",
                 ) from error  # fmt: skip
+            except (ValueError, RecursionError) as error:
+                raise CorpusFormatError(path, None, f"line {number}", line[:30], f"readable JSON ({error})") from error
 
 
 def decode(path: str) -> str:

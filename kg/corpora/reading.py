@@ -47,7 +47,7 @@ def load_corpus(
             corpus = replace(jsonl.read(str(sample)), path=SAMPLE)
     else:
         corpus = FORMATS[format](path)
-    if extractions is None and (Path(path).parent / _EXTRACTIONS_BESIDE).is_file():
+    if extractions is None and path != SAMPLE and (Path(path).parent / _EXTRACTIONS_BESIDE).is_file():
         extractions = str(Path(path).parent / _EXTRACTIONS_BESIDE)
     if extractions is not None:
         corpus = _with_extractions(corpus, extractions)

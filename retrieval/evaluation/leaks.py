@@ -134,8 +134,8 @@ def check_text_leak(train_questions: Iterable[str], test_questions: Iterable[str
     Raises:
         LeakError: If a test question's text is among the training ones; names the question.
     """
-    seen = {_normalised(text) for text in train_questions}
-    leaked = [text for text in test_questions if _normalised(text) in seen]
+    seen = {wording(text) for text in train_questions}
+    leaked = [text for text in test_questions if wording(text) in seen]
     if leaked:
         raise LeakError(
             f"test question {leaked[0]!r} is also a training question{_others(leaked)}; "
@@ -168,7 +168,8 @@ def _fold(index: int, tests: Sequence[Sequence[str]], validation: int) -> Fold:
     )
 
 
-def _normalised(text: str) -> str:
+def wording(text: str) -> str:
+    """What of a question must differ: its words without case, punctuation, spacing and Unicode variants."""
     return _NOT_WORD.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip()
 
 

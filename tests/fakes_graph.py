@@ -1,0 +1,220 @@
+"""Tiny graphs, models and indexes for the tests of retrieval, graph network and training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from gnn.hetero import GraphInputs, inputs_of, to_hetero
+from gnn.lexical import ContextHash, LexicalSketch
+from kg.errors import UnknownSpaceError
+from kg.schema import COINED_FAMILY, RELATION_LABELS
+from kg.snapshot import NO_TIME, Snapshot
+from kg.tables import epoch
+from kg.types import NodeId, Question, SpaceId, Turn, TurnId
+from retrieval.errors import IndexUnavailableError
+from retrieval.lexical import LexicalIndex
+from retrieval.memory_vectors import MemoryVectors
+from retrieval.protocols import Hit, SearchScope, VectorMatch
+from tests.fakes import SPACE, FakeEncoder, make_turns
+from training.checkpoint import Checkpoint
+from training.config import ModelConfig, OptimiserConfig, StageConfig, TrainConfig
+from training.fit import TrainerConfig
+from training.module import GraphRetrieval
+
+_FAMILIES = {label.name: label.family for label in RELATION_LABELS}
+TEXT_DIM = 32
+SKETCH = LexicalSketch(64)
+CONTEXT = ContextHash(8, 16)
+
+
+@dataclass(frozen=True)
+class Extra:
+    """A node that is no episode; ``turns`` are positions in the list of turns."""
+
+    type: str
+    description: str
+    turns: tuple[int, ...] = ()
+
+
+def make_snapshot(
+    turns: Sequence[Turn],
+    extras: Sequence[Extra] = (),
+    edges: Sequence[tuple[int, str, int]] = (),
+    *,
+    encoder: FakeEncoder | None = None,
+    key_offset: int = 1,
+) -> Snapshot:
+    """A snapshot whose first rows are the turns' episodes, in order, and whose next rows are the extras.
+
+    ``NEXT`` joins the episodes of a session by itself; ``edges`` are (row, label, row). Node ids are ``n<row>``, keys
+    are rows plus ``key_offset``.
+    """
+    encoder = encoder or FakeEncoder(TEXT_DIM)
+    count = len(turns)
+    following = [
+        (i, "NEXT", i + 1) for i in range(count - 1) if turns[i].session_id == turns[i + 1].session_id
+    ]  # fmt: skip
+    triples = [*following, *edges]
+    times = [epoch(turn.recorded_at) for turn in turns]
+    starts = [NO_TIME if turn.spoken_at is None else epoch(turn.spoken_at) for turn in turns]
+    learnt = [*times, *(max([times[t] for t in extra.turns], default=0) for extra in extras)]
+    pairs = [(i, i) for i in range(count)] + [(count + i, t) for i, extra in enumerate(extras) for t in extra.turns]
+    descriptions = [*(turn.utterance for turn in turns), *(extra.description for extra in extras)]
+    total = count + len(extras)
+    return Snapshot(
+        space=turns[0].space if turns else SPACE,
+        keys=np.arange(total, dtype=np.int64) + key_offset,
+        ids=tuple(NodeId(f"n{row}") for row in range(total)),
+        types=np.asarray(["episode"] * count + [extra.type for extra in extras], dtype=np.str_),
+        labels=tuple(text[:20] for text in descriptions),
+        descriptions=tuple(descriptions),
+        active=np.ones(total, dtype=bool),
+        recorded_at=np.asarray(learnt, dtype=np.int64),
+        valid_from=np.asarray([*starts, *[NO_TIME] * len(extras)], dtype=np.int64),
+        valid_to=np.full(total, NO_TIME, dtype=np.int64),
+        embeddings=encoder.encode(descriptions),
+        source=np.asarray([s for s, _, _ in triples], dtype=np.int64),
+        target=np.asarray([t for _, _, t in triples], dtype=np.int64),
+        relations=np.asarray([r for _, r, _ in triples], dtype=np.str_),
+        families=np.asarray([_FAMILIES.get(r, COINED_FAMILY) for _, r, _ in triples], dtype=np.str_),
+        weights=np.ones(len(triples), dtype=np.float32),
+        turn_ids=tuple(turn.turn_id for turn in turns),
+        speakers=tuple(turn.speaker for turn in turns),
+        session_ids=tuple(turn.session_id for turn in turns),
+        spoken_at=np.asarray(starts, dtype=np.int64),
+        provenance=np.asarray(pairs, dtype=np.int64).reshape(-1, 2),
+    )
+
+
+def make_inputs(snapshot: Snapshot) -> GraphInputs:
+    """The snapshot as the network sees it, with small features."""
+    return inputs_of(to_hetero(snapshot, SKETCH, CONTEXT))
+
+
+# --- a corpus with something to learn ------------------------------------------------------------------------
+
+_ANIMALS = ("otter", "heron", "badger", "lizard", "falcon", "beetle", "marmot", "walrus", "gecko", "stoat")
+
+
+def planted_space(number: int, *, things: int = 6) -> tuple[Snapshot, list[Question]]:
+    """Half of the turns name a thing only through their fact: nothing but the graph finds them.
+
+    Thing i has a turn "That one again, number i" and a fact "Ann keeps a <animal> of <colour>" drawn from it; the
+    questions ask for the animal, which the turn does not name.
+    """
+    space = SpaceId(f"planted{number}")
+    order = np.random.default_rng(number).permutation(len(_ANIMALS))[:things]
+    animals = [_ANIMALS[i] for i in order]
+    lines = [f"That one again, number {i}" for i in range(things)]
+    turns = make_turns(lines, space=space)
+    facts = [Extra("knowledge_node", f"Ann keeps a {animal} at home", (i,)) for i, animal in enumerate(animals)]
+    edges = [(things + i, "DERIVED_FROM", i) for i in range(things)]
+    questions = [
+        Question(space, f"{space}-q{i}", f"Who keeps the {animal}?", "1", (turns[i].turn_id,))
+        for i, animal in enumerate(animals)
+    ]
+    return make_snapshot(turns, facts, edges, key_offset=1 + 1000 * number), questions
+
+
+SMALL_MODEL = ModelConfig(
+    lexical_dim=64, dedicated_terms=16, speaker_dim=8, date_dim=16, hidden_dim=8, layers=1, heads=2, free_dim=4,
+    dropout=0.1,
+)  # fmt: skip
+CPU = TrainerConfig(accelerator="cpu", devices=1, csv_log=False)
+
+
+def small_config(*, pretrain: int = 0, finetune: int = 3, patience: int = 50) -> TrainConfig:
+    """A training of seconds; the pre-training uses every self-supervised loss."""
+    return TrainConfig(
+        SMALL_MODEL,
+        StageConfig(epochs=pretrain, patience=patience, link=0.2, text=1.0, views=0.1),
+        StageConfig(epochs=finetune, patience=patience, ranking=1.0),
+        OptimiserConfig(lr=3e-3, warmup_steps=2, query_noise=0.05, term_dropout=0.1),
+    )
+
+
+def small_checkpoint(*, seed: int = 0, text_encoder: str = "fake-bow") -> Checkpoint:
+    """An untrained checkpoint whose random parts depend on the seed."""
+    torch.manual_seed(seed)
+    network = GraphRetrieval(SMALL_MODEL, text_dim=TEXT_DIM).eval()
+    sketch = LexicalSketch(64, ("canoe", "boat"))
+    return Checkpoint(network, SMALL_MODEL, sketch, text_encoder, TEXT_DIM, {"seed": seed})
+
+
+# --- indexes ---------------------------------------------------------------------------------------------------
+
+
+def lexical_of(*snapshots: Snapshot) -> LexicalIndex:
+    """The lexical arm over snapshots; a space that none of them is of is unknown."""
+    held = {snapshot.space: snapshot for snapshot in snapshots}
+
+    def load(space: SpaceId) -> Snapshot:
+        if space not in held:
+            raise UnknownSpaceError(space, held)
+        return held[space]
+
+    return LexicalIndex(load)
+
+
+def vectors_of(*snapshots: Snapshot) -> MemoryVectors:
+    """Exact search over all nodes of snapshots."""
+    memory = MemoryVectors()
+    for snapshot in snapshots:
+        rows = [
+            (VectorMatch(node, str(kind), turns, 0.0), int(time))
+            for node, kind, turns, time in zip(
+                snapshot.ids, snapshot.types, snapshot.turns_of, snapshot.recorded_at, strict=True
+            )
+        ]
+        memory.add(snapshot.space, rows, snapshot.embeddings)
+    return memory
+
+
+class BrokenVectors:
+    """A vector search whose index cannot be reached."""
+
+    def search(self, vector: NDArray[np.float32], scope: SearchScope, *, top_k: int) -> list[VectorMatch]:
+        raise IndexUnavailableError("index 'nowhere': cannot search")
+
+
+class FixedVectors:
+    """A vector search that finds the same for every question, and remembers the scopes it was given."""
+
+    def __init__(self, matches: Sequence[VectorMatch]) -> None:
+        self._matches = list(matches)
+        self.scopes: list[SearchScope] = []
+
+    def search(self, vector: NDArray[np.float32], scope: SearchScope, *, top_k: int) -> list[VectorMatch]:
+        self.scopes.append(scope)
+        return self._matches[:top_k]
+
+
+class ReversingReranker:
+    """Turns a ranking round."""
+
+    def rerank(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
+        return [replace(hit, signals={**hit.signals, "rerank": 1.0}) for hit in reversed(hits)]
+
+
+class TableQueryEncoder:
+    """A query encoder that knows its questions by heart."""
+
+    def __init__(self, version: str, vectors: Mapping[str, NDArray[np.float32]]) -> None:
+        self.version = version
+        self._vectors = vectors
+        self.asked: list[tuple[str, datetime | None]] = []
+
+    def encode_query(self, text: str, *, asked_at: datetime | None = None) -> NDArray[np.float32]:
+        self.asked.append((text, asked_at))
+        return self._vectors[text]
+
+
+def hit(node: str, kind: str, *turns: str, score: float = 1.0) -> Hit:
+    """A hit without text."""
+    return Hit(NodeId(node), kind, node, tuple(TurnId(turn) for turn in turns), score)

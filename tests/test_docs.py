@@ -1,0 +1,37 @@
+"""What the documents tell a reader to run must exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from scripts import cli
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md"), ROOT / "checkpoints" / "README.md"])
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: p.name)
+def test_commands_and_files_named_in_a_document_exist(document: Path) -> None:
+    text = document.read_text()
+    for command in re.findall(r"^\s*locigraph (\w+)", text, flags=re.MULTILINE):
+        assert command in cli._HELP
+    for path in re.findall(
+        r"\b(?:configs|docs|kg|gnn|retrieval|training|scripts|consolidation|benchmarks)/[\w/.-]+\.\w+", text
+    ):
+        assert (ROOT / path).exists(), f"{document.name} names {path}"
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"`make (\w+)`", text):
+        assert f"\n{target}:" in makefile
+
+
+def test_no_benchmark_id_or_machine_path_is_in_library_source() -> None:
+    for package in ("kg", "consolidation", "gnn", "retrieval", "training", "scripts"):
+        for source in (ROOT / package).rglob("*.py"):
+            text = source.read_text()
+            assert not re.search(
+                r"\bconv-\d\d\b|\bCaroline\b|\bMelanie\b\W(?! for)", text.replace('"Mel" for Melanie', "")
+            ), source
+            assert not re.search(r"[\"' ]/(?:home|root|tmp|work)/", text), source
