@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from consolidation.blueprint import (
+    MAX_LABEL,
     AddNode,
     Blueprint,
     ContextNode,
@@ -29,6 +30,8 @@ from kg.types import NodeId, Turn
 
 # A sentence with fewer content words says too little to stand alone.
 _MIN_TERMS = 3
+# Longer turns are exposition, such as an assistant's answers: only what they say in the first person is kept.
+_EXPOSITION = 600
 _FIRST_PERSON = re.compile(r"\b(i|i'm|i've|i'd|i'll|my|me|we|we're|we've|our|us)\b", re.IGNORECASE)
 _PAST = re.compile(
     r"\b(\w{3,}ed|was|were|went|had|did|got|made|took|saw|met|came|found|bought|gave|told|won|lost|began|left|felt"
@@ -44,7 +47,7 @@ _SLOTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("favourite", re.compile(r"\bfavou?rite (?P<what>\w+) is (?P<value>[\w' ]+)")),
 )
 _SAME_FACT = 0.8  # Jaccard overlap of terms from which two facts say the same
-_MAX_TOPICS = 3
+_MAX_TOPICS, _MAX_TOPICS_OF_EXPOSITION = 3, 1
 
 
 class RuleExtractor:
@@ -101,10 +104,12 @@ def short_label(text: str) -> str:
 
 def _memorable(turn: Turn) -> list[tuple[str, str]]:
     found = []
+    is_long = len(turn.text) > _EXPOSITION
     for sentence in sentences(turn.text):
         if sentence.endswith("?"):
             continue
-        if len(terms(sentence)) >= _MIN_TERMS and (_FIRST_PERSON.search(sentence) or _PAST.search(sentence)):
+        is_told = _FIRST_PERSON.search(sentence) or (not is_long and _PAST.search(sentence))
+        if is_told and len(terms(sentence)) >= _MIN_TERMS:
             found.append((sentence, in_third_person(sentence, turn.speaker)[:1_500]))
     return found[:12]
 
@@ -139,7 +144,7 @@ def _mentions(turn: Turn) -> tuple[Mention, ...]:
     found = {turn.speaker: Mention(turn.speaker, "person")}
     for match in _NAME.finditer(turn.text):
         name = match.group(1).removesuffix("'s").removesuffix("’s")
-        if name.lower() not in STOP_WORDS and len(name) > 2 and not resolve_times(f"in {name}", None):
+        if name.lower() not in STOP_WORDS and 2 < len(name) <= MAX_LABEL and not resolve_times(f"in {name}", None):
             found.setdefault(name, Mention(name, "other"))
     return tuple(found.values())[:8]
 
@@ -147,5 +152,7 @@ def _mentions(turn: Turn) -> tuple[Mention, ...]:
 def _topics(turn: Turn) -> tuple[Topic, ...]:
     text = f"{turn.text}. {turn.image_caption or ''}"
     exclude = frozenset(words(turn.speaker))
-    best = sorted(phrases(text, exclude=exclude), key=lambda phrase: -len(phrase.split()))[:_MAX_TOPICS]
-    return tuple(Topic(phrase, phrase) for phrase in best)
+    short = [phrase for phrase in phrases(text, exclude=exclude) if len(phrase) <= MAX_LABEL]
+    found = sorted(short, key=lambda phrase: -len(phrase.split()))
+    limit = _MAX_TOPICS_OF_EXPOSITION if len(turn.text) > _EXPOSITION else _MAX_TOPICS
+    return tuple(Topic(phrase, phrase) for phrase in found[:limit])

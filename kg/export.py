@@ -6,7 +6,8 @@ SQLAlchemy returns a tuple per row; at a million edges that costs more than the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
@@ -19,20 +20,40 @@ from sqlalchemy import Engine, text
 from kg.snapshot import NO_TIME
 
 
-def read_columns(engine: Engine, query: str, parameters: Mapping[str, str | int]) -> pa.Table:
-    """Run a query with ``:name`` parameters and return its columns as an Arrow table."""
+ReadColumns = Callable[[str, Mapping[str, str | int]], pa.Table]
+
+
+@contextmanager
+def column_reader(engine: Engine) -> Iterator[ReadColumns]:
+    """A function that runs a query with ``:name`` parameters and returns its columns as an Arrow table.
+
+    All its queries see the database at one moment, whatever a writer beside it commits.
+    """
     database = engine.url.database
     if engine.dialect.name == "sqlite" and database:
-        uri = f"file:{quote(database)}?mode=ro"
-        with dbapi.connect(uri) as connection, connection.cursor() as cursor:
-            ordered, values = _positional(query, parameters)
-            cursor.execute(ordered, values)
-            return cursor.fetch_arrow_table()
-    with engine.connect() as connection:
-        result = connection.execute(text(query), dict(parameters))
-        names = list(result.keys())
-        rows = result.fetchall()
-    return pa.table({name: [row[i] for row in rows] for i, name in enumerate(names)})
+        # ADBC begins a transaction on connecting; SQLite fixes what it sees at the first read.
+        with dbapi.connect(f"file:{quote(database)}?mode=ro") as driver:
+
+            def read_arrow(query: str, parameters: Mapping[str, str | int]) -> pa.Table:
+                ordered, values = _positional(query, parameters)
+                with driver.cursor() as cursor:
+                    cursor.execute(ordered, values)
+                    return cursor.fetch_arrow_table()
+
+            yield read_arrow
+        return
+    isolated = (
+        engine if engine.dialect.name == "sqlite" else engine.execution_options(isolation_level="REPEATABLE READ")
+    )
+    with isolated.connect() as connection:
+
+        def read_rows(query: str, parameters: Mapping[str, str | int]) -> pa.Table:
+            result = connection.execute(text(query), dict(parameters))
+            names = list(result.keys())
+            rows = result.fetchall()
+            return pa.table({name: [row[i] for row in rows] for i, name in enumerate(names)})
+
+        yield read_rows
 
 
 def _positional(query: str, parameters: Mapping[str, str | int]) -> tuple[str, tuple[Any, ...]]:

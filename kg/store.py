@@ -497,12 +497,14 @@ class Store:
         """
         self.require_space(space)
         parameters: dict[str, str | int] = {"space": space, "t": _latest(as_of)}
-        node_table = export.read_columns(self._engine, as_of_sql.NODES + " ORDER BY n.key", parameters)
+        with export.column_reader(self._engine) as read:
+            node_table = read(as_of_sql.NODES + " ORDER BY n.key", parameters)
+            edges = read(as_of_sql.EDGES, parameters)
+            turn_table = read(as_of_sql.TURNS, parameters)
+            pairs = read(as_of_sql.PROVENANCE, parameters)
+            embeddings = _embedding_matrix(node_table, space, embedding_model, read)
         keys = export.integers(node_table["key"])
-        edges = export.read_columns(self._engine, as_of_sql.EDGES, parameters)
-        turn_table = export.read_columns(self._engine, as_of_sql.TURNS, parameters)
         turn_keys = export.integers(turn_table["key"])
-        pairs = export.read_columns(self._engine, as_of_sql.PROVENANCE, parameters)
         turn_order = np.argsort(turn_keys, kind="stable")
         turn_rows = turn_order[
             np.searchsorted(turn_keys, export.integers(pairs["turn_key"]), sorter=turn_order)
@@ -522,7 +524,7 @@ class Store:
             recorded_at=export.integers(node_table["created_at"]),
             valid_from=export.integers(node_table["valid_from"]),
             valid_to=export.integers(node_table["valid_to"]),
-            embeddings=self._embedding_matrix(node_table, parameters, embedding_model),
+            embeddings=embeddings,
             source=np.searchsorted(keys, export.integers(edges["source"])),
             target=np.searchsorted(keys, export.integers(edges["target"])),
             relations=np.asarray(export.strings(edges["label"]), dtype=np.str_),
@@ -534,31 +536,6 @@ class Store:
             spoken_at=export.integers(turn_table["spoken_at"]),
             provenance=provenance,
         )
-
-    def _embedding_matrix(
-        self, node_table: pa.Table, parameters: Mapping[str, str | int], model: str | None
-    ) -> NDArray[np.float32]:
-        if model is None:
-            return np.zeros((len(node_table), 0), dtype=np.float32)
-        found = export.read_columns(self._engine, as_of_sql.VECTORS, {"space": parameters["space"], "model": model})
-        held = pa.table({"key": node_table["key"], "text_hash": node_table["text_hash"]}).append_column(
-            "row", pa.array(np.arange(len(node_table)))
-        )
-        joined = held.join(
-            found.append_column("vector_row", pa.array(np.arange(len(found)))).drop_columns(["vector"]),
-            keys=["key", "text_hash"],
-            join_type="left outer",
-        ).sort_by("row")
-        missing = joined["vector_row"].null_count
-        if missing:
-            raise InvalidVectorError(
-                f"space {parameters['space']!r}: {missing} of {len(node_table)} nodes have no embedding of "
-                f"model {model!r}; run locigraph build with that encoder"
-            )
-        if len(found) == 0:
-            return np.zeros((0, 0), dtype=np.float32)
-        dim = len(found["vector"][0].as_py()) // 4
-        return export.vectors(found["vector"], dim)[export.integers(joined["vector_row"])]
 
     def vectors_by_key(
         self, space: SpaceId, keys: Sequence[int], model: str
@@ -598,6 +575,35 @@ class Store:
                 for row in connection.execute(query):
                     found.setdefault(int(row.node_key), []).append(TurnId(row.turn_id))
         return {key: tuple(ids) for key, ids in found.items()}
+
+
+def _embedding_matrix(
+    node_table: pa.Table, space: SpaceId, model: str | None, read: export.ReadColumns
+) -> NDArray[np.float32]:
+    if model is None or len(node_table) == 0:
+        return np.zeros((len(node_table), 0), dtype=np.float32)
+    found = read(as_of_sql.VECTORS, {"space": space, "model": model})
+    missing, rows = len(node_table), pa.array([])
+    if len(found):  # columns without rows have no type to join by
+        held = pa.table({"key": node_table["key"], "text_hash": node_table["text_hash"]})
+        joined = (
+            held.append_column("row", pa.array(np.arange(len(held))))
+            .join(
+                found.append_column("vector_row", pa.array(np.arange(len(found)))).drop_columns(["vector"]),
+                keys=["key", "text_hash"],
+                join_type="left outer",
+            )
+            .sort_by("row")
+        )
+        rows = joined["vector_row"]
+        missing = rows.null_count
+    if missing:
+        raise InvalidVectorError(
+            f"space {space!r}: {missing} of {len(node_table)} nodes have no embedding of model {model!r}; "
+            "run locigraph build with that encoder"
+        )
+    dim = len(found["vector"][0].as_py()) // 4
+    return export.vectors(found["vector"], dim)[export.integers(rows)]
 
 
 def _latest(as_of: datetime | None) -> int:

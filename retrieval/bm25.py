@@ -137,7 +137,7 @@ class Bm25Index(Generic[Key]):
         size = len(self._keys)
         scores = np.zeros(size)
         touched = np.zeros(size, dtype=bool)
-        if not self._row_of:
+        if not self._total_length:  # nothing held, or empty documents only, whose mean length divides nothing
             return scores, touched
         idf = self._idf_of_terms()
         lengths = self._lengths.values

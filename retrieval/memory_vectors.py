@@ -12,22 +12,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kg.tables import epoch
+from kg.types import NodeId
 from retrieval.errors import FilterError
 from retrieval.protocols import SearchScope, VectorMatch
 
 
 class MemoryVectors:
-    """Rows by tenant, appended and searched; cosine equals inner product, since rows have length 1."""
+    """Rows by tenant, written and searched; cosine equals inner product, since rows have length 1."""
 
     def __init__(self) -> None:
         self._rows: dict[str, list[tuple[VectorMatch, int]]] = {}
+        self._position: dict[str, dict[NodeId, int]] = {}
         self._room: dict[str, NDArray[np.float32]] = {}
 
     def add(self, space: str, rows: Sequence[tuple[VectorMatch, int]], vectors: NDArray[np.float32]) -> None:
-        """Append rows: a match (its score unused) with its recorded time, and its vector [dim]."""
-        held = self._rows.setdefault(space, [])
+        """Write rows, replacing those of the same node.
+
+        Args:
+            space: The tenant.
+            rows: A match (its score unused) with its recorded time.
+            vectors: float32 [rows, dim].
+        """
         if not rows:
             return
+        held, position = self._rows.setdefault(space, []), self._position.setdefault(space, {})
         room = self._room.get(space)
         needed = len(held) + len(rows)
         if room is None or needed > len(room):
@@ -35,8 +43,13 @@ class MemoryVectors:
             if room is not None:
                 grown[: len(held)] = room[: len(held)]
             room = self._room[space] = grown
-        room[len(held) : needed] = vectors
-        held.extend(rows)
+        for row, vector in zip(rows, vectors, strict=True):
+            at = position.setdefault(row[0].node_id, len(held))
+            if at == len(held):
+                held.append(row)
+            else:
+                held[at] = row
+            room[at] = vector
 
     def search(self, vector: NDArray[np.float32], scope: SearchScope, *, top_k: int) -> list[VectorMatch]:
         """Nearest rows of the tenant, best first; ties by node id."""

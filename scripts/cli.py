@@ -18,6 +18,7 @@ _HELP = {
     "train": "node and query encoder from a built graph",
     "refresh": "graph embeddings of all nodes into the index",
     "evaluate": "strategies compared on held-out conversations, with statistics and a report",
+    "ablate": "what each part of the model is worth: trained again with one thing changed",
     "recall": "ask the memory of a space",
     "verify": "compare the index with the store, or rebuild it",
     "forget": "erase turns, or a space, from graph and indexes",

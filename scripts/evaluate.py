@@ -123,15 +123,7 @@ def evaluate(
         "manifest": manifest,
         "notes": notes,
     }  # fmt: skip
-    with (folder / "rankings.jsonl").open("w") as lines:
-        for run in runs:
-            for question in questions:
-                line = {
-                    "question_id": question.question_id, "space": question.space, "category": question.category,
-                    "strategy": run.name, "fold": question.fold, "gold": question.gold,
-                    "ranking": run.rankings[question.question_id],
-                }  # fmt: skip
-                lines.write(json.dumps(line) + "\n")
+    parts.write_rankings(folder / "rankings.jsonl", questions, runs)
     (folder / "results.json").write_text(json.dumps(results, indent=1) + "\n")
     write_report(folder, results)
     print(text_table(results))

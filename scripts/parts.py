@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from importlib import metadata
@@ -20,6 +21,7 @@ from kg.corpora import Corpus, load_corpus
 from kg.errors import LocigraphError
 from kg.store import Store
 from kg.types import SpaceId, TurnState
+from retrieval.evaluation import QuestionOutcome, StrategyRun
 from retrieval.hybrid import HybridRetriever
 from retrieval.indexer import DescriptionIndexer
 from retrieval.lexical import LexicalIndex
@@ -103,7 +105,7 @@ def search_parts(
     store: Store, index: MilvusIndex, encoder: CachedTextEncoder
 ) -> Iterator[tuple[LexicalIndex, dict[str, Retriever]]]:
     """The strategies that need no training, by name, over an indexed graph."""
-    lexical = LexicalIndex(lambda space: store.snapshot(space))
+    lexical = LexicalIndex(store.snapshot)
     collection = DescriptionIndexer(store, index, encoder.model_id).collection()
     v1 = HybridRetriever(lexical, collection, encoder)
     try:
@@ -157,3 +159,20 @@ def parse_time(text: str | None) -> datetime | None:
         return None if text is None else datetime.fromisoformat(text)
     except ValueError as error:
         raise LocigraphError(f"time {text!r} is not ISO 8601, such as 2024-06-30T00:00:00") from error
+
+
+def write_rankings(path: Path, questions: Sequence[QuestionOutcome], runs: Sequence[StrategyRun]) -> None:
+    """One line of JSON per strategy and question: turn ids best first, gold, fold."""
+    with path.open("w") as lines:
+        for run in runs:
+            for question in questions:
+                line = {
+                    "question_id": question.question_id,
+                    "space": question.space,
+                    "category": question.category,
+                    "strategy": run.name,
+                    "fold": question.fold,
+                    "gold": question.gold,
+                    "ranking": run.rankings[question.question_id],
+                }
+                lines.write(json.dumps(line) + "\n")

@@ -34,7 +34,7 @@ class ModelConfig:
     free_dim: int = 64
     edge_gate: bool = True
     state_gate: bool = True
-    dropout: float = 0.2
+    dropout: float = 0.3
     excluded_relations: list[str] = field(default_factory=list)
 
 
@@ -77,16 +77,16 @@ class OptimiserConfig:
         term_dropout: Share of a question's terms left out.
     """
 
-    lr: float = 1e-3
+    lr: float = 3e-4
     scalar_lr: float = 1e-2
     edge_lr: float = 3e-3
     term_lr: float = 1e-2
-    weight_decay: float = 0.01
+    weight_decay: float = 0.05
     edge_weight_decay: float = 0.1
     warmup_steps: int = 10
     average: float = 0.9
     gradient_clip: float = 1.0
-    query_noise: float = 0.0
+    query_noise: float = 0.3
     term_dropout: float = 0.0
 
 

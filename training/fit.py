@@ -77,18 +77,25 @@ def fit(
         name: On the progress bar.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    # In the names, so that another configuration's resume point is never taken up.
     fingerprint = _fingerprint(network, train, validation, config, seed)
-    marker = folder / "run.json"
-    if not marker.is_file() or json.loads(marker.read_text()).get("fingerprint") != fingerprint:
-        for stale in folder.glob("*.ckpt"):
+    for stale in folder.glob("*.ckpt"):
+        if fingerprint not in stale.name:
             stale.unlink()
-        marker.write_text(json.dumps({"fingerprint": fingerprint, "config": asdict(config), "seed": seed}, indent=1))
     result = FitResult()
     for number, (label, stage) in enumerate((("pretrain", config.pretrain), ("finetune", config.finetune))):
         if stage.epochs == 0:
             continue
         outcome = _run_stage(
-            network, train, validation, stage, config, trainer, folder / label, 10 * seed + number, f"{name} {label}"
+            network,
+            train,
+            validation,
+            stage,
+            config,
+            trainer,
+            folder / f"{label}-{fingerprint}",
+            10 * seed + number,
+            f"{name} {label}",
         )
         result.stages[label] = outcome
     network.eval()
@@ -180,4 +187,4 @@ def _fingerprint(
                 example.positive,
             ):
                 digest.update(tensor.cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()
+    return digest.hexdigest()[:12]

@@ -82,7 +82,7 @@ def recall_curve_figure(strategies: Mapping[str, StrategySummary]) -> str:
     """
     if not strategies:
         raise ValueError("there are no strategies to draw")
-    with mpl.rc_context(_style("recall")):
+    with mpl.rc_context(figure_style("recall")):
         figure = Figure(figsize=(8.4, 4.6))
         axes = figure.add_axes((0.08, 0.13, 0.68, 0.75))
         foreground = _foreground(list(strategies))
@@ -121,7 +121,7 @@ def recall_curve_figure(strategies: Mapping[str, StrategySummary]) -> str:
         axes.set_xlabel("turns returned (k)")
         axes.set_title("Evidence recall@k; bands: 95% over conversations")
         _label_ends(axes, ends)
-        return _svg(figure, "Evidence recall against the number of returned turns, by strategy")
+        return finished_svg(figure, "Evidence recall against the number of returned turns, by strategy")
 
 
 def category_figure(comparison: Comparison) -> str:
@@ -144,7 +144,7 @@ def category_figure(comparison: Comparison) -> str:
         raise ValueError("the comparison has no categories to draw")
     rows.append(("all questions", comparison["delta"], comparison["ci_low"], comparison["ci_high"]))
     a, b, metric = (_shortened(comparison[key]) for key in ("a", "b", "metric"))
-    with mpl.rc_context(_style("category")):
+    with mpl.rc_context(figure_style("category")):
         figure = Figure(figsize=(8.4, 1.5 + 0.42 * len(rows)))
         axes = _row_axes(figure, [label for label, *_ in rows])
         for row, (_, delta, low, high) in enumerate(rows):
@@ -168,7 +168,7 @@ def category_figure(comparison: Comparison) -> str:
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: signed(value, decimals=2)))
         axes.set_xlabel(f"{metric} of {a} minus {b}; right of 0: {a} is better")
         axes.set_title(f"{a} against {b}, by category (questions)")
-        return _svg(figure, f"Difference in {metric} between {a} and {b} by category")
+        return finished_svg(figure, f"Difference in {metric} between {a} and {b} by category")
 
 
 def latency_figure(strategies: Mapping[str, StrategySummary]) -> str:
@@ -190,7 +190,7 @@ def latency_figure(strategies: Mapping[str, StrategySummary]) -> str:
     times_ms = [(entry["latency_ms"]["p50"], entry["latency_ms"]["p95"]) for entry in strategies.values()]
     shortest, longest = min(min(pair) for pair in times_ms), max(max(pair) for pair in times_ms)
     is_log = shortest > 0.0 and longest / shortest > 30.0
-    with mpl.rc_context(_style("latency")):
+    with mpl.rc_context(figure_style("latency")):
         figure = Figure(figsize=(8.4, 1.5 + 0.52 * len(times_ms)))
         axes = _row_axes(figure, list(strategies))
         for offset, part, colour in ((-0.19, 0, PALETTE[1]), (0.19, 1, PALETTE[4])):
@@ -221,10 +221,11 @@ def latency_figure(strategies: Mapping[str, StrategySummary]) -> str:
         axes.set_xlabel("milliseconds per question, query encoding apart" + (", log scale" if is_log else ""))
         axes.set_title("Search time")
         figure.legend(loc="upper right", ncols=2, frameon=False, fontsize=9, bbox_to_anchor=(0.99, 1.0))
-        return _svg(figure, "Search time per question by strategy, median and 95th percentile")
+        return finished_svg(figure, "Search time per question by strategy, median and 95th percentile")
 
 
-def _style(figure_name: str) -> dict[Any, Any]:
+def figure_style(figure_name: str) -> dict[Any, Any]:
+    """Settings for ``matplotlib.rc_context``, the same for every figure but for its ids."""
     # Ids are hashes of content and salt; a salt per figure keeps them apart when all stand in one page.
     return {**_STYLE, "svg.hashsalt": f"locigraph-{figure_name}"}
 
@@ -293,7 +294,8 @@ def _label_ends(axes: Axes, ends: Sequence[tuple[Sequence[float], str, str, bool
         )
 
 
-def _svg(figure: Figure, description: str) -> str:
+def finished_svg(figure: Figure, description: str) -> str:
+    """The figure as an ``<svg>`` element for a page, with a description for those who cannot see it."""
     FigureCanvasSVG(figure)
     buffer = io.StringIO()
     # No metadata at all: its default holds the date and the version of matplotlib.

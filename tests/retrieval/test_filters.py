@@ -79,7 +79,9 @@ def test_a_hostile_tenant_never_sees_another_tenants_rows(collection: Collection
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(HOSTILE)
-@pytest.mark.parametrize("template", ["{}", 'x"] or space == "victim" or type in ["{}', '\\"] or 1 == 1 or type in ["{}'])
+@pytest.mark.parametrize(
+    "template", ["{}", 'x"] or space == "victim" or type in ["{}', '\\"] or 1 == 1 or type in ["{}']
+)
 def test_a_hostile_type_never_shows_another_tenants_rows(collection: Collection, template: str, name: str) -> None:
     assert collection.search(QUERY, SearchScope("mallory", (template.format(name),)), top_k=5) == []
     assert collection.search(QUERY, SearchScope("victim", (template.format(name),)), top_k=5) == []

@@ -1,0 +1,107 @@
+"""``locigraph ablate``: what each part of the model is worth."""
+
+from __future__ import annotations
+
+from scripts.settings import Consolidation, CorpusSettings, EncoderSettings
+from training.config import TrainConfig
+from training.fit import TrainerConfig
+
+
+def ablate(
+    *,
+    corpus: CorpusSettings = CorpusSettings(),
+    consolidation: Consolidation = "rules",
+    variants: list[str] | None = None,
+    output: str = "runs/ablate",
+    folds: int = 5,
+    validation: int = 2,
+    model: TrainConfig = TrainConfig(),
+    trainer: TrainerConfig = TrainerConfig(csv_log=False),
+    store: str | None = None,
+    encoder: EncoderSettings = EncoderSettings(),
+    seed: int = 0,
+) -> None:
+    """Train the model again and again with one thing changed, and compare each with the full one, fold by fold.
+
+    Writes ablation.json, ablation.md and ablation.svg. Finished trainings are kept, so an interrupted run goes on.
+
+    Args:
+        corpus: Conversations and questions.
+        consolidation: How turns become graph.
+        variants: Names of the changes to try; null tries all (see training/ablation.py).
+        output: Folder of the results.
+        folds: Groups of conversations.
+        validation: Conversations of each fold's training side that decide when to stop.
+        model: The full model.
+        trainer: Where and how to train.
+        store: The graph; null puts it into the output folder.
+        encoder: Text encoder.
+        seed: Of everything random.
+    """
+    import json
+    from pathlib import Path
+
+    from kg.errors import LocigraphError, nearest
+    from kg.store import Store
+    from retrieval.evaluation import Fold, StrategyRun
+    from retrieval.evaluation.ablation import ablation_figure, ablation_table
+    from scripts import parts
+    from training.ablation import VARIANTS, rank_exactly
+    from training.ablation import ablate as run
+    from training.experiment import TrainingSet, Views, drop_leaked, outcomes, plan_folds, train_checkpoint
+
+    for name in variants or ():
+        if name not in VARIANTS:
+            raise LocigraphError(f"variant {name!r} is not known{nearest(name, VARIANTS)}")
+    chosen = {name: VARIANTS[name] for name in variants} if variants is not None else dict(VARIANTS)
+    read = parts.read_corpus(corpus)
+    if not read.questions:
+        raise LocigraphError(f"{read.path}: no question with evidence; there is nothing to evaluate")
+    extractor = parts.extractor_for(consolidation, read)
+    text_encoder = parts.text_encoder(encoder)
+    folder = Path(output)
+    folder.mkdir(parents=True, exist_ok=True)
+    with Store(store or str(folder / "graph.sqlite")) as graph:
+        parts.build_graph(read, extractor, graph, text_encoder)
+        text_encoder.encode([q.text for q in read.questions], progress="encode questions")
+        views = Views(
+            lambda space, as_of: graph.snapshot(space, as_of=as_of, embedding_model=text_encoder.model_id),
+            {c.space: c.turns[-1].spoken_at for c in read.conversations if c.turns},
+        )
+        planned = plan_folds(read.questions, folds=folds, validation=validation, seed=seed)
+
+        def run_fold(name: str, config: TrainConfig, fold: Fold) -> StrategyRun:
+            known, _ = drop_leaked(read.questions, fold)
+            checkpoint = train_checkpoint(
+                TrainingSet(known, fold.train, fold.validation),
+                views,
+                config,
+                trainer,
+                embed=text_encoder.encode,
+                text_encoder=text_encoder.model_id,
+                folder=folder / name.replace(" ", "-") / f"fold-{fold.index}",
+                seed=seed,
+                details={"fold": fold.index, "variant": name},
+                name=f"{name}, fold {fold.index}",
+            )
+            tested = [q for q in read.questions if q.space in fold.test]
+            return rank_exactly(checkpoint, tested, views, text_encoder.encode, name=name)
+
+        fold_of = {space: fold.index for fold in planned for space in fold.test}
+        summary = run(chosen, model, planned, read.questions, outcomes(read.questions, fold_of), run_fold, seed=seed)
+    manifest = parts.provenance(seed, consolidation=consolidation, folds=len(planned), corpus=read.sha256)
+    (folder / "ablation.json").write_text(json.dumps({**summary, "manifest": manifest}, indent=1) + "\n")
+    table = ablation_table(summary)
+    (folder / "ablation.md").write_text(table + "\n")
+    (folder / "ablation.svg").write_text(ablation_figure(summary))
+    print(table)
+    print(f"numbers: {folder / 'ablation.json'}; plot: {folder / 'ablation.svg'}")
+
+
+if __name__ == "__main__":
+    import sys
+    from pathlib import Path
+
+    from scripts.cli import main
+
+    main([Path(__file__).stem, *sys.argv[1:]])

@@ -1,0 +1,23 @@
+"""Everything that a database holds, for tests that compare states."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+#: What differs between two runs that mean the same: the indexer's queue numbers.
+QUEUE = ("outbox", "sqlite_sequence")
+
+
+def dump(path: Path, *, without: Sequence[str] = ()) -> dict[str, list[tuple[object, ...]]]:
+    """All rows of all tables by table name, sorted."""
+    with sqlite3.connect(path) as connection:
+        names = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        found = {
+            name: sorted(connection.execute(f'SELECT * FROM "{name}"').fetchall(), key=repr)
+            for name in sorted(names)
+            if name not in without
+        }
+    connection.close()
+    return found

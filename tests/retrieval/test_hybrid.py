@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+import pytest
+from pytest import approx
+
+from kg.errors import UnknownSpaceError
+from kg.snapshot import Snapshot
+from kg.types import NodeId, SpaceId
+from retrieval.errors import IndexUnavailableError
+from retrieval.hybrid import HybridRetriever
+from retrieval.protocols import VectorMatch, VectorSearch
+from retrieval.query_generator import SearchQuery
+from tests.fakes import MONDAY, SPACE, FakeEncoder, make_turns
+from tests.fakes_graph import (
+    TEXT_DIM,
+    BrokenVectors,
+    Extra,
+    FixedVectors,
+    ReversingReranker,
+    lexical_of,
+    make_snapshot,
+    vectors_of,
+)
+
+HELD = make_snapshot(
+    make_turns(["I painted the canoe", "Lovely colour", "The kite is torn", "Fine weather"]),
+    [Extra("knowledge_node", "a canoe", (0,)), Extra("concept", "canoe", (0,))],
+)
+
+
+class TwoQueries:
+    """Asks for the kite, and for canoes among facts."""
+
+    def generate(self, question: str, *, asked_at: datetime | None) -> list[SearchQuery]:
+        return [SearchQuery("kite"), SearchQuery("canoe", ("knowledge_node",))]
+
+
+@contextmanager
+def v1(vectors: VectorSearch, held: Snapshot = HELD, **options: Any) -> Iterator[HybridRetriever]:
+    retriever = HybridRetriever(lexical_of(held), vectors, FakeEncoder(TEXT_DIM), **options)
+    try:
+        yield retriever
+    finally:
+        retriever.close()
+
+
+def match(name: str, score: float) -> VectorMatch:
+    return VectorMatch(NodeId(name), "episode", (), score)
+
+
+def test_the_arms_are_fused_by_hand_worked_reciprocal_ranks() -> None:
+    # BM25 of "canoe": n4 (shorter), n0. ANN: n2, n0.
+    with v1(FixedVectors([match("n2", 0.9), match("n0", 0.8)])) as retriever:
+        hits = retriever.retrieve("canoe", SPACE).hits
+    assert [(hit.node_id, hit.score) for hit in hits] == [
+        ("n0", approx(1 / 62 + 1 / 62)),
+        ("n2", approx(1 / 61)),
+        ("n4", approx(1 / 61)),
+    ]
+    assert set(hits[0].signals) == {"rrf", "bm25", "ann"}
+    assert set(hits[1].signals) == {"rrf", "ann"}
+    assert set(hits[2].signals) == {"rrf", "bm25"}
+    assert hits[0].signals["ann"] == 0.8
+    assert hits[2].turn_ids == ("t0",)
+
+
+def test_every_query_of_the_generator_adds_two_rankings() -> None:
+    vectors = FixedVectors([match("n2", 0.9)])
+    with v1(vectors, generator=TwoQueries(), rrf_k=1) as retriever:
+        hits = retriever.retrieve("anything", SPACE).hits
+    # n2 leads both arms for "kite" and the ANN arm again for "canoe"; n4 leads BM25 for "canoe".
+    assert [(hit.node_id, hit.score) for hit in hits] == [("n2", approx(3 / 2)), ("n4", approx(1 / 2))]
+    assert [scope.types for scope in vectors.scopes] == [
+        ("episode", "event_node", "sub_event", "knowledge_node", "reflection"),
+        ("knowledge_node",),
+    ]
+
+
+def test_both_arms_look_at_the_asked_tenant_and_time() -> None:
+    vectors = FixedVectors([])
+    with v1(vectors) as retriever:
+        hits = retriever.retrieve("canoe kite", SPACE, as_of=MONDAY).hits
+    assert {hit.node_id for hit in hits} == {"n0", "n4"}
+    assert [(scope.space, scope.as_of) for scope in vectors.scopes] == [(SPACE, MONDAY)]
+
+
+def test_depth_limits_what_an_arm_gives() -> None:
+    with v1(FixedVectors([match("n2", 0.9), match("n1", 0.8)]), depth=1) as retriever:
+        assert {hit.node_id for hit in retriever.retrieve("canoe", SPACE).hits} == {"n2", "n4"}
+
+
+def test_concepts_are_not_searched() -> None:
+    with v1(vectors_of(HELD)) as retriever:
+        assert {hit.node_id for hit in retriever.retrieve("canoe", SPACE).hits} == {"n0", "n1", "n2", "n3", "n4"}
+
+
+def test_a_row_whose_node_is_gone_is_passed_over() -> None:
+    with v1(FixedVectors([match("forgotten", 0.9)])) as retriever:
+        assert [hit.node_id for hit in retriever.retrieve("kite", SPACE).hits] == ["n2"]
+
+
+def test_the_reranker_has_the_last_word() -> None:
+    with (
+        v1(FixedVectors([match("n2", 0.9)])) as plain,
+        v1(FixedVectors([match("n2", 0.9)]), reranker=ReversingReranker()) as reranked,
+    ):
+        first, second = (r.retrieve("canoe", SPACE).hits for r in (plain, reranked))
+    assert [hit.node_id for hit in second] == [hit.node_id for hit in reversed(first)]
+    assert all("rerank" in hit.signals for hit in second)
+
+
+def test_an_outage_of_the_index_is_an_error_and_not_a_half_result() -> None:
+    with v1(BrokenVectors()) as retriever, pytest.raises(IndexUnavailableError):
+        retriever.retrieve("canoe", SPACE)
+
+
+def test_an_unknown_tenant_is_an_error() -> None:
+    with v1(vectors_of(HELD)) as retriever, pytest.raises(UnknownSpaceError):
+        retriever.retrieve("canoe", SpaceId("nobody"))

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from kg.types import NodeId, TurnId
+from retrieval.errors import FilterError
+from retrieval.memory_vectors import MemoryVectors
+from retrieval.protocols import SearchScope, VectorMatch
+
+
+def match(name: str, kind: str = "episode") -> VectorMatch:
+    return VectorMatch(NodeId(name), kind, (TurnId(f"of {name}"),), 0.0)
+
+
+def unit_rows(count: int, seed: int = 0) -> NDArray[np.float32]:
+    rows = np.random.default_rng(seed).normal(size=(count, 4)).astype(np.float32)
+    unit: NDArray[np.float32] = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return unit
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=5), st.integers(1, 20))
+def test_search_over_rows_added_in_parts_equals_a_sort_of_all_cosines(parts: list[int], top_k: int) -> None:
+    memory, total = MemoryVectors(), sum(parts)
+    vectors, start = unit_rows(total), 0
+    for size in parts:
+        rows = [(match(f"n{i:03d}"), 0) for i in range(start, start + size)]
+        memory.add("harbor", rows, vectors[start : start + size])
+        start += size
+    query = unit_rows(1, 7)[0]
+    found = memory.search(query, SearchScope("harbor"), top_k=top_k)
+    order = np.argsort(-(vectors @ query), kind="stable")[:top_k]
+    assert [m.node_id for m in found] == [f"n{i:03d}" for i in order]
+    np.testing.assert_allclose([m.score for m in found], (vectors @ query)[order], rtol=1e-5, atol=1e-6)
+
+
+def test_tenants_types_and_times_are_kept_apart() -> None:
+    memory = MemoryVectors()
+    rows = [(match("turn"), 10), (match("fact", "knowledge_node"), 20)]
+    memory.add("harbor", rows, unit_rows(2))
+    memory.add("meadow", [(match("foreign"), 0)], unit_rows(1))
+
+    def names(scope: SearchScope) -> set[str]:
+        return {str(m.node_id) for m in memory.search(unit_rows(1)[0], scope, top_k=9)}
+
+    assert names(SearchScope("harbor")) == {"turn", "fact"}
+    assert names(SearchScope("harbor", ("episode",))) == {"turn"}
+    assert names(SearchScope("harbor", None, datetime.fromtimestamp(10, UTC))) == {"turn"}
+    assert names(SearchScope("meadow")) == {"foreign"}
+    assert names(SearchScope("nobody")) == set()
+    with pytest.raises(FilterError, match="must name its space"):
+        names(SearchScope(""))
+
+
+def test_a_node_written_again_is_replaced_and_found_once() -> None:
+    memory = MemoryVectors()
+    memory.add("harbor", [(match("a"), 0), (match("b"), 0)], np.eye(2, 4, dtype=np.float32))
+    memory.add("harbor", [(match("a", "reflection"), 0)], np.eye(4, dtype=np.float32)[3:])
+    memory.add("harbor", [], np.zeros((0, 4), dtype=np.float32))
+    found = memory.search(np.eye(4, dtype=np.float32)[3], SearchScope("harbor"), top_k=9)
+    assert [(m.node_id, m.type, m.score) for m in found] == [("a", "reflection", 1.0), ("b", "episode", 0.0)]
+
+
+def test_equal_scores_are_sorted_by_id() -> None:
+    memory = MemoryVectors()
+    memory.add("harbor", [(match("b"), 0), (match("a"), 0)], np.ones((2, 4), dtype=np.float32) / 2)
+    found = memory.search(np.ones(4, dtype=np.float32), SearchScope("harbor"), top_k=1)
+    assert [m.node_id for m in found] == ["a"]

@@ -1,0 +1,139 @@
+"""Ablations: the same folds trained again with one thing changed, compared question by question with the full model."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from kg.errors import nearest
+from kg.types import Question
+from retrieval.evaluation import Fold, QuestionOutcome, StrategyRun, summarise
+from retrieval.evaluation.results import Summary
+from training.checkpoint import Checkpoint
+from training.config import TrainConfig
+from training.errors import TrainingError
+from training.experiment import Views
+from training.inference import CheckpointQueryEncoder, Embed, encode_graph
+
+#: Name of the unchanged model in the results.
+FULL = "full"
+
+#: One change each; keys are fields of ``TrainConfig`` joined by dots.
+VARIANTS: Mapping[str, Mapping[str, Any]] = {
+    "no edge gate": {"model.edge_gate": False},
+    "no state gate": {"model.state_gate": False},
+    "no free block": {"model.free_dim": 0},
+    "mixing only": {"model.edge_gate": False, "model.state_gate": False, "model.free_dim": 0},
+    "0 layers": {"model.layers": 0},
+    "1 layer": {"model.layers": 1},
+    "2 layers": {"model.layers": 2},
+    "3 layers": {"model.layers": 3},
+    "1 head": {"model.heads": 1},
+    "8 heads": {"model.heads": 8},
+    "hidden 64": {"model.hidden_dim": 64},
+    "hidden 256": {"model.hidden_dim": 256},
+    "no dedicated buckets": {"model.dedicated_terms": 0},
+    "sketch 1024": {"model.lexical_dim": 1024, "model.dedicated_terms": 512},
+    "sketch 512": {"model.lexical_dim": 512, "model.dedicated_terms": 256},
+    "no NEXT": {"model.excluded_relations": ["NEXT"]},
+    "no facts and events": {"model.excluded_relations": ["DERIVED_FROM"]},
+    "no topics": {"model.excluded_relations": ["HAS_CONCEPT", "ABOUT_CONCEPT"]},
+    "no entities": {"model.excluded_relations": ["MENTIONS"]},
+    "with pre-training": {"pretrain.epochs": 3, "pretrain.link": 0.2, "pretrain.text": 1.0, "pretrain.views": 0.1},
+    "no fine-tuning": {
+        "pretrain.epochs": 3, "pretrain.link": 0.2, "pretrain.text": 1.0, "pretrain.views": 0.1, "finetune.epochs": 0,
+    },
+    "pseudo-questions beside": {"finetune.text": 0.3},
+    "link prediction beside": {"finetune.link": 0.1},
+    "two views beside": {"finetune.views": 0.1},
+    "frozen text side": {"optimiser.scalar_lr": 0.0, "optimiser.edge_lr": 0.0},
+    "no term weights": {"optimiser.term_lr": 0.0},
+}  # fmt: skip
+
+
+def changed(config: TrainConfig, changes: Mapping[str, Any]) -> TrainConfig:
+    """A configuration with some fields changed.
+
+    Args:
+        config: The full model's.
+        changes: Values by field names joined by dots, such as ``model.layers``.
+
+    Raises:
+        TrainingError: If there is no such field; names the nearest.
+    """
+    for path, value in changes.items():
+        section, _, field = path.partition(".")
+        sections = [f.name for f in dataclasses.fields(config)]
+        if section not in sections:
+            raise TrainingError(f"variant changes {path!r}: no such section{nearest(section, sections)}")
+        held = getattr(config, section)
+        fields = [f.name for f in dataclasses.fields(held)]
+        if field not in fields:
+            raise TrainingError(f"variant changes {path!r}: no such field{nearest(field, fields)}")
+        config = dataclasses.replace(config, **{section: dataclasses.replace(held, **{field: value})})
+    return config
+
+
+def rank_exactly(
+    checkpoint: Checkpoint, questions: Sequence[Question], views: Views, embed: Embed, *, name: str, top_k: int = 50
+) -> StrategyRun:
+    """Rank turns by matrix product: what an exact index returns, without the time of writing one.
+
+    Args:
+        checkpoint: Trained.
+        questions: To ask.
+        views: Their graphs.
+        embed: Text encoder.
+        name: Of the run.
+        top_k: Turns per ranking.
+    """
+    encoder = CheckpointQueryEncoder(checkpoint, embed)
+    rankings: dict[str, tuple[str, ...]] = {}
+    for view in dict.fromkeys(views.of(q.space, q.asked_at) for q in questions):
+        asked = [q for q in questions if views.of(q.space, q.asked_at) == view]
+        snapshot = views.snapshot(view)
+        rows = np.flatnonzero((snapshot.types == "episode") & snapshot.active)
+        stored = encode_graph(checkpoint, snapshot)[rows]
+        queries = encoder.encode_queries([q.text for q in asked], asked_at=[q.asked_at for q in asked])
+        order = np.argsort(-(queries @ stored.T), axis=1, kind="stable")[:, :top_k]
+        for question, best in zip(asked, order, strict=True):
+            rankings[question.question_id] = tuple(snapshot.turns_of[rows[i]][0] for i in best)
+    no_time = {question.question_id: 0.0 for question in questions}
+    return StrategyRun(name, rankings, no_time, no_time)
+
+
+def ablate(
+    variants: Mapping[str, Mapping[str, Any]],
+    config: TrainConfig,
+    folds: Sequence[Fold],
+    questions: Sequence[Question],
+    outcomes: Sequence[QuestionOutcome],
+    run_fold: Callable[[str, TrainConfig, Fold], StrategyRun],
+    *,
+    seed: int,
+) -> Summary:
+    """Train every variant on every fold and compare it with the full model.
+
+    Args:
+        variants: Changes by name.
+        config: The full model's.
+        folds: By conversation.
+        questions: All of them.
+        outcomes: The same for the evaluation.
+        run_fold: Trains a named configuration on a fold and asks its test questions.
+        seed: Of the statistics.
+
+    Returns:
+        What ``retrieval.evaluation.summarise`` gives, each variant compared with the full model.
+    """
+    configs = {FULL: config} | {name: changed(config, changes) for name, changes in variants.items()}
+    runs = []
+    for name, variant in configs.items():
+        parts = [run_fold(name, variant, fold) for fold in folds]
+        rankings = {key: ranking for part in parts for key, ranking in part.rankings.items()}
+        no_time = {question.question_id: 0.0 for question in questions}
+        runs.append(StrategyRun(name, rankings, no_time, no_time))
+    return summarise(outcomes, runs, comparisons=[(name, FULL) for name in variants], seed=seed)
