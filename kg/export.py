@@ -1,24 +1,22 @@
-"""Bulk reading of a store into arrays, column by column, with no Python object per number.
+"""Bulk reading of a store into arrays, column by column.
 
-SQLAlchemy returns a tuple per row; at a million edges that costs more than the query. Arrow's SQLite driver
-(ADBC) reads columns straight into buffers that numpy shares. Other databases go through the rows.
+The rows come through the engine's own driver. Arrow's SQLite driver (ADBC) would read columns without an object per
+number, but it brings a second copy of SQLite into the process, and when that copy closes the file, POSIX drops every
+lock that the first one holds: with a writer beside it, reads failed with "database disk image is malformed"
+(https://www.sqlite.org/howtocorrupt.html, section 2.2.1).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
-from adbc_driver_sqlite import dbapi
 from numpy.typing import NDArray
 from sqlalchemy import Engine, text
 
 from kg.snapshot import NO_TIME
-
 
 ReadColumns = Callable[[str, Mapping[str, str | int]], pa.Table]
 
@@ -29,39 +27,18 @@ def column_reader(engine: Engine) -> Iterator[ReadColumns]:
 
     All its queries see the database at one moment, whatever a writer beside it commits.
     """
-    database = engine.url.database
-    if engine.dialect.name == "sqlite" and database:
-        # ADBC begins a transaction on connecting; SQLite fixes what it sees at the first read.
-        with dbapi.connect(f"file:{quote(database)}?mode=ro") as driver:
+    if engine.dialect.name != "sqlite":
+        engine = engine.execution_options(isolation_level="REPEATABLE READ")
+    with engine.connect() as connection:
 
-            def read_arrow(query: str, parameters: Mapping[str, str | int]) -> pa.Table:
-                ordered, values = _positional(query, parameters)
-                with driver.cursor() as cursor:
-                    cursor.execute(ordered, values)
-                    return cursor.fetch_arrow_table()
-
-            yield read_arrow
-        return
-    isolated = (
-        engine if engine.dialect.name == "sqlite" else engine.execution_options(isolation_level="REPEATABLE READ")
-    )
-    with isolated.connect() as connection:
-
-        def read_rows(query: str, parameters: Mapping[str, str | int]) -> pa.Table:
+        def read(query: str, parameters: Mapping[str, str | int]) -> pa.Table:
             result = connection.execute(text(query), dict(parameters))
             names = list(result.keys())
             rows = result.fetchall()
-            return pa.table({name: [row[i] for row in rows] for i, name in enumerate(names)})
+            columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
+            return pa.table(dict(zip(names, columns, strict=True)))
 
-        yield read_rows
-
-
-def _positional(query: str, parameters: Mapping[str, str | int]) -> tuple[str, tuple[Any, ...]]:
-    # ADBC binds by position only; SQLite's numbered form ?1 lets one value serve several places.
-    names = sorted(parameters, key=len, reverse=True)
-    for number, name in enumerate(names, start=1):
-        query = query.replace(f":{name}", f"?{number}")
-    return query, tuple(parameters[name] for name in names)
+        yield read
 
 
 def integers(column: pa.ChunkedArray) -> NDArray[np.int64]:

@@ -102,6 +102,6 @@ class TrainConfig:
     """
 
     model: ModelConfig = field(default_factory=ModelConfig)
-    pretrain: StageConfig = field(default_factory=lambda: StageConfig(epochs=2, link=0.2, text=1.0, views=0.1))
+    pretrain: StageConfig = field(default_factory=lambda: StageConfig(epochs=3, link=0.2, text=1.0, views=0.1))
     finetune: StageConfig = field(default_factory=lambda: StageConfig(epochs=20, ranking=1.0))
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)

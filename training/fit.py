@@ -180,11 +180,10 @@ def _fingerprint(
     for side in (train, validation):
         for example in side:
             digest.update(example.name.encode())
+            inputs, asked = example.inputs, [q for q in (example.questions, example.pseudo) if q is not None]
             for tensor in (
-                example.inputs.text,
-                example.inputs.graph.source,
-                example.inputs.graph.target,
-                example.positive,
-            ):
+                inputs.text, inputs.lexical, inputs.context, inputs.traits, inputs.graph.source, inputs.graph.target,
+                example.positive, example.pseudo_positive, *(q.text for q in asked), *(q.term_row for q in asked),
+            ):  # fmt: skip
                 digest.update(tensor.cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()[:12]

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import math
+from collections import Counter
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gnn.lexical import ContextHash, LexicalSketch, frequent_terms, question_terms, stable_hash
+from kg.snapshot import NO_TIME
+
+WORDS = [f"w{i}" for i in range(8)]
+DOCUMENTS = st.lists(st.lists(st.sampled_from(WORDS), max_size=8), min_size=1, max_size=6)
+
+
+def weights(documents: list[list[str]]) -> list[dict[str, float]]:
+    """BM25 weight of each term in each document by the formula, as in Lucene, times the sketch's scale of .01."""
+    total = len(documents)
+    average = max(1e-6, sum(map(len, documents)) / total)
+    found = []
+    for words in documents:
+        row = {}
+        for term, count in Counter(words).items():
+            n = sum(term in other for other in documents)
+            idf = math.log(1 + (total - n + 0.5) / (n + 0.5))
+            row[term] = 0.01 * idf * count * 2.2 / (count + 1.2 * (0.25 + 0.75 * len(words) / average))
+        found.append(row)
+    return found
+
+
+def query_of(sketch: LexicalSketch, terms: list[str]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    vector = np.zeros(sketch.dim)
+    for term in terms:
+        bucket, sign = sketch.bucket(term)
+        vector[bucket] += sign
+    return vector
+
+
+def test_the_weight_of_a_term_is_worked_by_hand() -> None:
+    sketch = LexicalSketch(4, ("canoe", "boat"))
+    rows = sketch.documents([["canoe", "canoe"], ["boat"]], groups=["episode"] * 2, idf_of="episode")
+    # idf = ln(1 + 1.5 / 1.5) = ln 2; average length 1.5
+    assert rows[0].tolist() == pytest.approx([0.01 * math.log(2) * 2 * 2.2 / (2 + 1.2 * (0.25 + 0.75 * 2 / 1.5)), 0, 0, 0])
+
+
+@settings(max_examples=60, deadline=None)
+@given(DOCUMENTS, st.lists(st.sampled_from(WORDS), unique=True))
+def test_with_dedicated_buckets_the_inner_product_is_the_exact_overlap(
+    documents: list[list[str]], query: list[str]
+) -> None:
+    sketch = LexicalSketch(9, tuple(WORDS))
+    rows = sketch.documents(documents, groups=["episode"] * len(documents), idf_of="episode")
+    exact = [sum(row.get(term, 0.0) for term in query) for row in weights(documents)]
+    np.testing.assert_allclose(rows @ query_of(sketch, query), exact, atol=1e-7)
+
+
+def test_hashed_buckets_give_the_overlap_without_bias() -> None:
+    # Many vocabularies of which each hashes otherwise: the errors have both signs and cancel.
+    errors, exact = [], 0.0
+    for trial in range(300):
+        words = [f"trial{trial}word{i}" for i in range(12)]
+        documents = [words[:8], words[8:], words[:1]]
+        sketch = LexicalSketch(16)
+        rows = sketch.documents(documents, groups=["episode"] * 3, idf_of="episode")
+        query = words[:2] + [words[10]]
+        exact = sum(weights(documents)[0].get(term, 0.0) for term in query)
+        errors.append(float(rows[0] @ query_of(sketch, query)) - exact)
+    deviation = float(np.std(errors))
+    assert deviation > 0  # there are collisions
+    assert abs(float(np.mean(errors))) < 4 * deviation / math.sqrt(300)
+
+
+def test_dedicated_terms_share_their_bucket_with_no_other() -> None:
+    sketch = LexicalSketch(6, ("a", "b", "c"))
+    assert [sketch.bucket(term) for term in "abc"] == [(0, 1.0), (1, 1.0), (2, 1.0)]
+    others = {sketch.bucket(f"other{i}") for i in range(200)}
+    assert {bucket for bucket, _ in others} == {3, 4, 5}
+    assert {sign for _, sign in others} == {1.0, -1.0}
+
+
+def test_length_is_normalised_within_a_kind_and_idf_counted_over_the_named_kinds() -> None:
+    sketch = LexicalSketch(3, ("a", "b"))
+    texts = [["a", "b"], ["a"], ["a"]]
+    rows = sketch.documents(texts, groups=["episode", "knowledge_node", "concept"], idf_of="episode,knowledge_node")
+    alone = sketch.documents(texts[:2], groups=["episode", "knowledge_node"], idf_of="episode,knowledge_node")
+    np.testing.assert_array_equal(rows[:2], alone)
+    assert rows[2, 0] == rows[1, 0]  # both are of their kind's mean length
+
+
+def test_a_sketch_without_room_for_other_terms_is_refused() -> None:
+    with pytest.raises(ValueError, match="2 buckets cannot dedicate 2"):
+        LexicalSketch(2, ("a", "b"))
+    with pytest.raises(ValueError, match="0 buckets cannot dedicate 1"):
+        LexicalSketch(0, ("a",))
+
+
+def test_a_model_without_lexical_part_has_a_sketch_without_buckets() -> None:
+    sketch = LexicalSketch(0)
+    assert sketch.documents([["a"], []], groups=["episode"] * 2, idf_of="episode").shape == (2, 0)
+    assert sketch.bucket("a") == (0, 0.0)
+
+
+def test_hashes_are_the_same_on_every_machine() -> None:
+    assert stable_hash("canoe") == 17139863577399215115
+    assert LexicalSketch(1024).bucket("canoe") == LexicalSketch(1024).bucket("canoe")
+
+
+def test_frequent_terms_count_documents_and_break_ties_by_name() -> None:
+    assert frequent_terms([["b", "b", "b"], ["a", "c"], ["c"]], 2) == ("c", "a")
+
+
+def test_terms_of_a_question_are_distinct_stems_in_order() -> None:
+    assert question_terms("Which canoes did the canoe maker paint?") == ("cano", "maker", "paint")
+
+
+# --- speakers and dates ----------------------------------------------------------------------------------------
+
+
+def seconds(*date: int) -> int:
+    return int(datetime(*date, tzinfo=UTC).timestamp())  # type: ignore[misc, arg-type]  # year, month, day
+
+
+def test_a_question_that_names_speaker_and_day_matches_that_turn_best() -> None:
+    context = ContextHash(64, 192)
+    question = context.question("What did Ann buy on 7 May 2023?", None)
+    turn = context.node("Ann", seconds(2023, 5, 7), NO_TIME)
+    next_day = context.node("Ann", seconds(2023, 5, 8), NO_TIME)
+    other = context.node("Ben", seconds(2021, 1, 1), NO_TIME)
+    scores = [float(question @ row) for row in (turn, next_day, other)]
+    assert scores[0] > scores[1] > scores[2]
+    assert scores[0] == pytest.approx(4)  # name, month, month of the year, day
+
+
+def test_long_periods_are_known_by_their_year_only() -> None:
+    context = ContextHash(8, 64)
+    year = context.node(None, seconds(2023, 1, 1), seconds(2023, 12, 31))
+    assert np.abs(year).sum() == 1
+    assert not context.node(None, NO_TIME, NO_TIME).any()
+    assert not year[:8].any()
+
+
+def test_relative_dates_need_the_time_of_asking() -> None:
+    context = ContextHash(8, 64)
+    asked = context.question("What happened yesterday?", datetime(2023, 5, 8, tzinfo=UTC))
+    assert float(asked @ context.node(None, seconds(2023, 5, 7), NO_TIME)) >= 2
+    assert not context.question("what happened yesterday?", None).any()
+
+
+def test_parts_of_width_0_are_left_out() -> None:
+    for widths in ((0, 0), (0, 8), (8, 0)):
+        context = ContextHash(*widths)
+        assert context.node("Ann", seconds(2023, 5, 7), NO_TIME).shape == (sum(widths),)
+        assert context.question("What did Ann do in May 2023?", None).shape == (sum(widths),)
