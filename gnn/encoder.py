@@ -43,6 +43,8 @@ _ALL_TRAITS = len(TRAITS) + _TARGET_TRAITS
 # Cosine of the ends' texts (less about its mean), same speaker, traits of source and target.
 _EDGE_FEATURES = 2 + 2 * _ALL_TRAITS
 _MEAN_COSINE = 0.3
+# How much of a state's residual enters the text block; small, so that training starts near the mixture.
+_RESIDUAL_SCALE = 0.3
 _HOPS: tuple[EdgeType, ...] = tuple(t for t in METADATA.edge_types if t[0] == t[2] == "episode")
 #: Relations whose neighbours' words and meaning an episode takes in; the HGT layers see all relations.
 MIXED: tuple[EdgeType, ...] = (_FACT, _EVENT, _TOPIC, *_HOPS)
@@ -97,8 +99,51 @@ class EncoderConfig:
 
 
 @dataclass(frozen=True, eq=False)
+class Mixing:
+    """The learnt linear part: what nodes keep of themselves and what episodes take from neighbours.
+
+    Attributes:
+        own: Weight of the own text and the own lexical input, [nodes, 2].
+        edge: Position in the graph's edge list of each mixed edge, by target, [mixed].
+        weight: Of its source's text, lexical and context input, [mixed, 3].
+        bounds: Where each episode's edges begin, [episodes + 1].
+    """
+
+    own: Tensor
+    edge: Tensor
+    weight: Tensor
+    bounds: Tensor
+
+    def applied(self, block: Tensor, table: Tensor, graph: PackedGraph, column: int) -> Tensor:
+        """A block with the neighbours' rows of a table added to the episodes' rows.
+
+        Args:
+            block: [nodes, width].
+            table: What neighbours contribute, [nodes, width].
+            graph: Whose edges are meant.
+            column: Of ``weight``.
+        """
+        if table.shape[1] == 0 or not len(self.edge):
+            return block
+        episodes = graph.slice_of("episode")
+        # A bag of embeddings reads a row and adds it in one go: no [edges, dim] tensor is made.
+        sums = F.embedding_bag(
+            graph.source[self.edge],
+            table,
+            self.bounds,
+            mode="sum",
+            per_sample_weights=self.weight[:, column].contiguous(),
+            include_last_offset=True,
+        )
+        return torch.cat([block[: episodes.start], block[episodes] + sums, block[episodes.stop :]])
+
+
+@dataclass(frozen=True, eq=False)
 class NodeVectors:
-    """The blocks of all nodes' vectors; each [nodes, width of the block]. ``states`` None without HGT part."""
+    """The blocks of all nodes' vectors, each [nodes, width of the block], and what they were made of.
+
+    ``states`` are the HGT states, [nodes, hidden_dim]; None without HGT part.
+    """
 
     text: Tensor
     lexical: Tensor
@@ -106,6 +151,7 @@ class NodeVectors:
     context: Tensor
     bias: Tensor
     states: Tensor | None
+    mixing: Mixing
 
     def joined(self) -> Tensor:
         """What is stored: [nodes, vector_dim]."""
@@ -173,14 +219,16 @@ class NodeEncoder(nn.Module):
         inputs = inputs.with_graph(graph)
         traits = torch.cat([inputs.traits, _fact_traits(graph)], dim=1)
         states = self.states(inputs, traits) if config.uses_states else None
-        mixed = self._mix(inputs, traits, states)
+        mixing = self._mixing(inputs, traits, states)
+        text = mixing.applied(mixing.own[:, :1] * inputs.text, inputs.text, graph, 0)
+        lexical = mixing.applied(mixing.own[:, 1:] * inputs.lexical, inputs.lexical, graph, 1)
+        context = mixing.applied(inputs.context, inputs.context, graph, 2)
         free = inputs.text.new_zeros(graph.num_nodes, 0)
-        text = mixed[0]
         if states is not None and config.free_dim:
             free = self.free(states)
-            text = text + 0.3 * self.residual(states)
+            text = text + _RESIDUAL_SCALE * self.residual(states)
         bias = (traits @ self.trait_weight)[:, None]
-        return NodeVectors(text, mixed[1], free, mixed[2], bias, states)
+        return NodeVectors(text, lexical, free, context, bias, states, mixing)
 
     def states(self, inputs: GraphInputs, traits: Tensor) -> Tensor:
         """HGT states of all nodes, [nodes, hidden_dim]."""
@@ -191,68 +239,48 @@ class NodeEncoder(nn.Module):
         result: Tensor = self.norms[-1](states)
         return result
 
-    def _mix(self, inputs: GraphInputs, traits: Tensor, states: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Text, lexical and context blocks of all nodes; only episodes take in neighbours: only they are ranked."""
+    def _mixing(self, inputs: GraphInputs, traits: Tensor, states: Tensor | None) -> Mixing:
+        """What each node keeps of itself and takes from its neighbours; only episodes take: only they are ranked."""
         graph, config = inputs.graph, self.config
         own = self.own.expand(graph.num_nodes, 2)
         if config.edge_gate:
             own = own + traits @ self.own_weight.T
         if states is not None and config.state_gate:
             own = own + config.gate_limit * torch.tanh(self.own_gate(states))
-        text, lexical, context = own[:, :1] * inputs.text, own[:, 1:] * inputs.lexical, inputs.context
         episodes = graph.slice_of("episode")
         count = episodes.stop - episodes.start
-        sources, targets, weights = [], [], []
-        for relation in MIXED:
-            edges = graph.edges_of(relation)
-            if edges.start == edges.stop:
-                continue
-            position = self.metadata.edge_index(relation)
-            source, target = graph.source[edges], graph.target[edges]
-            local = target - episodes.start
-            share = 1.0 / torch.bincount(local, minlength=count)[local]
-            weight = torch.stack([self.text_weight[position], self.lexical_weight[position]]).expand(len(source), 2)
-            cosine = (inputs.text[source] * inputs.text[target]).sum(1)
-            if config.edge_gate:
-                features = torch.cat(
-                    [
-                        cosine[:, None] - _MEAN_COSINE,
-                        (inputs.speakers[source] * inputs.speakers[target]).sum(1, keepdim=True),
-                        traits[source],
-                        traits[target],
-                    ],
-                    dim=1,
-                )
-                weight = weight + features @ self.edge_weight[position].T
-            if states is not None and config.state_gate:
-                logits = self.gate(states, source, target, position, cosine)
-                weight = weight + config.gate_limit * torch.tanh(logits)
-            weight = torch.cat([weight, self.context_weight[position].expand(len(source), 1)], dim=1)
-            sources.append(source)
-            targets.append(local)
-            weights.append(weight * share[:, None])
-        if not sources:
-            return text, lexical, context
-        target = torch.cat(targets)
+        places = [torch.arange(e.start, e.stop, device=graph.device) for e in map(graph.edges_of, MIXED)]
+        weights = [
+            self._edge_weights(inputs, traits, states, relation, count)
+            for relation, e in zip(MIXED, places, strict=True)
+            if len(e)
+        ]
+        edge = torch.cat(places)
+        target = graph.target[edge] - episodes.start
         order = torch.argsort(target, stable=True)
-        source, weight = torch.cat(sources)[order], torch.cat(weights)[order]
-        bounds = segment_ptr(target, count)
+        weight = torch.cat(weights)[order] if weights else inputs.text.new_zeros(0, 3)
+        return Mixing(own, edge[order], weight, segment_ptr(target, count))
 
-        def with_neighbours(block: Tensor, table: Tensor, column: int) -> Tensor:
-            if table.shape[1] == 0:
-                return block
-            # A bag of embeddings reads a row and adds it in one go: no [edges, dim] tensor is made.
-            sums = F.embedding_bag(
-                source, table, bounds, mode="sum", per_sample_weights=weight[:, column].contiguous(),
-                include_last_offset=True,
-            )  # fmt: skip
-            return torch.cat([block[: episodes.start], block[episodes] + sums, block[episodes.stop :]])
-
-        return (
-            with_neighbours(text, inputs.text, 0),
-            with_neighbours(lexical, inputs.lexical, 1),
-            with_neighbours(context, inputs.context, 2),
-        )
+    def _edge_weights(
+        self, inputs: GraphInputs, traits: Tensor, states: Tensor | None, relation: EdgeType, count: int
+    ) -> Tensor:
+        """Weights of one relation's edges in the text, lexical and context block, [edges, 3]."""
+        graph, config = inputs.graph, self.config
+        edges, position = graph.edges_of(relation), self.metadata.edge_index(relation)
+        source, target = graph.source[edges], graph.target[edges]
+        local = target - graph.slice_of("episode").start
+        weight = torch.stack([self.text_weight[position], self.lexical_weight[position]]).expand(len(source), 2)
+        cosine = (inputs.text[source] * inputs.text[target]).sum(1)
+        if config.edge_gate:
+            same_speaker = (inputs.speakers[source] * inputs.speakers[target]).sum(1, keepdim=True)
+            features = torch.cat([cosine[:, None] - _MEAN_COSINE, same_speaker, traits[source], traits[target]], dim=1)
+            weight = weight + features @ self.edge_weight[position].T
+        if states is not None and config.state_gate:
+            logits = self.gate(states, source, target, position, cosine)
+            weight = weight + config.gate_limit * torch.tanh(logits)
+        weight = torch.cat([weight, self.context_weight[position].expand(len(source), 1)], dim=1)
+        # The mean over a relation's neighbours: a turn with ten facts must not outweigh one with a single fact.
+        return weight / torch.bincount(local, minlength=count)[local][:, None]
 
     def _check(self, inputs: GraphInputs) -> None:
         if inputs.graph.metadata != self.metadata:

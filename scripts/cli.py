@@ -20,6 +20,7 @@ _HELP = {
     "evaluate": "strategies compared on held-out conversations, with statistics and a report",
     "ablate": "what each part of the model is worth: trained again with one thing changed",
     "recall": "ask the memory of a space",
+    "explain": "take the scores of v2 apart: own text, neighbours by relation, states, speaker, date",
     "verify": "compare the index with the store, or rebuild it",
     "forget": "erase turns, or a space, from graph and indexes",
 }
@@ -55,7 +56,7 @@ def _run(command: str, words: list[str]) -> None:
     parser = _OneLineParser(prog=f"locigraph {command}", description=_HELP[command])
     parser.add_argument("--config", action=ActionConfigFile, help="YAML file of the options below")
     skip: set[str | int] = set()
-    if command == "recall":
+    if command in ("recall", "explain"):
         parser.add_argument("question", type=str, help="what to look for")
         skip.add("question")
     parser.add_function_arguments(function, as_positional=False, skip=skip)

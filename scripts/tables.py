@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Sequence
 
 from retrieval.protocols import Hit
+from training.explain import Explanation
 
 
 def hits_table(hits: Sequence[Hit]) -> str:
@@ -21,3 +22,30 @@ def hits_table(hits: Sequence[Hit]) -> str:
         lines.append(f"{rank:>3}  {hit.score:.4f}  {hit.type}  turns {turns}  [{signals}]")
         lines += textwrap.wrap(hit.description, width=width - 6, initial_indent=" " * 5, subsequent_indent=" " * 5)[:3]
     return "\n".join(lines)
+
+
+def explanation_table(explanations: Sequence[Explanation], *, influences: int) -> str:
+    """Each turn's score with its parts, and its strongest neighbours."""
+    if not explanations:
+        return "nothing found"
+    lines = []
+    for rank, found in enumerate(explanations, start=1):
+        neighbours = sum(influence.total for influence in found.influences)
+        lines += [
+            f"{rank:>3}  {found.score:.3f}  turn {found.turn_id}: {_cut(found.description, 90)}",
+            f"     own meaning {found.own_meaning:+.3f}  own words {found.own_words:+.3f}  "
+            f"neighbours {neighbours:+.3f}  "
+            f"states {found.states:+.3f}  speaker and date {found.own_context:+.3f}  bias {found.bias:+.3f}",
+        ]
+        for influence in found.influences[:influences]:
+            without = "" if influence.score_without is None else f"  (score without it {influence.score_without:.3f})"
+            lines += [
+                f"       {influence.total:+.3f}  {influence.relation}: {_cut(influence.description, 80)}",
+                f"               meaning {influence.meaning:+.3f}  words {influence.words:+.3f}  "
+                f"date {influence.date:+.3f}{without}",
+            ]
+    return "\n".join(lines)
+
+
+def _cut(text: str, width: int) -> str:
+    return textwrap.shorten(text, width=width, placeholder=" ...")

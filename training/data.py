@@ -125,19 +125,19 @@ def _pseudo(snapshot: Snapshot, candidate_of: dict[str, int]) -> list[tuple[str,
 
 
 class _EpochSampler(Sampler[int]):
-    """A shuffle that depends on seed and epoch only, so that a resumed run sees the same order."""
+    """A shuffle that depends on seed and epoch only, so that a resumed run sees the same order.
 
-    def __init__(self, count: int, seed: int) -> None:
-        self._count, self._seed, self._epoch = count, seed, 0
+    It asks for the epoch: of a resumed run Lightning takes the order before it calls ``set_epoch``.
+    """
 
-    def set_epoch(self, epoch: int) -> None:
-        self._epoch = epoch
+    def __init__(self, count: int, seed: int, epoch: Callable[[], int]) -> None:
+        self._count, self._seed, self._epoch = count, seed, epoch
 
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[int]:
-        order = np.random.default_rng([self._seed, self._epoch]).permutation(self._count)
+        order = np.random.default_rng([self._seed, self._epoch()]).permutation(self._count)
         return iter(order.tolist())
 
 
@@ -166,14 +166,30 @@ class SpaceDataModule(L.LightningDataModule):
 
     def train_dataloader(self) -> DataLoader[SpaceExample]:
         """Training spaces, shuffled by epoch."""
-        sampler = _EpochSampler(len(self.train), self._seed)
-        return DataLoader(self.train, batch_size=None, sampler=sampler)  # type: ignore[arg-type]  # a list is a dataset
+        sampler = _EpochSampler(len(self.train), self._seed, self._epochs_done)
+        # A loader draws a number whenever it begins, which a resumed run does at another point: not from torch's own
+        # generator, then, which dropout draws from.
+        return DataLoader(
+            self.train,  # type: ignore[arg-type]  # a list is a dataset
+            batch_size=None,
+            sampler=sampler,
+            generator=torch.Generator(),
+        )
+
+    def _epochs_done(self) -> int:
+        # ``trainer.current_epoch`` still lags behind when a resumed run takes the order.
+        return 0 if self.trainer is None else self.trainer.fit_loop.epoch_progress.current.processed
 
     def val_dataloader(self) -> DataLoader[SpaceExample] | list[DataLoader[SpaceExample]]:
         """Validation spaces in order; no loader at all when there are none."""
         if not self.validation:
             return []
-        return DataLoader(self.validation, batch_size=None, shuffle=False)  # type: ignore[arg-type]  # as above
+        return DataLoader(
+            self.validation,  # type: ignore[arg-type]  # as above
+            batch_size=None,
+            shuffle=False,
+            generator=torch.Generator(),
+        )
 
     def transfer_batch_to_device(self, batch: SpaceExample, device: torch.device, dataloader_idx: int) -> SpaceExample:
         """Lightning does not know how to move our dataclass."""

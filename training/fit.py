@@ -114,6 +114,7 @@ def _run_stage(
     name: str,
 ) -> dict[str, float]:
     torch.manual_seed(seed)
+    network.train()
     module = RetrievalModule(network, stage, config.optimiser, seed=seed)
     data = SpaceDataModule(train, validation, seed=seed)
     average = AverageAndStop(average=config.optimiser.average, patience=stage.patience)
@@ -126,6 +127,8 @@ def _run_stage(
         # Lightning advises more data-loader workers; the examples are in memory already.
         warnings.filterwarnings("ignore", message=".*does not have many workers.*")
         warnings.filterwarnings("ignore", message=".*GPU available but not used.*")
+        # A training without validation spaces is one of the ways to train.
+        warnings.filterwarnings("ignore", message=".*Total length of `list` across ranks is zero.*")
         trainer = L.Trainer(
             accelerator=trainer_config.accelerator,
             # One process a machine unless more are asked for: a space is a step, and steps are short.

@@ -27,7 +27,7 @@ def test_the_migrations_make_the_tables_that_the_code_expects(tmp_path: Path) ->
 def columns_of(path: Path) -> dict[str, object]:
     with sqlite3.connect(path) as connection:
         names = [r[0] for r in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        described = {
+        described: dict[str, object] = {
             name: (
                 connection.execute(f"PRAGMA table_info({name})").fetchall(),
                 sorted(row[2:] for row in connection.execute(f"PRAGMA foreign_key_list({name})")),

@@ -1,0 +1,65 @@
+"""``locigraph explain``: why v2 found what it found."""
+
+from __future__ import annotations
+
+from scripts.settings import EncoderSettings
+
+
+def explain(
+    question: str,
+    *,
+    space: str,
+    store: str = "data/graph.sqlite",
+    encoder: EncoderSettings = EncoderSettings(),
+    checkpoint: str = "data/train/checkpoint",
+    as_of: str | None = None,
+    top_k: int = 3,
+    influences: int = 3,
+) -> None:
+    """Take the scores of the best turns apart: own meaning and words, neighbours by relation, states, speaker, date.
+
+    Each neighbour is checked by deleting its edge and computing the score anew.
+
+    Args:
+        question: What to look for.
+        space: Whose memory.
+        store: The graph.
+        encoder: Text encoder the graph was built with.
+        checkpoint: Folder of the checkpoint.
+        as_of: Time (ISO 8601) whose knowledge may be used; null for now.
+        top_k: Number of turns to explain.
+        influences: Neighbours to show for each.
+    """
+    from pathlib import Path
+
+    from kg.types import SpaceId
+    from scripts import parts
+    from scripts.tables import explanation_table
+    from training.checkpoint import load_checkpoint
+    from training.explain import explain as take_apart
+
+    time = parts.parse_time(as_of)
+    text_encoder = parts.text_encoder(encoder)
+    with parts.existing_store(store) as graph:
+        graph.require_space(SpaceId(space))
+        loaded = load_checkpoint(Path(checkpoint), text_encoder=text_encoder.model_id)
+        snapshot = graph.snapshot(SpaceId(space), as_of=time, embedding_model=text_encoder.model_id)
+    found = take_apart(
+        loaded,
+        snapshot,
+        question,
+        embed=text_encoder.encode,
+        top_k=top_k,
+        asked_at=time,
+        check_deletions=influences,
+    )
+    print(explanation_table(found, influences=influences))
+
+
+if __name__ == "__main__":
+    import sys
+    from pathlib import Path
+
+    from scripts.cli import main
+
+    main([Path(__file__).stem, *sys.argv[1:]])

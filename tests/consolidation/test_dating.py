@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+
+import pytest
+
+from consolidation.dating import dated, day_end, day_start, days_in_words, days_of
+from tests.fakes import make_turn
+
+TURN = make_turn(0, "x")  # Monday 1 January 2024
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "words"),
+    [
+        (date(2023, 5, 7), date(2023, 5, 7), "7 May 2023"),
+        (date(2023, 5, 1), date(2023, 5, 31), "May 2023"),
+        (date(2023, 2, 1), date(2023, 2, 28), "February 2023"),
+        (date(2023, 5, 1), date(2023, 5, 28), "1 May 2023 to 28 May 2023"),
+        (date(2023, 1, 1), date(2023, 12, 31), "2023"),
+        (date(2023, 12, 25), date(2024, 1, 7), "25 December 2023 to 7 January 2024"),
+    ],
+)
+def test_days_are_said_as_shortly_as_they_can_be(first: date, last: date, words: str) -> None:
+    assert days_in_words((first, last)) == words
+    assert dated("Ann sails", (first, last)) == f"Ann sails ({words})"
+
+
+def test_the_first_expression_of_a_text_dates_it_unless_days_are_given() -> None:
+    day = date(2023, 12, 31)
+    assert days_of("She fell yesterday and rose today", TURN, None) == (day, day)
+    given = (date(2020, 1, 1), date(2020, 1, 1))
+    assert days_of("She fell yesterday", TURN, given) == given
+    assert days_of("She fell", TURN, None) is None
+    assert days_of("She fell yesterday", make_turn(0, "x", dated=False), None) is None
+
+
+def test_a_text_without_days_stays_as_it_is() -> None:
+    assert dated("Ann sails", None) == "Ann sails"
+
+
+def test_a_day_lasts_from_midnight_to_its_last_second() -> None:
+    assert day_start(date(2024, 1, 1)) == datetime(2024, 1, 1, tzinfo=UTC)
+    assert day_end(date(2024, 1, 1)) == datetime(2024, 1, 1, 23, 59, 59, tzinfo=UTC)

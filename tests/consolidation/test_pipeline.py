@@ -1,0 +1,410 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from consolidation.blueprint import (
+    AddNode,
+    AddRelation,
+    ArchiveNode,
+    Blueprint,
+    Mention,
+    SupersedeNode,
+    Topic,
+    UpdateNode,
+)
+from consolidation.errors import ConsolidationError
+from consolidation.pipeline import Consolidator, Outcome
+from consolidation.protocols import Context
+from consolidation.rules import RuleExtractor
+from kg.errors import UnknownSpaceError
+from kg.store import Store
+from kg.types import NodeId, NodeStatus, SpaceId, Turn, TurnId, TurnState
+from tests.consolidation.interrupted import build
+from tests.fakes import (
+    MONDAY,
+    SPACE,
+    FakeContext,
+    FakeEncoder,
+    FakeExtractor,
+    PlanMaker,
+    make_turn,
+    make_turns,
+    one_fact,
+)
+from tests.kg.dumps import dump
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path / "graph.sqlite") as opened:
+        yield opened
+
+
+def consolidate(store: Store, plan: PlanMaker = one_fact, *, context: FakeContext | None = None) -> Outcome:
+    return Consolidator(store, FakeExtractor(plan), FakeEncoder(), context or FakeContext()).run(SPACE)
+
+
+def edges(store: Store, label: str) -> list[tuple[str, str]]:
+    """(description, description) of the edges of a label."""
+    texts = {node.id: node.description for node in store.nodes(SPACE, include_archived=True)}
+    return sorted((texts[r.source], texts[r.target]) for r in store.relations(SPACE) if r.label == label)
+
+
+def by_text(store: Store) -> dict[str, NodeId]:
+    return {node.description: node.id for node in store.nodes(SPACE, include_archived=True)}
+
+
+def plans(**by_turn: Blueprint) -> PlanMaker:
+    """A plan per turn id; nothing for the rest."""
+    return lambda turn, context, complaint: by_turn.get(str(turn.turn_id), Blueprint())
+
+
+def node(ref: str, text: str, *turn_ids: str, kind: str = "knowledge_node") -> AddNode:
+    return AddNode(ref, kind, text, tuple(TurnId(t) for t in turn_ids))
+
+
+# --- the whole run -------------------------------------------------------------------------------------------------
+
+
+def test_every_turn_becomes_an_episode_and_what_was_planned_for_it(store: Store) -> None:
+    store.append_turns(make_turns(["Boats!", "Which?"], ["The red ones."]))
+    assert consolidate(store) == Outcome(done=3, failed=0)
+    assert list(by_text(store)) == [
+        "Ann: Boats!", "Ann said: Boats!", "Ben: Which?", "Ben said: Which?", "Ann: The red ones.",
+        "Ann said: The red ones.",
+    ]  # fmt: skip
+    assert edges(store, "NEXT") == [("Ann: Boats!", "Ben: Which?")]  # none across sessions
+    assert ("Ann said: Boats!", "Ann: Boats!") in edges(store, "DERIVED_FROM")
+    assert store.turn_counts(SPACE)[TurnState.DONE] == 3
+
+
+def test_every_node_has_the_vector_of_its_description(store: Store) -> None:
+    store.append_turns(make_turns(["Boats!", "Which?"]))
+    consolidate(store)
+    encoder = FakeEncoder()
+    snapshot = store.snapshot(SPACE, embedding_model=encoder.model_id)
+    np.testing.assert_array_equal(snapshot.embeddings, encoder.encode(snapshot.descriptions))
+
+
+def test_running_twice_changes_nothing(store: Store, tmp_path: Path) -> None:
+    store.append_turns(make_turns(["Boats!", "Which?"]))
+    consolidate(store)
+    before = dump(tmp_path / "graph.sqlite")
+    extractor = FakeExtractor()
+    assert Consolidator(store, extractor, FakeEncoder(), FakeContext()).run(SPACE) == Outcome(0, 0)
+    assert extractor.planned == []
+    assert dump(tmp_path / "graph.sqlite") == before
+
+
+def test_turns_that_come_later_join_the_graph_of_the_earlier(store: Store) -> None:
+    turns = make_turns(["one", "two", "three"])
+    store.append_turns(turns[:2])
+    consolidate(store)
+    store.append_turns(turns)
+    assert consolidate(store) == Outcome(1, 0)
+    assert edges(store, "NEXT") == [("Ann: one", "Ben: two"), ("Ben: two", "Ann: three")]
+
+
+def test_an_unknown_space_is_an_error_and_leaves_no_claim(store: Store) -> None:
+    with pytest.raises(UnknownSpaceError):
+        consolidate(store)
+    assert store.setting(f"extractor/{SPACE}") is None
+
+
+def test_two_extractors_must_not_build_one_graph(store: Store, tmp_path: Path) -> None:
+    store.append_turns([make_turn(0, "one")])
+    consolidate(store)
+    before = dump(tmp_path / "graph.sqlite")
+    second = FakeExtractor(name="other")
+    with pytest.raises(ConsolidationError, match=r"space 'harbor' was built by 'fake', not 'other'"):
+        Consolidator(store, second, FakeEncoder(), FakeContext()).run(SPACE)
+    assert dump(tmp_path / "graph.sqlite") == before
+
+
+def test_killing_the_process_at_any_statement_and_running_again_gives_the_uninterrupted_graph(tmp_path: Path) -> None:
+    build(tmp_path / "whole.sqlite")
+    for statement in (110, 160):  # inside the transactions of different turns
+        command = [
+            sys.executable,
+            "-m",
+            "tests.consolidation.interrupted",
+            str(tmp_path / "cut.sqlite"),
+            str(statement),
+        ]
+        assert subprocess.run(command, cwd=ROOT, check=False).returncode == -9
+        with Store(tmp_path / "cut.sqlite") as store:
+            counts = store.turn_counts(SPACE)
+        assert 0 < counts[TurnState.DONE] < 10
+        assert sum(counts.values()) == 10  # no acknowledged turn is lost
+    build(tmp_path / "cut.sqlite")
+    assert dump(tmp_path / "cut.sqlite") == dump(tmp_path / "whole.sqlite")
+
+
+# --- failures ------------------------------------------------------------------------------------------------------
+
+
+def refusing(*turn_ids: str) -> PlanMaker:
+    def plan(turn: Turn, context: Context, complaint: str | None) -> Blueprint:
+        if turn.turn_id in turn_ids:
+            raise ConsolidationError(f"cannot plan {turn.turn_id}")
+        return one_fact(turn, context, complaint)
+
+    return plan
+
+
+def test_a_failing_turn_keeps_its_reason_and_the_others_go_on(store: Store) -> None:
+    store.append_turns(make_turns(["one", "two", "three"]))
+    assert consolidate(store, refusing("t1")) == Outcome(done=2, failed=1)
+    assert [(f.turn_id, f.error) for f in store.failures(SPACE)] == [("t1", "cannot plan t1")]
+    assert [t.text for t in store.turns(SPACE)] == ["one", "two", "three"]
+    assert not any("two" in text for text in by_text(store))
+    assert consolidate(store, refusing()) == Outcome(0, 0)  # only retry takes it up again
+
+
+def test_retry_mends_a_failed_turn_and_closes_the_chain(store: Store) -> None:
+    store.append_turns(make_turns(["one", "two", "three"]))
+    consolidate(store, refusing("t1"))
+    assert edges(store, "NEXT") == []
+    retried = Consolidator(store, FakeExtractor(), FakeEncoder(), FakeContext()).retry(SPACE)
+    assert retried == Outcome(done=1, failed=0)
+    assert store.failures(SPACE) == []
+    assert edges(store, "NEXT") == [("Ann: one", "Ben: two"), ("Ben: two", "Ann: three")]
+    early = store.snapshot(SPACE, as_of=MONDAY + timedelta(minutes=1))
+    assert early.turn_ids == ("t0", "t1")
+    assert len(early.source) == 3  # NEXT and twice DERIVED_FROM; the edge to the third turn is not known yet
+
+
+def test_an_event_of_a_retried_turn_does_not_follow_the_events_of_later_turns(store: Store) -> None:
+    store.append_turns(make_turns(["one", "two", "three"]))
+
+    def event(turn: Turn, context: Context, complaint: str | None) -> Blueprint:
+        return Blueprint((node("e", f"event {turn.text}", turn.turn_id, kind="event_node"),))
+
+    def failing(turn: Turn, context: Context, complaint: str | None) -> Blueprint:
+        refusing("t1")(turn, context, complaint)
+        return event(turn, context, complaint)
+
+    consolidate(store, failing)
+    Consolidator(store, FakeExtractor(event), FakeEncoder(), FakeContext()).retry(SPACE)
+    assert edges(store, "PRECEDES") == [("event one", "event three"), ("event one", "event two")]
+
+
+def test_a_bad_plan_gets_one_repair_attempt_with_the_complaint(store: Store) -> None:
+    store.append_turns([make_turn(0, "one")])
+
+    def mended(turn: Turn, context: Context, complaint: str | None) -> Blueprint:
+        return Blueprint((node("n", "a fact", "t0", kind="knowledge_node" if complaint else "fact"),))
+
+    extractor = FakeExtractor(mended)
+    assert Consolidator(store, extractor, FakeEncoder(), FakeContext()).run(SPACE) == Outcome(1, 0)
+    assert [turn_id for turn_id, _ in extractor.planned] == ["t0", "t0"]
+    assert extractor.planned[0][1] is None
+    assert "type 'fact'; expected one of" in str(extractor.planned[1][1])
+    assert "a fact" in by_text(store)
+
+
+def test_after_one_repair_attempt_the_turn_fails(store: Store) -> None:
+    store.append_turns([make_turn(0, "one")])
+    extractor = FakeExtractor(plans(t0=Blueprint((UpdateNode(NodeId("ghost")),))))
+    assert Consolidator(store, extractor, FakeEncoder(), FakeContext()).run(SPACE) == Outcome(0, 1)
+    assert len(extractor.planned) == 2
+    assert store.failures(SPACE)[0].error == "operation 0 (UpdateNode): id 'ghost' was not shown"
+    assert store.nodes(SPACE) == []
+
+
+def test_a_scribe_that_writes_too_little_gets_one_repair_attempt_too(store: Store) -> None:
+    store.append_turns([make_turn(0, "one")])
+    extractor = FakeExtractor(plans(t0=Blueprint((node("n", "   ", "t0"),))))
+    assert Consolidator(store, extractor, FakeEncoder(), FakeContext()).run(SPACE) == Outcome(0, 1)
+    assert [complaint is None for _, complaint in extractor.written] == [True, False]
+    assert len(extractor.planned) == 1
+    assert "expected 1 to" in store.failures(SPACE)[0].error
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Blueprint((node("n", "a fact", "t0", "t99"),)),
+        Blueprint(mentions=(Mention("  ", "person"),)),
+        Blueprint(topics=(Topic("old boats", ""),)),
+    ],
+)
+def test_a_plan_that_no_store_would_take_fails_its_turn_and_not_the_run(store: Store, plan: Blueprint) -> None:
+    store.append_turns(make_turns(["one", "two"]))
+    assert consolidate(store, plans(t0=plan)) == Outcome(done=1, failed=1)
+
+
+class _NaNEncoder(FakeEncoder):
+    def encode(self, texts: Sequence[str], *, progress: str | None = None) -> NDArray[np.float32]:
+        return np.full((len(texts), self.dim), np.nan, dtype=np.float32)
+
+
+def test_an_encoder_that_makes_nan_stops_the_run_and_writes_no_node(store: Store) -> None:
+    from kg.errors import InvalidVectorError
+
+    store.append_turns([make_turn(0, "one")])
+    with pytest.raises(InvalidVectorError):
+        Consolidator(store, FakeExtractor(), _NaNEncoder(), FakeContext()).run(SPACE)
+    assert store.nodes(SPACE) == []
+    assert store.turn_counts(SPACE)[TurnState.PENDING] == 1
+
+
+# --- operations ----------------------------------------------------------------------------------------------------
+
+
+def test_dates_are_resolved_in_code_against_the_day_of_the_turn(store: Store) -> None:
+    store.append_turns([make_turn(0, "x")])
+    plan = Blueprint(
+        (node("f", "Ann sails since last week", "t0"), node("e", "Ann fell yesterday", "t0", kind="event_node"))
+    )
+    consolidate(store, plans(t0=plan))
+    found = {n.type: n for n in store.nodes(SPACE)}
+    # 1 January 2024 is a Monday.
+    assert found["event_node"].description == "Ann fell yesterday (31 December 2023)"
+    assert found["event_node"].valid_from == datetime(2023, 12, 31, tzinfo=UTC)
+    assert found["event_node"].valid_to == datetime(2023, 12, 31, 23, 59, 59, tzinfo=UTC)
+    assert found["knowledge_node"].description == "Ann sails since last week (25 December 2023 to 31 December 2023)"
+    assert found["knowledge_node"].valid_from == datetime(2023, 12, 25, tzinfo=UTC)
+    assert found["knowledge_node"].valid_to is None  # a fact that began on a day goes on
+
+
+def test_days_that_an_architect_gives_are_taken_as_they_are(store: Store) -> None:
+    store.append_turns([make_turn(0, "x")])
+    given = replace(node("e", "Ann fell yesterday", "t0", kind="event_node"), days=(date(2020, 1, 1), date(2020, 1, 2)))
+    consolidate(store, plans(t0=Blueprint((given,))))
+    assert "Ann fell yesterday (1 January 2020 to 2 January 2020)" in by_text(store)
+
+
+def test_a_fact_said_again_gains_a_source_and_an_edge_but_no_version(store: Store, tmp_path: Path) -> None:
+    store.append_turns(make_turns(["one", "two"]))
+
+    def plan(turn: Turn, context: Context, complaint: str | None) -> Blueprint:
+        known = tuple(UpdateNode(shown.id) for shown in context.nodes)
+        return Blueprint(known or (node("f", "a fact", turn.turn_id),))
+
+    consolidate(store, plan)
+    (found,) = store.nodes(SPACE, types=["knowledge_node"])
+    assert found.provenance == ("t0", "t1")
+    assert edges(store, "DERIVED_FROM") == [("a fact", "Ann: one"), ("a fact", "Ben: two")]
+    assert dump(tmp_path / "graph.sqlite")["node_versions"] == []
+
+
+def test_a_fact_said_differently_gets_new_words_and_their_vector(store: Store) -> None:
+    store.append_turns(make_turns(["one", "two"]))
+
+    def plan(turn: Turn, context: Context, complaint: str | None) -> Blueprint:
+        known = tuple(UpdateNode(shown.id, "new words") for shown in context.nodes)
+        return Blueprint(known or (node("f", "old words", turn.turn_id),))
+
+    consolidate(store, plan)
+    encoder = FakeEncoder()
+    for time, words in ((MONDAY, "old words"), (None, "new words")):
+        snapshot = store.snapshot(SPACE, as_of=time, embedding_model=encoder.model_id)
+        row = snapshot.types.tolist().index("knowledge_node")
+        assert snapshot.descriptions[row] == words
+        np.testing.assert_array_equal(snapshot.embeddings[row], encoder.encode([words])[0])
+
+
+def test_a_superseded_fact_is_closed_once_and_keeps_its_end(store: Store) -> None:
+    store.append_turns(make_turns(["Porto"], ["Lisbon"], ["Faro"]))
+
+    def plan(turn: Turn, context: Context, complaint: str | None) -> Blueprint:
+        return Blueprint(
+            (node("n", f"Ann lives in {turn.text}", turn.turn_id), *(SupersedeNode(c.id, "n") for c in context.nodes))
+        )
+
+    consolidate(store, plan)
+    ends = {n.description: n.valid_to for n in store.nodes(SPACE, types=["knowledge_node"])}
+    assert ends == {
+        "Ann lives in Porto": MONDAY + timedelta(days=7),  # when Lisbon was told, not when Faro was
+        "Ann lives in Lisbon": MONDAY + timedelta(days=14),
+        "Ann lives in Faro": None,
+    }
+    assert ("Ann lives in Porto", "Ann lives in Lisbon") in edges(store, "SUPERSEDED_BY")
+
+
+def test_an_archived_node_leaves_the_search_but_not_the_store(store: Store) -> None:
+    store.append_turns(make_turns(["one", "two"]))
+
+    def plan(turn: Turn, context: Context, complaint: str | None) -> Blueprint:
+        known = tuple(ArchiveNode(shown.id) for shown in context.nodes)
+        return Blueprint(known or (node("f", "a fact", turn.turn_id),))
+
+    consolidate(store, plan)
+    assert store.nodes(SPACE, types=["knowledge_node"]) == []
+    assert store.node(SPACE, by_text(store)["a fact"]).status is NodeStatus.ARCHIVED
+
+
+def test_relations_of_a_plan_join_its_nodes(store: Store) -> None:
+    store.append_turns([make_turn(0, "one")])
+    plan = Blueprint((node("a", "storm", "t0"), node("b", "flood", "t0"), AddRelation("a", "CAUSES", "b")))
+    consolidate(store, plans(t0=plan))
+    assert edges(store, "CAUSES") == [("storm", "flood")]
+
+
+def test_two_spellings_of_a_name_are_one_entity_within_a_turn_and_across_turns(store: Store) -> None:
+    store.append_turns(make_turns(["one", "two"]))
+    plan = plans(
+        t0=Blueprint(mentions=(Mention("Blue Harbour", "location"), Mention("the Blue Harbour", "location"))),
+        t1=Blueprint(mentions=(Mention("blue harbour's", "location"),)),
+    )
+    consolidate(store, plan)
+    (entity,) = store.nodes(SPACE, types=["entity"])
+    assert entity.provenance == ("t0", "t1")
+    assert edges(store, "MENTIONS") == [("Ann: one", "Blue Harbour"), ("Ben: two", "Blue Harbour")]
+
+
+def test_a_fact_mentions_whom_it_names_and_not_whose_name_is_part_of_a_word(store: Store) -> None:
+    store.append_turns([make_turn(0, "x")])
+    operations = (node("a", "ann likes boats", "t0"), node("b", "a trip was planned", "t0"))
+    consolidate(store, plans(t0=Blueprint(operations, mentions=(Mention("Ann", "person"),))))
+    assert edges(store, "MENTIONS") == [("Ann: x", "Ann"), ("ann likes boats", "Ann")]
+
+
+def test_topics_of_the_same_meaning_become_one_concept(store: Store) -> None:
+    store.append_turns(make_turns(["one", "two", "three"]))
+    plan = plans(
+        t0=Blueprint((node("f", "a fact", "t0"),), topics=(Topic("old boats", "old boats"),)),
+        t1=Blueprint(topics=(Topic("Old Boat", "old boat"), Topic("boats old", "old boats"))),
+        t2=Blueprint(topics=(Topic("things", "generic"), Topic("red bicycles", "red bicycles"))),
+    )
+    consolidate(store, plan)
+    concepts = store.nodes(SPACE, types=["concept"])
+    assert [(c.label, c.provenance) for c in concepts] == [("old_boats", ("t0", "t1")), ("red_bicycles", ("t2",))]
+    assert edges(store, "ABOUT_CONCEPT") == [("a fact", "old boats")]
+    assert ("Ben: two", "old boats") in edges(store, "HAS_CONCEPT")
+
+
+def test_the_architect_sees_the_turns_just_before_it_in_its_session(store: Store) -> None:
+    store.append_turns(make_turns(["a"], ["b", "c", "d", "e", "f", "g"]))
+    seen: dict[str, list[str]] = {}
+
+    def plan(turn: Turn, context: Context, complaint: str | None) -> Blueprint:
+        seen[turn.text] = [t.text for t in context.recent]
+        return Blueprint()
+
+    consolidate(store, plan)
+    assert seen["b"] == []
+    assert seen["c"] == ["b"]
+    assert seen["g"] == ["c", "d", "e", "f"]
+
+
+def test_rules_never_touch_another_tenant(store: Store) -> None:
+    other = SpaceId("meadow")
+    store.append_turns([*make_turns(["I live in Porto with Carla."]), *make_turns(["I live in Porto."], space=other)])
+    encoder, context = FakeEncoder(), FakeContext()
+    Consolidator(store, RuleExtractor(), encoder, context).run(SPACE)
+    assert store.nodes(other) == []
+    Consolidator(store, RuleExtractor(), encoder, context).run(other)
+    assert all(n.provenance == ("t0",) for space in (SPACE, other) for n in store.nodes(space))

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import numpy as np
+
+from consolidation.resolution import CONCEPT_MERGE, Resolver, concept_key, concept_label, entity_key, full_name
+from kg.types import NodeId
+
+A = np.array([1, 0], dtype=np.float32)
+
+
+def at_cosine(cosine: float) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    return np.array([cosine, (1 - cosine**2) ** 0.5], dtype=np.float32)
+
+
+def empty() -> Resolver:
+    return Resolver([], np.zeros((0, 2), dtype=np.float32))
+
+
+def test_spellings_of_one_name_share_a_key() -> None:
+    assert (
+        entity_key("the Blue  Harbour")
+        == entity_key("Blue Harbour's")
+        == entity_key("blue harbour’s")
+        == "blue harbour"
+    )
+
+
+def test_a_short_form_of_one_speaker_means_the_speaker() -> None:
+    assert full_name("Mel", ["Melanie", "Ben"]) == "Melanie"
+    assert full_name("Me", ["Melanie", "Ben"]) == "Me"  # too short
+    assert full_name("Ann", ["Anna", "Annette"]) == "Ann"  # two could be meant
+    assert full_name("Carla", ["Anna"]) == "Carla"
+
+
+def test_an_entity_is_found_by_any_spelling_and_by_its_short_form() -> None:
+    resolver = empty()
+    resolver.learn(NodeId("e1"), "entity", "Melanie", A)
+    assert resolver.entity("melanie's", []) == "e1"
+    assert resolver.entity("Mel", ["Melanie"]) == "e1"
+    assert resolver.entity("Ben", ["Melanie"]) is None
+
+
+def test_a_concept_is_found_by_its_stems_or_by_its_meaning() -> None:
+    resolver = empty()
+    resolver.learn(NodeId("c1"), "concept", "old_boats", A)
+    far = at_cosine(0.0)
+    assert resolver.concept("old boat", far) == "c1"
+    assert resolver.concept("vintage ships", at_cosine(CONCEPT_MERGE + 0.01)) == "c1"
+    assert resolver.concept("vintage ships", at_cosine(CONCEPT_MERGE - 0.01)) is None
+
+
+def test_the_nearest_of_many_concepts_is_taken_as_room_grows() -> None:
+    resolver = empty()
+    for number in range(40):
+        resolver.learn(NodeId(f"c{number}"), "concept", f"topic number{number}", at_cosine(number / 40))
+    assert resolver.concept("something else", at_cosine(35 / 40)) == "c35"
+
+
+def test_entities_and_concepts_of_one_name_stay_apart() -> None:
+    resolver = empty()
+    resolver.learn(NodeId("c1"), "concept", "blue harbour", A)
+    assert resolver.entity("blue harbour", []) is None
+
+
+def test_a_concept_label_has_two_to_five_content_words() -> None:
+    assert concept_label("The old, wooden boats!") == "old_wooden_boats"
+    assert concept_label("one two red green blue black white grey") == "two_red_green_blue_black"
+    assert concept_label("the boats of 2023") is None
+    assert concept_key("Old Boats") == concept_key("old boat")

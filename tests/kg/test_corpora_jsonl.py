@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import gzip
+import json
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kg.corpora import Corpus, load_corpus
+from kg.errors import CorpusFormatError
+
+
+def line() -> dict[str, Any]:
+    """Two sessions, the later one first, and one question."""
+    return {
+        "conversation_id": "c1",
+        "sessions": [
+            {"session_id": "s2", "started_at": "2024-02-01T10:00:00+02:00",
+             "turns": [{"turn_id": "t3", "speaker": "Ann", "text": "", "image_caption": "a boat"},
+                       {"turn_id": "t4", "speaker": "Ann", "text": "  "}]},
+            {"session_id": "s1", "started_at": "2024-01-01",
+             "turns": [{"turn_id": "t1", "speaker": "Ann", "text": "Hi!"},
+                       {"turn_id": "t2", "speaker": "Ben", "text": "Ho!", "spoken_at": "2024-01-01T09:30:00"}]},
+        ],
+        "questions": [{"question_id": "q1", "text": "Who?", "evidence_turn_ids": ["t2", "t2"], "category": "odd"}],
+    }  # fmt: skip
+
+
+def read(tmp_path: Path, *lines: Any, name: str = "corpus.jsonl", extractions: list[Any] | None = None) -> Corpus:
+    path = tmp_path / name
+    raw = "\n".join(json.dumps(entry) for entry in lines).encode()
+    path.write_bytes(gzip.compress(raw) if name.endswith(".gz") else raw)
+    if extractions is not None:
+        beside = tmp_path / "extractions.jsonl"
+        beside.write_text("\n\n".join(json.dumps(entry) for entry in extractions))
+        return load_corpus("jsonl", str(path), extractions=str(beside))
+    return load_corpus("jsonl", str(path))
+
+
+@pytest.mark.parametrize("name", ["corpus.jsonl", "corpus.jsonl.gz"])
+def test_sessions_come_in_order_of_time_and_empty_messages_are_left_out(tmp_path: Path, name: str) -> None:
+    corpus = read(tmp_path, line(), name=name)
+    turns = corpus.conversations[0].turns
+    assert [(t.turn_id, t.session_id, t.position) for t in turns] == [("t1", "s1", 0), ("t2", "s1", 1), ("t3", "s2", 2)]
+    assert [t.spoken_at for t in turns] == [
+        datetime(2024, 1, 1, tzinfo=UTC),
+        datetime(2024, 1, 1, 9, 30, tzinfo=UTC),
+        datetime(2024, 2, 1, 8, tzinfo=UTC),
+    ]
+    (question,) = corpus.questions
+    assert (question.question_id, question.evidence, question.category) == ("c1:q1", ("t2",), "odd")
+
+
+def test_sessions_keep_the_order_of_the_file_when_one_has_no_date(tmp_path: Path) -> None:
+    data = line()
+    del data["sessions"][1]["started_at"]
+    assert [t.turn_id for t in read(tmp_path, data).conversations[0].turns] == ["t3", "t1", "t2"]
+
+
+def test_a_question_without_evidence_is_counted(tmp_path: Path) -> None:
+    data = line()
+    del data["questions"][0]["evidence_turn_ids"]
+    assert read(tmp_path, data).skipped == {"no evidence turn given": 1}
+
+
+def test_recorded_extractions_join_their_conversation(tmp_path: Path) -> None:
+    recorded = {
+        "conversation_id": "c1",
+        "facts": [{"text": "Ann says hi", "turn_ids": ["t1"]}, {"text": "from nowhere", "turn_ids": []}],
+        "entities": [{"name": "Ann", "turn_ids": ["t1", "t2"], "type": "Who"}],
+        "events": [{"text": "They met", "turn_ids": ["t1"], "start": "2024-01-01", "end": "Unknown"}],
+    }
+    corpus = read(tmp_path, line(), extractions=[recorded, {"conversation_id": "of a larger corpus", "facts": 3}])
+    found = corpus.conversations[0].extractions
+    assert [(f.text, f.turn_ids) for f in found.facts] == [("Ann says hi", ("t1",))]
+    assert [(e.text, e.kind) for e in found.entities] == [("Ann", "Who")]
+    assert [(e.start, e.end) for e in found.events] == [(date(2024, 1, 1), None)]
+    assert found.topics == ()
+    assert not found.is_empty
+
+
+def test_an_extraction_that_cites_an_unknown_turn_or_a_bad_day_is_refused(tmp_path: Path) -> None:
+    for bad, named in (
+        ({"facts": [{"text": "x", "turn_ids": ["t9"]}]}, r"field 'facts\[0\].turn_ids' is 't9'"),
+        ({"events": [{"text": "x", "turn_ids": ["t1"], "start": "May"}]}, r"field 'events\[0\].start' is 'May'"),
+    ):
+        with pytest.raises(CorpusFormatError, match=rf"extractions\.jsonl: conversation 'c1': {named}"):
+            read(tmp_path, line(), extractions=[{"conversation_id": "c1", **bad}])
+
+
+def set_in(data: Any, path: list[Any], value: object) -> Any:
+    place = data
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    return data
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "named"),
+    [
+        (["sessions"], None, "field 'sessions' is None; expected a list"),
+        (["sessions", 0], 1, r"field 'sessions\[0\]' is 1; expected an object"),
+        (["sessions", 0, "session_id"], " ", r"field 'sessions\[0\].session_id' is ' '"),
+        (["sessions", 0, "started_at"], "soon", r"field 'sessions\[0\].started_at' is 'soon'; expected an ISO 8601"),
+        (["sessions", 1, "turns", 1, "turn_id"], "t1", r"turns\[1\].turn_id' is 't1'; expected an id that no earlier"),
+        (["sessions", 1, "turns", 0, "text"], None, r"turns\[0\].text' is None; expected a string"),
+        (["sessions", 1, "turns", 0, "text"], "a\x00b", r"turns\[0\].text' is .*NUL"),
+        (["sessions", 1, "turns", 0, "speaker"], "\udc00", r"turns\[0\].speaker' is .*lone surrogates"),
+        (["sessions", 1, "turns", 0, "image_caption"], 3, r"turns\[0\].image_caption' is 3; expected a string or null"),
+        (["sessions", 1, "turns", 0, "spoken_at"], 17, r"turns\[0\].spoken_at' is 17"),
+        (["questions", 0, "evidence_turn_ids"], ["t9"], r"field 'questions\[0\].evidence_turn_ids' is 't9'"),
+        (["questions", 0, "asked_at"], "32 May", r"field 'questions\[0\].asked_at' is '32 May'"),
+        (["questions", 0, "text"], "", r"field 'questions\[0\].text' is ''"),
+    ],
+)
+def test_a_malformed_line_names_file_conversation_field_and_value(
+    tmp_path: Path, path: list[Any], value: object, named: str
+) -> None:
+    with pytest.raises(CorpusFormatError, match=rf"corpus\.jsonl: conversation 'c1': .*{named}"):
+        read(tmp_path, set_in(line(), path, value))
+
+
+def test_an_error_before_the_conversation_is_known_names_the_line(tmp_path: Path) -> None:
+    with pytest.raises(CorpusFormatError, match=r"corpus\.jsonl: field 'line 2\.conversation_id' is None"):
+        read(tmp_path, line(), {})
+    with pytest.raises(CorpusFormatError, match=r"field 'line 1' is 5; expected an object"):
+        read(tmp_path, 5)
+    with pytest.raises(CorpusFormatError, match="expected an id that no earlier line has"):
+        read(tmp_path, line(), line())
+    (tmp_path / "broken.jsonl").write_text(json.dumps(line()) + '\n{"a": \n')
+    with pytest.raises(CorpusFormatError, match=r"broken\.jsonl: field 'line 2' is .*expected valid JSON"):
+        load_corpus("jsonl", str(tmp_path / "broken.jsonl"))
+
+
+def test_a_question_id_must_be_new(tmp_path: Path) -> None:
+    data = line()
+    data["questions"].append(data["questions"][0])
+    with pytest.raises(CorpusFormatError, match=r"'c1:q1'; expected an id that no earlier question has"):
+        read(tmp_path, data)

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from kg.types import Question, TurnId
+from tests.fakes import SPACE, FakeEncoder, make_turns
+from tests.fakes_graph import CONTEXT, SKETCH, TEXT_DIM, Extra, make_snapshot, planted_space
+from training.data import SpaceDataModule, SpaceExample, make_example, make_sketch
+from training.errors import TrainingDataError
+
+EMBED = FakeEncoder(TEXT_DIM).encode
+TURNS = make_turns(["I have a canoe", "What colour?", "Red"])
+SNAPSHOT = make_snapshot(
+    TURNS,
+    [Extra("knowledge_node", "Ann has a red canoe", (0, 2)), Extra("event_node", "Ben asked something", (1,))],
+    [(3, "DERIVED_FROM", 0), (3, "DERIVED_FROM", 2), (4, "DERIVED_FROM", 1)],
+)
+
+
+def question(name: str, *evidence: str) -> Question:
+    return Question(SPACE, name, f"What of {name}?", "1", tuple(TurnId(turn) for turn in evidence))
+
+
+def named(name: str) -> SpaceExample:
+    made = make_example(SNAPSHOT, [question("q", "t0")], sketch=SKETCH, context=CONTEXT, embed=EMBED)
+    return replace(made, name=name)
+
+
+def test_each_question_is_joined_with_the_turns_that_answer_it() -> None:
+    asked = [question("a", "t0", "t2"), question("unanswerable", "t99"), question("b", "t1", "t99"), question("none")]
+    made = make_example(SNAPSHOT, asked, sketch=SKETCH, context=CONTEXT, embed=EMBED)
+    assert made.positive.tolist() == [[True, False, True], [False, True, False]]
+    assert made.questions is not None
+    assert len(made.questions) == 2
+    assert made.episodes.tolist() == [0, 1, 2]
+    assert made.pseudo is None
+    assert made.pseudo_positive.shape == (0, 3)
+    assert made.name == SPACE
+
+
+def test_pseudo_questions_are_joined_with_the_turns_of_their_fact_or_event() -> None:
+    made = make_example(SNAPSHOT, [], sketch=SKETCH, context=CONTEXT, embed=EMBED, with_pseudo=True)
+    assert made.questions is None
+    assert made.positive.shape == (0, 3)
+    assert made.pseudo_positive.tolist() == 2 * [[True, False, True]] + 2 * [[False, True, False]]
+    assert made.to("cpu").pseudo is not None
+
+
+def test_frequent_stems_of_turns_and_facts_get_buckets_of_their_own() -> None:
+    sketch = make_sketch([SNAPSHOT], dim=16, dedicated=2)
+    # Ann speaks twice and has a fact; of "cano" and "red", in two documents each, the first by name.
+    assert sketch.dedicated == ("ann", "cano")
+    assert make_sketch([SNAPSHOT], dim=16, dedicated=0).dedicated == ()
+
+
+def test_a_model_without_lexical_part_needs_no_stems() -> None:
+    assert make_sketch([SNAPSHOT], dim=0, dedicated=1024).dedicated == ()
+
+
+def test_a_space_on_both_sides_is_refused() -> None:
+    with pytest.raises(TrainingDataError, match="space 'b' is among the training and the validation spaces"):
+        SpaceDataModule([named("a"), named("b")], [named("b")], seed=0)
+    with pytest.raises(TrainingDataError, match="no space to train on"):
+        SpaceDataModule([], [named("b")], seed=0)
+
+
+def test_every_training_space_is_dealt_once_an_epoch_in_an_order_of_the_seed() -> None:
+    names = [f"s{i}" for i in range(8)]
+    orders = []
+    for seed in (0, 0, 1):
+        data = SpaceDataModule([named(name) for name in names], [], seed=seed)
+        orders.append([example.name for example in data.train_dataloader()])
+    assert sorted(orders[0]) == names
+    assert orders[0] == orders[1]
+    assert orders[0] != orders[2]
+
+
+def test_validation_spaces_come_in_order_and_none_means_no_loader() -> None:
+    loader = SpaceDataModule([named("a")], [named("z"), named("b")], seed=0).val_dataloader()
+    assert isinstance(loader, DataLoader)
+    assert [example.name for example in loader] == ["z", "b"]
+    assert SpaceDataModule([named("a")], [], seed=0).val_dataloader() == []
+
+
+def test_a_planted_space_becomes_tensors_of_fitting_sizes() -> None:
+    snapshot, questions = planted_space(1)
+    made = make_example(snapshot, questions, sketch=SKETCH, context=CONTEXT, embed=EMBED)
+    assert made.questions is not None
+    assert made.questions.text.shape == (6, TEXT_DIM)
+    assert torch.equal(made.positive, torch.eye(6, dtype=torch.bool))
