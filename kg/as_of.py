@@ -16,23 +16,26 @@ LEFT JOIN node_versions v
   ON v.key = n.key AND n.update_time > :t AND v.update_time <= :t AND v.recorded_until > :t
 WHERE n.space = :space AND n.created_at <= :t
 """
+#: ``label`` is the position of the relation label among ``LABELS``.
 EDGES = """
-SELECT r.source AS source, r.target AS target, r.label AS label, l.family AS family, r.weight AS weight
-FROM relations r JOIN relation_labels l ON l.name = r.label
+SELECT r.source AS source, r.target AS target, r.weight AS weight,
+       (SELECT COUNT(*) FROM relation_labels k WHERE k.name < r.label) AS label
+FROM relations r
 WHERE r.space = :space AND r.created_at <= :t
-ORDER BY r.source, r.label, r.target
 """
+LABELS = "SELECT name, family FROM relation_labels ORDER BY name"
 TURNS = """
-SELECT key, turn_id, speaker, session_id, spoken_at FROM turns
-WHERE space = :space AND COALESCE(spoken_at, 0) <= :t ORDER BY position, key
+SELECT key, position, turn_id, speaker, session_id, spoken_at FROM turns
+WHERE space = :space AND COALESCE(spoken_at, 0) <= :t
 """
 PROVENANCE = """
 SELECT p.node_key AS node_key, p.turn_key AS turn_key
 FROM provenance p JOIN turns t ON t.key = p.turn_key JOIN nodes n ON n.key = p.node_key
 WHERE t.space = :space AND p.recorded_at <= :t AND COALESCE(t.spoken_at, 0) <= :t AND n.created_at <= :t
 """
-VECTORS = """
-SELECT e.node_key AS key, e.text_hash AS text_hash, e.vector AS vector
-FROM embeddings e JOIN nodes n ON n.key = e.node_key
-WHERE n.space = :space AND e.model = :model ORDER BY e.node_key
+#: Of the nodes with keys from :low to :high, for the text that each had at :t.
+VECTORS = f"""
+SELECT x.key AS key, e.vector AS vector
+FROM ({NODES} AND n.key BETWEEN :low AND :high) AS x
+JOIN embeddings e ON e.node_key = x.key AND e.text_hash = x.text_hash AND e.model = :model
 """

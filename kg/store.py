@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import sqlalchemy as sa
 from numpy.typing import NDArray
 from sqlalchemy import Connection, delete, func, insert, select
@@ -496,46 +495,8 @@ class Store:
             InvalidVectorError: If a node has no vector of the model.
         """
         self.require_space(space)
-        parameters: dict[str, str | int] = {"space": space, "t": _latest(as_of)}
-        with export.column_reader(self._engine) as read:
-            node_table = read(as_of_sql.NODES + " ORDER BY n.key", parameters)
-            edges = read(as_of_sql.EDGES, parameters)
-            turn_table = read(as_of_sql.TURNS, parameters)
-            pairs = read(as_of_sql.PROVENANCE, parameters)
-            embeddings = _embedding_matrix(node_table, space, embedding_model, read)
-        keys = export.integers(node_table["key"])
-        turn_keys = export.integers(turn_table["key"])
-        turn_order = np.argsort(turn_keys, kind="stable")
-        turn_rows = turn_order[
-            np.searchsorted(turn_keys, export.integers(pairs["turn_key"]), sorter=turn_order)
-        ] if len(turn_keys) else np.zeros(0, dtype=np.int64)  # fmt: skip
-        provenance = np.stack([np.searchsorted(keys, export.integers(pairs["node_key"])), turn_rows], axis=1).astype(
-            np.int64
-        )
-        provenance = provenance[np.lexsort((provenance[:, 1], provenance[:, 0]))]
-        return Snapshot(
-            space=space,
-            keys=keys,
-            ids=tuple(NodeId(i) for i in export.strings(node_table["id"])),
-            types=np.asarray(export.strings(node_table["type"]), dtype=np.str_),
-            labels=export.strings(node_table["label"]),
-            descriptions=export.strings(node_table["description"]),
-            active=np.asarray(export.strings(node_table["status"]), dtype=np.str_) == NodeStatus.ACTIVE,
-            recorded_at=export.integers(node_table["created_at"]),
-            valid_from=export.integers(node_table["valid_from"]),
-            valid_to=export.integers(node_table["valid_to"]),
-            embeddings=embeddings,
-            source=np.searchsorted(keys, export.integers(edges["source"])),
-            target=np.searchsorted(keys, export.integers(edges["target"])),
-            relations=np.asarray(export.strings(edges["label"]), dtype=np.str_),
-            families=np.asarray(export.strings(edges["family"]), dtype=np.str_),
-            weights=edges["weight"].to_numpy().astype(np.float32),
-            turn_ids=tuple(TurnId(i) for i in export.strings(turn_table["turn_id"])),
-            speakers=export.strings(turn_table["speaker"]),
-            session_ids=export.strings(turn_table["session_id"]),
-            spoken_at=export.integers(turn_table["spoken_at"]),
-            provenance=provenance,
-        )
+        with export.one_moment(self._engine) as connection:
+            return export.read_snapshot(connection, space, _latest(as_of), embedding_model)
 
     def vectors_by_key(
         self, space: SpaceId, keys: Sequence[int], model: str
@@ -575,35 +536,6 @@ class Store:
                 for row in connection.execute(query):
                     found.setdefault(int(row.node_key), []).append(TurnId(row.turn_id))
         return {key: tuple(ids) for key, ids in found.items()}
-
-
-def _embedding_matrix(
-    node_table: pa.Table, space: SpaceId, model: str | None, read: export.ReadColumns
-) -> NDArray[np.float32]:
-    if model is None or len(node_table) == 0:
-        return np.zeros((len(node_table), 0), dtype=np.float32)
-    found = read(as_of_sql.VECTORS, {"space": space, "model": model})
-    missing, rows = len(node_table), pa.array([])
-    if len(found):  # columns without rows have no type to join by
-        held = pa.table({"key": node_table["key"], "text_hash": node_table["text_hash"]})
-        joined = (
-            held.append_column("row", pa.array(np.arange(len(held))))
-            .join(
-                found.append_column("vector_row", pa.array(np.arange(len(found)))).drop_columns(["vector"]),
-                keys=["key", "text_hash"],
-                join_type="left outer",
-            )
-            .sort_by("row")
-        )
-        rows = joined["vector_row"]
-        missing = rows.null_count
-    if missing:
-        raise InvalidVectorError(
-            f"space {space!r}: {missing} of {len(node_table)} nodes have no embedding of model {model!r}; "
-            "run locigraph build with that encoder"
-        )
-    dim = len(found["vector"][0].as_py()) // 4
-    return export.vectors(found["vector"], dim)[export.integers(rows)]
 
 
 def _latest(as_of: datetime | None) -> int:

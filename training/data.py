@@ -178,7 +178,10 @@ class SpaceDataModule(L.LightningDataModule):
 
     def _epochs_done(self) -> int:
         # ``trainer.current_epoch`` still lags behind when a resumed run takes the order.
-        return 0 if self.trainer is None else self.trainer.fit_loop.epoch_progress.current.processed
+        if self.trainer is None:
+            return 0
+        # Lightning types the progress as one of its bases, which does not count the processed.
+        return int(self.trainer.fit_loop.epoch_progress.current.processed)  # type: ignore[attr-defined]
 
     def val_dataloader(self) -> DataLoader[SpaceExample] | list[DataLoader[SpaceExample]]:
         """Validation spaces in order; no loader at all when there are none."""

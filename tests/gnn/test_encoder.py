@@ -54,14 +54,21 @@ def test_mixing_of_three_turns_is_worked_by_hand() -> None:
             for relation, value in table.items():
                 weights[METADATA.edge_index(relation)] = value
         vectors = encoder(inputs)
-    x, l, c = inputs.text, inputs.lexical, inputs.context  # rows 0-2 turns, 3-4 facts
+    x, words, c = inputs.text, inputs.lexical, inputs.context  # rows 0-2 turns, 3-4 facts
     facts = (x[3] + x[4]) / 2
     expected = torch.stack([0.5 * x[0] + 0.4 * facts + 0.2 * x[1], 0.5 * x[1] + 0.1 * x[0] + 0.2 * x[2],
                             0.5 * x[2] + 0.1 * x[1], 0.5 * x[3], 0.5 * x[4]])  # fmt: skip
     torch.testing.assert_close(vectors.text, expected)
-    facts = (l[3] + l[4]) / 2
-    expected = torch.stack([2 * l[0] + 3 * facts + 7 * l[1], 2 * l[1] + 5 * l[0] + 7 * l[2], 2 * l[2] + 5 * l[1],
-                            2 * l[3], 2 * l[4]])  # fmt: skip
+    facts = (words[3] + words[4]) / 2
+    expected = torch.stack(
+        [
+            2 * words[0] + 3 * facts + 7 * words[1],
+            2 * words[1] + 5 * words[0] + 7 * words[2],
+            2 * words[2] + 5 * words[1],
+            2 * words[3],
+            2 * words[4],
+        ]
+    )
     torch.testing.assert_close(vectors.lexical, expected)
     expected = torch.stack([c[0], c[1] + 0.25 * c[0], c[2] + 0.25 * c[1], c[3], c[4]])
     torch.testing.assert_close(vectors.context, expected)
@@ -156,13 +163,17 @@ def test_a_hidden_fact_edge_is_hidden_from_the_traits_too() -> None:
     encoder = encoder_of(WITHOUT_STATES)
     with torch.no_grad():
         encoder.trait_weight[-2:] = torch.tensor([1.0, 10.0])
-    assert encoder(inputs).bias.flatten().tolist() == pytest.approx([1 + 10 * torch.tensor(3.0).log().item(), 0, 0, 0, 0])
+    assert encoder(inputs).bias.flatten().tolist() == pytest.approx(
+        [1 + 10 * torch.tensor(3.0).log().item(), 0, 0, 0, 0]
+    )
     assert not encoder(inputs.with_graph(nothing)).bias.any()
 
 
 def test_a_model_without_lexical_and_context_part_works() -> None:
     inputs = three_turns()
-    bare = replace(inputs, lexical=inputs.lexical[:, :0], context=inputs.context[:, :0], speakers=inputs.speakers[:, :0])
+    bare = replace(
+        inputs, lexical=inputs.lexical[:, :0], context=inputs.context[:, :0], speakers=inputs.speakers[:, :0]
+    )
     vectors = encoder_of(replace(FULL, lexical_dim=0, context_dim=0), trained=True)(bare)
     assert vectors.joined().shape == (5, 32 + 4 + 1)
     assert torch.isfinite(vectors.joined()).all()

@@ -43,7 +43,9 @@ def test_the_weight_of_a_term_is_worked_by_hand() -> None:
     sketch = LexicalSketch(4, ("canoe", "boat"))
     rows = sketch.documents([["canoe", "canoe"], ["boat"]], groups=["episode"] * 2, idf_of="episode")
     # idf = ln(1 + 1.5 / 1.5) = ln 2; average length 1.5
-    assert rows[0].tolist() == pytest.approx([0.01 * math.log(2) * 2 * 2.2 / (2 + 1.2 * (0.25 + 0.75 * 2 / 1.5)), 0, 0, 0])
+    assert rows[0].tolist() == pytest.approx(
+        [0.01 * math.log(2) * 2 * 2.2 / (2 + 1.2 * (0.25 + 0.75 * 2 / 1.5)), 0, 0, 0]
+    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -65,7 +67,7 @@ def test_hashed_buckets_give_the_overlap_without_bias() -> None:
         documents = [words[:8], words[8:], words[:1]]
         sketch = LexicalSketch(16)
         rows = sketch.documents(documents, groups=["episode"] * 3, idf_of="episode")
-        query = words[:2] + [words[10]]
+        query = [*words[:2], words[10]]
         exact = sum(weights(documents)[0].get(term, 0.0) for term in query)
         errors.append(float(rows[0] @ query_of(sketch, query)) - exact)
     deviation = float(np.std(errors))

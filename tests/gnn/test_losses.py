@@ -14,7 +14,9 @@ from gnn.losses import info_nce, link_loss, multi_positive_loss, nt_xent
 
 
 def unit(rows: int, dim: int = 4, seed: int = 0) -> Tensor:
-    return F.normalize(torch.randn(rows, dim, generator=torch.Generator().manual_seed(seed), dtype=torch.float64), dim=1)
+    return F.normalize(
+        torch.randn(rows, dim, generator=torch.Generator().manual_seed(seed), dtype=torch.float64), dim=1
+    )
 
 
 def test_info_nce_of_identical_embeddings_is_log_batch() -> None:
@@ -79,7 +81,7 @@ def test_multi_positive_loss_equals_a_slow_loop(data: st.DataObject) -> None:
 def test_a_question_whose_candidates_are_all_right_has_nothing_to_learn() -> None:
     logits = torch.tensor([[1.0, -4.0]], requires_grad=True)
     loss = multi_positive_loss(logits, torch.tensor([[True, True]]))
-    loss.backward()
+    loss.backward()  # type: ignore[no-untyped-call]  # torch does not type it
     assert loss.item() == 0
     assert logits.grad is not None
     assert torch.isfinite(logits.grad).all()

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pytest import approx
 
 from retrieval.fusion import reciprocal_rank_fusion
 
@@ -14,14 +13,19 @@ RANKINGS = st.lists(st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=
 
 
 def test_rrf_matches_hand_worked_scores() -> None:
-    fused = reciprocal_rank_fusion([["a", "b"], ["b", "c"]], rrf_k=60)
-    assert fused == [("b", approx(1 / 62 + 1 / 61)), ("a", approx(1 / 61)), ("c", approx(1 / 62))]
+    fused: list[tuple[str, object]] = [*reciprocal_rank_fusion([["a", "b"], ["b", "c"]], rrf_k=60)]
+    expected: list[tuple[str, object]] = [
+        ("b", pytest.approx(1 / 62 + 1 / 61)),
+        ("a", pytest.approx(1 / 61)),
+        ("c", pytest.approx(1 / 62)),
+    ]
+    assert fused == expected
 
 
 @given(RANKINGS, st.randoms(use_true_random=False))
 def test_rrf_ignores_the_order_of_its_arms(rankings: list[list[str]], rng: random.Random) -> None:
     shuffled = rng.sample(rankings, len(rankings))
-    assert dict(reciprocal_rank_fusion(shuffled)) == approx(dict(reciprocal_rank_fusion(rankings)))
+    assert dict(reciprocal_rank_fusion(shuffled)) == pytest.approx(dict(reciprocal_rank_fusion(rankings)))
 
 
 @given(RANKINGS)
@@ -30,7 +34,7 @@ def test_rrf_equals_a_slow_loop(rankings: list[list[str]]) -> None:
         return sum(1 / (60 + ranking.index(item) + 1) for ranking in rankings if item in ranking)
 
     fused = reciprocal_rank_fusion(rankings)
-    assert dict(fused) == approx({item: score(item) for ranking in rankings for item in ranking})
+    assert dict(fused) == pytest.approx({item: score(item) for ranking in rankings for item in ranking})
     assert [item for item, _ in fused] == [item for item, _ in sorted(fused, key=lambda pair: (-pair[1], pair[0]))]
 
 

@@ -42,7 +42,12 @@ def test_archived_nodes_are_not_held() -> None:
     held = snapshot()
     active = np.asarray([True, True, True, True, False, True])
     archived = replace(held, active=active)
-    assert [d.node_id for d in documents(archived, frozenset(["knowledge_node", "episode"]))] == ["n0", "n1", "n2", "n3"]
+    assert [d.node_id for d in documents(archived, frozenset(["knowledge_node", "episode"]))] == [
+        "n0",
+        "n1",
+        "n2",
+        "n3",
+    ]
 
 
 def test_a_tenant_is_loaded_once_and_others_are_not_seen() -> None:

@@ -69,6 +69,6 @@ def test_a_node_written_again_is_replaced_and_found_once() -> None:
 
 def test_equal_scores_are_sorted_by_id() -> None:
     memory = MemoryVectors()
-    memory.add("harbor", [(match("b"), 0), (match("a"), 0)], np.ones((2, 4), dtype=np.float32) / 2)
+    memory.add("harbor", [(match("b"), 0), (match("a"), 0)], np.full((2, 4), 0.5, dtype=np.float32))
     found = memory.search(np.ones(4, dtype=np.float32), SearchScope("harbor"), top_k=1)
     assert [m.node_id for m in found] == ["a"]

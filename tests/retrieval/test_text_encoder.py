@@ -74,7 +74,7 @@ def test_packaged_weights_of_another_hash_are_refused(tmp_path: Path, monkeypatc
     (package / "__init__.py").touch()
     (package / "model" / "model.safetensors").write_bytes(b"not the weights")
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(TextEncoderError, match="SHA-256 is .*, expected 53aa5117.*uninstall it"):
+    with pytest.raises(TextEncoderError, match=r"SHA-256 is .*, expected 53aa5117.*uninstall it"):
         packaged_weights(DEFAULT_MODEL)
 
 

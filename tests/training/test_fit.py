@@ -76,7 +76,7 @@ def run(
 def run_until_cut(folder: Path, config: TrainConfig, *, steps: int) -> None:
     """Train until example 1 is dealt out for the given time."""
     first = example(1)
-    fused = FusedExample(*(getattr(first, f.name) for f in fields(first)), fuse=[steps])
+    fused = FusedExample(**{f.name: getattr(first, f.name) for f in fields(first)}, fuse=[steps])
     with pytest.raises(PowerCut):
         run(folder, config, [fused, example(2)])
 
