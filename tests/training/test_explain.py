@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+
+from kg.snapshot import Snapshot
+from tests.fakes import FakeEncoder
+from tests.fakes_graph import TEXT_DIM, planted_space, small_checkpoint
+from training.checkpoint import Checkpoint
+from training.explain import explain
+from training.inference import CheckpointQueryEncoder, encode_graph
+
+EMBED = FakeEncoder(TEXT_DIM).encode
+SNAPSHOT, QUESTIONS = planted_space(1)
+
+
+def trained_like() -> Checkpoint:
+    """A checkpoint whose gates, residual and free block are not at their zero start."""
+    checkpoint = small_checkpoint()
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for name, parameter in checkpoint.network.named_parameters():
+            if not parameter.any() and "term_weight" not in name:
+                parameter.copy_(0.05 * torch.randn(parameter.shape, generator=generator))
+    return checkpoint
+
+
+@pytest.mark.parametrize("checkpoint", [small_checkpoint(), trained_like()], ids=["start", "moved"])
+def test_the_parts_of_an_explanation_sum_to_the_score_that_search_gives(checkpoint: Checkpoint) -> None:
+    question = QUESTIONS[0].text
+    stored = encode_graph(checkpoint, SNAPSHOT)
+    query = CheckpointQueryEncoder(checkpoint, EMBED).encode_query(question)
+    for found in explain(checkpoint, SNAPSHOT, question, embed=EMBED, top_k=4):
+        row = next(r for r in SNAPSHOT.episode_rows if SNAPSHOT.turns_of[r] == (found.turn_id,))
+        assert found.score == pytest.approx(float(stored[row] @ query), abs=1e-4)
+        parts = found.own_meaning + found.own_words + found.own_context + found.states + found.bias
+        assert parts + sum(i.total for i in found.influences) == pytest.approx(found.score, abs=1e-4)
+
+
+def test_a_planted_fact_is_named_as_the_strongest_neighbour_and_deleting_it_lowers_the_score() -> None:
+    explained = 0
+    for question in QUESTIONS:
+        best = explain(small_checkpoint(), SNAPSHOT, question.text, embed=EMBED, top_k=1, check_deletions=1)[0]
+        if best.turn_id not in question.evidence:
+            continue
+        strongest = best.influences[0]
+        if strongest.relation != "DERIVED_FROM":
+            continue  # this turn names the thing itself
+        explained += 1
+        assert best.turn_id in SNAPSHOT.turns_of[SNAPSHOT.row_of[strongest.node_id]]
+        assert strongest.score_without is not None
+        assert strongest.score_without < best.score
+    assert explained
+
+
+def test_a_turn_without_neighbours_is_explained_by_itself() -> None:
+    count = len(SNAPSHOT.turn_ids)
+    alone: Snapshot = dataclasses.replace(
+        SNAPSHOT,
+        **{name: getattr(SNAPSHOT, name)[:0] for name in ("source", "target", "relations", "families", "weights")},
+    )
+    found = explain(small_checkpoint(), alone, QUESTIONS[0].text, embed=EMBED, top_k=count, check_deletions=2)
+    assert len(found) == count
+    assert all(explanation.influences == () for explanation in found)
