@@ -48,7 +48,6 @@ _RESIDUAL_SCALE = 0.3
 _HOPS: tuple[EdgeType, ...] = tuple(t for t in METADATA.edge_types if t[0] == t[2] == "episode")
 #: Relations whose neighbours' words and meaning an episode takes in; the HGT layers see all relations.
 MIXED: tuple[EdgeType, ...] = (_FACT, _EVENT, _TOPIC, *_HOPS)
-_TARGET_TRAITS = 2  # has a fact; log number of facts
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,8 @@ _SHARED: Mapping[str, str] = {
 
 #: Episodes up to this many turns apart in a session are joined directly.
 NEXT_HOPS = 4
-_RELATED = ("event_node", "knowledge_node", "entity")
+# Labels that an LLM coins may join anything to anything.
+_RELATED = NODE_TYPES
 
 FORWARD_EDGE_TYPES: tuple[EdgeType, ...] = (
     ("episode", "NEXT", "episode"),

@@ -26,7 +26,9 @@ def make_engine(url: str) -> Engine:
     @sa.event.listens_for(engine, "connect")
     def _connect(connection: Any, record: object) -> None:
         connection.isolation_level = None
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "busy_timeout=30000"):
+        # secure_delete overwrites what forget() erases.
+        pragmas = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON", "busy_timeout=30000")
+        for pragma in pragmas:
             connection.execute(f"PRAGMA {pragma}")
 
     @sa.event.listens_for(engine, "begin")

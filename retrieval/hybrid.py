@@ -74,6 +74,7 @@ class HybridRetriever:
         self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
     ) -> Result:
         """The best nodes for a query; see ``Retriever``. Signals: ``bm25``, ``ann`` (cosine)."""
+        depth = max(self._depth, top_k)
         queries = self._generator.generate(query, asked_at=as_of)
         started = time.perf_counter()
         vectors = self._encoder.encode([q.text for q in queries])
@@ -84,8 +85,8 @@ class HybridRetriever:
         for search_query, vector in zip(queries, vectors, strict=True):
             types = search_query.types or self._types
             scope = SearchScope(space, types, as_of)
-            ann = self._pool.submit(self._vectors.search, vector, scope, top_k=self._depth)
-            bm25 = self._lexical.search(search_query.text, space, types=types, as_of=as_of, top_k=self._depth)
+            ann = self._pool.submit(self._vectors.search, vector, scope, top_k=depth)
+            bm25 = self._lexical.search(search_query.text, space, types=types, as_of=as_of, top_k=depth)
             matches = ann.result()
             rankings.append([document.node_id for document, _ in bm25])
             rankings.append([match.node_id for match in matches])
@@ -99,7 +100,7 @@ class HybridRetriever:
         hits = [
             hit
             for node_id, score in fused
-            if (hit := self._hit(space, NodeId(node_id), score, lexical, semantic)) is not None
+            if (hit := self._hit(space, as_of, NodeId(node_id), score, lexical, semantic)) is not None
         ]
         if self._reranker is not None:
             hits = self._reranker.rerank(query, hits)
@@ -109,12 +110,13 @@ class HybridRetriever:
     def _hit(
         self,
         space: SpaceId,
+        as_of: datetime | None,
         node_id: NodeId,
         score: float,
         lexical: Mapping[NodeId, float],
         semantic: Mapping[NodeId, VectorMatch],
     ) -> Hit | None:
-        document = self._lexical.document(space, node_id)
+        document = self._lexical.document(space, node_id, as_of=as_of)
         if document is None:  # forgotten or archived since the index row was written
             return None
         signals = {"rrf": score}

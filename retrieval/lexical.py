@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,10 +11,12 @@ import numpy as np
 
 from kg.schema import SEARCHABLE_TYPES
 from kg.snapshot import Snapshot
-from kg.tables import epoch
 from kg.text import terms
 from kg.types import NodeId, SpaceId, TurnId
 from retrieval.bm25 import Bm25Index
+
+# Indexes of the past that are kept: the questions of one conversation are often asked at one time.
+_PAST_KEPT = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,27 +35,28 @@ class _Space:
         self.index: Bm25Index[NodeId] = Bm25Index()
         self.documents: dict[NodeId, Document] = {}
         self.types: list[str] = []  # by row of the index, removed rows included
-        self.recorded_at: list[int] = []
 
     def add(self, document: Document) -> None:
         self.index.add(document.node_id, terms(document.description))
         self.documents[document.node_id] = document
         self.types.append(document.type)
-        self.recorded_at.append(document.recorded_at)
 
 
 class LexicalIndex:
     """BM25 over nodes, by tenant, loaded from the store when first asked and kept up by ``add`` and ``remove``.
 
     Args:
-        load: Gives the snapshot of a tenant; raises ``UnknownSpaceError`` when there is none.
+        load: Gives the snapshot of a tenant as of a time (None: now); raises ``UnknownSpaceError`` when there is none.
         types: Node types to hold.
     """
 
-    def __init__(self, load: Callable[[SpaceId], Snapshot], *, types: Sequence[str] = SEARCHABLE_TYPES) -> None:
+    def __init__(
+        self, load: Callable[[SpaceId, datetime | None], Snapshot], *, types: Sequence[str] = SEARCHABLE_TYPES
+    ) -> None:
         self._load = load
         self._types = frozenset(types)
         self._spaces: dict[SpaceId, _Space] = {}
+        self._past: OrderedDict[tuple[SpaceId, datetime], _Space] = OrderedDict()
 
     def add(self, space: SpaceId, document: Document) -> None:
         """Add a node, or replace it."""
@@ -73,10 +77,12 @@ class LexicalIndex:
     def forget_loaded(self, space: SpaceId) -> None:
         """Drop what is held of a tenant, so that it is loaded anew."""
         self._spaces.pop(space, None)
+        for key in [key for key in self._past if key[0] == space]:
+            del self._past[key]
 
-    def document(self, space: SpaceId, node_id: NodeId) -> Document | None:
-        """A held node; None when it is not held."""
-        return self._space(space).documents.get(node_id)
+    def document(self, space: SpaceId, node_id: NodeId, *, as_of: datetime | None = None) -> Document | None:
+        """A held node as it was known then; None when it is not held."""
+        return self._space(space, as_of).documents.get(node_id)
 
     def search(
         self,
@@ -87,24 +93,32 @@ class LexicalIndex:
         as_of: datetime | None = None,
         top_k: int,
     ) -> list[tuple[Document, float]]:
-        """The best nodes that share a term with the query, best first."""
-        held = self._space(space)
+        """The best nodes that share a term with the query, best first, by the words and counts of that time."""
+        held = self._space(space, as_of)
         allowed = np.ones(len(held.types), dtype=bool)
         if types is not None:
             allowed &= np.isin(np.asarray(held.types, dtype=np.str_), list(types))
-        if as_of is not None:
-            allowed &= np.asarray(held.recorded_at, dtype=np.int64) <= epoch(as_of)
         found = held.index.search(terms(query), top_k=top_k, allowed=allowed)
         return [(held.documents[node_id], score) for node_id, score in found]
 
-    def _space(self, space: SpaceId) -> _Space:
-        if space not in self._spaces:
-            snapshot = self._load(space)
-            held = _Space()
-            for document in documents(snapshot, self._types):
-                held.add(document)
-            self._spaces[space] = held
-        return self._spaces[space]
+    def _space(self, space: SpaceId, as_of: datetime | None = None) -> _Space:
+        if as_of is None:
+            if space not in self._spaces:
+                self._spaces[space] = self._read(space, None)
+            return self._spaces[space]
+        key = space, as_of
+        if key not in self._past:
+            self._past[key] = self._read(space, as_of)
+            if len(self._past) > _PAST_KEPT:
+                self._past.popitem(last=False)
+        self._past.move_to_end(key)
+        return self._past[key]
+
+    def _read(self, space: SpaceId, as_of: datetime | None) -> _Space:
+        held = _Space()
+        for document in documents(self._load(space, as_of), self._types):
+            held.add(document)
+        return held
 
 
 def documents(snapshot: Snapshot, types: frozenset[str]) -> list[Document]:

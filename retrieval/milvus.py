@@ -141,6 +141,15 @@ class MilvusIndex:
         collection.describe_itself()
         return collection
 
+    def open_or_create(self, name: str, spec: CollectionSpec) -> Collection:
+        """Open a collection of this project's own naming, or make it; one whose making was interrupted is made anew."""
+        if self.has(name):
+            try:
+                return self.open(name)
+            except IndexMismatchError:
+                pass  # it does not describe itself: a crash came between making and describing it
+        return self.create(name, spec)
+
     def open(self, name: str) -> Collection:
         """Open a collection, or what an alias points at.
 

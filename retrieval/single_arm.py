@@ -47,7 +47,7 @@ class DenseRetriever:
         matches = self._vectors.search(vector, SearchScope(space, _TURNS, as_of), top_k=top_k)
         hits = []
         for match in matches:
-            document = self._lexical.document(space, match.node_id)
+            document = self._lexical.document(space, match.node_id, as_of=as_of)
             if document is not None:
                 hits.append(
                     Hit(

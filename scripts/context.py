@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,9 +41,9 @@ class HybridContext:
         """Stop the retriever's threads."""
         self._retriever.close()
 
-    def _load(self, space: SpaceId) -> Snapshot:
+    def _load(self, space: SpaceId, as_of: datetime | None) -> Snapshot:
         # The first question about a space: what earlier runs left is read once, later nodes come by observe().
-        snapshot = self._store.snapshot(space, embedding_model=self._encoder.model_id)
+        snapshot = self._store.snapshot(space, as_of=as_of, embedding_model=self._encoder.model_id)
         nodes = self._store.nodes(space, types=_CONTEXT_TYPES)
         self._nodes.update({(space, node.id): node for node in nodes})
         rows = [snapshot.row_of[node.id] for node in nodes]

@@ -105,7 +105,7 @@ def search_parts(
     store: Store, index: MilvusIndex, encoder: CachedTextEncoder
 ) -> Iterator[tuple[LexicalIndex, dict[str, Retriever]]]:
     """The strategies that need no training, by name, over an indexed graph."""
-    lexical = LexicalIndex(store.snapshot)
+    lexical = LexicalIndex(lambda space, as_of: store.snapshot(space, as_of=as_of))
     collection = DescriptionIndexer(store, index, encoder.model_id).collection()
     v1 = HybridRetriever(lexical, collection, encoder)
     try:

@@ -154,10 +154,13 @@ def lexical_of(*snapshots: Snapshot) -> LexicalIndex:
     """The lexical arm over snapshots; a space that none of them is of is unknown."""
     held = {snapshot.space: snapshot for snapshot in snapshots}
 
-    def load(space: SpaceId) -> Snapshot:
+    def load(space: SpaceId, as_of: datetime | None) -> Snapshot:
         if space not in held:
             raise UnknownSpaceError(space, held)
-        return held[space]
+        present = held[space]
+        if as_of is None:
+            return present
+        return replace(present, active=present.active & (present.recorded_at <= epoch(as_of)))
 
     return LexicalIndex(load)
 

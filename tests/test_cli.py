@@ -114,7 +114,15 @@ def test_the_main_job_runs_end_to_end_on_a_small_corpus(
         conversation["questions"] = [q for q in conversation["questions"] if set(q["evidence_turn_ids"]) <= known]
         small.append(json.dumps(conversation))
     (tmp_path / "small.jsonl").write_text("\n".join(small) + "\n")
-    model = ["--model.model.lexical_dim=64", "--model.model.dedicated_terms=16", "--model.model.hidden_dim=16", "--model.model.heads=2", "--model.model.free_dim=4", "--model.pretrain.epochs=1", "--model.finetune.epochs=1"]
+    model = [
+        "--model.model.lexical_dim=64",
+        "--model.model.dedicated_terms=16",
+        "--model.model.hidden_dim=16",
+        "--model.model.heads=2",
+        "--model.model.free_dim=4",
+        "--model.pretrain.epochs=1",
+        "--model.finetune.epochs=1",
+    ]
     arguments = ["evaluate", "--corpus.path", "small.jsonl", "--output", "out", "--folds", "3", "--validation", "1"]
     code, out, error = run(capsys, *arguments, *model)
     assert code == 0, error

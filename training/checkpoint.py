@@ -76,8 +76,12 @@ class Checkpoint:
         save_file(tensors, part / _WEIGHTS)
         manifest = self._identity() | {"version": self.version, "details": self.details}
         (part / _MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n")
-        shutil.rmtree(folder, ignore_errors=True)
+        old = folder.with_name(folder.name + ".old")
+        shutil.rmtree(old, ignore_errors=True)
+        if folder.exists():
+            os.replace(folder, old)  # a folder with content cannot be replaced in one step
         os.replace(part, folder)
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def load_checkpoint(folder: Path, *, text_encoder: str | None = None) -> Checkpoint:

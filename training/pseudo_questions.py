@@ -11,7 +11,7 @@ _DATE_SUFFIX = re.compile(r"\s*\([^()]*\d{4}\)\s*$")
 _PREFIX = re.compile(r"^(\w+): ")
 # Subject, a past or present verb, the rest.
 _STATEMENT = re.compile(
-    r"^(?P<who>[A-Z][\w'’-]+(?: and [A-Z][\w'’-]+)?) (?P<verb>is|was|are|were|has|had|will|would|can"
+    r"^(?P<who>[A-Z][\w'’-]+(?: and [A-Z][\w'’-]+)?) (?P<verb>is|was|are|were|has|had|will|would|can|said"
     r"|\w+s|\w+ed|went|made|took|got|bought|saw|met|found|gave|felt|started|told|won|lost|left) (?P<rest>.+)$"
 )
 _AUXILIARY = frozenset({"is", "was", "are", "were", "has", "had", "will", "would", "can"})
@@ -29,6 +29,8 @@ def pseudo_questions(statement: str) -> list[str]:
     if match is None:
         return []
     who, verb, rest = match["who"], match["verb"], match["rest"]
+    if verb == "said":
+        return [f"What did {who} say about {rest}?", f"When did {who} mention {rest}?"]
     if verb in _AUXILIARY:
         return [f"{_WHAT[verb]} {who} {rest}?", f"What do we know about {who} and {rest}?"]
     return [f"What did {who} say about {verb} {rest}?", f"When did {who} mention {rest}?"]

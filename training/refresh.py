@@ -82,13 +82,15 @@ def refresh(
     Raises:
         TrainingError: If the written collection does not verify; the alias still points at the old one.
     """
+    if not views:
+        raise TrainingError("there is no space to refresh; run locigraph build first")
     name = _collection_name(checkpoint, views, load)
     active = {view: int(load(view).active.sum()) for view in views}
     total = sum(active.values())
     spec = CollectionSpec(
         checkpoint.network.nodes.config.vector_dim, "IP", checkpoint.version, schema_hash(), index_type(total)
     )
-    collection = index.open(name) if index.has(name) else index.create(name, spec)
+    collection = index.open_or_create(name, spec)
     written = 0
     with tqdm(desc=progress, total=total, unit="node", disable=progress is None) as bar:
         for view in views:

@@ -112,11 +112,21 @@ def test_a_snapshot_without_embeddings_is_refused() -> None:
         to_hetero(bare, SKETCH, CONTEXT)
 
 
-def test_unknown_node_types_and_impossible_relations_are_named() -> None:
+def test_an_unknown_node_type_is_named() -> None:
     with pytest.raises(UnknownNodeTypeError, match="'mood'"):
         make_inputs(make_snapshot(TURNS, [Extra("mood", "glad")]))
+
+
+def test_a_coined_label_between_any_two_types_is_seen_as_related_to() -> None:
+    graph = make_inputs(make_snapshot(TURNS, EXTRAS, [(TOPIC, "ADMIRES", PERSON)])).graph
+    edges = graph.edges_of(("concept", "RELATED_TO", "entity"))
+    assert edges.stop - edges.start == 1
+
+
+def test_a_type_that_the_metadata_lacks_is_refused() -> None:
+    lacking = GraphMetadata(METADATA.node_types, tuple(t for t in METADATA.edge_types if "RELATED_TO" not in t[1]))
     with pytest.raises(UnknownEdgeTypeError, match="'concept', 'RELATED_TO', 'entity'"):
-        make_inputs(make_snapshot(TURNS, EXTRAS, [(TOPIC, "ADMIRES", PERSON)]))
+        to_hetero(make_snapshot(TURNS, EXTRAS, [(TOPIC, "ADMIRES", PERSON)]), SKETCH, CONTEXT, metadata=lacking)
 
 
 def test_a_graph_of_turns_alone_has_all_types_and_no_other_edges() -> None:

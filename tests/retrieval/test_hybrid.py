@@ -92,9 +92,10 @@ def test_both_arms_look_at_the_asked_tenant_and_time() -> None:
     assert [(scope.space, scope.as_of) for scope in vectors.scopes] == [(SPACE, MONDAY)]
 
 
-def test_depth_limits_what_an_arm_gives() -> None:
+def test_depth_limits_what_an_arm_gives_but_never_below_what_was_asked_for() -> None:
     with v1(FixedVectors([match("n2", 0.9), match("n1", 0.8)]), depth=1) as retriever:
-        assert {hit.node_id for hit in retriever.retrieve("canoe", SPACE).hits} == {"n2", "n4"}
+        assert {hit.node_id for hit in retriever.retrieve("canoe", SPACE, top_k=1).hits} == {"n2", "n4"}
+        assert len(retriever.retrieve("canoe", SPACE, top_k=2).hits) > 2
 
 
 def test_concepts_are_not_searched() -> None:

@@ -1,16 +1,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from kg.errors import UnknownSpaceError
 from kg.snapshot import Snapshot
-from kg.types import NodeId, SpaceId, TurnId
+from kg.store import Store
+from kg.types import GraphChange, NodeId, NodeUpdate, SpaceId, TurnId
 from retrieval.lexical import Document, LexicalIndex, documents
-from tests.fakes import MONDAY, OTHER_SPACE, SPACE, make_turns
+from tests.fakes import MONDAY, OTHER_SPACE, SPACE, change_of, fact, make_turns
 from tests.fakes_graph import Extra, lexical_of, make_snapshot
 
 
@@ -53,7 +55,7 @@ def test_archived_nodes_are_not_held() -> None:
 def test_a_tenant_is_loaded_once_and_others_are_not_seen() -> None:
     loaded: list[SpaceId] = []
 
-    def load(space: SpaceId) -> Snapshot:
+    def load(space: SpaceId, as_of: datetime | None) -> Snapshot:
         loaded.append(space)
         return replace(snapshot(), space=space)
 
@@ -71,7 +73,7 @@ def test_adding_replaces_and_removing_takes_away() -> None:
     lexical = lexical_of(snapshot())
     lexical.add(SPACE, Document(NodeId("n0"), "episode", "a zebra", (TurnId("t0"),), 0))
     assert names(lexical.search("canoe", SPACE, top_k=5)) == ["n4"]
-    assert names(lexical.search("zebra", SPACE, types=["episode"], as_of=MONDAY, top_k=5)) == ["n0"]
+    assert names(lexical.search("zebra", SPACE, types=["episode"], top_k=5)) == ["n0"]
     lexical.remove(SPACE, NodeId("n0"))
     lexical.remove(SPACE, NodeId("never was"))
     assert lexical.search("zebra", SPACE, top_k=5) == []
@@ -94,3 +96,19 @@ def test_what_is_dropped_from_memory_is_loaded_anew() -> None:
 def test_an_unknown_tenant_is_an_error() -> None:
     with pytest.raises(UnknownSpaceError, match="'nobody' is not in the store"):
         lexical_of(snapshot()).search("canoe", SpaceId("nobody"), top_k=5)
+
+
+def test_the_past_is_searched_in_the_words_and_turns_it_had_then(tmp_path: Path) -> None:
+    first, second = make_turns(["We paddle a canoe."], ["It is a kayak."])
+    with Store(tmp_path / "graph.sqlite") as store:
+        store.append_turns([first, second])
+        made = store.commit(change_of(first, nodes=[fact("f", "Ann has a canoe", first)]))
+        update = NodeUpdate(made["f"], description="Ann has a kayak", add_provenance=(second.turn_id,))
+        store.commit(GraphChange(SPACE, second.recorded_at, updates=(update,)))
+        lexical = LexicalIndex(lambda space, as_of: store.snapshot(space, as_of=as_of))
+        facts = ["knowledge_node"]
+        (then, _), *_ = lexical.search("canoe", SPACE, types=facts, as_of=first.recorded_at, top_k=5)
+        assert (then.description, then.turn_ids) == ("Ann has a canoe", (first.turn_id,))
+        assert lexical.search("kayak", SPACE, types=facts, as_of=first.recorded_at, top_k=5) == []
+        (now, _), *_ = lexical.search("kayak", SPACE, types=facts, top_k=5)
+        assert now.turn_ids == (first.turn_id, second.turn_id)

