@@ -36,7 +36,7 @@ def test_nodes_that_share_a_stem_are_found_best_first() -> None:
 def test_types_and_recorded_time_limit_the_search() -> None:
     lexical = lexical_of(snapshot())
     assert names(lexical.search("canoe kite", SPACE, types=["episode"], top_k=5)) == ["n2", "n0"]
-    assert names(lexical.search("canoe kite", SPACE, as_of=MONDAY, top_k=5)) == ["n4", "n0"]
+    assert sorted(names(lexical.search("canoe kite", SPACE, as_of=MONDAY, top_k=5))) == ["n0", "n4"]
     assert lexical.search("canoe", SPACE, as_of=MONDAY - timedelta(days=1), top_k=5) == []
 
 
