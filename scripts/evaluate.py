@@ -51,6 +51,7 @@ def evaluate(
     from kg.errors import LocigraphError, nearest
     from kg.store import Store
     from retrieval.evaluation import StrategyRun, summarise, text_table, write_report
+    from retrieval.evaluation.notes import a_a_note, session_recall
     from retrieval.evaluation.report import Results
     from retrieval.indexer import DescriptionIndexer
     from scripts import parts
@@ -115,6 +116,12 @@ def evaluate(
     )
     if failed:
         notes.append(f"{sum(failed.values())} turns failed to consolidate and are missing from the graph")
+    by_name = {run.name: run for run in runs}
+    if {"v1", "v2"} <= by_name.keys():
+        notes.append(a_a_note(questions, by_name["v2"], by_name["v1"], seed=seed))
+    session_of = {str(c.space): {str(t.turn_id): t.session_id for t in c.turns} for c in read.conversations}
+    sessions = session_recall(questions, runs, session_of)
+    notes += [f"{name}: session recall@5 {s['recall@5']:.3f}, @10 {s['recall@10']:.3f}" for name, s in sessions.items()]
     results: Results = {
         **summarise(questions, runs, seed=seed),
         "corpus": {
@@ -122,6 +129,7 @@ def evaluate(
         },
         "manifest": manifest,
         "notes": notes,
+        "sessions": sessions,
     }  # fmt: skip
     parts.write_rankings(folder / "rankings.jsonl", questions, runs)
     (folder / "results.json").write_text(json.dumps(results, indent=1) + "\n")

@@ -41,6 +41,7 @@ class Results(Summary):
     corpus: CorpusSummary
     manifest: Mapping[str, object]
     notes: NotRequired[list[str]]
+    sessions: NotRequired[Mapping[str, Mapping[str, float]]]
 
 
 def text_table(results: Summary) -> str:

@@ -1,0 +1,54 @@
+"""Sentences that a report adds to its tables: whether the test holds its level, and recall of sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from retrieval.evaluation.metrics import evidence_recall
+from retrieval.evaluation.results import QuestionOutcome, StrategyRun, session_metrics
+from retrieval.evaluation.significance import a_a_check
+
+
+def a_a_note(questions: Sequence[QuestionOutcome], first: StrategyRun, second: StrategyRun, *, seed: int) -> str:
+    """What the sign-flip test does when there is nothing to find, in data with these conversations' spread.
+
+    Args:
+        questions: All questions.
+        first: A strategy.
+        second: The one it is compared with.
+        seed: Of the trials.
+    """
+    differences = [
+        evidence_recall(first.rankings[q.question_id], set(q.gold), 10)
+        - evidence_recall(second.rankings[q.question_id], set(q.gold), 10)
+        for q in questions
+    ]
+    found = a_a_check(differences, [q.space for q in questions], seed=seed)
+    if found.is_near_nominal:
+        verdict = "holds its level"
+    elif found.is_anti_conservative:
+        verdict = "rejects too often, so its p-values must not be believed"
+    else:
+        verdict = "is conservative here"
+    return (
+        f"A/A check on {first.name} against {second.name}: with the effect removed, the sign-flip test over "
+        f"{found.clusters} conversations rejects {found.rate:.1%} of {found.trials} true nulls at {found.nominal:.0%}: "
+        f"it {verdict}."
+    )
+
+
+def session_recall(
+    questions: Sequence[QuestionOutcome],
+    runs: Sequence[StrategyRun],
+    session_of: Mapping[str, Mapping[str, str]],
+) -> dict[str, dict[str, float]]:
+    """Recall of sessions by strategy; empty when no question cites sessions.
+
+    Args:
+        questions: All questions.
+        runs: All strategies.
+        session_of: Space -> turn id -> session id.
+    """
+    if not any(question.gold_sessions for question in questions):
+        return {}
+    return {run.name: session_metrics(questions, run, session_of) for run in runs}
