@@ -36,6 +36,8 @@ FLAT_BELOW = 50_000
 _HNSW = {"M": 16, "efConstruction": 200}
 _HNSW_EF = 256
 _INSERT_BATCH = 1_000
+# pymilvus pings an idle server every 10 seconds; while a model trains, Milvus Lite takes that for an attack and hangs up.
+_GRPC = {"grpc.keepalive_permit_without_calls": False}
 _SELF = "locigraph:self"  # primary key and tenant of the row in which a collection describes itself
 _SEPARATOR = "\x1f"
 _T = TypeVar("_T")
@@ -92,7 +94,7 @@ class MilvusIndex:
         self.uri = uri
         if "://" not in uri:
             self._call("make its folder", lambda: Path(uri).parent.mkdir(parents=True, exist_ok=True))
-        self._client: MilvusClient = self._call("connect", lambda: MilvusClient(uri, token=token))
+        self._client: MilvusClient = self._call("connect", lambda: MilvusClient(uri, token=token, grpc_options=_GRPC))
 
     def close(self) -> None:
         """End the connection."""

@@ -50,6 +50,7 @@ def ablate(
     from training.ablation import ablate as run
     from training.experiment import TrainingSet, Views, drop_leaked, outcomes, plan_folds, train_checkpoint
 
+    parts.source_commit()
     for name in variants or ():
         if name not in VARIANTS:
             raise LocigraphError(f"variant {name!r} is not known{nearest(name, VARIANTS)}")

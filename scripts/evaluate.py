@@ -58,6 +58,7 @@ def evaluate(
     from training.checkpoint import load_checkpoint
     from training.experiment import Comparison, Views, joined_runs, outcomes, plan_folds, run_strategy
 
+    parts.source_commit()
     names = [name.strip() for name in strategies.split(",") if name.strip()]
     for name in names:
         if name not in STRATEGIES:

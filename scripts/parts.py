@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -124,7 +125,7 @@ def search_parts(
 def provenance(seed: int, **settings: Any) -> dict[str, Any]:
     """What a manifest says about how its numbers came to be."""
     return {
-        "commit": _commit(),
+        "commit": source_commit(),
         "seed": seed,
         "versions": {name: metadata.version(name) for name in _VERSIONED},
         "settings": settings,
@@ -136,8 +137,12 @@ _VERSIONED = (
 )  # fmt: skip
 
 
-def _commit() -> str:
-    """Commit of the source tree, with '+' when it has changes; 'unknown' outside a checkout."""
+@cache
+def source_commit() -> str:
+    """Commit of the source tree, with '+' when it has changes; 'unknown' outside a checkout.
+
+    Long commands ask for it when they start, since the tree may move on while they run.
+    """
     here = Path(__file__).parent
 
     def git(*words: str) -> str:

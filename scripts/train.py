@@ -35,6 +35,7 @@ def train(
     from scripts import parts
     from training.experiment import TrainingSet, Views, train_checkpoint
 
+    parts.source_commit()
     read = parts.read_corpus(corpus)
     text_encoder = parts.text_encoder(encoder)
     with parts.existing_store(store) as graph:
