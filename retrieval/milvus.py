@@ -36,7 +36,7 @@ FLAT_BELOW = 50_000
 _HNSW = {"M": 16, "efConstruction": 200}
 _HNSW_EF = 256
 _INSERT_BATCH = 1_000
-# pymilvus pings an idle server every 10 seconds; while a model trains, Milvus Lite takes that for an attack and hangs up.
+# pymilvus pings an idle server every 10 seconds; Milvus Lite, idle while a model trains, takes that for an attack.
 _GRPC = {"grpc.keepalive_permit_without_calls": False}
 _SELF = "locigraph:self"  # primary key and tenant of the row in which a collection describes itself
 _SEPARATOR = "\x1f"
