@@ -1,0 +1,91 @@
+"""Trains on planted spaces, or refreshes them, and kills its own process with SIGKILL on the way.
+
+python -m tests.training.interrupted train FOLDER EPOCHS      killed after so many epochs (0: never)
+python -m tests.training.interrupted refresh FOLDER VIEWS     killed after so many views are written (0: never)
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kg.snapshot import Snapshot
+from retrieval.milvus import Collection, MilvusIndex
+from tests.fakes import FakeEncoder
+from tests.fakes_graph import CPU, TEXT_DIM, planted_space, small_checkpoint, small_config
+from training import fit
+from training.callbacks import ResumePoint
+from training.experiment import TrainingSet, Views, train_checkpoint
+from training.refresh import View, refresh
+
+SPACES = {space.space: (space, questions) for space, questions in map(planted_space, range(1, 5))}
+
+
+def die() -> None:
+    """As a power cut would."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def train(folder: Path, kill_after: int) -> str:
+    """Version of the checkpoint that a whole training, pre-training included, ends with."""
+    epochs = 0
+
+    class Mortal(ResumePoint):
+        def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+            nonlocal epochs
+            super().on_train_epoch_end(trainer, pl_module)
+            epochs += 1
+            if epochs == kill_after:
+                die()
+
+    vars(fit)["ResumePoint"] = Mortal  # this process is the test's own
+    data = TrainingSet(
+        tuple(q for _, questions in SPACES.values() for q in questions),
+        ("planted1", "planted2", "planted3"),
+        ("planted4",),
+    )
+    made = train_checkpoint(
+        data,
+        Views(lambda space, as_of: SPACES[space][0], {}),
+        small_config(pretrain=2, finetune=3),
+        CPU,
+        embed=FakeEncoder(TEXT_DIM).encode,
+        text_encoder="fake-bow",
+        folder=folder,
+        seed=0,
+        details={},
+    )
+    return made.version
+
+
+def refresh_all(folder: Path, kill_after: int) -> str:
+    """Collection that the alias points at, with its number of rows and how many were written by this run."""
+    written = 0
+    upsert = Collection.upsert
+
+    def mortal(self: Collection, *arguments: Any, **options: Any) -> None:
+        nonlocal written
+        upsert(self, *arguments, **options)
+        written += 1
+        if written == kill_after:
+            die()
+
+    Collection.upsert = mortal  # type: ignore[method-assign]  # this process is the test's own
+
+    def load(view: View) -> Snapshot:
+        return SPACES[view.space][0]
+
+    with MilvusIndex(str(folder / "index.db")) as index:
+        done = refresh(index, small_checkpoint(), [View(space) for space in SPACES], load, progress=None)
+        return f"{done.collection} {index.open(done.collection).count()} {done.written}"
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    job = {"train": train, "refresh": refresh_all}[sys.argv[1]]
+    print(job(Path(sys.argv[2]), int(sys.argv[3])))
