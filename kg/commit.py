@@ -18,15 +18,13 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from kg import tables
 from kg.errors import InvalidVectorError, StoreError, UnknownNodeError, UnknownTypeError, nearest
-from kg.schema import NODE_TYPES, SEARCHABLE_TYPES
+from kg.schema import SEARCHABLE_TYPES
 from kg.tables import epoch, optional_epoch
 from kg.types import GraphChange, NodeId, NodeStatus, NodeUpdate, SpaceId, TurnId, TurnState
 
 _Item = TypeVar("_Item")
 # SQLite allows 32,766 bound values in a statement; lists of ids are cut well below that.
 _CHUNK = 500
-
-_KNOWN_TYPES = frozenset(node_type.name for node_type in NODE_TYPES)
 
 
 def text_digest(text: str) -> str:
@@ -101,11 +99,10 @@ class Commit:
 
     def _add_nodes(self) -> dict[str, NodeId]:
         nodes = self._change.nodes
+        known = set(self._connection.scalars(select(tables.node_types.c.name)))
         for node in nodes:
-            if node.type not in _KNOWN_TYPES:
-                raise UnknownTypeError(
-                    f"node type {node.type!r} is not in the schema{nearest(node.type, _KNOWN_TYPES)}"
-                )
+            if node.type not in known:
+                raise UnknownTypeError(f"node type {node.type!r} is not in the schema{nearest(node.type, known)}")
             if not node.description.strip():
                 raise StoreError(f"node {node.ref!r} ({node.type}) has an empty description; nothing could find it")
         refs = [node.ref for node in nodes]

@@ -6,7 +6,6 @@ an indexer later drains into the vector index; the index can always be rebuilt f
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -27,14 +26,14 @@ from kg.engine import make_engine, seed_schema
 from kg.errors import (
     InvalidVectorError,
     StoreError,
-    TurnConflictError,
     UnknownNodeError,
     UnknownSpaceError,
     UnknownTypeError,
 )
+from kg.rows import node_of, require_same, turn_of, turn_row
 from kg.schema import COINED_FAMILY, RelationLabel
 from kg.snapshot import Snapshot
-from kg.tables import epoch, moment, optional_epoch
+from kg.tables import epoch, moment
 from kg.types import (
     GraphChange,
     Node,
@@ -121,11 +120,6 @@ class Store:
             rows = connection.execute(select(tables.relation_labels)).all()
         return {row.name: RelationLabel(row.name, row.kind, row.family, row.description) for row in rows}
 
-    def node_types(self) -> dict[str, str | None]:
-        """Parent of every node type, by name."""
-        with self._engine.connect() as connection:
-            return {r.name: r.parent for r in connection.execute(select(tables.node_types))}
-
     def coin_relation(self, name: str, description: str) -> None:
         """Keep a relation label that an extraction coined; the graph network sees it as ``RELATED_TO``.
 
@@ -183,13 +177,13 @@ class Store:
             unique: dict[tuple[SpaceId, TurnId], Turn] = {}
             for turn in turns:
                 twin = unique.setdefault((turn.space, turn.turn_id), turn)
-                _require_same(twin, turn)
+                require_same(twin, turn)
             new = [turn for turn in unique.values() if not self._holds_turn(connection, turn)]
             for space in sorted({turn.space for turn in new}):
                 if not connection.execute(select(tables.spaces).where(tables.spaces.c.space == space)).first():
                     connection.execute(insert(tables.spaces).values(space=space))
             if new:
-                connection.execute(insert(tables.turns), [_turn_row(turn) for turn in new])
+                connection.execute(insert(tables.turns), [turn_row(turn) for turn in new])
         return len(new)
 
     @staticmethod
@@ -200,7 +194,7 @@ class Store:
         ).first()
         if row is None:
             return False
-        _require_same(_turn(row), turn)
+        require_same(turn_of(row), turn)
         return True
 
     def turns(self, space: SpaceId, *, state: TurnState | None = None) -> list[Turn]:
@@ -211,7 +205,7 @@ class Store:
         if state is not None:
             query = query.where(table.c.state == state)
         with self._engine.connect() as connection:
-            return [_turn(row) for row in connection.execute(query)]
+            return [turn_of(row) for row in connection.execute(query)]
 
     def turn_counts(self, space: SpaceId) -> dict[TurnState, int]:
         """Number of turns in each state."""
@@ -298,7 +292,7 @@ class Store:
             rows = connection.execute(statement.bindparams(*expanding), parameters).all()
             sources = self._provenance(connection, space, parameters["t"])
         return [
-            _node(space, row, sources.get(row.key, ()))
+            node_of(space, row, sources.get(row.key, ()))
             for row in rows
             if include_archived or row.status == NodeStatus.ACTIVE
         ]
@@ -515,7 +509,7 @@ class Store:
                     select(n, e.c.vector).join(e, held).where(n.c.space == space, n.c.key.in_(chunk)).order_by(n.c.key)
                 )
                 for row in connection.execute(query):
-                    nodes.append(_node(space, row, ()))
+                    nodes.append(node_of(space, row, ()))
                     found.append(int(row.key))
                     blobs.append(np.frombuffer(row.vector, dtype="<f4"))
         matrix = np.stack(blobs).astype(np.float32) if blobs else np.zeros((0, 0), dtype=np.float32)
@@ -540,47 +534,3 @@ class Store:
 
 def _latest(as_of: datetime | None) -> int:
     return np.iinfo(np.int64).max if as_of is None else epoch(as_of)
-
-
-def _turn_row(turn: Turn) -> dict[str, Any]:
-    return {
-        "space": turn.space, "turn_id": turn.turn_id, "conversation_id": turn.conversation_id,
-        "session_id": turn.session_id, "position": turn.position, "speaker": turn.speaker, "text": turn.text,
-        "image_caption": turn.image_caption, "spoken_at": optional_epoch(turn.spoken_at),
-        "state": TurnState.PENDING, "error": None,
-    }  # fmt: skip
-
-
-def _turn(row: Any) -> Turn:
-    return Turn(
-        SpaceId(row.space), TurnId(row.turn_id), row.conversation_id, row.session_id, row.position, row.speaker,
-        row.text, moment(row.spoken_at), row.image_caption,
-    )  # fmt: skip
-
-
-def _require_same(held: Turn, turn: Turn) -> None:
-    if _comparable(held) != _comparable(turn):
-        raise TurnConflictError(
-            f"space {turn.space!r}: turn {turn.turn_id!r} is stored with other content "
-            f"({held.text[:40]!r} against {turn.text[:40]!r}); give the new words a new turn id"
-        )
-
-
-def _comparable(turn: Turn) -> tuple[object, ...]:
-    return (
-        turn.conversation_id, turn.session_id, turn.position, turn.speaker, turn.text, turn.image_caption,
-        optional_epoch(turn.spoken_at),
-    )  # fmt: skip
-
-
-def _node(space: SpaceId, row: Any, sources: tuple[TurnId, ...]) -> Node:
-    attributes = row.attributes
-    if isinstance(attributes, str):  # a textual query returns JSON undecoded
-        attributes = json.loads(attributes)
-    created, updated = moment(row.created_at), moment(row.update_time)
-    assert created is not None
-    assert updated is not None
-    return Node(
-        space, NodeId(row.id), row.type, row.label, row.description, NodeStatus(row.status), created, updated,
-        moment(row.valid_from), moment(row.valid_to), attributes, sources,
-    )  # fmt: skip

@@ -95,6 +95,11 @@ def build_graph(corpus: Corpus, extractor: Extractor, store: Store, encoder: Cac
         finally:
             context.close()
     for conversation in corpus.conversations:
+        # Another encoder may have built the graph: its nodes need vectors of this one too.
+        lacking = store.unembedded(conversation.space, encoder.model_id)
+        if lacking:
+            vectors = encoder.encode([text for _, text in lacking], progress=f"embed {conversation.space}")
+            store.put_embeddings(conversation.space, encoder.model_id, [node for node, _ in lacking], vectors)
         count = len(store.failures(conversation.space))
         if count:
             failed[conversation.space] = count
