@@ -120,6 +120,11 @@ class Store:
             rows = connection.execute(select(tables.relation_labels)).all()
         return {row.name: RelationLabel(row.name, row.kind, row.family, row.description) for row in rows}
 
+    def node_types(self) -> dict[str, str | None]:
+        """Parent of every node type, by name."""
+        with self._engine.connect() as connection:
+            return {row.name: row.parent for row in connection.execute(select(tables.node_types))}
+
     def coin_relation(self, name: str, description: str) -> None:
         """Keep a relation label that an extraction coined; the graph network sees it as ``RELATED_TO``.
 
