@@ -98,7 +98,7 @@ class SearchScope:
     """What a search may see: always one tenant.
 
     Attributes:
-        space: The tenant, or a view of one (see ``retrieval.indexer``); empty is an error.
+        space: The tenant, or a view of one (see ``training.refresh``); empty is an error.
         types: Node types; None for all.
         as_of: Nodes recorded later are invisible; None for now.
     """

@@ -65,9 +65,9 @@ def ablate(
     with Store(store or str(folder / "graph.sqlite")) as graph:
         parts.build_graph(read, extractor, graph, text_encoder)
         text_encoder.encode([q.text for q in read.questions], progress="encode questions")
-        views = Views(
+        views = Views.of_corpus(
             lambda space, as_of: graph.snapshot(space, as_of=as_of, embedding_model=text_encoder.model_id),
-            {c.space: c.turns[-1].spoken_at for c in read.conversations if c.turns},
+            read,
         )
         planned = plan_folds(read.questions, folds=folds, validation=validation, seed=seed)
 

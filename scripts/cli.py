@@ -60,7 +60,10 @@ def _run(command: str, words: list[str]) -> None:
         parser.add_argument("question", type=str, help="what to look for")
         skip.add("question")
     parser.add_function_arguments(function, as_positional=False, skip=skip)
-    settings = parser.instantiate(parser.parse_args(words))
+    try:
+        settings = parser.instantiate(parser.parse_args(words))
+    except LocigraphError as error:
+        fail(str(error))
     values: dict[str, Any] = {name: value for name, value in vars(settings).items() if name != "config"}
     _quiet()
     try:

@@ -56,7 +56,7 @@ def evaluate(
     from retrieval.indexer import DescriptionIndexer
     from scripts import parts
     from training.checkpoint import load_checkpoint
-    from training.experiment import Comparison, Views, joined_runs, outcomes, plan_folds, run_strategy
+    from training.experiment import Comparison, Views, joined_runs, outcomes, plan_folds, refuse_known, run_strategy
 
     parts.source_commit()
     names = [name.strip() for name in strategies.split(",") if name.strip()]
@@ -69,6 +69,8 @@ def evaluate(
     extractor = parts.extractor_for(consolidation, read)
     text_encoder = parts.text_encoder(encoder)
     given = None if checkpoint is None else load_checkpoint(Path(checkpoint), text_encoder=text_encoder.model_id)
+    if given is not None:
+        refuse_known(given, read.questions)
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
     graph_path = store or str(folder / "graph.sqlite")
@@ -76,9 +78,9 @@ def evaluate(
         failed = parts.build_graph(read, extractor, graph, text_encoder)
         DescriptionIndexer(graph, vectors, text_encoder.model_id).drain(progress=True)
         text_encoder.encode([q.text for q in read.questions], progress="encode questions")
-        views = Views(
+        views = Views.of_corpus(
             lambda space, as_of: graph.snapshot(space, as_of=as_of, embedding_model=text_encoder.model_id),
-            {c.space: c.turns[-1].spoken_at for c in read.conversations if c.turns},
+            read,
         )
         planned = () if given is not None else plan_folds(read.questions, folds=folds, validation=validation, seed=seed)
         runs: list[StrategyRun] = []

@@ -41,9 +41,9 @@ def train(
     with parts.existing_store(store) as graph:
         asked = sorted({q.space for q in read.questions} or {c.space for c in read.conversations})
         held_back = tuple(asked[:: max(1, len(asked) // validation)][:validation]) if validation else ()
-        views = Views(
+        views = Views.of_corpus(
             lambda space, as_of: graph.snapshot(space, as_of=as_of, embedding_model=text_encoder.model_id),
-            {c.space: c.turns[-1].spoken_at for c in read.conversations if c.turns},
+            read,
         )
         checkpoint = train_checkpoint(
             TrainingSet(read.questions, tuple(s for s in asked if s not in held_back), held_back),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from training.errors import TrainingError
+
 
 @dataclass(frozen=True)
 class ModelConfig:
@@ -11,7 +13,7 @@ class ModelConfig:
 
     Attributes:
         lexical_dim: Buckets of the lexical sketch.
-        dedicated_terms: Frequent stems of the training conversations with a bucket of their own.
+        dedicated_terms: Frequent stems of the training and validation conversations with a bucket of their own.
         speaker_dim: Width for hashed speakers.
         date_dim: Width for hashed dates.
         hidden_dim: Width of the HGT states.
@@ -36,6 +38,15 @@ class ModelConfig:
     state_gate: bool = True
     dropout: float = 0.3
     excluded_relations: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.heads < 1 or self.hidden_dim % self.heads:
+            raise TrainingError(f"model.hidden_dim {self.hidden_dim} is not a multiple of model.heads {self.heads}")
+        if self.lexical_dim and self.dedicated_terms >= self.lexical_dim:
+            raise TrainingError(
+                f"model.dedicated_terms {self.dedicated_terms} leaves no bucket for other terms in "
+                f"model.lexical_dim {self.lexical_dim}; lower it or raise lexical_dim"
+            )
 
 
 @dataclass(frozen=True)
@@ -96,7 +107,7 @@ class TrainConfig:
 
     Attributes:
         model: Sizes and switches.
-        pretrain: Self-supervised stage, which never sees a question.
+        pretrain: Self-supervised stage; no question is learnt from, but validation questions decide when it stops.
         finetune: Stage on questions of the training conversations.
         optimiser: Rates and regularisation, of both stages.
     """

@@ -14,10 +14,12 @@ import torch
 from tqdm import tqdm
 
 from gnn.lexical import ContextHash
+from kg.corpora import Corpus
 from kg.snapshot import Snapshot
 from kg.types import NodeId, Question, SpaceId
 from retrieval.evaluation import (
     Fold,
+    LeakError,
     QuestionOutcome,
     StrategyRun,
     check_folds,
@@ -58,6 +60,12 @@ class Views:
         self._load = load
         self._last_turn = last_turn
         self._held: dict[View, Snapshot] = {}
+
+    @classmethod
+    def of_corpus(cls, load: Callable[[SpaceId, datetime | None], Snapshot], corpus: Corpus) -> Views:
+        """Views of a corpus' conversations; the last turn is the latest dated one, wherever it stands."""
+        dated = {c.space: [t.spoken_at for t in c.turns if t.spoken_at is not None] for c in corpus.conversations}
+        return cls(load, {space: max(times) if times else None for space, times in dated.items()})
 
     def of(self, space: SpaceId, as_of: datetime | None) -> View:
         """The view that shows a space as of a time; the present one when nothing came later."""
@@ -212,6 +220,22 @@ def drop_leaked(questions: Sequence[Question], fold: Fold) -> tuple[tuple[Questi
     kept = tuple(q for q in side if wording(q.text) not in tested)
     check_text_leak([q.text for q in kept], [q.text for q in questions if q.space in fold.test])
     return kept, len(side) - len(kept)
+
+
+def refuse_known(checkpoint: Checkpoint, questions: Sequence[Question]) -> None:
+    """Refuse to test a checkpoint on what it was trained or validated on.
+
+    Raises:
+        LeakError: If a question's space is among the checkpoint's.
+    """
+    identity = checkpoint.details.get("identity", {})
+    known = {*identity.get("train", ()), *identity.get("validation", ())}
+    for question in questions:
+        if question.space in known:
+            raise LeakError(
+                f"checkpoint {checkpoint.version} was trained or validated on space {question.space!r}; leave out "
+                "--checkpoint to train inside folds, or test on other conversations"
+            )
 
 
 def run_strategy(retriever: Retriever, questions: Sequence[Question], *, name: str | None = None) -> StrategyRun:

@@ -25,7 +25,7 @@ def a_a_note(questions: Sequence[QuestionOutcome], first: StrategyRun, second: S
     ]
     found = a_a_check(differences, [q.space for q in questions], seed=seed)
     if found.is_near_nominal:
-        verdict = "holds its level"
+        verdict = "works as it should"
     elif found.is_anti_conservative:
         verdict = "rejects too often, so its p-values must not be believed"
     else:
