@@ -65,6 +65,7 @@ def changed(config: TrainConfig, changes: Mapping[str, Any]) -> TrainConfig:
     Raises:
         TrainingError: If there is no such field; names the nearest.
     """
+    given: dict[str, dict[str, Any]] = {}
     for path, value in changes.items():
         section, _, field = path.partition(".")
         sections = [f.name for f in dataclasses.fields(config)]
@@ -74,8 +75,10 @@ def changed(config: TrainConfig, changes: Mapping[str, Any]) -> TrainConfig:
         fields = [f.name for f in dataclasses.fields(held)]
         if field not in fields:
             raise TrainingError(f"variant changes {path!r}: no such field{nearest(field, fields)}")
-        config = dataclasses.replace(config, **{section: dataclasses.replace(held, **{field: value})})
-    return config
+        given.setdefault(section, {})[field] = value
+    # A section's fields change together: one alone may not fit the others as they were.
+    replaced = {name: dataclasses.replace(getattr(config, name), **values) for name, values in given.items()}
+    return dataclasses.replace(config, **replaced)
 
 
 def rank_exactly(
