@@ -8,7 +8,7 @@ from consolidation.blueprint import AddNode, Blueprint, Mention, Operation, Topi
 from consolidation.dating import dated, days_of
 from consolidation.errors import ConsolidationError
 from consolidation.protocols import Context
-from consolidation.rules import short_label
+from consolidation.rules import copied_wording, short_label
 from kg.corpora import Conversation, RecordedEvent
 from kg.text import terms
 from kg.types import SpaceId, Turn, TurnId
@@ -64,11 +64,7 @@ class RecordedExtractor:
         self, turn: Turn, plan: Blueprint, context: Context, *, complaint: str | None = None
     ) -> Mapping[str, Wording]:
         """The recorded words."""
-        return {
-            operation.ref: Wording(short_label(operation.draft), operation.draft)
-            for operation in plan.operations
-            if isinstance(operation, AddNode)
-        }
+        return copied_wording(plan)
 
     def expected_texts(self, turns: Sequence[Turn]) -> Sequence[str]:
         """All that was recorded for these turns."""

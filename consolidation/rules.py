@@ -84,16 +84,21 @@ class RuleExtractor:
         self, turn: Turn, plan: Blueprint, context: Context, *, complaint: str | None = None
     ) -> Mapping[str, Wording]:
         """The drafts themselves, labelled by their first content words."""
-        return {
-            operation.ref: Wording(short_label(operation.draft), operation.draft)
-            for operation in plan.operations
-            if isinstance(operation, AddNode)
-        }
+        return copied_wording(plan)
 
     def expected_texts(self, turns: Sequence[Turn]) -> Sequence[str]:
         """The facts and topics that ``plan`` will find."""
         texts = [dated(draft, days_of(draft, turn, None)) for turn in turns for _, draft in _memorable(turn)]
         return texts + [topic.description for turn in turns for topic in _topics(turn)]
+
+
+def copied_wording(plan: Blueprint) -> dict[str, Wording]:
+    """Every draft as it stands, labelled by its first content words."""
+    return {
+        operation.ref: Wording(short_label(operation.draft), operation.draft)
+        for operation in plan.operations
+        if isinstance(operation, AddNode)
+    }
 
 
 def short_label(text: str) -> str:

@@ -10,8 +10,7 @@ blocks (``gnn.query``), so that one inner product compares them all.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F  # noqa: N812  (the name every PyTorch reader knows)
@@ -22,21 +21,20 @@ from gnn.hetero import METADATA, TRAITS, GraphInputs, reverse_of
 from gnn.hgt import HGTLayer, typed_linear
 from gnn.packed import EdgeType, GraphMetadata, PackedGraph, segment_ptr
 
-_FACT: EdgeType = ("knowledge_node", "DERIVED_FROM", "episode")
-_EVENT: EdgeType = ("event_node", "DERIVED_FROM", "episode")
+FACT: EdgeType = ("knowledge_node", "DERIVED_FROM", "episode")
+EVENT: EdgeType = ("event_node", "DERIVED_FROM", "episode")
 _NEXT: EdgeType = ("episode", "NEXT", "episode")
-_NEXT_2: EdgeType = ("episode", "NEXT_2", "episode")
 _TOPIC: EdgeType = reverse_of(("episode", "HAS_CONCEPT", "concept"))
 
 #: Weight of a relation's mean in the text and in the lexical block before training; 0 where nothing is said. Round
 #: numbers in the proportions of hand-set smoothing that works untrained. ``NEXT`` brings what came before, its reverse
 #: what came after.
-START_TEXT: Mapping[EdgeType, float] = {_FACT: 0.5, _EVENT: 0.15, _TOPIC: 0.1, _NEXT: 0.15, reverse_of(_NEXT): 0.15}
+START_TEXT: Mapping[EdgeType, float] = {FACT: 0.5, EVENT: 0.15, _TOPIC: 0.1, _NEXT: 0.15, reverse_of(_NEXT): 0.15}
 START_LEXICAL: Mapping[EdgeType, float] = {
-    _FACT: 0.5, _EVENT: 0.1, _TOPIC: 0.05, _NEXT: 0.1, reverse_of(_NEXT): 0.1,
+    FACT: 0.5, EVENT: 0.1, _TOPIC: 0.05, _NEXT: 0.1, reverse_of(_NEXT): 0.1,
 }  # fmt: skip
 #: Weight in the context block: an event's date is its turn's too.
-START_CONTEXT: Mapping[EdgeType, float] = {_EVENT: 0.5}
+START_CONTEXT: Mapping[EdgeType, float] = {EVENT: 0.5}
 _OWN_TEXT, _OWN_LEXICAL = 0.5, 0.5
 _TARGET_TRAITS = 2  # has a fact; log number of facts
 _ALL_TRAITS = len(TRAITS) + _TARGET_TRAITS
@@ -47,7 +45,7 @@ _MEAN_COSINE = 0.3
 _RESIDUAL_SCALE = 0.3
 _HOPS: tuple[EdgeType, ...] = tuple(t for t in METADATA.edge_types if t[0] == t[2] == "episode")
 #: Relations whose neighbours' words and meaning an episode takes in; the HGT layers see all relations.
-MIXED: tuple[EdgeType, ...] = (_FACT, _EVENT, _TOPIC, *_HOPS)
+MIXED: tuple[EdgeType, ...] = (FACT, EVENT, _TOPIC, *_HOPS)
 
 
 @dataclass(frozen=True)
@@ -91,10 +89,6 @@ class EncoderConfig:
     def vector_dim(self) -> int:
         """Width of a stored vector."""
         return self.text_dim + self.lexical_dim + self.free_dim + self.context_dim + 1
-
-    def as_dict(self) -> dict[str, Any]:
-        """For a manifest."""
-        return asdict(self) | {"excluded": list(self.excluded)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -347,7 +341,7 @@ def _fact_traits(graph: PackedGraph) -> Tensor:
 
     Counted on the message edges, so that an edge hidden for supervision is hidden here too.
     """
-    edges = graph.edges_of(_FACT)
+    edges = graph.edges_of(FACT)
     target = graph.target[edges]
     count = torch.zeros(graph.num_nodes, device=target.device).index_add_(
         0, target, torch.ones_like(target, dtype=torch.float32)

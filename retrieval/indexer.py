@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from tqdm import tqdm
 
 from kg.schema import schema_hash
+from kg.snapshot import Snapshot
 from kg.store import Store
 from kg.tables import epoch
 from kg.types import Node, NodeStatus, SpaceId, TurnId
@@ -137,13 +139,7 @@ class DescriptionIndexer:
         parts = []
         for space in self._store.spaces():
             snapshot = self._store.snapshot(space, embedding_model=self._model)
-            for row in np.flatnonzero(snapshot.active):
-                rows.append(
-                    IndexRow(
-                        space, int(snapshot.keys[row]), snapshot.ids[row], str(snapshot.types[row]),
-                        int(snapshot.recorded_at[row]), snapshot.turns_of[row],
-                    )
-                )  # fmt: skip
+            rows += snapshot_rows(space, snapshot, np.flatnonzero(snapshot.active))
             parts.append(snapshot.embeddings[snapshot.active])
         if not rows:
             raise IndexMismatchError("the store holds no nodes, so there is nothing to index; run locigraph build")
@@ -160,6 +156,17 @@ class DescriptionIndexer:
 def index_type(rows: int) -> IndexType:
     """Exact search while it is cheap; approximate above."""
     return "FLAT" if rows < FLAT_BELOW else "HNSW"
+
+
+def snapshot_rows(space: str, snapshot: Snapshot, rows: NDArray[np.int64]) -> list[IndexRow]:
+    """Index rows of some nodes of a snapshot; ``space`` is the tenant or the view under which they are kept."""
+    return [
+        IndexRow(
+            space, int(snapshot.keys[row]), snapshot.ids[row], str(snapshot.types[row]),
+            int(snapshot.recorded_at[row]), snapshot.turns_of[row],
+        )
+        for row in rows
+    ]  # fmt: skip
 
 
 def index_row(space: str, node: Node, key: int, turn_ids: tuple[TurnId, ...]) -> IndexRow:

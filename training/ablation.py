@@ -14,9 +14,10 @@ from retrieval.evaluation import Fold, QuestionOutcome, StrategyRun, summarise
 from retrieval.evaluation.results import Summary
 from training.checkpoint import Checkpoint
 from training.config import TrainConfig
+from training.data import Embed
 from training.errors import TrainingError
 from training.experiment import Views
-from training.inference import CheckpointQueryEncoder, Embed, encode_graph
+from training.inference import CheckpointQueryEncoder, encode_graph
 
 #: Name of the unchanged model in the results.
 FULL = "full"

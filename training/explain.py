@@ -7,21 +7,18 @@ the HGT state's share, speaker, date, and the turn's bias.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from gnn.hetero import METADATA, GraphInputs, inputs_of, reverse_of, to_hetero
 from gnn.query import query_batch
 from kg.snapshot import Snapshot
 from kg.types import NodeId, TurnId
 from training.checkpoint import Checkpoint
-
-Embed = Callable[[Sequence[str]], NDArray[np.float32]]
+from training.data import Embed
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 import numpy as np
@@ -13,8 +13,7 @@ from gnn.hetero import METADATA, inputs_of, to_hetero
 from gnn.query import query_batch
 from kg.snapshot import Snapshot
 from training.checkpoint import Checkpoint
-
-Embed = Callable[[Sequence[str]], NDArray[np.float32]]
+from training.data import Embed
 
 
 class CheckpointQueryEncoder:

@@ -9,10 +9,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812  (the name every PyTorch reader knows)
 from torch import Tensor, nn
 
-from gnn.encoder import EncoderConfig, NodeEncoder, NodeVectors
+from gnn.encoder import EVENT, FACT, EncoderConfig, NodeEncoder, NodeVectors
 from gnn.hetero import FORWARD_EDGE_TYPES, METADATA
 from gnn.losses import link_loss, multi_positive_loss, nt_xent
-from gnn.packed import EdgeType
 from gnn.probes import spread, uniformity
 from gnn.query import QueryEncoder
 from gnn.sampling import drop_edges, hide_sources_of_half, split_supervision
@@ -20,8 +19,6 @@ from retrieval.evaluation import evidence_recall, ndcg
 from training.config import ModelConfig, OptimiserConfig, StageConfig
 from training.data import SpaceExample
 
-_FACT: EdgeType = ("knowledge_node", "DERIVED_FROM", "episode")
-_EVENT: EdgeType = ("event_node", "DERIVED_FROM", "episode")
 _PREDICTED = tuple(t for t in FORWARD_EDGE_TYPES if not t[1].startswith("NEXT"))
 _SUPERVISION_SHARE = 0.2
 _VIEW_DROP = 0.2
@@ -128,7 +125,7 @@ class RetrievalModule(L.LightningModule):
         return logits
 
     def _text_loss(self, batch: SpaceExample) -> Tensor | None:
-        graph, chosen = hide_sources_of_half(batch.inputs.graph, [_FACT, _EVENT], generator=self._generator)
+        graph, chosen = hide_sources_of_half(batch.inputs.graph, [FACT, EVENT], generator=self._generator)
         candidates = chosen[batch.episodes]
         rows = (batch.pseudo_positive & candidates).any(1)
         if int(rows.sum()) < 1 or int(candidates.sum()) < 2:

@@ -18,8 +18,8 @@ from kg.schema import schema_hash
 from kg.snapshot import Snapshot
 from kg.tables import epoch
 from kg.types import SpaceId
-from retrieval.indexer import index_type
-from retrieval.milvus import Collection, CollectionSpec, IndexRow, MilvusIndex
+from retrieval.indexer import index_type, snapshot_rows
+from retrieval.milvus import Collection, CollectionSpec, MilvusIndex
 from retrieval.protocols import SearchScope
 from training.checkpoint import Checkpoint
 from training.errors import TrainingError
@@ -98,7 +98,7 @@ def refresh(
                 snapshot = load(view)
                 vectors = encode_graph(checkpoint, snapshot, device=device)
                 rows = np.flatnonzero(snapshot.active)
-                collection.upsert(_rows(view, snapshot, rows), vectors[rows])
+                collection.upsert(snapshot_rows(view.name, snapshot, rows), vectors[rows])
                 written += len(rows)
             bar.update(active[view])
     collection.flush()
@@ -116,16 +116,6 @@ def _collection_name(checkpoint: Checkpoint, views: Sequence[View], load: Callab
     for view in views:
         digest.update(f"{view.name}={load(view).fingerprint};".encode())
     return _PREFIX + digest.hexdigest()[:16]
-
-
-def _rows(view: View, snapshot: Snapshot, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[IndexRow]:
-    return [
-        IndexRow(
-            view.name, int(snapshot.keys[row]), snapshot.ids[row], str(snapshot.types[row]),
-            int(snapshot.recorded_at[row]), snapshot.turns_of[row],
-        )
-        for row in rows
-    ]  # fmt: skip
 
 
 def _verify(
