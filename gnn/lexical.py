@@ -14,8 +14,8 @@ import hashlib
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from functools import cached_property, lru_cache
 
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from kg.dates import CalendarPart, calendar_parts
 from kg.snapshot import NO_TIME
-from kg.text import STOP_WORDS, terms
+from kg.text import STOP_WORDS, stem, terms, words
 
 # BM25's saturation and length normalisation, as in Lucene.
 _K1, _B = 1.2, 0.75
@@ -39,6 +39,67 @@ def stable_hash(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
+@dataclass(frozen=True, eq=False)
+class RelatedTerms:
+    """Stems of like meaning, so that a question about pets also looks for dogs.
+
+    Attributes:
+        stems: Those that are known.
+        rows: Positions in ``stems`` of each one's likest others, int32 [stems, count]; -1 where there are fewer.
+        likeness: In (0, 1], float16 [stems, count].
+    """
+
+    stems: tuple[str, ...] = ()
+    rows: NDArray[np.int32] = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int32))
+    likeness: NDArray[np.float16] = field(default_factory=lambda: np.zeros((0, 0), dtype=np.float16))
+
+    @cached_property
+    def _position(self) -> dict[str, int]:
+        return {stem: position for position, stem in enumerate(self.stems)}
+
+    def of(self, stems: Sequence[str]) -> dict[str, float]:
+        """Stems related to any of those given, without themselves, with their greatest likeness."""
+        found: dict[str, float] = {}
+        given = set(stems)
+        for own in stems:
+            position = self._position.get(own)
+            if position is None:
+                continue
+            for row, likeness in zip(self.rows[position].tolist(), self.likeness[position].tolist(), strict=True):
+                if row >= 0 and self.stems[row] not in given:
+                    found[self.stems[row]] = max(likeness, found.get(self.stems[row], 0.0))
+        return found
+
+
+def related_terms(
+    words: Mapping[str, str], embed: Callable[[Sequence[str]], NDArray[np.float32]], *, count: int, least: float
+) -> RelatedTerms:
+    """Find related stems by the cosine of single words' text embeddings.
+
+    Args:
+        words: A word to embed for each stem.
+        embed: Text encoder, rows of length 1.
+        count: At most so many for each.
+        least: Cosine from which stems count as related; likeness grows from there, 0, to 1 at cosine 1.
+    """
+    stems = tuple(sorted(words))
+    count = min(count, len(stems) - 1)
+    if count < 1:
+        return RelatedTerms()
+    vectors = embed([words[stem] for stem in stems])
+    rows = np.full((len(stems), count), -1, dtype=np.int32)
+    likeness = np.zeros((len(stems), count), dtype=np.float16)
+    for start in range(0, len(stems), 1_000):
+        part = slice(start, min(start + 1_000, len(stems)))
+        cosine = vectors[part] @ vectors.T
+        cosine[np.arange(len(cosine)), np.arange(part.start, part.stop)] = -1.0  # not itself
+        best = np.argsort(-cosine, axis=1, kind="stable")[:, :count]
+        value = (np.take_along_axis(cosine, best, axis=1) - least) / (1 - least)
+        rows[part] = np.where(value > 0, best, -1)
+        likeness[part] = np.clip(value, 0.0, 1.0)
+    return RelatedTerms(stems, rows, likeness)
+
+
 @dataclass(frozen=True)
 class LexicalSketch:
     """Terms to buckets.
@@ -47,6 +108,7 @@ class LexicalSketch:
         dim: Number of buckets; 0 for a model without the lexical part.
         dedicated: Stems with a bucket of their own, which they share with no other; the rest are hashed, with random
             signs, into the buckets that remain. Part of a checkpoint.
+        related: What else a question's stems look for. Part of a checkpoint.
 
     Raises:
         ValueError: If no bucket remains for the other terms.
@@ -54,6 +116,7 @@ class LexicalSketch:
 
     dim: int
     dedicated: tuple[str, ...] = ()
+    related: RelatedTerms = field(default_factory=RelatedTerms, compare=False)
 
     def __post_init__(self) -> None:
         if (self.dim or self.dedicated) and self.dim <= len(self.dedicated):
@@ -88,20 +151,20 @@ class LexicalSketch:
         counted = set(idf_of.split(","))
         frequency: Counter[str] = Counter()
         total = 0
-        for words, group in zip(texts, groups, strict=True):
+        for held, group in zip(texts, groups, strict=True):
             if group in counted:
                 total += 1
-                frequency.update(set(words))
+                frequency.update(set(held))
         lengths: dict[str, list[int]] = {}
-        for words, group in zip(texts, groups, strict=True):
-            lengths.setdefault(group, []).append(len(words))
+        for held, group in zip(texts, groups, strict=True):
+            lengths.setdefault(group, []).append(len(held))
         average = {group: max(1e-6, float(np.mean(values))) for group, values in lengths.items()}
         sketch = np.zeros((len(texts), self.dim), dtype=np.float32)
         if not self.dim:
             return sketch
-        for row, (words, group) in enumerate(zip(texts, groups, strict=True)):
-            norm = _K1 * (1 - _B + _B * len(words) / average[group])
-            for term, count in Counter(words).items():
+        for row, (held, group) in enumerate(zip(texts, groups, strict=True)):
+            norm = _K1 * (1 - _B + _B * len(held) / average[group])
+            for term, count in Counter(held).items():
                 n = frequency[term]
                 idf = math.log(1 + (total - n + 0.5) / (n + 0.5))
                 bucket, sign = self.bucket(term)
@@ -112,9 +175,19 @@ class LexicalSketch:
 def frequent_terms(texts: Iterable[Sequence[str]], count: int) -> tuple[str, ...]:
     """The terms that occur in most documents, most frequent first, ties in alphabetical order."""
     frequency: Counter[str] = Counter()
-    for words in texts:
-        frequency.update(set(words))
+    for held in texts:
+        frequency.update(set(held))
     return tuple(sorted(frequency, key=lambda term: (-frequency[term], term))[:count])
+
+
+def common_words(texts: Iterable[str]) -> dict[str, str]:
+    """The stems of texts, each with the word that stands for it most often; numbers are left out."""
+    seen: dict[str, Counter[str]] = {}
+    for text in texts:
+        for word in words(text):
+            if word not in STOP_WORDS and not word.isdigit():
+                seen.setdefault(stem(word), Counter())[word] += 1
+    return {found: min(counts, key=lambda word: (-counts[word], word)) for found, counts in seen.items()}
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,9 @@ TERM_ROWS = 1 << 14
 # The documents' sketches carry the IDF; this makes up for the sketch's scale.
 _TERM_SCALE = 5.0
 _SPEAKER_START, _DATE_START = 0.1, 0.1
-_GATES = 4  # text, lexical, speaker, date
+# What related terms count beside a question's own, as a logarithm.
+_RELATED_START = -1.2
+_GATES = 5  # text, lexical, speaker, date, related terms
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +35,7 @@ class QueryBatch:
         term_bucket: Its bucket in the sketch, int64 [terms].
         term_sign: Its sign there, [terms].
         term_row: Its row in the table of term weights, int64 [terms].
+        term_likeness: 1 for a question's own term, below 1 for a related one, [terms].
         context: Named speakers and dates, [questions, context_dim].
     """
 
@@ -41,6 +44,7 @@ class QueryBatch:
     term_bucket: Tensor
     term_sign: Tensor
     term_row: Tensor
+    term_likeness: Tensor
     context: Tensor
 
     def __len__(self) -> int:
@@ -51,7 +55,15 @@ class QueryBatch:
         return QueryBatch(
             *(
                 t.to(device)
-                for t in (self.text, self.term_question, self.term_bucket, self.term_sign, self.term_row, self.context)
+                for t in (
+                    self.text,
+                    self.term_question,
+                    self.term_bucket,
+                    self.term_sign,
+                    self.term_row,
+                    self.term_likeness,
+                    self.context,
+                )
             )
         )
 
@@ -73,16 +85,21 @@ def query_batch(
         context: Of the checkpoint.
         asked_at: Anchors of relative dates; None for none.
     """
-    found = [(row, term) for row, text in enumerate(texts) for term in question_terms(text)]
-    buckets = [sketch.bucket(term) for _, term in found]
+    found = [
+        (row, term, likeness)
+        for row, own in enumerate(map(question_terms, texts))
+        for term, likeness in (dict.fromkeys(own, 1.0) | sketch.related.of(own)).items()
+    ]
+    buckets = [sketch.bucket(term) for _, term, _ in found]
     times = asked_at or [None] * len(texts)
     contexts = [context.question(text, time) for text, time in zip(texts, times, strict=True)]
     return QueryBatch(
         torch.from_numpy(np.asarray(embeddings, dtype=np.float32)),
-        torch.tensor([row for row, _ in found], dtype=torch.int64),
+        torch.tensor([row for row, _, _ in found], dtype=torch.int64),
         torch.tensor([bucket for bucket, _ in buckets], dtype=torch.int64),
         torch.tensor([sign for _, sign in buckets], dtype=torch.float32),
-        torch.tensor([stable_hash(term) % TERM_ROWS for _, term in found], dtype=torch.int64),
+        torch.tensor([stable_hash(term) % TERM_ROWS for _, term, _ in found], dtype=torch.int64),
+        torch.tensor([likeness for _, _, likeness in found], dtype=torch.float32),
         torch.from_numpy(np.stack(contexts) if contexts else np.zeros((0, context.dim), dtype=np.float32)),
     )
 
@@ -106,6 +123,7 @@ class QueryEncoder(nn.Module):
         nn.init.zeros_(self.up.weight)
         self.gates = _small_network(config.text_dim, 32, _GATES, dropout)
         self.term_weight = nn.Parameter(torch.zeros(TERM_ROWS))
+        self.related_weight = nn.Parameter(torch.tensor(_RELATED_START))
         self.context_weight = nn.Parameter(torch.tensor([_SPEAKER_START, _DATE_START]))
         if config.free_dim:
             self.free = _small_network(config.text_dim, 64, config.free_dim, dropout)
@@ -124,8 +142,10 @@ class QueryEncoder(nn.Module):
         text = batch.text
         if self.training and noise:
             text = F.normalize(text + torch.randn_like(text) * noise / text.shape[1] ** 0.5, dim=1)
-        gates = torch.exp(self.gates(text))  # [questions, 4], 1 before training
-        weight = _TERM_SCALE * torch.exp(self.term_weight[batch.term_row]) * batch.term_sign
+        gates = torch.exp(self.gates(text))  # [questions, 5], 1 before training
+        related = torch.exp(self.related_weight) * gates[batch.term_question, 4] * batch.term_likeness
+        share = torch.where(batch.term_likeness < 1.0, related, 1.0)
+        weight = _TERM_SCALE * torch.exp(self.term_weight[batch.term_row]) * batch.term_sign * share
         if self.training and term_dropout:
             weight = weight * (torch.rand_like(weight) > term_dropout)
         width = self.config.lexical_dim

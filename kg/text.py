@@ -28,12 +28,13 @@ _local = threading.local()
 
 
 @functools.lru_cache(maxsize=200_000)
-def _stem(word: str) -> str:
+def stem(word: str) -> str:
+    """The stem of a lower-case English word."""
     stemmer = getattr(_local, "stemmer", None)
     if stemmer is None:
         stemmer = _local.stemmer = Stemmer.Stemmer("english")
-    stem: str = stemmer.stemWord(word)
-    return stem
+    stemmed: str = stemmer.stemWord(word)
+    return stemmed
 
 
 def words(text: str) -> list[str]:
@@ -46,4 +47,4 @@ def terms(text: str) -> list[str]:
 
     A text of stop words alone gives an empty list.
     """
-    return [_stem(word) for word in words(text) if word not in STOP_WORDS]
+    return [stem(word) for word in words(text) if word not in STOP_WORDS]

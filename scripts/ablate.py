@@ -48,7 +48,7 @@ def ablate(
     from scripts import parts
     from training.ablation import VARIANTS, rank_exactly
     from training.ablation import ablate as run
-    from training.experiment import TrainingSet, Views, drop_leaked, outcomes, plan_folds, train_checkpoint
+    from training.experiment import TrainingSet, drop_leaked, outcomes, plan_folds, train_checkpoint
 
     parts.source_commit()
     for name in variants or ():
@@ -65,10 +65,7 @@ def ablate(
     with Store(store or str(folder / "graph.sqlite")) as graph:
         parts.build_graph(read, extractor, graph, text_encoder)
         text_encoder.encode([q.text for q in read.questions], progress="encode questions")
-        views = Views.of_corpus(
-            lambda space, as_of: graph.snapshot(space, as_of=as_of, embedding_model=text_encoder.model_id),
-            read,
-        )
+        views = parts.views_of(graph, read, text_encoder)
         planned = plan_folds(read.questions, folds=folds, validation=validation, seed=seed)
 
         def run_fold(name: str, config: TrainConfig, fold: Fold) -> StrategyRun:

@@ -6,14 +6,15 @@ from scripts.settings import Consolidation, CorpusSettings, EncoderSettings, Ind
 from training.config import TrainConfig
 from training.fit import TrainerConfig
 
-STRATEGIES = ("v1", "v2", "dense", "bm25")
+STRATEGIES = ("v1", "v2", "sum", "dense", "bm25")
 
 
 def evaluate(
     *,
     corpus: CorpusSettings = CorpusSettings(),
     consolidation: Consolidation = "rules",
-    strategies: str = "v1,v2,dense,bm25",
+    strategies: str = "v1,v2,sum,dense,bm25",
+    baselines: str = "v1,sum",
     output: str = "runs/evaluate",
     checkpoint: str | None = None,
     folds: int = 5,
@@ -24,6 +25,7 @@ def evaluate(
     index: IndexSettings = IndexSettings(),
     encoder: EncoderSettings = EncoderSettings(),
     seed: int = 0,
+    seeds: int = 1,
 ) -> None:
     """Build the graph, train v2 inside folds by conversation, ask every question of every strategy, and report.
 
@@ -32,7 +34,9 @@ def evaluate(
     Args:
         corpus: Conversations and questions.
         consolidation: ``rules`` (no model) or ``recorded`` (published extractions).
-        strategies: Names separated by commas, of v1, v2, dense, bm25.
+        strategies: Names separated by commas, of v1, v2, sum (of six signals), dense, bm25.
+        baselines: Those of them that v2 is tested against; the others are shown without a test, since every test
+            weakens the others by Holm's correction.
         output: Folder of the results.
         checkpoint: Checkpoint to use for v2 as it is (zero-shot) instead of training; null trains.
         folds: Groups of conversations, each tested by a model that was trained on the others.
@@ -43,26 +47,27 @@ def evaluate(
         index: Vector index; beside the store by default.
         encoder: Text encoder.
         seed: Of everything random.
+        seeds: Trainings of each fold, with ``seed``, ``seed`` + 1, and so on; scores are averaged over them.
     """
     import dataclasses
     import json
     from pathlib import Path
 
-    from kg.errors import LocigraphError, nearest
+    from kg.errors import LocigraphError
     from kg.store import Store
     from retrieval.evaluation import StrategyRun, summarise, text_table, write_report
     from retrieval.evaluation.notes import a_a_note, session_recall
-    from retrieval.evaluation.report import Results
+    from retrieval.evaluation.report import Results, SecondGold
     from retrieval.indexer import DescriptionIndexer
     from scripts import parts
     from training.checkpoint import load_checkpoint
-    from training.experiment import Comparison, Views, joined_runs, outcomes, plan_folds, refuse_known, run_strategy
+    from training.experiment import Comparison, joined_runs, outcomes, plan_folds, refuse_known, run_strategy
 
     parts.source_commit()
-    names = [name.strip() for name in strategies.split(",") if name.strip()]
-    for name in names:
-        if name not in STRATEGIES:
-            raise LocigraphError(f"strategy {name!r} is not known{nearest(name, STRATEGIES)}")
+    names = parts.names(strategies, STRATEGIES, "strategy")
+    tested = [name for name in parts.names(baselines, STRATEGIES, "baseline") if name in names and name != "v2"]
+    if seeds < 1:
+        raise LocigraphError(f"seeds is {seeds}; at least 1")
     read = parts.read_corpus(corpus)
     if not read.questions:
         raise LocigraphError(f"{read.path}: no question with evidence; there is nothing to evaluate")
@@ -78,10 +83,7 @@ def evaluate(
         failed = parts.build_graph(read, extractor, graph, text_encoder)
         DescriptionIndexer(graph, vectors, text_encoder.model_id).drain(progress=True)
         text_encoder.encode([q.text for q in read.questions], progress="encode questions")
-        views = Views.of_corpus(
-            lambda space, as_of: graph.snapshot(space, as_of=as_of, embedding_model=text_encoder.model_id),
-            read,
-        )
+        views = parts.views_of(graph, read, text_encoder)
         planned = () if given is not None else plan_folds(read.questions, folds=folds, validation=validation, seed=seed)
         runs: list[StrategyRun] = []
         notes = list(read.notes)
@@ -99,17 +101,25 @@ def evaluate(
                     folder=folder,
                 )
                 if given is not None:
-                    parts_of_v2 = [comparison.zero_shot(given, read.questions)]
-                else:
-                    parts_of_v2 = [comparison.fold(fold, read.questions, model, trainer, seed=seed) for fold in planned]
-                    notes += comparison.notes
-                runs.append(joined_runs(parts_of_v2))
+                    runs.append(comparison.zero_shot(given, read.questions))
+                    continue
+                for each in range(seed, seed + seeds):
+                    runs.append(
+                        joined_runs(
+                            [comparison.fold(fold, read.questions, model, trainer, seed=each) for fold in planned],
+                            seed=each,
+                        )
+                    )
+                notes += comparison.notes
     fold_of = {space: fold.index for fold in planned for space in fold.test}
     questions = outcomes(read.questions, fold_of)
+    parts.write_rankings(folder / "rankings.jsonl", questions, runs)
     manifest = parts.provenance(
         seed,
         consolidation=consolidation,
         strategies=names,
+        baselines=tested,
+        seeds=seeds,
         folds=len(planned),
         validation=validation,
         checkpoint=None if given is None else given.version,
@@ -119,22 +129,30 @@ def evaluate(
     )
     if failed:
         notes.append(f"{sum(failed.values())} turns failed to consolidate and are missing from the graph")
-    by_name = {run.name: run for run in runs}
+    by_name = {run.name: run for run in reversed(runs)}
     if {"v1", "v2"} <= by_name.keys():
         notes.append(a_a_note(questions, by_name["v2"], by_name["v1"], seed=seed))
     session_of = {str(c.space): {str(t.turn_id): t.session_id for t in c.turns} for c in read.conversations}
-    sessions = session_recall(questions, runs, session_of)
+    sessions = session_recall(questions, list(by_name.values()), session_of)
     notes += [f"{name}: session recall@5 {s['recall@5']:.3f}, @10 {s['recall@10']:.3f}" for name, s in sessions.items()]
+    pairs = [("v2", name) for name in tested] if "v2" in names else None
+    second: SecondGold | None = None
+    if read.corrections:
+        corrected = [dataclasses.replace(q, gold=read.corrections.get(q.question_id, q.gold)) for q in questions]
+        second = {
+            **summarise(corrected, runs, comparisons=pairs, seed=seed),
+            "changed": sum(set(a.gold) != set(b.gold) for a, b in zip(questions, corrected, strict=True)),
+        }
     results: Results = {
-        **summarise(questions, runs, seed=seed),
+        **summarise(questions, runs, comparisons=pairs, seed=seed),
         "corpus": {
             "path": read.path, "sha256": read.sha256, "questions": len(read.questions), "skipped": read.skipped,
         },
         "manifest": manifest,
         "notes": notes,
         "sessions": sessions,
+        "second_gold": second,
     }  # fmt: skip
-    parts.write_rankings(folder / "rankings.jsonl", questions, runs)
     (folder / "results.json").write_text(json.dumps(results, indent=1) + "\n")
     write_report(folder, results)
     print(text_table(results))

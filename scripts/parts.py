@@ -19,7 +19,7 @@ from consolidation.protocols import Extractor
 from consolidation.recorded import RecordedExtractor
 from consolidation.rules import RuleExtractor
 from kg.corpora import Corpus, load_corpus
-from kg.errors import LocigraphError
+from kg.errors import LocigraphError, nearest
 from kg.store import Store
 from kg.types import SpaceId, TurnState
 from retrieval.evaluation import QuestionOutcome, StrategyRun
@@ -30,19 +30,47 @@ from retrieval.milvus import MilvusIndex
 from retrieval.protocols import Retriever
 from retrieval.single_arm import Bm25Retriever, DenseRetriever
 from retrieval.text_encoder import CachedTextEncoder
+from retrieval.weighted_sum import WeightedSumRetriever
 from scripts.context import HybridContext
 from scripts.settings import Consolidation, CorpusSettings, EncoderSettings, IndexSettings
+from training.experiment import Views
 
 
 def read_corpus(settings: CorpusSettings) -> Corpus:
     """The corpus of the settings."""
     categories = None if settings.categories is None else tuple(settings.categories)
-    return load_corpus(settings.format, settings.path, extractions=settings.extractions, categories=categories)
+    return load_corpus(
+        settings.format,
+        settings.path,
+        extractions=settings.extractions,
+        corrections=settings.corrections,
+        categories=categories,
+    )
 
 
 def text_encoder(settings: EncoderSettings) -> CachedTextEncoder:
     """The text encoder with its cache."""
     return CachedTextEncoder(settings.model, cache=Path(settings.cache), device=settings.device, dtype=settings.dtype)
+
+
+def names(listed: str, known: Sequence[str], kind: str) -> list[str]:
+    """Names separated by commas.
+
+    Raises:
+        LocigraphError: If one is not known; names the nearest.
+    """
+    found = [name.strip() for name in listed.split(",") if name.strip()]
+    for name in found:
+        if name not in known:
+            raise LocigraphError(f"{kind} {name!r} is not known{nearest(name, known)}")
+    return list(dict.fromkeys(found))
+
+
+def views_of(graph: Store, corpus: Corpus, encoder: CachedTextEncoder) -> Views:
+    """Snapshots of a corpus' spaces, with embeddings."""
+    return Views.of_corpus(
+        lambda space, as_of: graph.snapshot(space, as_of=as_of, embedding_model=encoder.model_id), corpus
+    )
 
 
 def _advance(bar: tqdm[Any]) -> None:
@@ -112,15 +140,21 @@ def search_parts(
 ) -> Iterator[tuple[LexicalIndex, dict[str, Retriever]]]:
     """The strategies that need no training, by name, over an indexed graph."""
     lexical = LexicalIndex(lambda space, as_of: store.snapshot(space, as_of=as_of))
+    # An index of their own: what is common in facts must not weigh on words of turns.
+    turns = LexicalIndex(lambda space, as_of: store.snapshot(space, as_of=as_of), types=("episode",))
     collection = DescriptionIndexer(store, index, encoder.model_id).collection()
     v1 = HybridRetriever(lexical, collection, encoder)
+    weighted = WeightedSumRetriever(
+        lambda space, as_of: store.snapshot(space, as_of=as_of, embedding_model=encoder.model_id), encoder
+    )
     try:
         yield (
             lexical,
             {
                 "v1": v1,
-                "dense": DenseRetriever(collection, encoder, lexical),
-                "bm25": Bm25Retriever(lexical),
+                "sum": weighted,
+                "dense": DenseRetriever(collection, encoder, turns),
+                "bm25": Bm25Retriever(turns),
             },
         )
     finally:
@@ -181,6 +215,7 @@ def write_rankings(path: Path, questions: Sequence[QuestionOutcome], runs: Seque
                     "space": question.space,
                     "category": question.category,
                     "strategy": run.name,
+                    "seed": run.seed,
                     "fold": question.fold,
                     "gold": question.gold,
                     "ranking": run.rankings[question.question_id],

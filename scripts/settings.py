@@ -16,12 +16,14 @@ class CorpusSettings:
         path: File, or ``sample`` for the bundled corpus.
         format: ``locomo``, ``longmemeval`` or ``jsonl``.
         extractions: JSONL of recorded extractions; null takes ``recorded_extractions.jsonl.gz`` beside the corpus.
+        corrections: JSONL of corrected evidence, a second gold that is reported beside the first; null for none.
         categories: Question categories to use; null takes all, for LoCoMo all but the adversarial.
     """
 
     path: str = "sample"
     format: Literal["locomo", "longmemeval", "jsonl"] = "jsonl"
     extractions: str | None = None
+    corrections: str | None = None
     categories: list[str] | None = None
 
 

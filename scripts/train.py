@@ -33,7 +33,7 @@ def train(
     from pathlib import Path
 
     from scripts import parts
-    from training.experiment import TrainingSet, Views, train_checkpoint
+    from training.experiment import TrainingSet, train_checkpoint
 
     parts.source_commit()
     read = parts.read_corpus(corpus)
@@ -41,10 +41,7 @@ def train(
     with parts.existing_store(store) as graph:
         asked = sorted({q.space for q in read.questions} or {c.space for c in read.conversations})
         held_back = tuple(asked[:: max(1, len(asked) // validation)][:validation]) if validation else ()
-        views = Views.of_corpus(
-            lambda space, as_of: graph.snapshot(space, as_of=as_of, embedding_model=text_encoder.model_id),
-            read,
-        )
+        views = parts.views_of(graph, read, text_encoder)
         checkpoint = train_checkpoint(
             TrainingSet(read.questions, tuple(s for s in asked if s not in held_back), held_back),
             views,

@@ -10,17 +10,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from gnn.lexical import ContextHash, LexicalSketch
+from gnn.lexical import ContextHash, LexicalSketch, RelatedTerms
 from kg.schema import schema_hash
 from training.config import ModelConfig
 from training.errors import CheckpointError
 from training.module import GraphRetrieval
 
-_FORMAT = 1
+_FORMAT = 2
 _WEIGHTS, _MANIFEST = "model.safetensors", "manifest.json"
+# Names of the sketch's tables among the weights.
+_RELATED_ROWS, _RELATED_LIKENESS = "related_rows", "related_likeness"
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +58,7 @@ class Checkpoint:
         for name, tensor in sorted(self.network.state_dict().items()):
             digest.update(name.encode())
             digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+        digest.update(self.sketch.related.rows.tobytes() + self.sketch.related.likeness.tobytes())
         return digest.hexdigest()[:12]
 
     def _identity(self) -> dict[str, Any]:
@@ -64,7 +68,11 @@ class Checkpoint:
             "text_encoder": self.text_encoder,
             "text_dim": self.text_dim,
             "model": asdict(self.model),
-            "sketch": {"dim": self.sketch.dim, "dedicated": list(self.sketch.dedicated)},
+            "sketch": {
+                "dim": self.sketch.dim,
+                "dedicated": list(self.sketch.dedicated),
+                "related": list(self.sketch.related.stems),
+            },
         }
 
     def save(self, folder: Path) -> None:
@@ -73,6 +81,9 @@ class Checkpoint:
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
         tensors = {name: t.detach().cpu().contiguous() for name, t in self.network.state_dict().items()}
+        related = self.sketch.related
+        tensors[_RELATED_ROWS] = torch.from_numpy(related.rows)
+        tensors[_RELATED_LIKENESS] = torch.from_numpy(related.likeness)
         save_file(tensors, part / _WEIGHTS)
         manifest = self._identity() | {"version": self.version, "details": self.details}
         (part / _MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n")
@@ -115,9 +126,15 @@ def load_checkpoint(folder: Path, *, text_encoder: str | None = None) -> Checkpo
             )
     try:
         model = ModelConfig(**manifest["model"])
-        sketch = LexicalSketch(manifest["sketch"]["dim"], tuple(manifest["sketch"]["dedicated"]))
+        tensors = load_file(folder / _WEIGHTS)
+        related = RelatedTerms(
+            tuple(manifest["sketch"]["related"]),
+            tensors.pop(_RELATED_ROWS).numpy(),
+            tensors.pop(_RELATED_LIKENESS).numpy(),
+        )
+        sketch = LexicalSketch(manifest["sketch"]["dim"], tuple(manifest["sketch"]["dedicated"]), related)
         network = GraphRetrieval(model, text_dim=manifest["text_dim"])
-        network.load_state_dict(load_file(folder / _WEIGHTS))
+        network.load_state_dict(tensors)
     except (KeyError, TypeError, ValueError, RuntimeError, OSError, SafetensorError) as error:
         raise CheckpointError(f"{folder}: damaged or of another version ({str(error)[:200]}); train again") from error
     network.eval()

@@ -14,6 +14,8 @@ class ModelConfig:
     Attributes:
         lexical_dim: Buckets of the lexical sketch.
         dedicated_terms: Frequent stems of the training and validation conversations with a bucket of their own.
+        related_terms: Stems of like meaning that each stem of a question also looks for; 0 for none.
+        least_likeness: Cosine of two words' embeddings from which their stems count as related.
         speaker_dim: Width for hashed speakers.
         date_dim: Width for hashed dates.
         hidden_dim: Width of the HGT states.
@@ -28,6 +30,8 @@ class ModelConfig:
 
     lexical_dim: int = 2048
     dedicated_terms: int = 1024
+    related_terms: int = 30
+    least_likeness: float = 0.4
     speaker_dim: int = 64
     date_dim: int = 192
     hidden_dim: int = 128

@@ -13,7 +13,14 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
 
 from gnn.hetero import METADATA, GraphInputs, inputs_of, to_hetero
-from gnn.lexical import ContextHash, LexicalSketch, frequent_terms
+from gnn.lexical import (
+    ContextHash,
+    LexicalSketch,
+    RelatedTerms,
+    common_words,
+    frequent_terms,
+    related_terms,
+)
 from gnn.query import QueryBatch, query_batch
 from kg.snapshot import Snapshot
 from kg.text import terms
@@ -59,15 +66,36 @@ class SpaceExample:
         )
 
 
-def make_sketch(snapshots: Sequence[Snapshot], *, dim: int, dedicated: int) -> LexicalSketch:
-    """A sketch whose dedicated buckets go to the stems that occur in most turns and facts of the given spaces."""
+def make_sketch(
+    snapshots: Sequence[Snapshot],
+    *,
+    dim: int,
+    dedicated: int,
+    related: int = 0,
+    least_likeness: float = 0.4,
+    embed: Embed | None = None,
+) -> LexicalSketch:
+    """A sketch with the words of the given spaces.
+
+    Args:
+        snapshots: Of the training and validation spaces.
+        dim: Buckets; 0 leaves the lexical part out.
+        dedicated: Buckets of their own for so many stems, those that occur in most turns and facts.
+        related: Stems of like meaning to keep for each stem; 0 for none.
+        least_likeness: Cosine from which two words count as related.
+        embed: Text encoder; needed for related stems.
+    """
     documents = (
         terms(text)
         for snapshot in snapshots
         for text, kind in zip(snapshot.descriptions, snapshot.types, strict=True)
         if kind in ("episode", "knowledge_node")
     )
-    return LexicalSketch(dim, frequent_terms(documents, dedicated) if dedicated and dim else ())
+    found = RelatedTerms()
+    if related and dim and embed is not None:
+        words = common_words(text for snapshot in snapshots for text in snapshot.descriptions)
+        found = related_terms(words, embed, count=related, least=least_likeness)
+    return LexicalSketch(dim, frequent_terms(documents, dedicated) if dedicated and dim else (), found)
 
 
 def make_example(

@@ -155,7 +155,14 @@ def train_checkpoint(
             pass  # of an older version or damaged: made anew below
     snapshots = [views.snapshot(view) for view in used]
     text_dim = snapshots[0].embeddings.shape[1]
-    sketch = make_sketch(snapshots, dim=config.model.lexical_dim, dedicated=config.model.dedicated_terms)
+    sketch = make_sketch(
+        snapshots,
+        dim=config.model.lexical_dim,
+        dedicated=config.model.dedicated_terms,
+        related=config.model.related_terms,
+        least_likeness=config.model.least_likeness,
+        embed=embed,
+    )
     context = ContextHash(config.model.speaker_dim, config.model.date_dim)
     with_pseudo = bool(config.pretrain.epochs and config.pretrain.text)
     examples = {
@@ -258,13 +265,13 @@ def run_strategy(retriever: Retriever, questions: Sequence[Question], *, name: s
     return StrategyRun(label, rankings, search_ms, encode_ms)
 
 
-def joined_runs(runs: Sequence[StrategyRun]) -> StrategyRun:
-    """Runs of one strategy over different questions, such as those of the folds, as one."""
+def joined_runs(runs: Sequence[StrategyRun], *, seed: int | None = None) -> StrategyRun:
+    """Runs of one strategy over different questions, such as those of the folds trained with one seed, as one."""
 
     def merged(field: str) -> dict[str, Any]:
         return {key: value for run in runs for key, value in getattr(run, field).items()}
 
-    return StrategyRun(runs[0].name, merged("rankings"), merged("search_ms"), merged("encode_ms"))
+    return StrategyRun(runs[0].name, merged("rankings"), merged("search_ms"), merged("encode_ms"), seed)
 
 
 def outcomes(questions: Sequence[Question], fold_of: Mapping[str, int]) -> list[QuestionOutcome]:
@@ -284,7 +291,7 @@ class Comparison:
         embed: Text encoder.
         text_encoder: Its id.
         describe: Text of a node.
-        folder: Each fold keeps its training and checkpoint in ``folder/fold-<n>``.
+        folder: Each training and its checkpoint are kept in ``folder/seed-<s>/fold-<n>``.
     """
 
     def __init__(
@@ -310,10 +317,9 @@ class Comparison:
     ) -> StrategyRun:
         """Train without the fold's test conversations and ask their questions."""
         known, left_out = drop_leaked(questions, fold)
-        if left_out:
-            self.notes.append(
-                f"fold {fold.index}: {left_out} training questions left out, since a test question has their wording"
-            )
+        note = f"fold {fold.index}: {left_out} training questions left out, since a test question has their wording"
+        if left_out and note not in self.notes:
+            self.notes.append(note)
         checkpoint = train_checkpoint(
             TrainingSet(known, fold.train, fold.validation),
             self._views,
@@ -321,10 +327,10 @@ class Comparison:
             trainer,
             embed=self._embed,
             text_encoder=self._text_encoder,
-            folder=self._folder / f"fold-{fold.index}",
+            folder=self._folder / f"seed-{seed}" / f"fold-{fold.index}",
             seed=seed,
             details={"fold": fold.index},
-            name=f"fold {fold.index}",
+            name=f"seed {seed}, fold {fold.index}",
         )
         return self.zero_shot(checkpoint, [q for q in questions if q.space in fold.test])
 

@@ -194,7 +194,7 @@ class RetrievalModule(L.LightningModule):
         nodes, queries = self.network.nodes, self.network.queries
         scalars = [
             nodes.own, nodes.text_weight, nodes.lexical_weight, nodes.context_weight, nodes.trait_weight,
-            queries.context_weight, self.log_scale,
+            queries.context_weight, queries.related_weight, self.log_scale,
         ]  # fmt: skip
         edges = [nodes.edge_weight, nodes.own_weight] if nodes.config.edge_gate else []
         special = {id(p) for p in [*scalars, *edges, queries.term_weight]}

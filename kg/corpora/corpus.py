@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 
@@ -66,6 +66,7 @@ class Corpus:
         questions: Those with resolvable evidence, in the file's order.
         skipped: How many questions were left out, by reason.
         notes: What else a report must say: evidence ids that could not be resolved, an unknown hash.
+        corrections: Published corrections of the evidence, by question id: a second gold, never put in its place.
     """
 
     format: str
@@ -75,6 +76,7 @@ class Corpus:
     questions: tuple[Question, ...]
     skipped: dict[str, int]
     notes: tuple[str, ...] = ()
+    corrections: Mapping[str, tuple[TurnId, ...]] = field(default_factory=dict)
 
     def of_categories(self, categories: Sequence[str]) -> Corpus:
         """The corpus with the questions of these categories only; the rest are counted as skipped.

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from kg.corpora.corpus import Conversation, Corpus
-from kg.corpora.parsing import Record, Utterance, decode, file_sha256, number_turns, parse_json
+from kg.corpora.parsing import Record, Utterance, decode, file_sha256, json_lines, number_turns, parse_json
 from kg.errors import CorpusFormatError
 from kg.types import Question, SpaceId, TurnId
 
@@ -66,6 +67,44 @@ def read(path: str) -> Corpus:
     return Corpus(
         "locomo", path, file_sha256(path), tuple(conversations), tuple(questions), dict(skipped), tuple(notes)
     )
+
+
+def with_corrections(corpus: Corpus, path: str) -> Corpus:
+    """A LoCoMo corpus with published corrections of its evidence beside its own.
+
+    Each line of the file has ``conversation_id``, ``qa_index`` (place of the question in the file), ``question`` and
+    ``correct_evidence``. Lines about questions that are not among the corpus' own, or without evidence, are noted.
+
+    Args:
+        corpus: Of ``read``.
+        path: JSONL file, plain or .gz.
+
+    Raises:
+        CorpusFormatError: If a line is malformed, its question is worded otherwise in the corpus, or its evidence is
+            no turn of the conversation.
+    """
+    questions = {q.question_id: q for q in corpus.questions}
+    known = {c.space: {turn.turn_id for turn in c.turns} for c in corpus.conversations}
+    found: dict[str, tuple[TurnId, ...]] = {}
+    passed = 0
+    for number, item in json_lines(path):
+        space = SpaceId(Record(item, path, None, f"line {number}").string("conversation_id"))
+        record = Record(item, path, space, f"line {number}")
+        question = questions.get(f"{space}:{item.get('qa_index')}")
+        evidence = tuple(TurnId(turn) for turn in dict.fromkeys(record.strings("correct_evidence")))
+        if question is None or not evidence:
+            passed += 1
+            continue
+        if record.string("question") != question.text:
+            raise record.error("question", record.string("question"), f"the question's wording {question.text!r}")
+        for turn in evidence:
+            if turn not in known[space]:
+                raise record.error("correct_evidence", turn, "the id of a turn of this conversation")
+        found[question.question_id] = evidence
+    notes = corpus.notes
+    if passed:
+        notes = (*notes, f"{passed} corrections name no evidence, or a question that was not read; they are left out")
+    return replace(corpus, corrections=found, notes=notes)
 
 
 def _utterances(record: Record) -> Iterator[Utterance]:

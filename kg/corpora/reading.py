@@ -18,22 +18,28 @@ FORMATS: Mapping[str, Callable[[str], Corpus]] = {
     "jsonl": jsonl.read,
 }
 
-#: Stands for the bundled corpus where a path is asked for.
-SAMPLE = "sample"
+#: Names that stand for a bundled corpus where a path is asked for: a small one to try things on, and one to train on.
+BUNDLED: tuple[str, ...] = ("sample", "threads")
 
 _EXTRACTIONS_BESIDE = "recorded_extractions.jsonl.gz"
 
 
 def load_corpus(
-    format: str, path: str, *, extractions: str | None = None, categories: tuple[str, ...] | None = None
+    format: str,
+    path: str,
+    *,
+    extractions: str | None = None,
+    corrections: str | None = None,
+    categories: tuple[str, ...] | None = None,
 ) -> Corpus:
     """Read a corpus.
 
     Args:
         format: A key of ``FORMATS``.
-        path: File, or ``sample`` for the bundled corpus (format ``jsonl``).
+        path: File, or ``sample`` or ``threads`` for a bundled corpus (format ``jsonl``).
         extractions: JSONL file of recorded extractions, one conversation a line. None takes the file
             ``recorded_extractions.jsonl.gz`` beside the corpus when there is one.
+        corrections: JSONL file of corrected evidence, one question a line; None for none. Read for LoCoMo only.
         categories: Question categories to keep; None keeps all, for LoCoMo all but the adversarial ones, whose
             answers are by design not in the conversation.
 
@@ -42,15 +48,19 @@ def load_corpus(
     """
     if format not in FORMATS:
         raise CorpusFormatError(path, None, "format", format, f"a known format{nearest(format, FORMATS)}")
-    if path == SAMPLE:
-        with resources.as_file(resources.files("kg.corpora") / "sample.jsonl") as sample:
-            corpus = replace(jsonl.read(str(sample)), path=SAMPLE)
+    if path in BUNDLED:
+        with resources.as_file(resources.files("kg.corpora") / f"{path}.jsonl") as bundled:
+            corpus = replace(jsonl.read(str(bundled)), path=path)
     else:
         corpus = FORMATS[format](path)
-    if extractions is None and path != SAMPLE and (Path(path).parent / _EXTRACTIONS_BESIDE).is_file():
+    if extractions is None and path not in BUNDLED and (Path(path).parent / _EXTRACTIONS_BESIDE).is_file():
         extractions = str(Path(path).parent / _EXTRACTIONS_BESIDE)
     if extractions is not None:
         corpus = _with_extractions(corpus, extractions)
+    if corrections is not None:
+        if corpus.format != "locomo":
+            raise CorpusFormatError(path, None, "corrections", corrections, "null, since the format is not locomo")
+        corpus = locomo.with_corrections(corpus, corrections)
     if corpus.format == "locomo":
         if corpus.sha256 not in locomo.KNOWN_SHA256:
             known = ", ".join(f"{name} {digest}" for digest, name in locomo.KNOWN_SHA256.items())

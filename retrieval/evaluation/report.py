@@ -32,6 +32,12 @@ class CorpusSummary(TypedDict):
     skipped: dict[str, int]
 
 
+class SecondGold(Summary):
+    """The same rankings against corrected evidence; ``changed`` counts the questions whose gold differs."""
+
+    changed: int
+
+
 class Results(Summary):
     """What a report shows: ``summarise``'s output and where it comes from.
 
@@ -42,6 +48,7 @@ class Results(Summary):
     manifest: Mapping[str, object]
     notes: NotRequired[list[str]]
     sessions: NotRequired[Mapping[str, Mapping[str, float]]]
+    second_gold: NotRequired[SecondGold | None]
 
 
 def text_table(results: Summary) -> str:
@@ -187,6 +194,8 @@ def _blocks(results: Results) -> list[_Block]:
         *_overall(strategies, curve),
         *_categories(strategies, by_category),
         *_comparisons(results["comparisons"]),
+        *_seeds(strategies),
+        *_second_gold(results),
         *_latency(strategies, times),
         *_provenance(results),
     ]
@@ -307,6 +316,37 @@ def _comparisons(comparisons: Sequence[Comparison]) -> list[_Block]:
             "with published tables, not to support a claim."
         ),
         _Bullets(tuple(comparison_sentence(entry) for entry in comparisons)),
+    ]
+
+
+def _seeds(strategies: Mapping[str, StrategySummary]) -> list[_Block]:
+    rows = tuple(
+        (name, seed, *(unsigned(scores[metric]) for metric in ("recall@5", "recall@10", "recall@20", "ndcg@10")))
+        for name, entry in strategies.items()
+        for seed, scores in entry["by_seed"].items()
+    )
+    if not rows:
+        return []
+    return [
+        _Heading("By seed"),
+        _Paragraph("Everywhere else a question's score is the mean over these trainings."),
+        _Table(("strategy", "seed", "recall@5", "recall@10", "recall@20", "nDCG@10"), rows, text_columns=2),
+    ]
+
+
+def _second_gold(results: Results) -> list[_Block]:
+    second = results.get("second_gold")
+    if second is None:
+        return []
+    rows = tuple(
+        (name, *(unsigned(entry["overall"][metric]) for metric in ("recall@5", "recall@10", "recall@20", "ndcg@10")))
+        for name, entry in second["strategies"].items()
+    )
+    return [
+        _Heading("Against corrected evidence"),
+        _Paragraph(f"The same rankings; the published corrections change the gold of {second['changed']} questions."),
+        _Table(("strategy", "recall@5", "recall@10", "recall@20", "nDCG@10"), rows),
+        _Bullets(tuple(comparison_sentence(entry) for entry in second["comparisons"])),
     ]
 
 

@@ -58,13 +58,15 @@ class StrategyRun:
     """What one strategy returned: turn ids best first, and milliseconds, each by question id.
 
     ``search_ms`` is the time of the search without encoding the query, ``encode_ms`` that of encoding alone
-    (0 for a strategy without an encoder).
+    (0 for a strategy without an encoder). ``seed`` tells repetitions of one strategy apart; None for a strategy
+    that nothing random decides.
     """
 
     name: str
     rankings: Mapping[str, Sequence[str]]
     search_ms: Mapping[str, float]
     encode_ms: Mapping[str, float]
+    seed: int | None = None
 
 
 class RecallCurve(TypedDict):
@@ -84,7 +86,10 @@ class Percentiles(TypedDict):
 
 
 class StrategySummary(TypedDict):
-    """One strategy's results; the keys of the inner mappings are ``METRICS``."""
+    """One strategy's results; the keys of the inner mappings are ``METRICS``.
+
+    ``by_seed`` holds the overall scores of each repetition; empty for a strategy that was run once.
+    """
 
     overall: dict[str, float]
     by_category: dict[str, dict[str, float]]
@@ -92,6 +97,7 @@ class StrategySummary(TypedDict):
     recall_curve: RecallCurve
     latency_ms: Percentiles
     encode_ms: Percentiles
+    by_seed: dict[str, dict[str, float]]
 
 
 class CategoryDelta(TypedDict):
@@ -136,25 +142,30 @@ def summarise(
 ) -> Summary:
     """Score, average and compare strategies over the same questions.
 
-    Means are over questions. Intervals are 95% cluster bootstraps; p-values come from the sign-flip test over
+    Means are over questions; where a strategy was run with several seeds, a question's score is the mean over them.
+    Intervals are 95% cluster bootstraps; p-values come from the sign-flip test over
     conversations, and ``p_holm`` corrects for all entries of ``comparisons`` together, all metrics included.
 
     Args:
         questions: Questions with gold evidence; those without are counted by the caller.
-        runs: One per strategy; may hold further questions, which are not looked at.
+        runs: One per strategy and seed; may hold further questions, which are not looked at.
         comparisons: Pairs (a, b) of names, reported as a minus b; None: ``default_comparisons``.
         metrics: Which of ``METRICS`` are compared; the comparisons are grouped by it.
         seed: Of bootstrap and random sign patterns.
 
     Raises:
         IncompleteRunError: If a run lacks a question's ranking or time.
-        EvaluationError: If there are no questions or runs, an id or a name occurs twice, a question has no
+        EvaluationError: If there are no questions or runs, an id or a name and seed occur twice, a question has no
             gold, a ranking holds a turn twice, a time is negative or not finite, or a pair or a metric is
             unknown.
     """
     _check_questions(questions)
     _check_runs(questions, runs)
-    scores = {run.name: _score_table(questions, run) for run in runs}
+    repetitions: dict[str, list[StrategyRun]] = {}
+    for run in runs:
+        repetitions.setdefault(run.name, []).append(run)
+    tables = {name: [_score_table(questions, run) for run in same] for name, same in repetitions.items()}
+    scores = {name: np.mean(held, axis=0) for name, held in tables.items()}
     pairs = default_comparisons(list(scores)) if comparisons is None else list(comparisons)
     _check_comparisons(pairs, metrics, list(scores))
     clusters = [question.space for question in questions]
@@ -163,15 +174,16 @@ def summarise(
     low, high = cluster_bootstraps(np.hstack(list(scores.values())), clusters, seed=seed)
     width = len(METRICS) + len(CURVE_TOP_KS)
     strategies = {
-        run.name: _strategy_summary(
-            run,
+        name: _strategy_summary(
+            same,
             questions,
-            scores=scores[run.name],
+            tables=tables[name],
+            scores=scores[name],
             low=low[index * width : (index + 1) * width],
             high=high[index * width : (index + 1) * width],
             categories=categories,
         )
-        for index, run in enumerate(runs)
+        for index, (name, same) in enumerate(repetitions.items())
     }
     return Summary(
         strategies=strategies,
@@ -256,9 +268,10 @@ def _check_questions(questions: Sequence[QuestionOutcome]) -> None:
 def _check_runs(questions: Sequence[QuestionOutcome], runs: Sequence[StrategyRun]) -> None:
     if not runs:
         raise EvaluationError("there are no strategies to score")
-    repeated = [name for name, times in Counter(run.name for run in runs).items() if times > 1]
+    repeated = [key for key, times in Counter((run.name, run.seed) for run in runs).items() if times > 1]
     if repeated:
-        raise EvaluationError(f"strategy name {repeated[0]!r} occurs more than once; names must be unique")
+        name, seed = repeated[0]
+        raise EvaluationError(f"strategy name {name!r} occurs more than once with seed {seed}; tell them apart")
     for run in runs:
         for question in questions:
             _of_question(run, "rankings", run.rankings, question.question_id)
@@ -319,9 +332,10 @@ def _rows_by_category(questions: Sequence[QuestionOutcome]) -> dict[str, list[in
 
 
 def _strategy_summary(
-    run: StrategyRun,
+    same: Sequence[StrategyRun],
     questions: Sequence[QuestionOutcome],
     *,
+    tables: Sequence[FloatArray],
     scores: FloatArray,
     low: FloatArray,
     high: FloatArray,
@@ -340,8 +354,11 @@ def _strategy_summary(
             low=[_known(value) for value in low[curve]],
             high=[_known(value) for value in high[curve]],
         ),
-        latency_ms=_percentiles([run.search_ms[name] for name in ids]),
-        encode_ms=_percentiles([run.encode_ms[name] for name in ids]),
+        latency_ms=_percentiles([run.search_ms[name] for run in same for name in ids]),
+        encode_ms=_percentiles([run.encode_ms[name] for run in same for name in ids]),
+        by_seed={str(run.seed): _by_metric(table.mean(axis=0)) for run, table in zip(same, tables, strict=True)}
+        if len(same) > 1
+        else {},
     )
 
 

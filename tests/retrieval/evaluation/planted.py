@@ -51,4 +51,5 @@ def planted_results(names: Sequence[str] = ("v2", "v1", "dense")) -> Results:
         "manifest": {"command": "locigraph evaluate --config run.yaml", "commit": "c0ffee", "seed": 0},
         "notes": ["The corpus is planted."],
         "sessions": {},
+        "second_gold": None,
     }
