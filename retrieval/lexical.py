@@ -70,9 +70,9 @@ class LexicalIndex:
             held.index.remove(node_id)
             del held.documents[node_id]
 
-    def load(self, space: SpaceId) -> None:
+    def load(self, space: SpaceId, as_of: datetime | None = None) -> None:
         """Load a tenant now rather than at its first search; does nothing when it is loaded."""
-        self._space(space)
+        self._space(space, as_of)
 
     def forget_loaded(self, space: SpaceId) -> None:
         """Drop what is held of a tenant, so that it is loaded anew."""

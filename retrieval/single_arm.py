@@ -40,10 +40,10 @@ class DenseRetriever:
         self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
     ) -> Result:
         """The nearest turns; see ``Retriever``. Signal: ``ann`` (cosine)."""
+        self._lexical.load(space, as_of)  # refuses a tenant that does not exist, whom the index would give no hits
         started = time.perf_counter()
         vector = self._encoder.encode([query])[0]
         encoded = time.perf_counter()
-        self._lexical.load(space)  # refuses a tenant that does not exist, whom the index would give no hits
         matches = self._vectors.search(vector, SearchScope(space, _TURNS, as_of), top_k=top_k)
         hits = []
         for match in matches:
@@ -75,6 +75,7 @@ class Bm25Retriever:
         self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
     ) -> Result:
         """The turns that share most with the query; see ``Retriever``. Signal: ``bm25``."""
+        self._lexical.load(space, as_of)
         started = time.perf_counter()
         found = self._lexical.search(query, space, types=_TURNS, as_of=as_of, top_k=top_k)
         hits = tuple(Hit(d.node_id, d.type, d.description, d.turn_ids, score, {"bm25": score}) for d, score in found)

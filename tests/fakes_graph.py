@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from gnn.hetero import GraphInputs, inputs_of, to_hetero
-from gnn.lexical import ContextHash, LexicalSketch
+from gnn.lexical import ContextHash, LexicalSketch, RelatedTerms
 from kg.errors import UnknownSpaceError
 from kg.schema import COINED_FAMILY, RELATION_LABELS
 from kg.snapshot import NO_TIME, Snapshot
@@ -143,7 +143,10 @@ def small_checkpoint(*, seed: int = 0, text_encoder: str = "fake-bow") -> Checkp
     """An untrained checkpoint whose random parts depend on the seed."""
     torch.manual_seed(seed)
     network = GraphRetrieval(SMALL_MODEL, text_dim=TEXT_DIM).eval()
-    sketch = LexicalSketch(64, ("canoe", "boat"))
+    related = RelatedTerms(
+        ("boat", "canoe"), np.array([[1], [0]], dtype=np.int32), np.array([[0.5], [0.25]], dtype=np.float16)
+    )
+    sketch = LexicalSketch(64, ("canoe", "boat"), related)
     return Checkpoint(network, SMALL_MODEL, sketch, text_encoder, TEXT_DIM, {"seed": seed})
 
 

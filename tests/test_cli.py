@@ -129,7 +129,7 @@ def test_the_main_job_runs_end_to_end_on_a_small_corpus(
     assert "v2" in out
     assert "report.html" in out
     results = json.loads((tmp_path / "out" / "results.json").read_text())
-    assert set(results["strategies"]) == {"v1", "v2", "dense", "bm25"}
+    assert set(results["strategies"]) == {"v1", "v2", "sum", "dense", "bm25"}
     for strategy in results["strategies"].values():
         assert {"recall@5", "recall@10", "recall@20", "ndcg@10", "mrr", "hit@10"} <= set(strategy["overall"])
         assert {"p50", "p95"} <= set(strategy["latency_ms"])
@@ -137,7 +137,7 @@ def test_the_main_job_runs_end_to_end_on_a_small_corpus(
         results["comparisons"][0]
     )
     lines = [json.loads(line) for line in (tmp_path / "out" / "rankings.jsonl").read_text().splitlines()]
-    assert len(lines) == 4 * results["corpus"]["questions"]
+    assert len(lines) == 5 * results["corpus"]["questions"]
     assert {line["fold"] for line in lines} == {0, 1, 2}
 
     first = (tmp_path / "out" / "rankings.jsonl").read_text()
@@ -148,15 +148,17 @@ def test_the_main_job_runs_end_to_end_on_a_small_corpus(
     code, out, error = run(capsys, "verify", "--store", "out/graph.sqlite")
     assert code == 0, error
     assert "differs" not in out
-    code, out, error = run(capsys, "refresh", "--store", "out/graph.sqlite", "--checkpoint", "out/fold-0/checkpoint")
+    code, out, error = run(
+        capsys, "refresh", "--store", "out/graph.sqlite", "--checkpoint", "out/seed-0/fold-0/checkpoint"
+    )
     assert code == 0, error
     question = ["recall", "What is Tomas opening?", "--space", "harbor", "--store", "out/graph.sqlite", "--top_k", "3"]
-    for strategy in (["--strategy", "v1"], ["--strategy", "v2", "--checkpoint", "out/fold-0/checkpoint"]):
+    for strategy in (["--strategy", "v1"], ["--strategy", "v2", "--checkpoint", "out/seed-0/fold-0/checkpoint"]):
         code, out, error = run(capsys, *question, *strategy)
         assert code == 0, error
         assert "turns s0" in out
     code, _, error = run(
-        capsys, *question, "--strategy", "v2", "--checkpoint", "out/fold-1/checkpoint"
+        capsys, *question, "--strategy", "v2", "--checkpoint", "out/seed-0/fold-1/checkpoint"
     )  # the collection was written with another checkpoint
     assert_one_line_and_code_2(code, error, "refresh")
     code, _, error = run(capsys, "recall", "q", "--space", "harbour", "--store", "out/graph.sqlite")

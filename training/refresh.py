@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import numpy as np
+from numpy.typing import NDArray
 from tqdm import tqdm
 
 from kg.schema import schema_hash
 from kg.snapshot import Snapshot
 from kg.tables import epoch
 from kg.types import SpaceId
+from retrieval.graph_embedding import DEFAULT_TYPES
 from retrieval.indexer import index_type, snapshot_rows
 from retrieval.milvus import Collection, CollectionSpec, MilvusIndex
 from retrieval.protocols import SearchScope
@@ -64,10 +66,11 @@ def refresh(
     load: Callable[[View], Snapshot],
     *,
     alias: str | None = GRAPH_ALIAS,
+    types: Sequence[str] = DEFAULT_TYPES,
     device: str = "cpu",
     progress: str | None = "refresh",
 ) -> Refreshed:
-    """Encode all nodes of the views with a checkpoint and put them in use.
+    """Encode the views' graphs with a checkpoint and put the vectors of what is searched in use.
 
     Args:
         index: Where to write.
@@ -76,6 +79,7 @@ def refresh(
         load: Snapshot of a view, with embeddings.
         alias: Flipped to the new collection when it is complete and verified; the one before is kept, older ones are
             dropped. None flips nothing.
+        types: Node types whose vectors are written: those that v2 searches. A search pays for every row of a tenant.
         device: Where to encode.
         progress: Name on the progress bar; None shows none.
 
@@ -84,9 +88,9 @@ def refresh(
     """
     if not views:
         raise TrainingError("there is no space to refresh; run locigraph build first")
-    name = _collection_name(checkpoint, views, load)
-    active = {view: int(load(view).active.sum()) for view in views}
-    total = sum(active.values())
+    name = _collection_name(checkpoint, views, load, types)
+    due = {view: len(_searched(load(view), types)) for view in views}
+    total = sum(due.values())
     spec = CollectionSpec(
         checkpoint.network.nodes.config.vector_dim, "IP", checkpoint.version, schema_hash(), index_type(total)
     )
@@ -94,15 +98,15 @@ def refresh(
     written = 0
     with tqdm(desc=progress, total=total, unit="node", disable=progress is None) as bar:
         for view in views:
-            if collection.count(view.name) != active[view]:
+            if collection.count(view.name) != due[view]:
                 snapshot = load(view)
                 vectors = encode_graph(checkpoint, snapshot, device=device)
-                rows = np.flatnonzero(snapshot.active)
+                rows = _searched(snapshot, types)
                 collection.upsert(snapshot_rows(view.name, snapshot, rows), vectors[rows])
                 written += len(rows)
-            bar.update(active[view])
+            bar.update(due[view])
     collection.flush()
-    recall = _verify(collection, checkpoint, views, active, load, device)
+    recall = _verify(collection, checkpoint, views, due, load, types, device)
     if alias is not None:
         previous = index.alias_target(alias)
         if previous != name:  # else nothing changed, and the version before stays the one before
@@ -111,8 +115,15 @@ def refresh(
     return Refreshed(name, total, written, recall)
 
 
-def _collection_name(checkpoint: Checkpoint, views: Sequence[View], load: Callable[[View], Snapshot]) -> str:
-    digest = hashlib.sha256(checkpoint.version.encode())
+def _searched(snapshot: Snapshot, types: Sequence[str]) -> NDArray[np.int64]:
+    """Rows of the active nodes of some types."""
+    return np.flatnonzero(snapshot.active & np.isin(snapshot.types, list(types)))
+
+
+def _collection_name(
+    checkpoint: Checkpoint, views: Sequence[View], load: Callable[[View], Snapshot], types: Sequence[str]
+) -> str:
+    digest = hashlib.sha256(f"{checkpoint.version} {sorted(types)}".encode())
     for view in views:
         digest.update(f"{view.name}={load(view).fingerprint};".encode())
     return _PREFIX + digest.hexdigest()[:16]
@@ -122,24 +133,26 @@ def _verify(
     collection: Collection,
     checkpoint: Checkpoint,
     views: Sequence[View],
-    active: dict[View, int],
+    due: dict[View, int],
     load: Callable[[View], Snapshot],
+    types: Sequence[str],
     device: str,
 ) -> float:
     """Counts, finite numbers, and a sample of searches against exact ones."""
     for view in views:
         held = collection.count(view.name)
-        if held != active[view]:
+        if held != due[view]:
             raise TrainingError(
-                f"collection {collection.name!r} holds {held} nodes of {view.name!r} but the graph has {active[view]}; "
+                f"collection {collection.name!r} holds {held} nodes of {view.name!r} but the graph has {due[view]}; "
                 "run the refresh again"
             )
-    view = max(views, key=lambda v: active[v])
-    if not active[view]:
+    view = max(views, key=lambda v: due[v])
+    if not due[view]:
         return 1.0
     snapshot = load(view)
-    exact = encode_graph(checkpoint, snapshot, device=device)[snapshot.active]
-    ids = [snapshot.ids[row] for row in np.flatnonzero(snapshot.active)]
+    rows = _searched(snapshot, types)
+    exact = encode_graph(checkpoint, snapshot, device=device)[rows]
+    ids = [snapshot.ids[row] for row in rows]
     norms = np.linalg.norm(exact, axis=1)
     if not np.isfinite(norms).all() or float(norms.min()) == 0.0:
         raise TrainingError(f"checkpoint {checkpoint.version!r} encodes some nodes as zero or NaN; train again")

@@ -2,14 +2,25 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from gnn.lexical import ContextHash, LexicalSketch, frequent_terms, question_terms, stable_hash
+from gnn.lexical import (
+    ContextHash,
+    LexicalSketch,
+    RelatedTerms,
+    common_words,
+    frequent_terms,
+    question_terms,
+    related_terms,
+    stable_hash,
+)
 from kg.snapshot import NO_TIME
 
 WORDS = [f"w{i}" for i in range(8)]
@@ -156,3 +167,36 @@ def test_parts_of_width_0_are_left_out() -> None:
         context = ContextHash(*widths)
         assert context.node("Ann", seconds(2023, 5, 7), NO_TIME).shape == (sum(widths),)
         assert context.question("What did Ann do in May 2023?", None).shape == (sum(widths),)
+
+
+ANGLES = {"pet": 0.0, "dog": 30.0, "cat": 45.0, "cloud": 120.0}
+
+
+def on_a_circle(texts: Sequence[str]) -> NDArray[np.float32]:
+    turned = np.radians([ANGLES[text] for text in texts])
+    return np.stack([np.cos(turned), np.sin(turned)], axis=1).astype(np.float32)
+
+
+def test_related_terms_are_the_likest_others_scaled_from_the_least_cosine() -> None:
+    related = related_terms({word: word for word in ANGLES}, on_a_circle, count=2, least=0.5)
+    found = related.of(["pet"])
+    # cos 30 = .866 and cos 45 = .707; likeness (cos - .5) / .5. The cloud's cosine is -.5.
+    assert found == {"dog": pytest.approx(0.732, abs=1e-3), "cat": pytest.approx(0.414, abs=1e-3)}
+    assert related.of(["cloud"]) == {}
+    assert related.of(["unknown"]) == {}
+
+
+def test_of_several_terms_each_relative_counts_once_and_none_of_them_is_its_own() -> None:
+    related = related_terms({word: word for word in ANGLES}, on_a_circle, count=3, least=0.5)
+    # Dog is 15 degrees from cat: likeness (.966 - .5) / .5.
+    assert related.of(["pet", "cat"]) == {"dog": pytest.approx(0.932, abs=1e-3)}
+
+
+def test_a_vocabulary_of_one_word_has_no_relatives() -> None:
+    assert related_terms({"pet": "pet"}, on_a_circle, count=5, least=0.1).of(["pet"]) == {}
+    assert RelatedTerms().of(["pet"]) == {}
+
+
+def test_the_commonest_word_stands_for_a_stem_and_numbers_for_none() -> None:
+    found = common_words(["The dogs and the dog", "dogs in 2023", "the"])
+    assert found == {"dog": "dogs"}

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gnn.encoder import EncoderConfig
-from gnn.lexical import ContextHash, LexicalSketch, question_terms
+from gnn.lexical import ContextHash, LexicalSketch, RelatedTerms, question_terms
 from gnn.query import QueryBatch, QueryEncoder, query_batch
 from tests.fakes import FakeEncoder
 
@@ -96,3 +96,18 @@ def test_a_model_without_lexical_context_and_free_part_works() -> None:
     assert vectors.shape == (3, 7)
     assert torch.isfinite(vectors).all()
     assert len(questions.to("cpu")) == 3
+
+
+def test_related_terms_enter_with_their_likeness_and_a_learnt_weight() -> None:
+    related = RelatedTerms(
+        ("boat", "cano"), np.array([[1], [0]], dtype=np.int32), np.array([[0.5], [0.5]], dtype=np.float16)
+    )
+    sketch = LexicalSketch(16, ("cano", "boat"), related)
+    texts = ["a canoe"]
+    asked = query_batch(texts, FakeEncoder(6).encode(texts), sketch, CONTEXT)
+    encoder = encoder_of()
+    with torch.no_grad():
+        encoder.related_weight.fill_(np.log(0.2))
+    lexical = encoder(asked)[0, 6:22].tolist()
+    assert lexical[:2] == pytest.approx([5.0, 5.0 * 0.2 * 0.5])
+    assert not any(lexical[2:])

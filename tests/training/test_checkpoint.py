@@ -39,6 +39,7 @@ def test_a_checkpoint_read_back_gives_the_same_vectors(folder: Path) -> None:
     np.testing.assert_array_equal(first.encode_query(texts[0]), first.encode_queries(texts)[0])
     assert (loaded.version, loaded.details, loaded.sketch) == (made.version, {"seed": 0}, made.sketch)
     assert first.version == made.version
+    assert loaded.sketch.related.of(["boat"]) == made.sketch.related.of(["boat"]) == {"canoe": 0.5}
 
 
 def test_vectors_come_in_the_snapshots_order() -> None:

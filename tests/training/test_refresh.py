@@ -23,7 +23,8 @@ from training.refresh import GRAPH_ALIAS, View, forget_in_collections, refresh
 
 SPACES = {View(SpaceId(f"planted{number}")): planted_space(number)[0] for number in (1, 2)}
 VIEWS = list(SPACES)
-NODES = 12  # of each space: six turns, six facts
+ALL = ("episode", "knowledge_node")
+NODES, TURNS = 12, 6  # of each space: six turns, six facts
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +58,9 @@ def cut_after(loads: int) -> Callable[[View], Snapshot]:
     return load
 
 
-def test_a_refresh_writes_every_active_node_and_flips_the_alias(index: MilvusIndex) -> None:
+def test_a_refresh_writes_every_active_node_of_the_types_asked_for_and_flips_the_alias(index: MilvusIndex) -> None:
     checkpoint = small_checkpoint()
-    done = refresh(index, checkpoint, VIEWS, SPACES.__getitem__, progress=None)
+    done = refresh(index, checkpoint, VIEWS, SPACES.__getitem__, types=ALL, progress=None)
     assert (done.nodes, done.written, done.sample_recall) == (2 * NODES, 2 * NODES, 1.0)
     assert index.alias_target(GRAPH_ALIAS) == done.collection
     collection = index.open(GRAPH_ALIAS)
@@ -71,12 +72,23 @@ def test_a_refresh_writes_every_active_node_and_flips_the_alias(index: MilvusInd
         np.testing.assert_allclose(np.stack([held[key] for key in snapshot.keys.tolist()]), expected, atol=1e-6)
 
 
+def test_only_what_v2_searches_is_written_unless_more_is_asked_for(index: MilvusIndex) -> None:
+    checkpoint = small_checkpoint()
+    done = refresh(index, checkpoint, VIEWS, SPACES.__getitem__, progress=None)
+    assert (done.nodes, done.written) == (2 * TURNS, 2 * TURNS)
+    snapshot = SPACES[VIEWS[0]]
+    held = index.open(done.collection).node_keys(VIEWS[0].name)
+    assert sorted(held) == snapshot.keys[snapshot.types == "episode"].tolist()
+    more = refresh(index, checkpoint, VIEWS, SPACES.__getitem__, types=ALL, progress=None)
+    assert more.collection != done.collection
+
+
 def test_archived_nodes_are_not_written(index: MilvusIndex) -> None:
     view, snapshot = VIEWS[0], SPACES[VIEWS[0]]
     active = snapshot.active.copy()
     active[3] = False
     done = refresh(index, small_checkpoint(), [view], lambda v: replace(snapshot, active=active), progress=None)
-    assert done.nodes == NODES - 1
+    assert done.nodes == TURNS - 1
     assert int(snapshot.keys[3]) not in index.open(done.collection).node_keys(view.name)
 
 
@@ -86,11 +98,11 @@ def test_an_interrupted_refresh_goes_on_where_it_was_cut(index: MilvusIndex) -> 
     with pytest.raises(PowerCut):
         refresh(index, checkpoint, VIEWS, cut_after(5), progress=None)
     (half,) = index.collections()
-    assert index.open(half).count() == NODES
+    assert index.open(half).count() == TURNS
     assert index.alias_target(GRAPH_ALIAS) is None
     done = refresh(index, checkpoint, VIEWS, SPACES.__getitem__, progress=None)
-    assert (done.collection, done.written, done.nodes) == (half, NODES, 2 * NODES)
-    assert index.open(GRAPH_ALIAS).count() == 2 * NODES
+    assert (done.collection, done.written, done.nodes) == (half, TURNS, 2 * TURNS)
+    assert index.open(GRAPH_ALIAS).count() == 2 * TURNS
 
 
 def test_a_refresh_of_what_is_there_writes_nothing_and_keeps_the_version_before(index: MilvusIndex) -> None:
@@ -128,7 +140,7 @@ def test_a_refresh_that_does_not_verify_leaves_the_alias_on_the_old_collection(i
     with pytest.raises((TrainingError, InvalidVectorError), match="NaN"):
         refresh(index, broken, VIEWS, SPACES.__getitem__, progress=None)
     assert index.alias_target(GRAPH_ALIAS) == old.collection
-    assert index.open(GRAPH_ALIAS).count() == 2 * NODES
+    assert index.open(GRAPH_ALIAS).count() == 2 * TURNS
 
 
 def test_vectors_of_length_0_are_refused(index: MilvusIndex) -> None:
@@ -170,7 +182,7 @@ def test_forgotten_nodes_leave_every_collection_and_every_view(index: MilvusInde
     for name in index.collections():
         collection = index.open(name)
         counts = [collection.count(view.name) for view in (*VIEWS, early)]
-        assert counts == [NODES - 2, NODES, NODES - 2]
+        assert counts == [TURNS - 2, TURNS, TURNS - 2]
 
 
 def test_a_query_encoder_of_another_checkpoint_is_refused(index: MilvusIndex) -> None:
@@ -185,4 +197,4 @@ def test_a_query_encoder_of_another_checkpoint_is_refused(index: MilvusIndex) ->
     )
     assert len(hits.hits) == 6
     found = collection.search(encoder.encode_query("otter"), SearchScope(VIEWS[0].name), top_k=20)
-    assert len(found) == NODES
+    assert len(found) == TURNS

@@ -70,7 +70,7 @@ def test_the_summary_has_exactly_the_promised_shape() -> None:
     summary = planted_summary()
     assert set(summary) == {"strategies", "comparisons"}
     entry = summary["strategies"]["v2"]
-    assert list(entry) == ["overall", "by_category", "intervals", "recall_curve", "latency_ms", "encode_ms"]
+    assert list(entry) == ["overall", "by_category", "intervals", "recall_curve", "latency_ms", "encode_ms", "by_seed"]
     assert set(entry["overall"]) == set(entry["by_category"]["odd"]) == set(entry["intervals"]) == set(METRICS)
     assert list(entry["recall_curve"]) == ["k", "mean", "low", "high"]
     assert {len(entry["recall_curve"][key]) for key in ("k", "mean", "low", "high")} == {9}
@@ -213,6 +213,20 @@ def test_questions_of_a_run_that_are_not_asked_are_not_looked_at() -> None:
     assert summary["strategies"]["v1"]["overall"]["recall@5"] == 1
 
 
+def test_scores_of_several_seeds_are_averaged_by_question_before_they_are_compared() -> None:
+    questions = [QuestionOutcome(f"q{i}", f"c{i}", "x", ("g",)) for i in range(2)]
+    hits = [("g", "a"), ("a", "b")]
+    # q0: found by one seed of two; q1: by both. The baseline finds neither.
+    first = dataclasses.replace(run_of("v2", {"q0": hits[0], "q1": hits[0]}), seed=0)
+    second = dataclasses.replace(run_of("v2", {"q0": hits[1], "q1": hits[0]}), seed=1)
+    summary = summarise(questions, [first, run_of("v1", {"q0": hits[1], "q1": hits[1]}), second])
+    assert list(summary["strategies"]) == ["v2", "v1"]
+    assert summary["strategies"]["v2"]["overall"]["recall@10"] == pytest.approx(0.75)
+    assert {seed: s["recall@10"] for seed, s in summary["strategies"]["v2"]["by_seed"].items()} == {"0": 1.0, "1": 0.5}
+    assert summary["strategies"]["v1"]["by_seed"] == {}
+    assert summary["comparisons"][0]["delta"] == pytest.approx(0.75)
+
+
 def test_malformed_requests_are_refused() -> None:
     questions, run = planted_questions(), planted_run("v1", first_gold_rank=1)
     other = planted_run("v2", first_gold_rank=2)
@@ -222,7 +236,7 @@ def test_malformed_requests_are_refused() -> None:
         summarise(questions, [])
     with pytest.raises(EvaluationError, match="'c0/q0' occurs more than once"):
         summarise([*questions, questions[0]], [run])
-    with pytest.raises(EvaluationError, match="name 'v1' occurs more than once"):
+    with pytest.raises(EvaluationError, match="name 'v1' occurs more than once with seed None"):
         summarise(questions, [run, run])
     with pytest.raises(EvaluationError, match="'c0/q0' has no gold evidence"):
         summarise([dataclasses.replace(questions[0], gold=())], [run])
