@@ -18,6 +18,7 @@ _HELP = {
     "train": "node and query encoder from a built graph",
     "refresh": "graph embeddings of all nodes into the index",
     "evaluate": "strategies compared on held-out conversations, with statistics and a report",
+    "search": "hyper-parameters by validation conversations, inside each fold",
     "ablate": "what each part of the model is worth: trained again with one thing changed",
     "recall": "ask the memory of a space",
     "explain": "take the scores of v2 apart: own text, neighbours by relation, states, speaker, date",

@@ -17,6 +17,7 @@ def evaluate(
     baselines: str = "v1,sum",
     output: str = "runs/evaluate",
     checkpoint: str | None = None,
+    searched: str | None = None,
     folds: int = 5,
     validation: int = 2,
     model: TrainConfig = TrainConfig(),
@@ -39,6 +40,7 @@ def evaluate(
             weakens the others by Holm's correction.
         output: Folder of the results.
         checkpoint: Checkpoint to use for v2 as it is (zero-shot) instead of training; null trains.
+        searched: search.json of locigraph search, whose choice for each fold changes ``model``; null for none.
         folds: Groups of conversations, each tested by a model that was trained on the others.
         validation: Conversations of each fold's training side that decide when to stop.
         model: Model, stages and optimiser.
@@ -85,6 +87,7 @@ def evaluate(
         text_encoder.encode([q.text for q in read.questions], progress="encode questions")
         views = parts.views_of(graph, read, text_encoder)
         planned = () if given is not None else plan_folds(read.questions, folds=folds, validation=validation, seed=seed)
+        configs = parts.configs_of_folds(model, planned, searched)
         runs: list[StrategyRun] = []
         notes = list(read.notes)
         with parts.search_parts(graph, vectors, text_encoder) as (lexical, retrievers):
@@ -106,7 +109,10 @@ def evaluate(
                 for each in range(seed, seed + seeds):
                     runs.append(
                         joined_runs(
-                            [comparison.fold(fold, read.questions, model, trainer, seed=each) for fold in planned],
+                            [
+                                comparison.fold(fold, read.questions, config, trainer, seed=each)
+                                for fold, config in zip(planned, configs, strict=True)
+                            ],
                             seed=each,
                         )
                     )
@@ -123,6 +129,7 @@ def evaluate(
         folds=len(planned),
         validation=validation,
         checkpoint=None if given is None else given.version,
+        searched=[dataclasses.asdict(config) for config in configs] if searched else None,
         text_encoder=text_encoder.model_id,
         model=dataclasses.asdict(model),
         trainer=dataclasses.asdict(trainer),

@@ -22,7 +22,7 @@ from kg.corpora import Corpus, load_corpus
 from kg.errors import LocigraphError, nearest
 from kg.store import Store
 from kg.types import SpaceId, TurnState
-from retrieval.evaluation import QuestionOutcome, StrategyRun
+from retrieval.evaluation import Fold, QuestionOutcome, StrategyRun
 from retrieval.hybrid import HybridRetriever
 from retrieval.indexer import DescriptionIndexer
 from retrieval.lexical import LexicalIndex
@@ -33,6 +33,7 @@ from retrieval.text_encoder import CachedTextEncoder
 from retrieval.weighted_sum import WeightedSumRetriever
 from scripts.context import HybridContext
 from scripts.settings import Consolidation, CorpusSettings, EncoderSettings, IndexSettings
+from training.config import TrainConfig, changed
 from training.experiment import Views
 
 
@@ -71,6 +72,23 @@ def views_of(graph: Store, corpus: Corpus, encoder: CachedTextEncoder) -> Views:
     return Views.of_corpus(
         lambda space, as_of: graph.snapshot(space, as_of=as_of, embedding_model=encoder.model_id), corpus
     )
+
+
+def configs_of_folds(model: TrainConfig, folds: Sequence[Fold], searched: str | None) -> list[TrainConfig]:
+    """The configuration of each fold: the given one, changed as a search chose for that fold.
+
+    Raises:
+        LocigraphError: If the search's file cannot be read or is of other folds.
+    """
+    if searched is None:
+        return [model] * len(folds)
+    from training.search import chosen_for
+
+    try:
+        found = json.loads(Path(searched).read_text())["folds"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise LocigraphError(f"{searched}: not the search.json of locigraph search ({error!r})") from error
+    return [changed(model, chosen_for(found, fold)) for fold in folds]
 
 
 def _advance(bar: tqdm[Any]) -> None:

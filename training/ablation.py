@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from kg.errors import nearest
 from kg.types import Question
 from retrieval.evaluation import Fold, QuestionOutcome, StrategyRun, summarise
 from retrieval.evaluation.results import Summary
 from training.checkpoint import Checkpoint
-from training.config import TrainConfig
+from training.config import TrainConfig, changed
 from training.data import Embed
-from training.errors import TrainingError
 from training.experiment import Views
 from training.inference import CheckpointQueryEncoder, encode_graph
 
@@ -36,6 +33,8 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "hidden 64": {"model.hidden_dim": 64},
     "hidden 256": {"model.hidden_dim": 256},
     "no dedicated buckets": {"model.dedicated_terms": 0},
+    "no related terms": {"model.related_terms": 0},
+    "sketch 4096": {"model.lexical_dim": 4096, "model.dedicated_terms": 3072},
     "sketch 1024": {"model.lexical_dim": 1024, "model.dedicated_terms": 512},
     "sketch 512": {"model.lexical_dim": 512, "model.dedicated_terms": 256},
     "no NEXT": {"model.excluded_relations": ["NEXT"]},
@@ -54,32 +53,6 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "frozen text side": {"optimiser.scalar_lr": 0.0, "optimiser.edge_lr": 0.0},
     "no term weights": {"optimiser.term_lr": 0.0},
 }  # fmt: skip
-
-
-def changed(config: TrainConfig, changes: Mapping[str, Any]) -> TrainConfig:
-    """A configuration with some fields changed.
-
-    Args:
-        config: The full model's.
-        changes: Values by field names joined by dots, such as ``model.layers``.
-
-    Raises:
-        TrainingError: If there is no such field; names the nearest.
-    """
-    given: dict[str, dict[str, Any]] = {}
-    for path, value in changes.items():
-        section, _, field = path.partition(".")
-        sections = [f.name for f in dataclasses.fields(config)]
-        if section not in sections:
-            raise TrainingError(f"variant changes {path!r}: no such section{nearest(section, sections)}")
-        held = getattr(config, section)
-        fields = [f.name for f in dataclasses.fields(held)]
-        if field not in fields:
-            raise TrainingError(f"variant changes {path!r}: no such field{nearest(field, fields)}")
-        given.setdefault(section, {})[field] = value
-    # A section's fields change together: one alone may not fit the others as they were.
-    replaced = {name: dataclasses.replace(getattr(config, name), **values) for name, values in given.items()}
-    return dataclasses.replace(config, **replaced)
 
 
 def rank_exactly(

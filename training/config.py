@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from kg.errors import nearest
 from training.errors import TrainingError
 
 
@@ -120,3 +124,29 @@ class TrainConfig:
     pretrain: StageConfig = field(default_factory=lambda: StageConfig(epochs=3, link=0.2, text=1.0, views=0.1))
     finetune: StageConfig = field(default_factory=lambda: StageConfig(epochs=20, ranking=1.0))
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
+
+
+def changed(config: TrainConfig, changes: Mapping[str, Any]) -> TrainConfig:
+    """A configuration with some fields changed.
+
+    Args:
+        config: The full model's.
+        changes: Values by field names joined by dots, such as ``model.layers``.
+
+    Raises:
+        TrainingError: If there is no such field; names the nearest.
+    """
+    given: dict[str, dict[str, Any]] = {}
+    for path, value in changes.items():
+        section, _, field = path.partition(".")
+        sections = [f.name for f in dataclasses.fields(config)]
+        if section not in sections:
+            raise TrainingError(f"configuration: change of {path!r}: no such section{nearest(section, sections)}")
+        held = getattr(config, section)
+        fields = [f.name for f in dataclasses.fields(held)]
+        if field not in fields:
+            raise TrainingError(f"configuration: change of {path!r}: no such field{nearest(field, fields)}")
+        given.setdefault(section, {})[field] = value
+    # A section's fields change together: one alone may not fit the others as they were.
+    replaced = {name: dataclasses.replace(getattr(config, name), **values) for name, values in given.items()}
+    return dataclasses.replace(config, **replaced)

@@ -10,8 +10,8 @@ from retrieval.evaluation import Fold, QuestionOutcome, StrategyRun
 from retrieval.evaluation.ablation import ablation_figure, ablation_rows, ablation_table
 from tests.fakes import FakeEncoder
 from tests.fakes_graph import TEXT_DIM, planted_space, small_checkpoint
-from training.ablation import FULL, VARIANTS, ablate, changed, rank_exactly
-from training.config import TrainConfig
+from training.ablation import FULL, VARIANTS, ablate, rank_exactly
+from training.config import TrainConfig, changed
 from training.errors import TrainingError
 from training.experiment import Views
 from training.inference import CheckpointQueryEncoder, encode_graph

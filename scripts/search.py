@@ -1,0 +1,110 @@
+"""``locigraph search``: hyper-parameters from validation conversations, inside each fold."""
+
+from __future__ import annotations
+
+from scripts.settings import Consolidation, CorpusSettings, EncoderSettings
+from training.config import TrainConfig
+from training.fit import TrainerConfig
+
+
+def search(
+    *,
+    corpus: CorpusSettings = CorpusSettings(),
+    consolidation: Consolidation = "rules",
+    trials: int = 20,
+    output: str = "runs/search",
+    folds: int = 5,
+    validation: int = 2,
+    model: TrainConfig = TrainConfig(),
+    trainer: TrainerConfig = TrainerConfig(csv_log=False),
+    store: str | None = None,
+    encoder: EncoderSettings = EncoderSettings(),
+    seed: int = 0,
+) -> None:
+    """Try settings fold by fold, judged by the fold's validation conversations; nothing is tested.
+
+    Writes search.json, which ``locigraph evaluate --searched`` takes. Can be interrupted and run again.
+
+    Args:
+        corpus: Conversations and questions.
+        consolidation: How turns become graph.
+        trials: Settings to try in each fold, the first being ``model`` as it is.
+        output: Folder of the results.
+        folds: Groups of conversations, as in the evaluation that is to follow.
+        validation: Conversations of each fold's training side that judge.
+        model: Where the search starts.
+        trainer: Where and how to train.
+        store: The graph; null puts it into the output folder.
+        encoder: Text encoder.
+        seed: Of everything random.
+    """
+    import dataclasses
+    import json
+    import shutil
+    from pathlib import Path
+
+    from kg.errors import LocigraphError
+    from kg.store import Store
+    from scripts import parts
+    from training.experiment import TrainingSet, drop_leaked, plan_folds, train_checkpoint
+    from training.search import SPACE, search_fold
+
+    parts.source_commit()
+    read = parts.read_corpus(corpus)
+    if not read.questions:
+        raise LocigraphError(f"{read.path}: no question with evidence; there is nothing to judge by")
+    if validation < 1:
+        raise LocigraphError(f"validation is {validation}; a search needs at least 1 conversation to judge by")
+    extractor = parts.extractor_for(consolidation, read)
+    text_encoder = parts.text_encoder(encoder)
+    folder = Path(output)
+    folder.mkdir(parents=True, exist_ok=True)
+    with Store(store or str(folder / "graph.sqlite")) as graph:
+        parts.build_graph(read, extractor, graph, text_encoder)
+        text_encoder.encode([q.text for q in read.questions], progress="encode questions")
+        views = parts.views_of(graph, read, text_encoder)
+        found = []
+        for fold in plan_folds(read.questions, folds=folds, validation=validation, seed=seed):
+            known, _ = drop_leaked(read.questions, fold)
+            data = TrainingSet(known, fold.train, fold.validation)
+
+            def train(config: TrainConfig, name: str, data: TrainingSet = data) -> float:
+                made = train_checkpoint(
+                    data,
+                    views,
+                    config,
+                    trainer,
+                    embed=text_encoder.encode,
+                    text_encoder=text_encoder.model_id,
+                    folder=folder / name,
+                    seed=seed,
+                    details={"trial": name},
+                    name=name,
+                )
+                shutil.rmtree(folder / name)  # the score is what a trial is for
+                return max(float(stage["val_score"]) for stage in made.details["stages"].values())
+
+            found.append(search_fold(fold, model, train, trials=trials, folder=folder, seed=seed))
+    manifest = parts.provenance(
+        seed,
+        consolidation=consolidation,
+        folds=folds,
+        validation=validation,
+        corpus=read.sha256,
+        space={name: dataclasses.asdict(choice) for name, choice in SPACE.items()},
+        model=dataclasses.asdict(model),
+    )
+    (folder / "search.json").write_text(json.dumps({"folds": found, "manifest": manifest}, indent=1) + "\n")
+    for number, each in enumerate(found):
+        best = max(trial["score"] for trial in each["trials"])
+        print(f"fold {number}: {each['trials'][0]['score']:.4f} as given, {best:.4f} with {each['best']}")
+    print(f"trials: {folder / 'search.json'}; use them with locigraph evaluate --searched {folder / 'search.json'}")
+
+
+if __name__ == "__main__":
+    import sys
+    from pathlib import Path
+
+    from scripts.cli import main
+
+    main([Path(__file__).stem, *sys.argv[1:]])

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from retrieval.evaluation import Fold
+from training.config import TrainConfig, changed
+from training.errors import TrainingError
+from training.search import SPACE, Between, OneOf, chosen_for, search_fold
+
+FOLD = Fold(0, ("a", "b"), ("c",), ("d",))
+TWO: dict[str, Between | OneOf] = {"model.layers": OneOf((0, 2)), "optimiser.lr": Between(1e-4, 1e-2)}
+
+
+def test_every_default_lies_inside_the_space_that_is_searched() -> None:
+    default = TrainConfig()
+    for name, choice in SPACE.items():
+        section, _, field = name.partition(".")
+        value = getattr(getattr(default, section), field)
+        inside = value in choice.values if isinstance(choice, OneOf) else choice.low <= value <= choice.high
+        assert inside, name
+
+
+def test_the_first_trial_is_the_given_configuration_and_the_best_is_kept(tmp_path: Path) -> None:
+    tried: list[TrainConfig] = []
+
+    def train(config: TrainConfig, name: str) -> float:
+        tried.append(config)
+        return 1.0 if config.model.layers == 0 else 0.5
+
+    found = search_fold(FOLD, TrainConfig(), train, trials=8, folder=tmp_path, seed=0, space=TWO)
+    assert tried[0] == TrainConfig()
+    assert len(found["trials"]) == len(tried) == 8
+    assert found["best"]["model.layers"] == 0
+    assert changed(TrainConfig(), found["best"]).model.layers == 0
+    assert found["test"] == ["d"]
+
+
+def test_an_interrupted_search_counts_the_trials_it_has(tmp_path: Path) -> None:
+    calls: list[str] = []
+
+    def train(config: TrainConfig, name: str) -> float:
+        if len(calls) == 3:
+            calls.append("cut")
+            raise KeyboardInterrupt
+        calls.append(name)
+        return float(len(calls))
+
+    with pytest.raises(KeyboardInterrupt):
+        search_fold(FOLD, TrainConfig(), train, trials=5, folder=tmp_path, seed=0, space=TWO)
+    found = search_fold(FOLD, TrainConfig(), train, trials=5, folder=tmp_path, seed=0, space=TWO)
+    assert len(found["trials"]) == 5
+    assert len(calls) == 6
+
+
+def test_a_choice_is_not_used_for_other_test_conversations(tmp_path: Path) -> None:
+    found = search_fold(FOLD, TrainConfig(), lambda config, name: 1.0, trials=1, folder=tmp_path, seed=0, space=TWO)
+    assert chosen_for([found], FOLD) == found["best"]
+    with pytest.raises(TrainingError, match="no fold that tests a"):
+        chosen_for([found], Fold(0, ("d",), ("c",), ("a",)))
+
+
+def test_no_trial_at_all_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="trials is 0"):
+        search_fold(FOLD, TrainConfig(), lambda config, name: 1.0, trials=0, folder=tmp_path, seed=0)

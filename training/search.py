@@ -1,0 +1,149 @@
+"""Hyper-parameter search inside folds: a fold's choice is made by its own validation conversations and nothing else.
+
+One search over the validation scores of all folds would look at conversations that another fold tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypedDict
+
+import optuna
+
+from retrieval.evaluation import Fold
+from training.config import TrainConfig, changed
+from training.errors import TrainingError
+
+
+@dataclass(frozen=True)
+class Between:
+    """A number in a range, drawn on a logarithmic scale."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """One of a few values."""
+
+    values: tuple[Any, ...]
+
+
+#: What is searched; keys are fields of ``TrainConfig`` joined by dots. Every default lies inside.
+SPACE: Mapping[str, Between | OneOf] = {
+    "model.layers": OneOf((0, 1, 2)),
+    "model.dropout": OneOf((0.1, 0.2, 0.3, 0.4)),
+    "model.related_terms": OneOf((0, 15, 30, 50)),
+    "pretrain.epochs": OneOf((0, 3, 6)),
+    "finetune.text": OneOf((0.0, 0.1, 0.3)),
+    "optimiser.lr": Between(1e-4, 2e-3),
+    "optimiser.scalar_lr": Between(3e-3, 3e-2),
+    "optimiser.edge_lr": Between(1e-3, 1e-2),
+    "optimiser.term_lr": Between(2e-3, 3e-2),
+    "optimiser.weight_decay": Between(0.01, 0.3),
+    "optimiser.query_noise": OneOf((0.0, 0.15, 0.3, 0.5)),
+}
+
+
+class Trial(TypedDict):
+    """A setting that was tried, with the validation score (recall@10 + nDCG@10) that it reached."""
+
+    changes: dict[str, Any]
+    score: float
+
+
+class FoldSearch(TypedDict):
+    """All trials of a fold, in order, and the changes of the best."""
+
+    test: list[str]
+    trials: list[Trial]
+    best: dict[str, Any]
+
+
+def search_fold(
+    fold: Fold,
+    config: TrainConfig,
+    train: Callable[[TrainConfig, str], float],
+    *,
+    trials: int,
+    folder: Path,
+    seed: int,
+    space: Mapping[str, Between | OneOf] = SPACE,
+) -> FoldSearch:
+    """Search for one fold; the first trial is the configuration as it is.
+
+    Args:
+        fold: Its test conversations are only written down.
+        config: Where the search starts.
+        train: Trains a configuration under a name and returns its validation score.
+        trials: In all; those of an interrupted search are counted in.
+        folder: Keeps the trials, so that a search goes on where it was cut.
+        seed: Of the sampler.
+        space: What may change.
+
+    Raises:
+        TrainingError: If ``trials`` is below 1 or a name of the space is no field.
+    """
+    if trials < 1:
+        raise TrainingError(f"trials is {trials}; at least 1")
+    folder.mkdir(parents=True, exist_ok=True)
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study(
+        storage=f"sqlite:///{folder / 'trials.sqlite'}",
+        study_name=f"fold-{fold.index}",
+        direction="maximize",
+        load_if_exists=True,
+    )
+    done = [t for t in study.trials if t.state == optuna.trial.TrialState.COMPLETE]
+    # A sampler forgets its own state when the search is cut: seeded by what is done, it does not repeat itself.
+    study.sampler = optuna.samplers.TPESampler(seed=1_000 * seed + len(done), n_startup_trials=5)
+    if not done:
+        study.enqueue_trial(_values_of(config, space), skip_if_exists=True)
+
+    def objective(trial: optuna.Trial) -> float:
+        changes = {name: _suggest(trial, name, choice) for name, choice in space.items()}
+        return train(changed(config, changes), f"fold-{fold.index}/trial-{trial.number}")
+
+    study.optimize(objective, n_trials=max(0, trials - len(done)))
+    finished = [t for t in study.trials if t.state == optuna.trial.TrialState.COMPLETE]
+    return FoldSearch(
+        test=[str(name) for name in fold.test],
+        trials=[Trial(changes=dict(t.params), score=float(t.values[0])) for t in finished],
+        best=dict(study.best_trial.params),
+    )
+
+
+def chosen_for(found: Sequence[FoldSearch], fold: Fold) -> dict[str, Any]:
+    """The changes that a search chose for a fold.
+
+    Raises:
+        TrainingError: If no searched fold tests the same conversations, whose choice might have seen them.
+    """
+    for each in found:
+        if sorted(each["test"]) == sorted(str(name) for name in fold.test):
+            return each["best"]
+    raise TrainingError(
+        f"the search has no fold that tests {', '.join(fold.test)}; run locigraph search with the same corpus, folds, "
+        "validation and seed"
+    )
+
+
+def _suggest(trial: optuna.Trial, name: str, choice: Between | OneOf) -> Any:
+    if isinstance(choice, OneOf):
+        return trial.suggest_categorical(name, choice.values)
+    return trial.suggest_float(name, choice.low, choice.high, log=True)
+
+
+def _values_of(config: TrainConfig, space: Mapping[str, Between | OneOf]) -> dict[str, Any]:
+    """The configuration's own values, where the space holds them."""
+    values: dict[str, Any] = {}
+    for name, choice in space.items():
+        section, _, field = name.partition(".")
+        value = getattr(getattr(config, section, None), field, None)
+        held = value in choice.values if isinstance(choice, OneOf) else choice.low <= (value or 0.0) <= choice.high
+        if held:
+            values[name] = value
+    return values
