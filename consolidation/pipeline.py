@@ -143,7 +143,14 @@ class Consolidator:
             updates = tuple(by_id.get(u.id, u) for u in updates)
         ids = self._store.commit(replace(change, nodes=nodes, updates=updates, embedding_model=self._encoder.model_id))
         memory.learn(turn, nodes, ids)
-        self._context.observe(turn.space, [_as_node(turn, n, ids[n.ref]) for n in nodes], vectors)
+        made = [_as_node(turn, n, ids[n.ref]) for n in nodes]
+        amended = [u for u in updates if u.description is not None or u.status is not None]
+        if amended:
+            # What is archived has no use for a vector; the row only keeps nodes and vectors side by side.
+            rows = [np.zeros_like(vectors[0]) if u.embedding is None else u.embedding for u in amended]
+            made += [self._store.node(turn.space, u.id) for u in amended]
+            vectors = np.concatenate([vectors, np.stack(rows)])
+        self._context.observe(turn.space, made, vectors)
 
     def _plan_and_write(
         self, turn: Turn, context: Context, memory: _SpaceMemory

@@ -64,7 +64,10 @@ class ContextSource(Protocol):
         ...
 
     def observe(self, space: SpaceId, nodes: Sequence[Node], vectors: NDArray[np.float32]) -> None:
-        """New nodes, which later turns must find; ``vectors`` is float32 [nodes, dim]."""
+        """New and reworded nodes, which later turns must find as they are now, and archived ones, which they must not.
+
+        ``vectors`` is float32 [nodes, dim]; an archived node's row means nothing.
+        """
         ...
 
 

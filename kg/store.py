@@ -503,7 +503,10 @@ class Store:
         """Nodes of a space by integer key with their present vectors, for the indexer.
 
         Returns:
-            (nodes, their keys, float32 [nodes, dim]); keys without a node or vector are left out.
+            (nodes, their keys, float32 [nodes, dim]); keys without a node are left out.
+
+        Raises:
+            InvalidVectorError: If an active node has no vector of this model.
         """
         n, e = tables.nodes, tables.embeddings
         held = sa.and_(e.c.node_key == n.c.key, e.c.model == model, e.c.text_hash == n.c.text_hash)
@@ -511,9 +514,19 @@ class Store:
         with self._engine.connect() as connection:
             for chunk in chunks(list(keys)):
                 query = (
-                    select(n, e.c.vector).join(e, held).where(n.c.space == space, n.c.key.in_(chunk)).order_by(n.c.key)
+                    select(n, e.c.vector)
+                    .join(e, held, isouter=True)
+                    .where(n.c.space == space, n.c.key.in_(chunk))
+                    .order_by(n.c.key)
                 )
                 for row in connection.execute(query):
+                    if row.vector is None:
+                        if row.status == NodeStatus.ACTIVE:
+                            raise InvalidVectorError(
+                                f"node {row.id!r} of space {space!r} has no vector of {model!r}; run locigraph build "
+                                "with that text encoder"
+                            )
+                        continue
                     nodes.append(node_of(space, row, ()))
                     found.append(int(row.key))
                     blobs.append(np.frombuffer(row.vector, dtype="<f4"))

@@ -89,15 +89,14 @@ class DescriptionIndexer:
     def _write(
         self, space: SpaceId, upserts: Sequence[int], deletes: Sequence[int], collection: Collection | None
     ) -> Collection | None:
+        if collection is None and self._index.has(DESCRIPTIONS):
+            collection = self.collection()
         nodes, keys, vectors = self._store.vectors_by_key(space, upserts, self._model)
         if collection is None:
-            if self._index.has(DESCRIPTIONS):
-                collection = self.collection()
-            elif not len(vectors):
+            if not len(vectors):
                 return None
-            else:
-                spec = CollectionSpec(vectors.shape[1], "COSINE", self._model, schema_hash())
-                collection = self._index.create(DESCRIPTIONS, spec)
+            spec = CollectionSpec(vectors.shape[1], "COSINE", self._model, schema_hash())
+            collection = self._index.create(DESCRIPTIONS, spec)
         active = [i for i, node in enumerate(nodes) if node.status == NodeStatus.ACTIVE]
         if active:
             turns = self._store.turns_of_nodes(space, [keys[i] for i in active])

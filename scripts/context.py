@@ -62,7 +62,10 @@ class HybridContext:
         return [ContextNode(node.id, node.type, node.description, node.attributes) for node in nodes]
 
     def observe(self, space: SpaceId, nodes: Sequence[Node], vectors: NDArray[np.float32]) -> None:
-        """Take in what a turn made."""
+        """Take in what a turn made, reworded or archived."""
+        for node in nodes:
+            if node.status == NodeStatus.ARCHIVED:
+                self._lexical.remove(space, node.id)  # what the lexical arm does not hold is no hit
         kept = [i for i, n in enumerate(nodes) if n.type in _CONTEXT_TYPES and n.status == NodeStatus.ACTIVE]
         for i in kept:
             node = nodes[i]

@@ -28,6 +28,7 @@ from consolidation.rules import RuleExtractor
 from kg.errors import UnknownSpaceError
 from kg.store import Store
 from kg.types import NodeId, NodeStatus, SpaceId, Turn, TurnId, TurnState
+from scripts.context import HybridContext
 from tests.consolidation.interrupted import build
 from tests.fakes import (
     MONDAY,
@@ -344,6 +345,25 @@ def test_an_archived_node_leaves_the_search_but_not_the_store(store: Store) -> N
     consolidate(store, plan)
     assert store.nodes(SPACE, types=["knowledge_node"]) == []
     assert store.node(SPACE, by_text(store)["a fact"]).status is NodeStatus.ARCHIVED
+
+
+def test_later_turns_see_a_fact_as_it_was_reworded_and_not_once_it_is_archived(store: Store) -> None:
+    store.append_turns(make_turns(["tea", "tea again", "tea still", "tea ever"]))
+    seen: list[list[str]] = []
+
+    def plan(turn: Turn, context: Context, complaint: str | None) -> Blueprint:
+        seen.append([shown.description for shown in context.nodes])
+        if turn.turn_id == "t0":
+            return Blueprint((node("f", "Ann likes tea", turn.turn_id),))
+        if turn.turn_id == "t1":
+            return Blueprint((UpdateNode(context.nodes[0].id, "Ann hates tea"),))
+        return Blueprint(tuple(ArchiveNode(shown.id) for shown in context.nodes))
+
+    encoder = FakeEncoder()
+    context = HybridContext(store, encoder)
+    Consolidator(store, FakeExtractor(plan), encoder, context).run(SPACE)
+    context.close()
+    assert seen == [[], ["Ann likes tea"], ["Ann hates tea"], []]
 
 
 def test_relations_of_a_plan_join_its_nodes(store: Store) -> None:

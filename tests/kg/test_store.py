@@ -450,7 +450,9 @@ def test_the_indexer_gets_nodes_with_the_vector_of_their_present_text(store: Sto
     ids = filled(store, encoder=encoder)
     keys = store.snapshot(SPACE).keys.tolist()
     store.commit(GraphChange(SPACE, MONDAY, updates=(NodeUpdate(ids["first"], description="not embedded yet"),)))
-    nodes, found, vectors = store.vectors_by_key(SPACE, [*keys, 999], encoder.model_id)
+    with pytest.raises(InvalidVectorError, match="run locigraph build"):
+        store.vectors_by_key(SPACE, keys, encoder.model_id)
+    nodes, found, vectors = store.vectors_by_key(SPACE, [*keys[1:], 999], encoder.model_id)
     assert [node.id for node in nodes] == [ids["second"], ids["fact"]]
     assert found == keys[1:]
     np.testing.assert_array_equal(vectors, encoder.encode([node.description for node in nodes]))
