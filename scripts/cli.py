@@ -71,6 +71,10 @@ def _run(command: str, words: list[str]) -> None:
         function(**values)
     except LocigraphError as error:
         fail(str(error))
+    except OSError as error:
+        if error.filename is None:
+            raise  # not about a file that the user could mend
+        fail(f"{error.filename}: {error.strerror}; check the path and its permissions")
     except KeyboardInterrupt:
         fail(f"interrupted; run the same command again and {command} goes on")
 

@@ -102,6 +102,7 @@ def evaluate(
                     text_encoder=text_encoder.model_id,
                     describe=lambda s, n: d.description if (d := lexical.document(s, n)) else None,
                     folder=folder,
+                    details=parts.provenance(seed, corpus={"path": read.path, "sha256": read.sha256}),
                 )
                 if given is not None:
                     runs.append(comparison.zero_shot(given, read.questions))

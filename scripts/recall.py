@@ -14,7 +14,7 @@ def recall(
     store: str = "data/graph.sqlite",
     index: IndexSettings = IndexSettings(),
     encoder: EncoderSettings = EncoderSettings(),
-    strategy: Literal["v1", "v2", "dense", "bm25"] = "v1",
+    strategy: Literal["v1", "v2", "sum", "dense", "bm25"] = "v1",
     checkpoint: str = "data/train/checkpoint",
     as_of: str | None = None,
     top_k: int = 10,
@@ -34,6 +34,7 @@ def recall(
     """
     from pathlib import Path
 
+    from kg.errors import LocigraphError
     from kg.types import SpaceId
     from retrieval.graph_embedding import GraphEmbeddingRetriever
     from scripts import parts
@@ -42,6 +43,8 @@ def recall(
     from training.inference import CheckpointQueryEncoder
     from training.refresh import GRAPH_ALIAS
 
+    if top_k < 1:
+        raise LocigraphError(f"top_k is {top_k}; at least 1 memory can be shown")
     time = parts.parse_time(as_of)
     text_encoder = parts.text_encoder(encoder)
     with parts.existing_store(store) as graph, parts.vector_index(index, store) as vectors:

@@ -32,10 +32,13 @@ def train(
     """
     from pathlib import Path
 
+    from kg.errors import LocigraphError
     from scripts import parts
     from training.experiment import TrainingSet, train_checkpoint
 
     parts.source_commit()
+    if validation < 0:
+        raise LocigraphError(f"validation is {validation}; 0 or more conversations can be held back")
     read = parts.read_corpus(corpus)
     text_encoder = parts.text_encoder(encoder)
     with parts.existing_store(store) as graph:

@@ -44,6 +44,12 @@ BAD_CALLS = {
     "missing checkpoint": (["evaluate", "--checkpoint", "absent"], ["absent", "train"]),
     "bad time": (["recall", "q", "--space", "x", "--as_of", "yesterday"], ["yesterday", "ISO 8601"]),
     "wrong type": (["train", "--seed", "many"], ["seed"]),
+    "no hit wanted": (["recall", "q", "--space", "x", "--top_k", "0"], ["top_k is 0"]),
+    "less than no validation": (["train", "--validation", "-1"], ["validation is -1"]),
+    "no training at all": (["evaluate", "--seeds", "0"], ["seeds is 0"]),
+    "a search nobody made": (["search", "--validation", "0"], ["validation is 0"]),
+    "unwritable output": (["evaluate", "--output", "/dev/null/x"], ["/dev/null"]),
+    "corrections of another format": (["build", "--corpus.corrections", "x.jsonl"], ["corrections", "locomo"]),
     "no extractions": (["build", "--consolidation", "recorded"], ["rules"]),
 }
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 from tqdm import tqdm
 
+import gnn
+import training
 from gnn.lexical import ContextHash
 from kg.corpora import Corpus
 from kg.snapshot import Snapshot
@@ -35,7 +39,7 @@ from retrieval.turns import turns_of_hits
 from training.checkpoint import Checkpoint, load_checkpoint
 from training.config import TrainConfig
 from training.data import Embed, make_example, make_sketch
-from training.errors import CheckpointError, TrainingDataError
+from training.errors import CheckpointError, TrainingDataError, TrainingError
 from training.fit import TrainerConfig, fit
 from training.inference import CheckpointQueryEncoder
 from training.module import GraphRetrieval
@@ -141,6 +145,7 @@ def train_checkpoint(
         raise TrainingDataError("no training space has a question with evidence; fine-tuning needs some")
     identity = {
         "config": dataclasses.asdict(config), "seed": seed, "text_encoder": text_encoder,
+        "precision": trainer.precision, "code": source_digest(),
         "train": sorted(data.train), "validation": sorted(data.validation),
         "graphs": {view.name: views.snapshot(view).fingerprint for view in used},
         "questions": sorted([q.question_id, q.text, list(q.evidence)] for qs in used.values() for q in qs),
@@ -195,6 +200,19 @@ def train_checkpoint(
     return checkpoint
 
 
+@cache
+def source_digest() -> str:
+    """Twelve hexadecimal digits of all source that decides what a training comes to.
+
+    In a checkpoint's identity, so that one that other code has trained is not taken for finished.
+    """
+    digest = hashlib.sha256()
+    for package in (gnn, training):
+        for path in sorted(Path(package.__path__[0]).glob("*.py")):
+            digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
 def plan_folds(questions: Sequence[Question], *, folds: int, validation: int, seed: int) -> tuple[Fold, ...]:
     """Folds over the conversations that have questions, checked for leaks.
 
@@ -205,13 +223,18 @@ def plan_folds(questions: Sequence[Question], *, folds: int, validation: int, se
         seed: Of the assignment.
 
     Raises:
+        TrainingError: If there are more folds than conversations.
         LeakError: If a conversation or the wording of a question is on both sides.
     """
     weights: dict[str, int] = {}
     for question in questions:
         weights[question.space] = weights.get(question.space, 0) + 1
     spaces = sorted(weights)
-    planned = make_folds(spaces, folds=min(folds, len(spaces)), validation=validation, seed=seed, weights=weights)
+    if not 2 <= folds <= len(spaces):
+        raise TrainingError(
+            f"folds is {folds}; expected 2 to {len(spaces)}, since {len(spaces)} conversations have questions"
+        )
+    planned = make_folds(spaces, folds=folds, validation=validation, seed=seed, weights=weights)
     check_folds(planned, spaces=spaces)
     return planned
 
@@ -291,6 +314,7 @@ class Comparison:
         embed: Text encoder.
         text_encoder: Its id.
         describe: Text of a node.
+        details: Recorded in the checkpoints' manifests, such as commit and versions.
         folder: Each training and its checkpoint are kept in ``folder/seed-<s>/fold-<n>``.
     """
 
@@ -303,7 +327,9 @@ class Comparison:
         text_encoder: str,
         describe: Callable[[SpaceId, NodeId], str | None],
         folder: Path,
+        details: Mapping[str, Any],
     ) -> None:
+        self._details = details
         self._index = index
         self._views = views
         self._embed = embed
@@ -329,7 +355,7 @@ class Comparison:
             text_encoder=self._text_encoder,
             folder=self._folder / f"seed-{seed}" / f"fold-{fold.index}",
             seed=seed,
-            details={"fold": fold.index},
+            details={**self._details, "fold": fold.index},
             name=f"seed {seed}, fold {fold.index}",
         )
         return self.zero_shot(checkpoint, [q for q in questions if q.space in fold.test])

@@ -8,15 +8,18 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import lightning as L  # noqa: N812  (the name Lightning's own documentation uses)
 import torch
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
 from lightning.pytorch.strategies import DDPStrategy
 
 from training.callbacks import AverageAndStop, EpochProgress, ResumePoint
 from training.config import StageConfig, TrainConfig
 from training.data import SpaceDataModule, SpaceExample
+from training.errors import TrainingError
 from training.module import GraphRetrieval, RetrievalModule
 
 
@@ -26,7 +29,7 @@ class TrainerConfig:
 
     Attributes:
         accelerator: ``auto``, ``cpu``, ``gpu``, ...
-        devices: Number of devices, ``auto`` or a list as Lightning reads it.
+        devices: Number of devices, or ``auto`` for one.
         precision: Such as ``32-true`` or ``bf16-mixed``.
         fast_dev_run: One step of everything, to see that it works; writes no checkpoint.
         csv_log: Whether to write metrics to a CSV file.
@@ -129,13 +132,13 @@ def _run_stage(
         warnings.filterwarnings("ignore", message=".*GPU available but not used.*")
         # A training without validation spaces is one of the ways to train.
         warnings.filterwarnings("ignore", message=".*Total length of `list` across ranks is zero.*")
-        trainer = L.Trainer(
+        trainer = _trainer(
             accelerator=trainer_config.accelerator,
             # One process a machine unless more are asked for: a space is a step, and steps are short.
             devices=1 if trainer_config.devices == "auto" else trainer_config.devices,
             # A space may lack node types or relations, whose parameters then get no gradient.
             strategy=DDPStrategy(find_unused_parameters=True) if several else "auto",
-            precision=trainer_config.precision,  # type: ignore[arg-type]  # Lightning checks the name itself
+            precision=trainer_config.precision,
             max_epochs=stage.epochs,
             gradient_clip_val=config.optimiser.gradient_clip,
             fast_dev_run=trainer_config.fast_dev_run,
@@ -152,6 +155,14 @@ def _run_stage(
     if not validation:
         return {"best_epoch": -1}
     return {"best_epoch": average.best_epoch, "val_score": average.best_score}
+
+
+def _trainer(**settings: Any) -> L.Trainer:
+    try:
+        return L.Trainer(**settings)
+    except (MisconfigurationException, ValueError, RuntimeError) as error:
+        chosen = {name: settings[name] for name in ("accelerator", "devices", "precision")}
+        raise TrainingError(f"trainer {chosen} cannot run here: {error}") from error
 
 
 def _loggers(config: TrainerConfig, path: Path, name: str) -> list[Logger] | bool:

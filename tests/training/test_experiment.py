@@ -169,7 +169,7 @@ def test_a_comparison_asks_every_question_once_and_leaves_nothing_in_the_index(t
     with MilvusIndex(str(tmp_path / "index.db")) as index:
         comparison = Comparison(
             index=index, views=views(), embed=EMBED, text_encoder="fake-bow", describe=lambda s, n: str(n),
-            folder=tmp_path / "runs",
+            folder=tmp_path / "runs", details={},
         )  # fmt: skip
         planned = plan_folds(QUESTIONS, folds=3, validation=1, seed=0)
         runs = [comparison.fold(fold, QUESTIONS, small_config(finetune=1), CPU, seed=0) for fold in planned]
