@@ -6,7 +6,7 @@ from scripts.settings import Consolidation, CorpusSettings, EncoderSettings, Ind
 from training.config import TrainConfig
 from training.fit import TrainerConfig
 
-STRATEGIES = ("v1", "v2", "sum", "dense", "bm25")
+STRATEGIES = ("v1", "v2", "v2-zero", "sum", "dense", "bm25")
 
 
 def evaluate(
@@ -35,11 +35,12 @@ def evaluate(
     Args:
         corpus: Conversations and questions.
         consolidation: ``rules`` (no model) or ``recorded`` (published extractions).
-        strategies: Names separated by commas, of v1, v2, sum (of six signals), dense, bm25.
-        baselines: Those of them that v2 is tested against; the others are shown without a test, since every test
-            weakens the others by Holm's correction.
+        strategies: Names separated by commas, of v1, v2 (trained in folds), v2-zero (a checkpoint as it is), sum (of
+            six signals), dense, bm25.
+        baselines: Those of them that v2 is tested against, or v2-zero where v2 is not run. The others are shown
+            without a test, since every test weakens the others by Holm's correction.
         output: Folder of the results.
-        checkpoint: Checkpoint to use for v2 as it is (zero-shot) instead of training; null trains.
+        checkpoint: Checkpoint of v2-zero, which must not know the corpus.
         searched: search.json of locigraph search, whose choice for each fold changes ``model``; null for none.
         folds: Groups of conversations, each tested by a model that was trained on the others.
         validation: Conversations of each fold's training side that decide when to stop.
@@ -52,22 +53,21 @@ def evaluate(
         seeds: Trainings of each fold, with ``seed``, ``seed`` + 1, and so on; scores are averaged over them.
     """
     import dataclasses
-    import json
     from pathlib import Path
 
     from kg.errors import LocigraphError
     from kg.store import Store
-    from retrieval.evaluation import StrategyRun, summarise, text_table, write_report
-    from retrieval.evaluation.notes import a_a_note, session_recall
-    from retrieval.evaluation.report import Results, SecondGold
+    from retrieval.evaluation import StrategyRun, text_table
     from retrieval.indexer import DescriptionIndexer
     from scripts import parts
+    from scripts.results import write_results
     from training.checkpoint import load_checkpoint
-    from training.experiment import Comparison, joined_runs, outcomes, plan_folds, refuse_known, run_strategy
+    from training.experiment import Comparison, joined_runs, plan_folds, refuse_known, run_strategy
 
     parts.source_commit()
     names = parts.names(strategies, STRATEGIES, "strategy")
-    tested = [name for name in parts.names(baselines, STRATEGIES, "baseline") if name in names and name != "v2"]
+    claimant = next((name for name in ("v2", "v2-zero") if name in names), None)
+    tested = [name for name in parts.names(baselines, STRATEGIES, "baseline") if name in names and name != claimant]
     if seeds < 1:
         raise LocigraphError(f"seeds is {seeds}; at least 1")
     read = parts.read_corpus(corpus)
@@ -78,6 +78,8 @@ def evaluate(
     given = None if checkpoint is None else load_checkpoint(Path(checkpoint), text_encoder=text_encoder.model_id)
     if given is not None:
         refuse_known(given, read.questions)
+    elif "v2-zero" in names:
+        raise LocigraphError("strategy 'v2-zero' needs a checkpoint; name one with --checkpoint")
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
     graph_path = store or str(folder / "graph.sqlite")
@@ -86,41 +88,35 @@ def evaluate(
         DescriptionIndexer(graph, vectors, text_encoder.model_id).drain(progress=True)
         text_encoder.encode([q.text for q in read.questions], progress="encode questions")
         views = parts.views_of(graph, read, text_encoder)
-        planned = () if given is not None else plan_folds(read.questions, folds=folds, validation=validation, seed=seed)
+        planned = plan_folds(read.questions, folds=folds, validation=validation, seed=seed) if "v2" in names else ()
         configs = parts.configs_of_folds(model, planned, searched)
         runs: list[StrategyRun] = []
         notes = list(read.notes)
         with parts.search_parts(graph, vectors, text_encoder) as (lexical, retrievers):
+            comparison = Comparison(
+                index=vectors,
+                views=views,
+                embed=text_encoder.encode,
+                text_encoder=text_encoder.model_id,
+                describe=lambda s, n: d.description if (d := lexical.document(s, n)) else None,
+                folder=folder,
+                details=parts.provenance(seed, corpus={"path": read.path, "sha256": read.sha256}),
+            )
             for name in names:
-                if name != "v2":
+                if name == "v2":
+                    for each in range(seed, seed + seeds):
+                        tested_folds = [
+                            comparison.fold(fold, read.questions, config, trainer, seed=each)
+                            for fold, config in zip(planned, configs, strict=True)
+                        ]
+                        runs.append(joined_runs(tested_folds, seed=each))
+                elif name == "v2-zero" and given is not None:
+                    runs.append(comparison.zero_shot(given, read.questions, name=name))
+                else:
                     runs.append(run_strategy(retrievers[name], read.questions))
-                    continue
-                comparison = Comparison(
-                    index=vectors,
-                    views=views,
-                    embed=text_encoder.encode,
-                    text_encoder=text_encoder.model_id,
-                    describe=lambda s, n: d.description if (d := lexical.document(s, n)) else None,
-                    folder=folder,
-                    details=parts.provenance(seed, corpus={"path": read.path, "sha256": read.sha256}),
-                )
-                if given is not None:
-                    runs.append(comparison.zero_shot(given, read.questions))
-                    continue
-                for each in range(seed, seed + seeds):
-                    runs.append(
-                        joined_runs(
-                            [
-                                comparison.fold(fold, read.questions, config, trainer, seed=each)
-                                for fold, config in zip(planned, configs, strict=True)
-                            ],
-                            seed=each,
-                        )
-                    )
-                notes += comparison.notes
-    fold_of = {space: fold.index for fold in planned for space in fold.test}
-    questions = outcomes(read.questions, fold_of)
-    parts.write_rankings(folder / "rankings.jsonl", questions, runs)
+            notes += comparison.notes
+    if failed:
+        notes.append(f"{sum(failed.values())} turns failed to consolidate and are missing from the graph")
     manifest = parts.provenance(
         seed,
         consolidation=consolidation,
@@ -135,34 +131,8 @@ def evaluate(
         model=dataclasses.asdict(model),
         trainer=dataclasses.asdict(trainer),
     )
-    if failed:
-        notes.append(f"{sum(failed.values())} turns failed to consolidate and are missing from the graph")
-    by_name = {run.name: run for run in reversed(runs)}
-    if {"v1", "v2"} <= by_name.keys():
-        notes.append(a_a_note(questions, by_name["v2"], by_name["v1"], seed=seed))
-    session_of = {str(c.space): {str(t.turn_id): t.session_id for t in c.turns} for c in read.conversations}
-    sessions = session_recall(questions, list(by_name.values()), session_of)
-    notes += [f"{name}: session recall@5 {s['recall@5']:.3f}, @10 {s['recall@10']:.3f}" for name, s in sessions.items()]
-    pairs = [("v2", name) for name in tested] if "v2" in names else None
-    second: SecondGold | None = None
-    if read.corrections:
-        corrected = [dataclasses.replace(q, gold=read.corrections.get(q.question_id, q.gold)) for q in questions]
-        second = {
-            **summarise(corrected, runs, comparisons=pairs, seed=seed),
-            "changed": sum(set(a.gold) != set(b.gold) for a, b in zip(questions, corrected, strict=True)),
-        }
-    results: Results = {
-        **summarise(questions, runs, comparisons=pairs, seed=seed),
-        "corpus": {
-            "path": read.path, "sha256": read.sha256, "questions": len(read.questions), "skipped": read.skipped,
-        },
-        "manifest": manifest,
-        "notes": notes,
-        "sessions": sessions,
-        "second_gold": second,
-    }  # fmt: skip
-    (folder / "results.json").write_text(json.dumps(results, indent=1) + "\n")
-    write_report(folder, results)
+    pairs = None if claimant is None else [(claimant, name) for name in tested]
+    results = write_results(folder, read, runs, planned, pairs, notes, manifest, seed=seed)
     print(text_table(results))
     print(f"report: {folder / 'report.html'} and {folder / 'report.md'}; numbers: {folder / 'results.json'}")
 

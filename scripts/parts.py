@@ -22,7 +22,7 @@ from kg.corpora import Corpus, load_corpus
 from kg.errors import LocigraphError, nearest
 from kg.store import Store
 from kg.types import SpaceId, TurnState
-from retrieval.evaluation import Fold, QuestionOutcome, StrategyRun
+from retrieval.evaluation import Fold
 from retrieval.hybrid import HybridRetriever
 from retrieval.indexer import DescriptionIndexer
 from retrieval.lexical import LexicalIndex
@@ -221,21 +221,3 @@ def parse_time(text: str | None) -> datetime | None:
         return None if text is None else datetime.fromisoformat(text)
     except ValueError as error:
         raise LocigraphError(f"time {text!r} is not ISO 8601, such as 2024-06-30T00:00:00") from error
-
-
-def write_rankings(path: Path, questions: Sequence[QuestionOutcome], runs: Sequence[StrategyRun]) -> None:
-    """One line of JSON per strategy and question: turn ids best first, gold, fold."""
-    with path.open("w") as lines:
-        for run in runs:
-            for question in questions:
-                line = {
-                    "question_id": question.question_id,
-                    "space": question.space,
-                    "category": question.category,
-                    "strategy": run.name,
-                    "seed": run.seed,
-                    "fold": question.fold,
-                    "gold": question.gold,
-                    "ranking": run.rankings[question.question_id],
-                }
-                lines.write(json.dumps(line) + "\n")

@@ -11,6 +11,7 @@ def train(
     *,
     corpus: CorpusSettings = CorpusSettings(),
     store: str = "data/graph.sqlite",
+    also: list[str] | None = None,
     encoder: EncoderSettings = EncoderSettings(),
     model: TrainConfig = TrainConfig(),
     trainer: TrainerConfig = TrainerConfig(),
@@ -23,6 +24,7 @@ def train(
     Args:
         corpus: The corpus the graph was built from; its questions are learnt from.
         store: The graph.
+        also: More stores, with graphs that other extractors made of the same corpus, to learn from as well.
         encoder: Text encoder the graph was built with.
         model: Model, stages and optimiser.
         trainer: Where and how to run.
@@ -30,6 +32,7 @@ def train(
         output: Folder of resume points, logs and, in ``checkpoint``, the result.
         seed: Of everything random.
     """
+    from contextlib import ExitStack
     from pathlib import Path
 
     from kg.errors import LocigraphError
@@ -41,10 +44,11 @@ def train(
         raise LocigraphError(f"validation is {validation}; 0 or more conversations can be held back")
     read = parts.read_corpus(corpus)
     text_encoder = parts.text_encoder(encoder)
-    with parts.existing_store(store) as graph:
+    with ExitStack() as opened:
+        graphs = [opened.enter_context(parts.existing_store(path)) for path in (store, *(also or ()))]
         asked = sorted({q.space for q in read.questions} or {c.space for c in read.conversations})
         held_back = tuple(asked[:: max(1, len(asked) // validation)][:validation]) if validation else ()
-        views = parts.views_of(graph, read, text_encoder)
+        views, *others = [parts.views_of(graph, read, text_encoder) for graph in graphs]
         checkpoint = train_checkpoint(
             TrainingSet(read.questions, tuple(s for s in asked if s not in held_back), held_back),
             views,
@@ -55,6 +59,7 @@ def train(
             folder=Path(output),
             seed=seed,
             details=parts.provenance(seed, corpus={"path": read.path, "sha256": read.sha256}),
+            also=others,
         )
     stages = checkpoint.details["stages"]
     print(f"checkpoint {checkpoint.version} in {Path(output) / 'checkpoint'}: {stages}")

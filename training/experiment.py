@@ -100,6 +100,30 @@ class TrainingSet:
     validation: tuple[str, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class _Graph:
+    """A snapshot to train or validate on, and the questions about it."""
+
+    name: str
+    snapshot: Snapshot
+    questions: tuple[Question, ...]
+    is_training: bool
+
+
+def _graphs_of(data: TrainingSet, views: Views, label: str) -> list[_Graph]:
+    spaces = sorted({*data.train, *data.validation})
+    used: dict[View, list[Question]] = {views.of(SpaceId(space), None): [] for space in spaces}
+    for question in data.questions:
+        if question.space in spaces:
+            used.setdefault(views.of(question.space, question.asked_at), []).append(question)
+    # A space whose questions all look at an earlier graph is trained on that graph alone.
+    used = {v: qs for v, qs in used.items() if qs or not any(o.space == v.space and used[o] for o in used)}
+    return [
+        _Graph(label + view.name, views.snapshot(view), tuple(asked), view.space in data.train)
+        for view, asked in used.items()
+    ]
+
+
 def train_checkpoint(
     data: TrainingSet,
     views: Views,
@@ -111,6 +135,7 @@ def train_checkpoint(
     folder: Path,
     seed: int,
     details: Mapping[str, Any],
+    also: Sequence[Views] = (),
     name: str = "train",
 ) -> Checkpoint:
     """Train, or take up an interrupted training, or load the finished one of the same settings.
@@ -125,30 +150,23 @@ def train_checkpoint(
         folder: The checkpoint is written to ``folder/checkpoint``.
         seed: Of everything random.
         details: Recorded in the manifest.
+        also: Graphs that other extractors made of the same conversations, to train and validate on as well.
         name: On the progress bar.
 
     Raises:
         TrainingDataError: If there is nothing to train on.
     """
-    spaces = sorted({*data.train, *data.validation})
-    used: dict[View, list[Question]] = {views.of(SpaceId(space), None): [] for space in spaces}
-    for question in data.questions:
-        if question.space in spaces:
-            used.setdefault(views.of(question.space, question.asked_at), []).append(question)
-    # A space whose questions all look at an earlier graph is trained on that graph alone.
-    used = {v: qs for v, qs in used.items() if qs or not any(o.space == v.space and used[o] for o in used)}
-    if (
-        config.finetune.epochs
-        and config.finetune.ranking
-        and not any(qs for view, qs in used.items() if view.space in data.train)
-    ):
+    graphs = _graphs_of(data, views, "")
+    for number, others in enumerate(also, start=2):
+        graphs += _graphs_of(data, others, f"graph {number}: ")
+    if config.finetune.epochs and config.finetune.ranking and not any(g.questions for g in graphs if g.is_training):
         raise TrainingDataError("no training space has a question with evidence; fine-tuning needs some")
     identity = {
         "config": dataclasses.asdict(config), "seed": seed, "text_encoder": text_encoder,
         "precision": trainer.precision, "code": source_digest(),
         "train": sorted(data.train), "validation": sorted(data.validation),
-        "graphs": {view.name: views.snapshot(view).fingerprint for view in used},
-        "questions": sorted([q.question_id, q.text, list(q.evidence)] for qs in used.values() for q in qs),
+        "graphs": {graph.name: graph.snapshot.fingerprint for graph in graphs},
+        "questions": _fingerprint(graphs),
     }  # fmt: skip
     identity = json.loads(json.dumps(identity))
     if (folder / "checkpoint").is_dir():
@@ -158,10 +176,8 @@ def train_checkpoint(
                 return done
         except CheckpointError:
             pass  # of an older version or damaged: made anew below
-    snapshots = [views.snapshot(view) for view in used]
-    text_dim = snapshots[0].embeddings.shape[1]
     sketch = make_sketch(
-        snapshots,
+        [graph.snapshot for graph in graphs],
         dim=config.model.lexical_dim,
         dedicated=config.model.dedicated_terms,
         related=config.model.related_terms,
@@ -169,22 +185,21 @@ def train_checkpoint(
         embed=embed,
     )
     context = ContextHash(config.model.speaker_dim, config.model.date_dim)
-    with_pseudo = bool(config.pretrain.epochs and config.pretrain.text)
-    examples = {
-        view: dataclasses.replace(
-            make_example(
-                views.snapshot(view), qs, sketch=sketch, context=context, embed=embed, with_pseudo=with_pseudo
-            ),
-            name=view.name,
+    with_pseudo = any(stage.epochs and stage.text for stage in (config.pretrain, config.finetune))
+    examples = [
+        dataclasses.replace(
+            make_example(g.snapshot, g.questions, sketch=sketch, context=context, embed=embed, with_pseudo=with_pseudo),
+            name=g.name,
         )
-        for view, qs in used.items()
-    }
+        for g in graphs
+    ]
+    text_dim = graphs[0].snapshot.embeddings.shape[1]
     torch.manual_seed(seed)
     network = GraphRetrieval(config.model, text_dim=text_dim)
     result = fit(
         network,
-        [examples[v] for v in used if v.space in data.train],
-        [examples[v] for v in used if v.space in data.validation],
+        [example for example, graph in zip(examples, graphs, strict=True) if graph.is_training],
+        [example for example, graph in zip(examples, graphs, strict=True) if not graph.is_training],
         config,
         trainer,
         folder=folder,
@@ -198,6 +213,12 @@ def train_checkpoint(
     if not trainer.fast_dev_run:
         checkpoint.save(folder / "checkpoint")
     return checkpoint
+
+
+def _fingerprint(graphs: Sequence[_Graph]) -> str:
+    """Twelve hexadecimal digits of all questions; their texts, which may be private, stay out of the manifest."""
+    asked = sorted([q.question_id, q.text, list(q.evidence)] for graph in graphs for q in graph.questions)
+    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:12]
 
 
 @cache
@@ -360,7 +381,9 @@ class Comparison:
         )
         return self.zero_shot(checkpoint, [q for q in questions if q.space in fold.test])
 
-    def zero_shot(self, checkpoint: Checkpoint, questions: Sequence[Question]) -> StrategyRun:
+    def zero_shot(
+        self, checkpoint: Checkpoint, questions: Sequence[Question], *, name: str | None = None
+    ) -> StrategyRun:
         """Embed the questions' graphs with a checkpoint, as it is, and ask."""
         views = list(dict.fromkeys(self._views.of(q.space, q.asked_at) for q in questions))
         done = refresh(self._index, checkpoint, views, self._views.snapshot, alias=None)
@@ -370,7 +393,7 @@ class Comparison:
             self._describe,
             view_of=lambda space, as_of: self._views.of(space, as_of).name,
         )
-        run = run_strategy(retriever, questions)
+        run = run_strategy(retriever, questions, name=name)
         # The comparison's embeddings serve this once; kept, they would fill the index with every fold. Of the same
         # checkpoint and graphs a refresh may have put them in use, though.
         if self._index.alias_target(GRAPH_ALIAS) != done.collection:

@@ -140,3 +140,26 @@ def test_a_question_id_must_be_new(tmp_path: Path) -> None:
     data["questions"].append(data["questions"][0])
     with pytest.raises(CorpusFormatError, match=r"'c1:q1'; expected an id that no earlier question has"):
         read(tmp_path, data)
+
+
+@pytest.mark.parametrize(
+    ("name", "conversations", "turns", "questions", "facts"),
+    [("sample", 8, 746, 176, 0), ("threads", 40, 8472, 2480, 4281)],
+)
+def test_the_bundled_corpora_are_complete(
+    name: str, conversations: int, turns: int, questions: int, facts: int
+) -> None:
+    corpus = load_corpus("jsonl", name)
+    assert len(corpus.conversations) == conversations
+    assert sum(len(c.turns) for c in corpus.conversations) == turns
+    assert len(corpus.questions) == questions
+    assert corpus.skipped == {}
+    assert sum(len(c.extractions.facts) for c in corpus.conversations) == facts
+
+
+def test_no_question_of_one_bundled_corpus_is_in_the_other() -> None:
+    sample, threads = (load_corpus("jsonl", name) for name in ("sample", "threads"))
+    assert not {q.text for q in sample.questions} & {q.text for q in threads.questions}
+    assert not {t.text for c in sample.conversations for t in c.turns} & {
+        t.text for c in threads.conversations for t in c.turns
+    }

@@ -16,7 +16,7 @@ from retrieval.milvus import MilvusIndex
 from tests.fakes import MONDAY, SPACE, FakeEncoder, make_turns
 from tests.fakes_graph import CPU, TEXT_DIM, make_snapshot, planted_space, small_config
 from training.config import StageConfig
-from training.errors import TrainingDataError
+from training.errors import TrainingDataError, TrainingError
 from training.experiment import (
     Comparison,
     TrainingSet,
@@ -133,6 +133,42 @@ def test_a_finished_training_is_loaded_and_another_made_when_anything_differs(tm
     corrected = (replace(QUESTIONS[0], evidence=(TurnId("t5"),)), *QUESTIONS[1:])
     for changed in (train(tmp_path, corrected), train(tmp_path, epochs=2)):
         assert changed[1] != first[1]
+
+
+def test_graphs_of_another_extractor_are_learnt_from_as_well(tmp_path: Path) -> None:
+    bare = Views(lambda space, as_of: make_snapshot(make_turns(["one", "two"], space=space)), {})
+    made = train_checkpoint(
+        TrainingSet(QUESTIONS, ("planted1",), ("planted3",)), views(), small_config(finetune=1), CPU, embed=EMBED,
+        text_encoder="fake-bow", folder=tmp_path, seed=0, details={}, also=[bare],
+    )  # fmt: skip
+    assert sorted(made.details["identity"]["graphs"]) == [
+        "graph 2: planted1", "graph 2: planted3", "planted1", "planted3",
+    ]  # fmt: skip
+
+
+def test_a_manifest_holds_no_words_of_a_question(tmp_path: Path) -> None:
+    train(tmp_path)
+    manifest = (tmp_path / "checkpoint" / "manifest.json").read_text()
+    assert not any(question.text in manifest for question in QUESTIONS)
+
+
+def test_pseudo_questions_beside_the_fine_tuning_need_no_pretraining(tmp_path: Path) -> None:
+    versions = set()
+    for weight in (0.0, 0.5):
+        config = small_config(finetune=1)
+        config = replace(config, finetune=replace(config.finetune, text=weight))
+        made = train_checkpoint(
+            TrainingSet(QUESTIONS, ("planted1",), ()), views(), config, CPU, embed=EMBED, text_encoder="fake-bow",
+            folder=tmp_path / str(weight), seed=0, details={},
+        )  # fmt: skip
+        versions.add(made.version)
+    assert len(versions) == 2
+
+
+def test_more_folds_than_conversations_are_refused() -> None:
+    asked = [question(space, f"q-{space}", f"what of {space}?") for space in ("a", "b")]
+    with pytest.raises(TrainingError, match="expected 2 to 2"):
+        plan_folds(asked, folds=3, validation=0, seed=0)
 
 
 def test_a_damaged_checkpoint_is_made_anew(tmp_path: Path) -> None:

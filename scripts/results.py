@@ -1,0 +1,88 @@
+"""From rankings to files: numbers, rankings, report."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kg.corpora import Corpus
+from retrieval.evaluation import Fold, QuestionOutcome, StrategyRun, summarise, write_report
+from retrieval.evaluation.notes import a_a_note, session_recall
+from retrieval.evaluation.report import Results, SecondGold
+from training.experiment import outcomes
+
+
+def write_results(
+    folder: Path,
+    corpus: Corpus,
+    runs: Sequence[StrategyRun],
+    folds: Sequence[Fold],
+    pairs: Sequence[tuple[str, str]] | None,
+    notes: Sequence[str],
+    manifest: Mapping[str, Any],
+    *,
+    seed: int,
+) -> Results:
+    """Score runs and write rankings.jsonl, results.json and the report.
+
+    Args:
+        folder: Where to write.
+        corpus: Whose questions were asked.
+        runs: By strategy and seed.
+        folds: Of the trained strategy; empty without one.
+        pairs: Strategies to compare, the claimant first; None for the default pairs.
+        notes: For the report.
+        manifest: How the numbers came to be.
+        seed: Of the statistics.
+    """
+    questions = outcomes(corpus.questions, {space: fold.index for fold in folds for space in fold.test})
+    # First: whatever the statistics may say of them, the rankings are what the time went into.
+    write_rankings(folder / "rankings.jsonl", questions, runs)
+    once = {run.name: run for run in reversed(runs)}  # of repetitions the first
+    said = list(notes)
+    if pairs and "v1" in once:
+        said.append(a_a_note(questions, once[pairs[0][0]], once["v1"], seed=seed))
+    session_of = {str(c.space): {str(t.turn_id): t.session_id for t in c.turns} for c in corpus.conversations}
+    sessions = session_recall(questions, list(once.values()), session_of)
+    said += [f"{name}: session recall@5 {s['recall@5']:.3f}, @10 {s['recall@10']:.3f}" for name, s in sessions.items()]
+    second: SecondGold | None = None
+    if corpus.corrections:
+        corrected = [dataclasses.replace(q, gold=corpus.corrections.get(q.question_id, q.gold)) for q in questions]
+        second = {
+            **summarise(corrected, runs, comparisons=pairs, seed=seed),
+            "changed": sum(set(a.gold) != set(b.gold) for a, b in zip(questions, corrected, strict=True)),
+        }
+    results: Results = {
+        **summarise(questions, runs, comparisons=pairs, seed=seed),
+        "corpus": {
+            "path": corpus.path, "sha256": corpus.sha256, "questions": len(corpus.questions), "skipped": corpus.skipped,
+        },
+        "manifest": manifest,
+        "notes": said,
+        "sessions": sessions,
+        "second_gold": second,
+    }  # fmt: skip
+    (folder / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+    write_report(folder, results)
+    return results
+
+
+def write_rankings(path: Path, questions: Sequence[QuestionOutcome], runs: Sequence[StrategyRun]) -> None:
+    """One line of JSON per strategy and question: turn ids best first, gold, fold."""
+    with path.open("w") as lines:
+        for run in runs:
+            for question in questions:
+                line = {
+                    "question_id": question.question_id,
+                    "space": question.space,
+                    "category": question.category,
+                    "strategy": run.name,
+                    "seed": run.seed,
+                    "fold": question.fold,
+                    "gold": question.gold,
+                    "ranking": run.rankings[question.question_id],
+                }
+                lines.write(json.dumps(line) + "\n")
