@@ -14,6 +14,7 @@ def demo(
     model: TrainConfig = TrainConfig(),
     trainer: TrainerConfig = TrainerConfig(),
     encoder: EncoderSettings = EncoderSettings(),
+    checkpoint: str | None = None,
     folds: int = 4,
     validation: int = 1,
     output: str = "runs/demo",
@@ -27,6 +28,7 @@ def demo(
         model: Model, stages and optimiser.
         trainer: Where and how to train.
         encoder: Text encoder.
+        checkpoint: Shipped checkpoint to compare with as it is; null for none.
         folds: Groups of conversations.
         validation: Conversations of each fold's training side that decide when to stop.
         output: Folder of everything that is written.
@@ -37,6 +39,8 @@ def demo(
     evaluate(
         corpus=corpus,
         consolidation=consolidation,
+        strategies="v1,v2,sum,dense,bm25" if checkpoint is None else "v1,v2,v2-zero,sum,dense,bm25",
+        checkpoint=checkpoint,
         output=output,
         folds=folds,
         validation=validation,

@@ -23,7 +23,8 @@ class ModelConfig:
         speaker_dim: Width for hashed speakers.
         date_dim: Width for hashed dates.
         hidden_dim: Width of the HGT states.
-        layers: HGT layers, 0 to switch message passing by attention off.
+        layers: HGT layers; 0 leaves gates and free block to see a node's own text and traits. 0 by default, since they
+            have not been worth their time in any comparison (docs/experiments.md).
         heads: Attention heads.
         free_dim: Width of the block that only states and question decide; 0 leaves it out.
         edge_gate: Whether an edge's own features move its weight in the mixing over relations.
@@ -39,7 +40,7 @@ class ModelConfig:
     speaker_dim: int = 64
     date_dim: int = 192
     hidden_dim: int = 128
-    layers: int = 2
+    layers: int = 0
     heads: int = 4
     free_dim: int = 64
     edge_gate: bool = True

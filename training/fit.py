@@ -31,6 +31,8 @@ class TrainerConfig:
         accelerator: ``auto``, ``cpu``, ``gpu``, ...
         devices: Number of devices, or ``auto`` for one.
         precision: Such as ``32-true`` or ``bf16-mixed``.
+        compile: Whether to run the encoders through ``torch.compile``: a quarter less time a step on CPU, after minutes
+            of compiling, so for long trainings only.
         fast_dev_run: One step of everything, to see that it works; writes no checkpoint.
         csv_log: Whether to write metrics to a CSV file.
         wandb_mode: ``disabled`` (no logger), ``offline`` (files only) or ``online``.
@@ -40,6 +42,7 @@ class TrainerConfig:
     accelerator: str = "auto"
     devices: int | str = "auto"
     precision: str = "32-true"
+    compile: bool = False
     fast_dev_run: bool = False
     csv_log: bool = True
     wandb_mode: str = "disabled"
@@ -119,6 +122,10 @@ def _run_stage(
     torch.manual_seed(seed)
     network.train()
     module = RetrievalModule(network, stage, config.optimiser, seed=seed)
+    if trainer_config.compile:
+        # In place, so that the names of the weights stay as they are.
+        network.nodes.compile(dynamic=True)
+        network.queries.compile(dynamic=True)
     data = SpaceDataModule(train, validation, seed=seed)
     average = AverageAndStop(average=config.optimiser.average, patience=stage.patience)
     resume = path.with_suffix(".ckpt")

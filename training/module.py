@@ -98,11 +98,12 @@ class RetrievalModule(L.LightningModule):
             found = self._text_loss(batch)
             if found is not None:
                 parts["text"] = stage.text * found
-        if stage.link:
+        has_states = self.network.nodes.config.uses_states  # links and views are about them
+        if stage.link and has_states:
             found = self._link_loss(batch)
             if found is not None:
                 parts["link"] = stage.link * found
-        if stage.views:
+        if stage.views and has_states:
             parts["views"] = stage.views * self._views_loss(batch)
         if not parts:
             return 0.0 * self.log_scale  # not None, which would leave the other devices waiting

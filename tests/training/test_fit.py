@@ -217,3 +217,11 @@ def test_hidden_links_of_a_planted_graph_are_found_better_than_chance() -> None:
         link_loss(*scores(step)).backward()  # type: ignore[no-untyped-call]  # torch does not type it
         optimiser.step()
     assert share_right() > 0.85
+
+
+def test_a_model_without_states_is_pretrained_by_what_does_not_need_them(tmp_path: Path) -> None:
+    config = small_config(pretrain=1, finetune=1)
+    model = replace(config.model, state_gate=False, free_dim=0, layers=0)
+    bare = GraphRetrieval(model, text_dim=TEXT_DIM)
+    result = fit(bare, [example(1)], [example(2)], replace(config, model=model), CPU, folder=tmp_path, seed=0)
+    assert set(result.stages) == {"pretrain", "finetune"}
