@@ -50,6 +50,7 @@ BAD_CALLS = {
     "a search nobody made": (["search", "--validation", "0"], ["validation is 0"]),
     "unwritable output": (["evaluate", "--output", "/dev/null/x"], ["/dev/null"]),
     "corrections of another format": (["build", "--corpus.corrections", "x.jsonl"], ["corrections", "locomo"]),
+    "zero-shot without a checkpoint": (["evaluate", "--strategies", "v1,v2-zero"], ["v2-zero", "--checkpoint"]),
     "no extractions": (["build", "--consolidation", "recorded"], ["rules"]),
 }
 

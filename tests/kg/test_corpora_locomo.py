@@ -220,3 +220,44 @@ def test_the_published_file_gives_the_published_numbers() -> None:
         "conv-42 question 88: D; conv-47 question 38: D4:36 (no turn D4:36)",
     )
     assert not any(c.extractions.is_empty for c in corpus.conversations)
+
+
+def corrected(tmp_path: Path, **line: Any) -> Corpus:
+    path = tmp_path / "audit.jsonl"
+    given = {"conversation_id": "conv-1", "qa_index": 0, "question": "Who says hi?", "correct_evidence": ["D2:2"]}
+    path.write_text(json.dumps(given | line) + "\n")
+    (tmp_path / "locomo.json").write_text(json.dumps([sample()]))
+    return load_corpus("locomo", str(tmp_path / "locomo.json"), corrections=str(path))
+
+
+def test_corrections_stand_beside_the_published_evidence(tmp_path: Path) -> None:
+    corpus = corrected(tmp_path)
+    assert corpus.corrections == {"conv-1:0": ("D2:2",)}
+    assert corpus.questions[0].evidence == ("D2:1",)
+
+
+def test_corrections_without_evidence_or_of_questions_not_read_are_noted(tmp_path: Path) -> None:
+    for line in ({"correct_evidence": []}, {"qa_index": 7}):
+        corpus = corrected(tmp_path, **line)
+        assert corpus.corrections == {}
+        assert any("1 corrections name no evidence" in note for note in corpus.notes)
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ({"question": "Who says bye?"}, "wording 'Who says hi"),
+        ({"correct_evidence": ["D9:9"]}, "the id of a turn of this conversation"),
+        ({"correct_evidence": "D2:2"}, "a list"),
+    ],
+)
+def test_a_correction_that_does_not_fit_the_corpus_is_refused(tmp_path: Path, line: dict[str, Any], named: str) -> None:
+    with pytest.raises(CorpusFormatError, match=named):
+        corrected(tmp_path, **line)
+
+
+@pytest.mark.skipif(not REAL.is_file(), reason=f"the published LoCoMo is not at {REAL}")
+def test_the_published_corrections_are_read() -> None:
+    corpus = load_corpus("locomo", str(REAL), corrections=str(REAL.parent / "audit.jsonl"))
+    changed = [q for q in corpus.questions if set(corpus.corrections.get(q.question_id, q.evidence)) != set(q.evidence)]
+    assert (len(corpus.corrections), len(changed)) == (155, 92)
