@@ -237,7 +237,8 @@ def test_corrections_stand_beside_the_published_evidence(tmp_path: Path) -> None
 
 
 def test_corrections_without_evidence_or_of_questions_not_read_are_noted(tmp_path: Path) -> None:
-    for line in ({"correct_evidence": []}, {"qa_index": 7}):
+    lines: list[dict[str, Any]] = [{"correct_evidence": []}, {"qa_index": 7}]
+    for line in lines:
         corpus = corrected(tmp_path, **line)
         assert corpus.corrections == {}
         assert any("1 corrections name no evidence" in note for note in corpus.notes)
