@@ -6,7 +6,7 @@ changes nothing, so a crash at any point costs at most repeated work.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,9 +50,19 @@ class DescriptionIndexer:
         store: The truth.
         index: Where the collection is, or will be made.
         model: Id of the text encoder whose vectors are indexed.
+        on_delete: Told which nodes of a tenant are gone, before that is acknowledged, so that other collections forget
+            them too; a crash in between tells it again.
     """
 
-    def __init__(self, store: Store, index: MilvusIndex, model: str) -> None:
+    def __init__(
+        self,
+        store: Store,
+        index: MilvusIndex,
+        model: str,
+        *,
+        on_delete: Callable[[SpaceId, Sequence[int]], None] = lambda space, keys: None,
+    ) -> None:
+        self._on_delete = on_delete
         self._store = store
         self._index = index
         self._model = model
@@ -89,6 +99,8 @@ class DescriptionIndexer:
     def _write(
         self, space: SpaceId, upserts: Sequence[int], deletes: Sequence[int], collection: Collection | None
     ) -> Collection | None:
+        if deletes:
+            self._on_delete(space, deletes)
         if collection is None and self._index.has(DESCRIPTIONS):
             collection = self.collection()
         nodes, keys, vectors = self._store.vectors_by_key(space, upserts, self._model)
@@ -147,6 +159,8 @@ class DescriptionIndexer:
         collection = self._index.create(DESCRIPTIONS, spec)
         collection.upsert(rows, vectors, progress="index" if progress else None)
         collection.flush()
+        for space in sorted({row.space for row in pending if row.action == "delete"}):
+            self._on_delete(space, [r.node_key for r in pending if r.space == space and r.action == "delete"])
         if pending:
             self._store.acknowledge_outbox(pending[-1].seq)
         return len(rows)

@@ -25,7 +25,6 @@ def build(
         retry_failed: Whether to try failed turns again.
     """
     from kg.store import Store
-    from retrieval.indexer import DescriptionIndexer
     from scripts import parts
 
     read = parts.read_corpus(corpus)
@@ -38,7 +37,7 @@ def build(
                     for failure in graph.failures(conversation.space):
                         graph.retry_turn(conversation.space, failure.turn_id)
         failed = parts.build_graph(read, extractor, graph, text_encoder)
-        DescriptionIndexer(graph, vectors, text_encoder.model_id).drain(progress=True)
+        parts.indexer_of(graph, vectors, text_encoder).drain(progress=True)
         counts: dict[str, int] = {}
         for conversation in read.conversations:
             for node in graph.nodes(conversation.space):

@@ -58,7 +58,6 @@ def evaluate(
     from kg.errors import LocigraphError
     from kg.store import Store
     from retrieval.evaluation import StrategyRun, text_table
-    from retrieval.indexer import DescriptionIndexer
     from scripts import parts
     from scripts.results import write_results
     from training.checkpoint import load_checkpoint
@@ -85,7 +84,7 @@ def evaluate(
     graph_path = store or str(folder / "graph.sqlite")
     with Store(graph_path) as graph, parts.vector_index(index, graph_path) as vectors:
         failed = parts.build_graph(read, extractor, graph, text_encoder)
-        DescriptionIndexer(graph, vectors, text_encoder.model_id).drain(progress=True)
+        parts.indexer_of(graph, vectors, text_encoder).drain(progress=True)
         text_encoder.encode([q.text for q in read.questions], progress="encode questions")
         views = parts.views_of(graph, read, text_encoder)
         planned = plan_folds(read.questions, folds=folds, validation=validation, seed=seed) if "v2" in names else ()

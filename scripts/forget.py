@@ -23,9 +23,7 @@ def forget(
         encoder: Text encoder the graph was built with.
     """
     from kg.types import SpaceId, TurnId
-    from retrieval.indexer import DescriptionIndexer
     from scripts import parts
-    from training.refresh import forget_in_collections
 
     text_encoder = parts.text_encoder(encoder)
     with parts.existing_store(store) as graph, parts.vector_index(index, store) as vectors:
@@ -36,8 +34,7 @@ def forget(
         else:
             graph.forget(SpaceId(space), [TurnId(turn) for turn in turns])
             after = set(graph.snapshot(SpaceId(space)).keys.tolist())
-        DescriptionIndexer(graph, vectors, text_encoder.model_id).drain()
-        forget_in_collections(vectors, space, sorted(before - after))
+        parts.indexer_of(graph, vectors, text_encoder).drain()
     print(f"{len(before - after)} nodes of {space} erased; run locigraph refresh, since their neighbours remember them")
 
 

@@ -35,6 +35,7 @@ from scripts.context import HybridContext
 from scripts.settings import Consolidation, CorpusSettings, EncoderSettings, IndexSettings
 from training.config import TrainConfig, changed
 from training.experiment import Views
+from training.refresh import forget_in_collections
 
 
 def read_corpus(settings: CorpusSettings) -> Corpus:
@@ -152,6 +153,13 @@ def build_graph(corpus: Corpus, extractor: Extractor, store: Store, encoder: Cac
     return failed
 
 
+def indexer_of(store: Store, index: MilvusIndex, encoder: CachedTextEncoder) -> DescriptionIndexer:
+    """The indexer of descriptions, by which collections of graph embeddings forget what the store forgot."""
+    return DescriptionIndexer(
+        store, index, encoder.model_id, on_delete=lambda space, keys: forget_in_collections(index, space, keys)
+    )
+
+
 @contextmanager
 def search_parts(
     store: Store, index: MilvusIndex, encoder: CachedTextEncoder
@@ -160,7 +168,7 @@ def search_parts(
     lexical = LexicalIndex(lambda space, as_of: store.snapshot(space, as_of=as_of))
     # An index of their own: what is common in facts must not weigh on words of turns.
     turns = LexicalIndex(lambda space, as_of: store.snapshot(space, as_of=as_of), types=("episode",))
-    collection = DescriptionIndexer(store, index, encoder.model_id).collection()
+    collection = indexer_of(store, index, encoder).collection()
     v1 = HybridRetriever(lexical, collection, encoder)
     weighted = WeightedSumRetriever(
         lambda space, as_of: store.snapshot(space, as_of=as_of, embedding_model=encoder.model_id), encoder

@@ -21,12 +21,11 @@ def verify(
         rebuild: Whether to make the collection of descriptions anew from the store first.
     """
     from kg.errors import LocigraphError
-    from retrieval.indexer import DescriptionIndexer
     from scripts import parts
 
     text_encoder = parts.text_encoder(encoder)
     with parts.existing_store(store) as graph, parts.vector_index(index, store) as vectors:
-        indexer = DescriptionIndexer(graph, vectors, text_encoder.model_id)
+        indexer = parts.indexer_of(graph, vectors, text_encoder)
         if rebuild:
             print(f"{indexer.rebuild(progress=True)} rows rebuilt")
         else:

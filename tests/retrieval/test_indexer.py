@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -105,6 +105,28 @@ def test_forgotten_turns_and_archived_nodes_leave_the_index(store: Store, clean:
     assert collection.count(SPACE) == 1  # the fact was drawn from the forgotten turn too
     assert collection.count(OTHER_SPACE) == 2
     assert indexer.verify() == [Difference(SPACE, 0, 0, 0), Difference(OTHER_SPACE, 0, 0, 0)]
+
+
+@pytest.mark.parametrize("way", ["drain", "rebuild"])
+def test_other_collections_hear_of_the_forgotten_before_it_is_acknowledged(
+    way: str, store: Store, clean: MilvusIndex
+) -> None:
+    indexer_of(store, clean).drain()
+    keys = store.snapshot(SPACE).keys.tolist()
+    store.forget(SPACE, [TurnId("t0")])
+    heard: list[tuple[SpaceId, list[int]]] = []
+
+    def crash(space: SpaceId, gone: Sequence[int]) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        getattr(DescriptionIndexer(store, clean, "fake-bow", on_delete=crash), way)()
+    listener = DescriptionIndexer(
+        store, clean, "fake-bow", on_delete=lambda space, gone: heard.append((space, sorted(gone)))
+    )
+    getattr(listener, way)()
+    assert heard == [(SPACE, [keys[0], keys[2]])]
+    assert store.read_outbox(limit=10) == []
 
 
 def test_a_node_made_and_forgotten_before_any_drain_is_never_written(store: Store, clean: MilvusIndex) -> None:
