@@ -30,6 +30,7 @@ from kg.text import STOP_WORDS, stem, terms, words
 _K1, _B = 1.2, 0.75
 # Brings a typical document's sketch to about the length of its text embedding.
 _SCALE = 0.01
+_SAME = 0.9999
 _CAPITALISED = re.compile(r"\b[A-Z][a-z]+\b")
 
 
@@ -94,9 +95,11 @@ def related_terms(
         cosine = vectors[part] @ vectors.T
         cosine[np.arange(len(cosine)), np.arange(part.start, part.stop)] = -1.0  # not itself
         best = np.argsort(-cosine, axis=1, kind="stable")[:, :count]
-        value = (np.take_along_axis(cosine, best, axis=1) - least) / (1 - least)
-        rows[part] = np.where(value > 0, best, -1)
-        likeness[part] = np.clip(value, 0.0, 1.0)
+        nearest = np.take_along_axis(cosine, best, axis=1)
+        # Words that the text encoder cannot tell apart are mostly words that it does not know at all.
+        is_related = (nearest > least) & (nearest < _SAME)
+        rows[part] = np.where(is_related, best, -1)
+        likeness[part] = np.where(is_related, (nearest - least) / (1 - least), 0.0)
     return RelatedTerms(stems, rows, likeness)
 
 

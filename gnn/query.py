@@ -35,7 +35,8 @@ class QueryBatch:
         term_bucket: Its bucket in the sketch, int64 [terms].
         term_sign: Its sign there, [terms].
         term_row: Its row in the table of term weights, int64 [terms].
-        term_likeness: 1 for a question's own term, below 1 for a related one, [terms].
+        term_is_related: Whether it is a related one rather than the question's own, bool [terms].
+        term_likeness: Of a related one, in (0, 1]; 1 for its own, [terms].
         context: Named speakers and dates, [questions, context_dim].
     """
 
@@ -44,6 +45,7 @@ class QueryBatch:
     term_bucket: Tensor
     term_sign: Tensor
     term_row: Tensor
+    term_is_related: Tensor
     term_likeness: Tensor
     context: Tensor
 
@@ -61,6 +63,7 @@ class QueryBatch:
                     self.term_bucket,
                     self.term_sign,
                     self.term_row,
+                    self.term_is_related,
                     self.term_likeness,
                     self.context,
                 )
@@ -86,20 +89,22 @@ def query_batch(
         asked_at: Anchors of relative dates; None for none.
     """
     found = [
-        (row, term, likeness)
+        (row, term, is_related, likeness)
         for row, own in enumerate(map(question_terms, texts))
-        for term, likeness in (dict.fromkeys(own, 1.0) | sketch.related.of(own)).items()
+        for is_related, terms in ((False, dict.fromkeys(own, 1.0)), (True, sketch.related.of(own)))
+        for term, likeness in terms.items()
     ]
-    buckets = [sketch.bucket(term) for _, term, _ in found]
+    buckets = [sketch.bucket(term) for _, term, _, _ in found]
     times = asked_at or [None] * len(texts)
     contexts = [context.question(text, time) for text, time in zip(texts, times, strict=True)]
     return QueryBatch(
         torch.from_numpy(np.asarray(embeddings, dtype=np.float32)),
-        torch.tensor([row for row, _, _ in found], dtype=torch.int64),
+        torch.tensor([row for row, _, _, _ in found], dtype=torch.int64),
         torch.tensor([bucket for bucket, _ in buckets], dtype=torch.int64),
         torch.tensor([sign for _, sign in buckets], dtype=torch.float32),
-        torch.tensor([stable_hash(term) % TERM_ROWS for _, term, _ in found], dtype=torch.int64),
-        torch.tensor([likeness for _, _, likeness in found], dtype=torch.float32),
+        torch.tensor([stable_hash(term) % TERM_ROWS for _, term, _, _ in found], dtype=torch.int64),
+        torch.tensor([is_related for _, _, is_related, _ in found], dtype=torch.bool),
+        torch.tensor([likeness for _, _, _, likeness in found], dtype=torch.float32),
         torch.from_numpy(np.stack(contexts) if contexts else np.zeros((0, context.dim), dtype=np.float32)),
     )
 
@@ -144,7 +149,7 @@ class QueryEncoder(nn.Module):
             text = F.normalize(text + torch.randn_like(text) * noise / text.shape[1] ** 0.5, dim=1)
         gates = torch.exp(self.gates(text))  # [questions, 5], 1 before training
         related = torch.exp(self.related_weight) * gates[batch.term_question, 4] * batch.term_likeness
-        share = torch.where(batch.term_likeness < 1.0, related, 1.0)
+        share = torch.where(batch.term_is_related, related, 1.0)
         weight = _TERM_SCALE * torch.exp(self.term_weight[batch.term_row]) * batch.term_sign * share
         if self.training and term_dropout:
             weight = weight * (torch.rand_like(weight) > term_dropout)

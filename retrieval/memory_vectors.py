@@ -51,6 +51,17 @@ class MemoryVectors:
                 held[at] = row
             room[at] = vector
 
+    def remove(self, space: str, node_id: NodeId) -> None:
+        """Remove a row; one that is not there is passed over."""
+        at = self._position.get(space, {}).pop(node_id, None)
+        if at is None:
+            return
+        held, room = self._rows[space], self._room[space]
+        last = held.pop()
+        if at < len(held):  # the last row takes its place
+            held[at], room[at] = last, room[len(held)]
+            self._position[space][last[0].node_id] = at
+
     def search(self, vector: NDArray[np.float32], scope: SearchScope, *, top_k: int) -> list[VectorMatch]:
         """Nearest rows of the tenant, best first; ties by node id."""
         if not scope.space:

@@ -16,7 +16,7 @@ _HELP = {
     "demo": "the main job on the bundled sample: graph, v1, trained v2, report",
     "build": "conversations into a graph and its index",
     "train": "node and query encoder from a built graph",
-    "refresh": "graph embeddings of all nodes into the index",
+    "refresh": "graph embeddings of all turns into the index",
     "evaluate": "strategies compared on held-out conversations, with statistics and a report",
     "search": "hyper-parameters by validation conversations, inside each fold",
     "ablate": "what each part of the model is worth: trained again with one thing changed",

@@ -65,7 +65,8 @@ class HybridContext:
         """Take in what a turn made, reworded or archived."""
         for node in nodes:
             if node.status == NodeStatus.ARCHIVED:
-                self._lexical.remove(space, node.id)  # what the lexical arm does not hold is no hit
+                self._lexical.remove(space, node.id)
+                self._vectors.remove(space, node.id)
         kept = [i for i, n in enumerate(nodes) if n.type in _CONTEXT_TYPES and n.status == NodeStatus.ACTIVE]
         for i in kept:
             node = nodes[i]

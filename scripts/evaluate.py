@@ -14,7 +14,7 @@ def evaluate(
     corpus: CorpusSettings = CorpusSettings(),
     consolidation: Consolidation = "rules",
     strategies: str = "v1,v2,sum,dense,bm25",
-    baselines: str = "v1,sum",
+    baselines: str | None = None,
     output: str = "runs/evaluate",
     checkpoint: str | None = None,
     searched: str | None = None,
@@ -37,8 +37,9 @@ def evaluate(
         consolidation: ``rules`` (no model) or ``recorded`` (published extractions).
         strategies: Names separated by commas, of v1, v2 (trained in folds), v2-zero (a checkpoint as it is), sum (of
             six signals), dense, bm25.
-        baselines: Those of them that v2 is tested against, or v2-zero where v2 is not run. The others are shown
-            without a test, since every test weakens the others by Holm's correction.
+        baselines: Those of them that v2 is tested against, or v2-zero where v2 is not run; null for v1 and sum, or for
+            all where neither is run. The others are shown without a test, since every test weakens the others by
+            Holm's correction.
         output: Folder of the results.
         checkpoint: Checkpoint of v2-zero, which must not know the corpus.
         searched: search.json of locigraph search, whose choice for each fold changes ``model``; null for none.
@@ -65,20 +66,21 @@ def evaluate(
 
     parts.source_commit()
     names = parts.names(strategies, STRATEGIES, "strategy")
-    claimant = next((name for name in ("v2", "v2-zero") if name in names), None)
-    tested = [name for name in parts.names(baselines, STRATEGIES, "baseline") if name in names and name != claimant]
     if seeds < 1:
         raise LocigraphError(f"seeds is {seeds}; at least 1")
+    if checkpoint is None and "v2-zero" in names:
+        raise LocigraphError("strategy 'v2-zero' needs a checkpoint; name one with --checkpoint")
+    unused = parts.unused_options(names, checkpoint=checkpoint, searched=searched, seeds=seeds)
+    claimant, tested = parts.claim(names, baselines)
     read = parts.read_corpus(corpus)
     if not read.questions:
         raise LocigraphError(f"{read.path}: no question with evidence; there is nothing to evaluate")
     extractor = parts.extractor_for(consolidation, read)
     text_encoder = parts.text_encoder(encoder)
-    given = None if checkpoint is None else load_checkpoint(Path(checkpoint), text_encoder=text_encoder.model_id)
-    if given is not None:
+    given = None
+    if checkpoint is not None and "v2-zero" in names:
+        given = load_checkpoint(Path(checkpoint), text_encoder=text_encoder.model_id)
         refuse_known(given, read.questions)
-    elif "v2-zero" in names:
-        raise LocigraphError("strategy 'v2-zero' needs a checkpoint; name one with --checkpoint")
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
     graph_path = store or str(folder / "graph.sqlite")
@@ -88,9 +90,9 @@ def evaluate(
         text_encoder.encode([q.text for q in read.questions], progress="encode questions")
         views = parts.views_of(graph, read, text_encoder)
         planned = plan_folds(read.questions, folds=folds, validation=validation, seed=seed) if "v2" in names else ()
-        configs = parts.configs_of_folds(model, planned, searched)
+        configs = parts.configs_of_folds(model, planned, searched) if planned else []
         runs: list[StrategyRun] = []
-        notes = list(read.notes)
+        notes = [*read.notes, *unused]
         with parts.search_parts(graph, vectors, text_encoder) as (lexical, retrievers):
             comparison = Comparison(
                 index=vectors,
@@ -121,7 +123,7 @@ def evaluate(
         consolidation=consolidation,
         strategies=names,
         baselines=tested,
-        seeds=seeds,
+        seeds=seeds if planned else 0,
         folds=len(planned),
         validation=validation,
         checkpoint=None if given is None else given.version,

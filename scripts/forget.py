@@ -27,6 +27,8 @@ def forget(
 
     text_encoder = parts.text_encoder(encoder)
     with parts.existing_store(store) as graph, parts.vector_index(index, store) as vectors:
+        indexer = parts.indexer_of(graph, vectors, text_encoder)
+        indexer.drain()  # what a forgetting that was cut has left
         before = set(graph.snapshot(SpaceId(space)).keys.tolist())
         if turns is None:
             graph.forget_space(SpaceId(space))
@@ -34,7 +36,7 @@ def forget(
         else:
             graph.forget(SpaceId(space), [TurnId(turn) for turn in turns])
             after = set(graph.snapshot(SpaceId(space)).keys.tolist())
-        parts.indexer_of(graph, vectors, text_encoder).drain()
+        indexer.drain()
     print(f"{len(before - after)} nodes of {space} erased; run locigraph refresh, since their neighbours remember them")
 
 

@@ -68,6 +68,37 @@ def names(listed: str, known: Sequence[str], kind: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def claim(strategies: Sequence[str], baselines: str | None) -> tuple[str | None, list[str]]:
+    """Which strategy is tested, and against which.
+
+    Args:
+        strategies: All that are run.
+        baselines: Names separated by commas; None for v1 and sum where they are run, else for all others.
+
+    Returns:
+        (v2, or v2-zero without it, or None without both; names of the baselines).
+
+    Raises:
+        LocigraphError: If a baseline is not among the strategies.
+    """
+    claimant = next((name for name in ("v2", "v2-zero") if name in strategies), None)
+    others = [name for name in strategies if name != claimant]
+    if baselines is not None:
+        return claimant, names(baselines, others, "baseline")
+    return claimant, [name for name in others if name in ("v1", "sum")] or others
+
+
+def unused_options(strategies: Sequence[str], *, checkpoint: str | None, searched: str | None, seeds: int) -> list[str]:
+    """Notes on options, perhaps of a shared configuration, that a choice of strategies leaves without use."""
+    said = []
+    if checkpoint is not None and "v2-zero" not in strategies:
+        said.append("checkpoint was not used, since v2-zero was not run")
+    if "v2" not in strategies:
+        said += ["searched was not used, since v2 was not run"] if searched is not None else []
+        said += ["seeds was not used, since v2 was not run"] if seeds > 1 else []
+    return said
+
+
 def views_of(graph: Store, corpus: Corpus, encoder: CachedTextEncoder) -> Views:
     """Snapshots of a corpus' spaces, with embeddings."""
     return Views.of_corpus(
@@ -87,9 +118,9 @@ def configs_of_folds(model: TrainConfig, folds: Sequence[Fold], searched: str | 
 
     try:
         found = json.loads(Path(searched).read_text())["folds"]
+        return [changed(model, chosen_for(found, fold)) for fold in folds]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise LocigraphError(f"{searched}: not the search.json of locigraph search ({error!r})") from error
-    return [changed(model, chosen_for(found, fold)) for fold in folds]
 
 
 def _advance(bar: tqdm[Any]) -> None:

@@ -1,4 +1,4 @@
-"""``locigraph refresh``: graph embeddings of all nodes into the index."""
+"""``locigraph refresh``: graph embeddings of all turns into the index."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def refresh(
     checkpoint: str = "data/train/checkpoint",
     device: str = "cpu",
 ) -> None:
-    """Encode all nodes with a checkpoint into a new collection, verify it and put it in use.
+    """Encode the graph with a checkpoint, write its turns into a new collection, verify it and put it in use.
 
     Args:
         store: The graph.
@@ -41,7 +41,7 @@ def refresh(
 
         done = run(vectors, loaded, [View(space) for space in graph.spaces()], snapshot, device=device)
     print(
-        f"{done.nodes} nodes in {done.collection} (checkpoint {loaded.version}), {done.written} written now; "
+        f"{done.nodes} turns in {done.collection} (checkpoint {loaded.version}), {done.written} written now; "
         f"index finds {done.sample_recall:.0%} of the exact neighbours"
     )
 

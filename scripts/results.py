@@ -41,12 +41,20 @@ def write_results(
     questions = outcomes(corpus.questions, {space: fold.index for fold in folds for space in fold.test})
     # First: whatever the statistics may say of them, the rankings are what the time went into.
     write_rankings(folder / "rankings.jsonl", questions, runs)
-    once = {run.name: run for run in reversed(runs)}  # of repetitions the first
+    repetitions: dict[str, list[StrategyRun]] = {}
+    for run in runs:
+        repetitions.setdefault(run.name, []).append(run)
     said = list(notes)
-    if pairs and "v1" in once:
-        said.append(a_a_note(questions, once[pairs[0][0]], once["v1"], seed=seed))
+    if pairs and "v1" in repetitions:
+        for run in repetitions[pairs[0][0]]:
+            of_seed = "" if run.seed is None else f" (seed {run.seed})"
+            said.append(a_a_note(questions, run, repetitions["v1"][0], seed=seed) + of_seed)
     session_of = {str(c.space): {str(t.turn_id): t.session_id for t in c.turns} for c in corpus.conversations}
-    sessions = session_recall(questions, list(once.values()), session_of)
+    sessions: dict[str, dict[str, float]] = {}
+    for name, same in repetitions.items():
+        found = [session_recall(questions, [run], session_of).get(name, {}) for run in same]
+        if found[0]:
+            sessions[name] = {key: sum(each[key] for each in found) / len(found) for key in found[0]}
     said += [f"{name}: session recall@5 {s['recall@5']:.3f}, @10 {s['recall@10']:.3f}" for name, s in sessions.items()]
     second: SecondGold | None = None
     if corpus.corrections:

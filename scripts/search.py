@@ -45,8 +45,9 @@ def search(
 
     from kg.errors import LocigraphError
     from kg.store import Store
+    from kg.types import SpaceId
     from scripts import parts
-    from training.experiment import TrainingSet, drop_leaked, plan_folds, train_checkpoint
+    from training.experiment import TrainingSet, drop_leaked, plan_folds, source_digest, train_checkpoint
     from training.search import SPACE, search_fold
 
     parts.source_commit()
@@ -82,9 +83,12 @@ def search(
                     name=name,
                 )
                 shutil.rmtree(folder / name)  # the score is what a trial is for
-                return max(float(stage["val_score"]) for stage in made.details["stages"].values())
+                return float(list(made.details["stages"].values())[-1]["val_score"])  # of the model that comes out
 
-            found.append(search_fold(fold, model, train, trials=trials, folder=folder, seed=seed))
+            graphs = [views.snapshot(views.of(SpaceId(s), None)).fingerprint for s in (*fold.train, *fold.validation)]
+            identity = " ".join([source_digest(), text_encoder.model_id, read.sha256, *graphs])
+            found.append(search_fold(fold, model, train, trials=trials, folder=folder, seed=seed, identity=identity))
+            shutil.rmtree(folder / f"fold-{fold.index}", ignore_errors=True)  # what cut trials have left
     manifest = parts.provenance(
         seed,
         consolidation=consolidation,

@@ -13,7 +13,7 @@ class CorpusSettings:
     """Conversations to read.
 
     Attributes:
-        path: File, or ``sample`` for the bundled corpus.
+        path: File, or ``sample`` or ``threads`` for a bundled corpus.
         format: ``locomo``, ``longmemeval`` or ``jsonl``.
         extractions: JSONL of recorded extractions; null takes ``recorded_extractions.jsonl.gz`` beside the corpus.
         corrections: JSONL of corrected evidence, a second gold that is reported beside the first; null for none.

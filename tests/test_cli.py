@@ -41,7 +41,7 @@ BAD_CALLS = {
     "missing question": (["recall", "--space", "x"], ["question"]),
     "missing store": (["recall", "hello", "--space", "x", "--store", "absent.sqlite"], ["absent.sqlite", "build"]),
     "missing store to verify": (["verify", "--store", "absent.sqlite"], ["absent.sqlite"]),
-    "missing checkpoint": (["evaluate", "--checkpoint", "absent"], ["absent", "train"]),
+    "missing checkpoint": (["evaluate", "--strategies", "v1,v2-zero", "--checkpoint", "absent"], ["absent", "train"]),
     "bad time": (["recall", "q", "--space", "x", "--as_of", "yesterday"], ["yesterday", "ISO 8601"]),
     "wrong type": (["train", "--seed", "many"], ["seed"]),
     "no hit wanted": (["recall", "q", "--space", "x", "--top_k", "0"], ["top_k is 0"]),
@@ -50,6 +50,7 @@ BAD_CALLS = {
     "a search nobody made": (["search", "--validation", "0"], ["validation is 0"]),
     "unwritable output": (["evaluate", "--output", "/dev/null/x"], ["/dev/null"]),
     "corrections of another format": (["build", "--corpus.corrections", "x.jsonl"], ["corrections", "locomo"]),
+    "a baseline not run": (["evaluate", "--strategies", "v1,v2", "--baselines", "sum"], ["baseline 'sum'"]),
     "zero-shot without a checkpoint": (["evaluate", "--strategies", "v1,v2-zero"], ["v2-zero", "--checkpoint"]),
     "no extractions": (["build", "--consolidation", "recorded"], ["rules"]),
 }

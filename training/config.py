@@ -51,6 +51,11 @@ class ModelConfig:
     def __post_init__(self) -> None:
         if self.heads < 1 or self.hidden_dim % self.heads:
             raise TrainingError(f"model.hidden_dim {self.hidden_dim} is not a multiple of model.heads {self.heads}")
+        if self.related_terms < 0 or not 0 < self.least_likeness < 1:
+            raise TrainingError(
+                f"model.related_terms is {self.related_terms} and model.least_likeness {self.least_likeness}; expected "
+                "0 or more, and a cosine between 0 and 1"
+            )
         if self.lexical_dim and self.dedicated_terms >= self.lexical_dim:
             raise TrainingError(
                 f"model.dedicated_terms {self.dedicated_terms} leaves no bucket for other terms in "

@@ -16,6 +16,8 @@ import torch
 from tqdm import tqdm
 
 import gnn
+import kg
+import retrieval.evaluation
 import training
 from gnn.lexical import ContextHash
 from kg.corpora import Corpus
@@ -163,7 +165,7 @@ def train_checkpoint(
         raise TrainingDataError("no training space has a question with evidence; fine-tuning needs some")
     identity = {
         "config": dataclasses.asdict(config), "seed": seed, "text_encoder": text_encoder,
-        "precision": trainer.precision, "code": source_digest(),
+        "precision": trainer.precision, "devices": trainer.devices, "code": source_digest(),
         "train": sorted(data.train), "validation": sorted(data.validation),
         "graphs": {graph.name: graph.snapshot.fingerprint for graph in graphs},
         "questions": _fingerprint(graphs),
@@ -204,6 +206,7 @@ def train_checkpoint(
         trainer,
         folder=folder,
         seed=seed,
+        identity=hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest(),
         name=name,
     )
     checkpoint = Checkpoint(
@@ -212,23 +215,27 @@ def train_checkpoint(
     )  # fmt: skip
     if not trainer.fast_dev_run:
         checkpoint.save(folder / "checkpoint")
+        for resume_point in folder.glob("*.ckpt"):  # of no more use, and larger than the checkpoint
+            resume_point.unlink()
     return checkpoint
 
 
 def _fingerprint(graphs: Sequence[_Graph]) -> str:
-    """Twelve hexadecimal digits of all questions; their texts, which may be private, stay out of the manifest."""
-    asked = sorted([q.question_id, q.text, list(q.evidence)] for graph in graphs for q in graph.questions)
+    """Twelve hexadecimal digits of all questions; their wording stays out of the manifest."""
+    asked = sorted(
+        [q.question_id, q.text, str(q.asked_at), list(q.evidence)] for graph in graphs for q in graph.questions
+    )
     return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:12]
 
 
 @cache
 def source_digest() -> str:
-    """Twelve hexadecimal digits of all source that decides what a training comes to.
+    """Twelve hexadecimal digits of the source that decides what a training comes to: features, model, training, scores.
 
     In a checkpoint's identity, so that one that other code has trained is not taken for finished.
     """
     digest = hashlib.sha256()
-    for package in (gnn, training):
+    for package in (gnn, kg, retrieval.evaluation, training):
         for path in sorted(Path(package.__path__[0]).glob("*.py")):
             digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()[:12]

@@ -65,6 +65,7 @@ def fit(
     *,
     folder: Path,
     seed: int,
+    identity: str = "",
     name: str = "train",
 ) -> FitResult:
     """Train a network through its stages.
@@ -80,11 +81,12 @@ def fit(
         trainer: Where and how.
         folder: Resume points and logs.
         seed: Of order, dropout and sampling.
+        identity: Of all else that decides the result, such as the code; a run of another one is begun anew.
         name: On the progress bar.
     """
     folder.mkdir(parents=True, exist_ok=True)
     # In the names, so that another configuration's resume point is never taken up.
-    fingerprint = _fingerprint(network, train, validation, config, seed)
+    fingerprint = _fingerprint(network, train, validation, config, seed, identity)
     for stale in folder.glob("*.ckpt"):
         if fingerprint not in stale.name:
             stale.unlink()
@@ -194,8 +196,9 @@ def _fingerprint(
     validation: Sequence[SpaceExample],
     config: TrainConfig,
     seed: int,
+    identity: str,
 ) -> str:
-    digest = hashlib.sha256(json.dumps([asdict(config), seed], sort_keys=True).encode())
+    digest = hashlib.sha256(json.dumps([asdict(config), seed, identity], sort_keys=True).encode())
     for tensor in network.state_dict().values():
         digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
     for side in (train, validation):

@@ -19,6 +19,7 @@ from kg.schema import schema_hash
 from kg.snapshot import Snapshot
 from kg.tables import epoch
 from kg.types import SpaceId
+from retrieval.errors import IndexMismatchError
 from retrieval.graph_embedding import DEFAULT_TYPES
 from retrieval.indexer import index_type, snapshot_rows
 from retrieval.milvus import Collection, CollectionSpec, MilvusIndex
@@ -185,6 +186,9 @@ def forget_in_collections(index: MilvusIndex, space: str, node_keys: Sequence[in
     """Remove nodes from every collection of graph embeddings, the kept previous one included."""
     for name in index.collections():
         if name.startswith(_PREFIX):
-            collection = index.open(name)
+            try:
+                collection = index.open(name)
+            except IndexMismatchError:
+                continue  # not ours, or cut before it could describe itself and so before it held anything
             collection.forget_nodes(space, node_keys)
             collection.flush()

@@ -5,8 +5,10 @@ One search over the validation scores of all folds would look at conversations t
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -71,6 +73,7 @@ def search_fold(
     trials: int,
     folder: Path,
     seed: int,
+    identity: str = "",
     space: Mapping[str, Between | OneOf] = SPACE,
 ) -> FoldSearch:
     """Search for one fold; the first trial is the configuration as it is.
@@ -82,26 +85,31 @@ def search_fold(
         trials: In all; those of an interrupted search are counted in.
         folder: Keeps the trials, so that a search goes on where it was cut.
         seed: Of the sampler.
+        identity: Of data and code; trials of another one, or of other folds, are not counted in.
         space: What may change.
 
     Raises:
-        TrainingError: If ``trials`` is below 1 or a name of the space is no field.
+        TrainingError: If ``trials`` is below 1, a name of the space is no field, or the configuration's own value is
+            not in the space, which would search around another start than the given one.
     """
     if trials < 1:
         raise TrainingError(f"trials is {trials}; at least 1")
+    given = _values_of(config, space)
+    about = [fold.train, fold.validation, fold.test, asdict(config), sorted(map(repr, space.items())), seed, identity]
+    known_as = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:12]
     folder.mkdir(parents=True, exist_ok=True)
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(
         storage=f"sqlite:///{folder / 'trials.sqlite'}",
-        study_name=f"fold-{fold.index}",
+        study_name=f"fold-{fold.index}-{known_as}",
         direction="maximize",
         load_if_exists=True,
     )
     done = [t for t in study.trials if t.state == optuna.trial.TrialState.COMPLETE]
     # A sampler forgets its own state when the search is cut: seeded by what is done, it does not repeat itself.
     study.sampler = optuna.samplers.TPESampler(seed=1_000 * seed + len(done), n_startup_trials=5)
-    if not done:
-        study.enqueue_trial(_values_of(config, space), skip_if_exists=True)
+    if not done and not study.get_trials(states=[optuna.trial.TrialState.WAITING]):
+        study.enqueue_trial(given)
 
     def objective(trial: optuna.Trial) -> float:
         changes = {name: _suggest(trial, name, choice) for name, choice in space.items()}
@@ -138,12 +146,14 @@ def _suggest(trial: optuna.Trial, name: str, choice: Between | OneOf) -> Any:
 
 
 def _values_of(config: TrainConfig, space: Mapping[str, Between | OneOf]) -> dict[str, Any]:
-    """The configuration's own values, where the space holds them."""
     values: dict[str, Any] = {}
     for name, choice in space.items():
         section, _, field = name.partition(".")
         value = getattr(getattr(config, section, None), field, None)
         held = value in choice.values if isinstance(choice, OneOf) else choice.low <= (value or 0.0) <= choice.high
-        if held:
-            values[name] = value
+        if not held:
+            raise TrainingError(
+                f"{name} is {value!r}, which is not among what is searched: {choice}; start from a value there"
+            )
+        values[name] = value
     return values

@@ -344,7 +344,10 @@ def _second_gold(results: Results) -> list[_Block]:
     )
     return [
         _Heading("Against corrected evidence"),
-        _Paragraph(f"The same rankings; the published corrections change the gold of {second['changed']} questions."),
+        _Paragraph(
+            f"The same rankings; the published corrections change the gold of {second['changed']} questions. "
+            "p-values here are corrected among themselves."
+        ),
         _Table(("strategy", "recall@5", "recall@10", "recall@20", "nDCG@10"), rows),
         _Bullets(tuple(comparison_sentence(entry) for entry in second["comparisons"])),
     ]

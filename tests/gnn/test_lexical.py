@@ -200,3 +200,10 @@ def test_a_vocabulary_of_one_word_has_no_relatives() -> None:
 def test_the_commonest_word_stands_for_a_stem_and_numbers_for_none() -> None:
     found = common_words(["The dogs and the dog", "dogs in 2023", "the"])
     assert found == {"dog": "dogs"}
+
+
+def test_words_that_the_encoder_cannot_tell_apart_are_not_related() -> None:
+    def unknown(texts: Sequence[str]) -> NDArray[np.float32]:
+        return np.tile(np.array([[0.6, 0.8]], dtype=np.float32), (len(texts), 1))
+
+    assert related_terms({"a": "a", "b": "b"}, unknown, count=1, least=0.4).of(["a"]) == {}

@@ -72,3 +72,19 @@ def test_equal_scores_are_sorted_by_id() -> None:
     memory.add("harbor", [(match("b"), 0), (match("a"), 0)], np.full((2, 4), 0.5, dtype=np.float32))
     found = memory.search(np.ones(4, dtype=np.float32), SearchScope("harbor"), top_k=1)
     assert [m.node_id for m in found] == ["a"]
+
+
+@given(st.lists(st.integers(0, 9), max_size=12), st.integers(0, 5))
+def test_removed_rows_are_not_found_and_the_others_are(gone: list[int], again: int) -> None:
+    memory, vectors = MemoryVectors(), unit_rows(10)
+    memory.add("harbor", [(match(f"n{i}"), 0) for i in range(10)], vectors)
+    for i in gone:
+        memory.remove("harbor", NodeId(f"n{i}"))
+    memory.add("harbor", [(match(f"n{again}"), 0)], vectors[again : again + 1])
+    left = sorted({*range(10)} - {*gone} | {again})
+    query = unit_rows(1, 7)[0]
+    found = memory.search(query, SearchScope("harbor"), top_k=20)
+    assert {m.node_id: pytest.approx(m.score, abs=1e-6) for m in found} == {
+        f"n{i}": float(vectors[i] @ query) for i in left
+    }
+    memory.remove("nobody", NodeId("n0"))

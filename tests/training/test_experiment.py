@@ -135,6 +135,13 @@ def test_a_finished_training_is_loaded_and_another_made_when_anything_differs(tm
         assert changed[1] != first[1]
 
 
+def test_a_training_of_other_code_is_not_taken_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = train(tmp_path)
+    assert list(tmp_path.glob("*.ckpt")) == []
+    monkeypatch.setattr("training.experiment.source_digest", lambda: "another")
+    assert train(tmp_path)[1] != first[1]
+
+
 def test_graphs_of_another_extractor_are_learnt_from_as_well(tmp_path: Path) -> None:
     bare = Views(lambda space, as_of: make_snapshot(make_turns(["one", "two"], space=space)), {})
     made = train_checkpoint(

@@ -225,3 +225,14 @@ def test_a_model_without_states_is_pretrained_by_what_does_not_need_them(tmp_pat
     bare = GraphRetrieval(model, text_dim=TEXT_DIM)
     result = fit(bare, [example(1)], [example(2)], replace(config, model=model), CPU, folder=tmp_path, seed=0)
     assert set(result.stages) == {"pretrain", "finetune"}
+
+
+def test_a_resume_point_of_another_identity_is_not_taken_up(tmp_path: Path) -> None:
+    steps: list[int] = []
+    for identity in ("old code", "old code", "new code"):
+        first = example(1)
+        fused = FusedExample(**{f.name: getattr(first, f.name) for f in fields(first)}, fuse=[10**6])
+        fit(network(), [fused], [], small_config(finetune=2), CPU, folder=tmp_path, seed=1, identity=identity)
+        steps.append(10**6 - fused.fuse[0])
+    assert steps[0] > steps[1]
+    assert steps[2] == steps[0]

@@ -54,6 +54,41 @@ def test_an_interrupted_search_counts_the_trials_it_has(tmp_path: Path) -> None:
     assert len(calls) == 6
 
 
+def test_trials_of_other_data_or_other_folds_are_not_counted_in(tmp_path: Path) -> None:
+    calls: list[str] = []
+
+    def train(config: TrainConfig, name: str) -> float:
+        calls.append(name)
+        return 1.0
+
+    other = Fold(0, ("a", "d"), ("c",), ("b",))
+    for fold, identity in ((FOLD, "x"), (FOLD, "x"), (FOLD, "y"), (other, "x")):
+        found = search_fold(fold, TrainConfig(), train, trials=2, folder=tmp_path, seed=0, identity=identity, space=TWO)
+        assert len(found["trials"]) == 2
+    assert len(calls) == 6
+
+
+def test_the_given_configuration_is_tried_even_when_its_first_trial_was_cut(tmp_path: Path) -> None:
+    tried: list[TrainConfig] = []
+
+    def train(config: TrainConfig, name: str) -> float:
+        tried.append(config)
+        if len(tried) == 1:
+            raise KeyboardInterrupt
+        return 1.0
+
+    with pytest.raises(KeyboardInterrupt):
+        search_fold(FOLD, TrainConfig(), train, trials=3, folder=tmp_path, seed=0, space=TWO)
+    search_fold(FOLD, TrainConfig(), train, trials=3, folder=tmp_path, seed=0, space=TWO)
+    assert tried[1] == TrainConfig()
+
+
+def test_a_start_outside_the_space_is_refused(tmp_path: Path) -> None:
+    given = changed(TrainConfig(), {"model.layers": 3})
+    with pytest.raises(TrainingError, match=r"model\.layers is 3"):
+        search_fold(FOLD, given, lambda config, name: 1.0, trials=1, folder=tmp_path, seed=0, space=TWO)
+
+
 def test_a_choice_is_not_used_for_other_test_conversations(tmp_path: Path) -> None:
     found = search_fold(FOLD, TrainConfig(), lambda config, name: 1.0, trials=1, folder=tmp_path, seed=0, space=TWO)
     assert chosen_for([found], FOLD) == found["best"]
