@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from kg.store import Store
+from kg.types import SpaceId, TurnId
 from scripts import cli
 
 CONFIGS = Path(__file__).parent.parent / "configs"
@@ -177,3 +179,11 @@ def test_the_main_job_runs_end_to_end_on_a_small_corpus(
     assert "s01:t04" not in out
     code, out, error = run(capsys, "verify", "--store", "out/graph.sqlite")
     assert code == 0, error
+
+    with Store("out/graph.sqlite") as store:  # a forgetting that was cut before it told the indexes
+        store.forget(SpaceId("harbor"), [TurnId("s01:t05")])
+        assert store.read_outbox(limit=1)
+    code, _, error = run(capsys, "forget", "--space", "harbor", "--turns", '["s01:t05"]', "--store", "out/graph.sqlite")
+    assert_one_line_and_code_2(code, error, "s01:t05")
+    with Store("out/graph.sqlite") as store:
+        assert store.read_outbox(limit=1) == []
