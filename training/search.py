@@ -107,7 +107,7 @@ def search_fold(
     )
     done = [t for t in study.trials if t.state == optuna.trial.TrialState.COMPLETE]
     # A sampler forgets its own state when the search is cut: seeded by what is done, it does not repeat itself.
-    study.sampler = optuna.samplers.TPESampler(seed=1_000 * seed + len(done), n_startup_trials=5)
+    study.sampler = optuna.samplers.TPESampler(seed=10_000 * seed + 1_000 * fold.index + len(done), n_startup_trials=5)
     if not done and not study.get_trials(states=[optuna.trial.TrialState.WAITING]):
         study.enqueue_trial(given)
 
