@@ -107,7 +107,8 @@ class DescriptionIndexer:
         if collection is None:
             if not len(vectors):
                 return None
-            spec = CollectionSpec(vectors.shape[1], "COSINE", self._model, schema_hash())
+            due = len(self._store.read_outbox(limit=FLAT_BELOW))  # a collection that outgrows its index can be rebuilt
+            spec = CollectionSpec(vectors.shape[1], "COSINE", self._model, schema_hash(), index_type(due))
             collection = self._index.create(DESCRIPTIONS, spec)
         active = [i for i, node in enumerate(nodes) if node.status == NodeStatus.ACTIVE]
         if active:
