@@ -159,6 +159,7 @@ def test_the_bundled_corpora_are_complete(
 
 def test_no_question_of_one_bundled_corpus_is_in_the_other() -> None:
     sample, threads = (load_corpus("jsonl", name) for name in ("sample", "threads"))
+    assert not {c.space for c in sample.conversations} & {c.space for c in threads.conversations}
     assert not {q.text for q in sample.questions} & {q.text for q in threads.questions}
     assert not {t.text for c in sample.conversations for t in c.turns} & {
         t.text for c in threads.conversations for t in c.turns
