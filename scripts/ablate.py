@@ -42,7 +42,6 @@ def ablate(
     from pathlib import Path
 
     from kg.errors import LocigraphError, nearest
-    from kg.store import Store
     from retrieval.evaluation import Fold, StrategyRun
     from retrieval.evaluation.ablation import ablation_figure, ablation_table
     from scripts import parts
@@ -62,10 +61,7 @@ def ablate(
     text_encoder = parts.text_encoder(encoder)
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
-    with Store(store or str(folder / "graph.sqlite")) as graph:
-        parts.build_graph(read, extractor, graph, text_encoder)
-        text_encoder.encode([q.text for q in read.questions], progress="encode questions")
-        views = parts.views_of(graph, read, text_encoder)
+    with parts.built_views(read, extractor, text_encoder, store or str(folder / "graph.sqlite")) as views:
         planned = plan_folds(read.questions, folds=folds, validation=validation, seed=seed)
 
         def run_fold(name: str, config: TrainConfig, fold: Fold) -> StrategyRun:

@@ -81,6 +81,8 @@ def evaluate(
     if checkpoint is not None and "v2-zero" in names:
         given = load_checkpoint(Path(checkpoint), text_encoder=text_encoder.model_id)
         refuse_known(given, read.questions)
+    planned = plan_folds(read.questions, folds=folds, validation=validation, seed=seed) if "v2" in names else ()
+    configs = parts.configs_of_folds(model, planned, searched) if planned else []
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
     graph_path = store or str(folder / "graph.sqlite")
@@ -89,8 +91,6 @@ def evaluate(
         parts.indexer_of(graph, vectors, text_encoder).drain(progress=True)
         text_encoder.encode([q.text for q in read.questions], progress="encode questions")
         views = parts.views_of(graph, read, text_encoder)
-        planned = plan_folds(read.questions, folds=folds, validation=validation, seed=seed) if "v2" in names else ()
-        configs = parts.configs_of_folds(model, planned, searched) if planned else []
         runs: list[StrategyRun] = []
         notes = [*read.notes, *unused]
         with parts.search_parts(graph, vectors, text_encoder) as (lexical, retrievers):

@@ -184,6 +184,15 @@ def build_graph(corpus: Corpus, extractor: Extractor, store: Store, encoder: Cac
     return failed
 
 
+@contextmanager
+def built_views(corpus: Corpus, extractor: Extractor, encoder: CachedTextEncoder, store: str) -> Iterator[Views]:
+    """What trainings inside folds need: the graphs of a corpus, built where they are not yet, and encoded questions."""
+    with Store(store) as graph:
+        build_graph(corpus, extractor, graph, encoder)
+        encoder.encode([q.text for q in corpus.questions], progress="encode questions")
+        yield views_of(graph, corpus, encoder)
+
+
 def indexer_of(store: Store, index: MilvusIndex, encoder: CachedTextEncoder) -> DescriptionIndexer:
     """The indexer of descriptions, by which collections of graph embeddings forget what the store forgot."""
     return DescriptionIndexer(

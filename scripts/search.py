@@ -44,7 +44,6 @@ def search(
     from pathlib import Path
 
     from kg.errors import LocigraphError
-    from kg.store import Store
     from kg.types import SpaceId
     from scripts import parts
     from training.experiment import TrainingSet, drop_leaked, plan_folds, source_digest, train_checkpoint
@@ -60,10 +59,7 @@ def search(
     text_encoder = parts.text_encoder(encoder)
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
-    with Store(store or str(folder / "graph.sqlite")) as graph:
-        parts.build_graph(read, extractor, graph, text_encoder)
-        text_encoder.encode([q.text for q in read.questions], progress="encode questions")
-        views = parts.views_of(graph, read, text_encoder)
+    with parts.built_views(read, extractor, text_encoder, store or str(folder / "graph.sqlite")) as views:
         found = []
         for fold in plan_folds(read.questions, folds=folds, validation=validation, seed=seed):
             known, _ = drop_leaked(read.questions, fold)
