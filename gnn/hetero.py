@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -215,7 +215,17 @@ class GraphInputs:
 
     def with_graph(self, graph: PackedGraph) -> GraphInputs:
         """The same nodes with other edges."""
-        return GraphInputs(graph, self.text, self.lexical, self.context, self.speakers, self.traits, self.rows)
+        return replace(self, graph=graph)
+
+    def with_features_of(self, other: GraphInputs, chosen: Tensor) -> GraphInputs:
+        """The same graph, but for chosen nodes, bool [nodes], with another's texts, words and traits of them."""
+        mask = chosen[:, None]
+        return replace(
+            self,
+            text=torch.where(mask, other.text, self.text),
+            lexical=torch.where(mask, other.lexical, self.lexical),
+            traits=torch.where(mask, other.traits, self.traits),
+        )
 
 
 def inputs_of(data: HeteroData, metadata: GraphMetadata = METADATA) -> GraphInputs:

@@ -125,9 +125,7 @@ def hide_sources_of_half(
         The message graph, and the chosen nodes as bool [nodes].
     """
     targets = torch.unique(torch.cat([graph.target[graph.edges_of(edge_type)] for edge_type in edge_types]))
-    half = torch.randperm(len(targets), generator=generator)[: len(targets) // 2].to(graph.device)
-    chosen = torch.zeros(graph.num_nodes, dtype=torch.bool, device=graph.device)
-    chosen[targets[half]] = True
+    chosen = random_half(targets, graph.num_nodes, generator=generator)
     keep = torch.ones(graph.num_edges, dtype=torch.bool, device=graph.device)
     for source, relation, target in edge_types:
         there = graph.edges_of((source, relation, target))
@@ -135,6 +133,39 @@ def hide_sources_of_half(
         keep[there] = ~chosen[graph.target[there]]
         keep[back] = ~chosen[graph.source[back]]
     return graph.without_edges(keep=keep), chosen
+
+
+def random_half(nodes: Tensor, num_nodes: int, *, generator: torch.Generator) -> Tensor:
+    """A random half of some nodes, rounded down.
+
+    Args:
+        nodes: Packed indices, int64 [nodes].
+        num_nodes: Of the whole graph.
+        generator: On the CPU; decides everything.
+
+    Returns:
+        True for the chosen, bool [num_nodes].
+    """
+    half = torch.randperm(len(nodes), generator=generator)[: len(nodes) // 2].to(nodes.device)
+    chosen = torch.zeros(num_nodes, dtype=torch.bool, device=nodes.device)
+    chosen[nodes[half]] = True
+    return chosen
+
+
+def likely_false_negatives(text: Tensor, positive: Tensor, *, cosine: float) -> Tensor:
+    """Candidates that say nearly what a right one says: perhaps right too, though nobody has marked them.
+
+    Args:
+        text: Embeddings of the candidates, rows of length 1, [candidates, dim].
+        positive: True where a candidate is right, bool [questions, candidates].
+        cosine: From which likeness to the likest right candidate.
+
+    Returns:
+        True for them, never for a right one, bool [questions, candidates].
+    """
+    right = positive.any(0)
+    is_like = (text[right] @ text.T >= cosine).to(text.dtype)  # [right, candidates]
+    return (positive[:, right].to(text.dtype) @ is_like > 0) & ~positive
 
 
 def drop_edges(graph: PackedGraph, *, share: float, generator: torch.Generator) -> PackedGraph:

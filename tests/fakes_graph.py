@@ -133,7 +133,7 @@ def small_config(*, pretrain: int = 0, finetune: int = 3, patience: int = 50) ->
     """A training of seconds; the pre-training uses every self-supervised loss."""
     return TrainConfig(
         SMALL_MODEL,
-        StageConfig(epochs=pretrain, patience=patience, link=0.2, text=1.0, views=0.1),
+        StageConfig(epochs=pretrain, patience=patience, link=0.2, fact_questions=1.0, views=0.1),
         StageConfig(epochs=finetune, patience=patience, ranking=1.0),
         OptimiserConfig(lr=3e-3, warmup_steps=2, query_noise=0.05, term_dropout=0.1),
     )

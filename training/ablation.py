@@ -12,9 +12,9 @@ from retrieval.evaluation import Fold, QuestionOutcome, StrategyRun, summarise
 from retrieval.evaluation.results import Summary
 from training.checkpoint import Checkpoint
 from training.config import TrainConfig, changed
-from training.data import Embed
 from training.experiment import Views
 from training.inference import CheckpointQueryEncoder, encode_graph
+from training.protocols import Embed
 
 #: Name of the unchanged model in the results.
 FULL = "full"
@@ -44,11 +44,15 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "no entities": {"model.excluded_relations": ["MENTIONS"]},
     "no pre-training": {"pretrain.epochs": 0},
     "no link prediction": {"pretrain.link": 0.0},
-    "no pseudo-questions": {"pretrain.text": 0.0},
+    "no pseudo-questions": {"pretrain.fact_questions": 0.0},
+    "facts as queries": {"pretrain.facts": 1.0},
+    "spans as queries": {"pretrain.spans": 1.0},
+    "spans alone": {"pretrain.fact_questions": 0.0, "pretrain.spans": 1.0},
+    "likely answers left out": {"pretrain.false_negative": 0.8, "finetune.false_negative": 0.8},
     "no two views": {"pretrain.views": 0.0},
     "no fine-tuning": {"finetune.epochs": 0},
     "no graph": {"model.excluded_relations": ["NEXT", "DERIVED_FROM", "HAS_CONCEPT", "ABOUT_CONCEPT", "MENTIONS"]},
-    "pseudo-questions beside": {"finetune.text": 0.3},
+    "pseudo-questions beside": {"finetune.fact_questions": 0.3},
     "link prediction beside": {"finetune.link": 0.1},
     "two views beside": {"finetune.views": 0.1},
     "frozen text side": {"optimiser.scalar_lr": 0.0, "optimiser.edge_lr": 0.0},

@@ -9,6 +9,7 @@ from typing import Any
 
 from kg.errors import nearest
 from training.errors import TrainingError
+from training.pseudo_queries import KINDS, Kind
 
 
 @dataclass(frozen=True)
@@ -72,16 +73,32 @@ class StageConfig:
         patience: Epochs without a better validation before stopping.
         ranking: Questions with evidence against all turns of their space.
         link: Typed link prediction on hidden edges.
-        text: Pseudo-questions made of facts and events against the turns they came from, whose edges are hidden.
+        fact_questions: Questions made of facts and events against the turns they came from, whose edges are hidden.
+        facts: Facts and events themselves, in the same way.
+        spans: Half of a turn's words against the turns, which are shown without them.
         views: Agreement of two views of the graph with different edges left out.
+        false_negative: Cosine from which a turn that is as like an answer in its text is taken for one that nobody has
+            marked, and left out of the negatives; 1 takes none for such.
     """
 
     epochs: int
     patience: int = 6
     ranking: float = 0.0
     link: float = 0.0
-    text: float = 0.0
+    fact_questions: float = 0.0
+    facts: float = 0.0
+    spans: float = 0.0
     views: float = 0.0
+    false_negative: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.false_negative <= 1:
+            raise TrainingError(f"false_negative is {self.false_negative}; expected a cosine above 0, at most 1")
+
+    @property
+    def pseudo(self) -> tuple[Kind, ...]:
+        """Kinds of pseudo-queries that the stage learns from."""
+        return tuple(kind for kind in KINDS if self.epochs and getattr(self, kind))
 
 
 @dataclass(frozen=True)
@@ -127,7 +144,9 @@ class TrainConfig:
     """
 
     model: ModelConfig = field(default_factory=ModelConfig)
-    pretrain: StageConfig = field(default_factory=lambda: StageConfig(epochs=3, link=0.2, text=1.0, views=0.1))
+    pretrain: StageConfig = field(
+        default_factory=lambda: StageConfig(epochs=3, link=0.2, fact_questions=1.0, views=0.1)
+    )
     finetune: StageConfig = field(default_factory=lambda: StageConfig(epochs=20, ranking=1.0))
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
 

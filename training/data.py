@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import lightning as L  # noqa: N812  (the name Lightning's own documentation uses)
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
 
@@ -26,14 +25,13 @@ from kg.snapshot import Snapshot
 from kg.text import terms
 from kg.types import Question
 from training.errors import TrainingDataError
-from training.pseudo_questions import pseudo_questions
-
-Embed = Callable[[Sequence[str]], NDArray[np.float32]]
+from training.protocols import Embed, WriteQuestions
+from training.pseudo_queries import Kind, PseudoQueries, make_pseudo_queries, questions_by_rules
 
 
 @dataclass(frozen=True, eq=False)
 class SpaceExample:
-    """One space: its graph, its questions with the turns that answer them, and pseudo-questions.
+    """One space: its graph, its questions with the turns that answer them, and pseudo-queries.
 
     Attributes:
         name: Of the space, or of a view of it.
@@ -41,8 +39,7 @@ class SpaceExample:
         episodes: Packed node index of each candidate turn, int64 [turns].
         questions: Encoded questions; None when there are none.
         positive: Which turns answer which question, bool [questions, turns].
-        pseudo: Encoded pseudo-questions; None when there are none.
-        pseudo_positive: The same for them, bool [pseudo, turns].
+        pseudo: Queries made of the graph itself, by kind.
     """
 
     name: str
@@ -50,8 +47,7 @@ class SpaceExample:
     episodes: Tensor
     questions: QueryBatch | None
     positive: Tensor
-    pseudo: QueryBatch | None
-    pseudo_positive: Tensor
+    pseudo: Mapping[Kind, PseudoQueries]
 
     def to(self, device: torch.device | str) -> SpaceExample:
         """The same on a device."""
@@ -61,8 +57,7 @@ class SpaceExample:
             self.episodes.to(device),
             None if self.questions is None else self.questions.to(device),
             self.positive.to(device),
-            None if self.pseudo is None else self.pseudo.to(device),
-            self.pseudo_positive.to(device),
+            {kind: queries.to(device) for kind, queries in self.pseudo.items()},
         )
 
 
@@ -105,7 +100,8 @@ def make_example(
     sketch: LexicalSketch,
     context: ContextHash,
     embed: Embed,
-    with_pseudo: bool = False,
+    pseudo: Collection[Kind] = (),
+    write_questions: WriteQuestions = questions_by_rules,
 ) -> SpaceExample:
     """Turn a space into tensors.
 
@@ -115,7 +111,8 @@ def make_example(
         sketch: Lexical sketch.
         context: Hash of speakers and dates.
         embed: Text embeddings, rows of length 1.
-        with_pseudo: Whether to make pseudo-questions too.
+        pseudo: Kinds of queries to make of the graph itself.
+        write_questions: Turns facts into questions, for the kind that needs it.
     """
     inputs = inputs_of(to_hetero(snapshot, sketch, context), METADATA)
     rows = inputs.rows[inputs.graph.slice_of("episode")]
@@ -131,25 +128,10 @@ def make_example(
     if asked:
         texts = [q.text for q in asked]
         batch = query_batch(texts, embed(texts), sketch, context, asked_at=[q.asked_at for q in asked])
-    pseudo, pseudo_positive = None, torch.zeros(0, len(rows), dtype=torch.bool)
-    if with_pseudo:
-        made = _pseudo(snapshot, candidate_of)
-        if made:
-            texts = [text for text, _ in made]
-            pseudo = query_batch(texts, embed(texts), sketch, context)
-            pseudo_positive = torch.zeros(len(made), len(rows), dtype=torch.bool)
-            for i, (_, candidates) in enumerate(made):
-                pseudo_positive[i, candidates] = True
-    return SpaceExample(str(snapshot.space), inputs, episodes, batch, positive, pseudo, pseudo_positive)
-
-
-def _pseudo(snapshot: Snapshot, candidate_of: dict[str, int]) -> list[tuple[str, list[int]]]:
-    made = []
-    for row in np.flatnonzero(np.isin(snapshot.types, ["knowledge_node", "event_node"])).tolist():
-        candidates = [candidate_of[turn] for turn in snapshot.turns_of[row] if turn in candidate_of]
-        if candidates:
-            made += [(text, candidates) for text in pseudo_questions(snapshot.descriptions[row])]
-    return made
+    made = make_pseudo_queries(
+        pseudo, snapshot, candidate_of, sketch=sketch, context=context, embed=embed, write_questions=write_questions
+    )
+    return SpaceExample(str(snapshot.space), inputs, episodes, batch, positive, made)
 
 
 class _EpochSampler(Sampler[int]):

@@ -40,11 +40,12 @@ from retrieval.protocols import Retriever
 from retrieval.turns import turns_of_hits
 from training.checkpoint import Checkpoint, load_checkpoint
 from training.config import TrainConfig
-from training.data import Embed, make_example, make_sketch
+from training.data import make_example, make_sketch
 from training.errors import CheckpointError, TrainingDataError, TrainingError
 from training.fit import TrainerConfig, fit
 from training.inference import CheckpointQueryEncoder
 from training.module import GraphRetrieval
+from training.protocols import Embed
 from training.refresh import GRAPH_ALIAS, View, refresh
 
 _DEPTH = max(CURVE_TOP_KS)
@@ -187,10 +188,10 @@ def train_checkpoint(
         embed=embed,
     )
     context = ContextHash(config.model.speaker_dim, config.model.date_dim)
-    with_pseudo = any(stage.epochs and stage.text for stage in (config.pretrain, config.finetune))
+    pseudo = {*config.pretrain.pseudo, *config.finetune.pseudo}
     examples = [
         dataclasses.replace(
-            make_example(g.snapshot, g.questions, sketch=sketch, context=context, embed=embed, with_pseudo=with_pseudo),
+            make_example(g.snapshot, g.questions, sketch=sketch, context=context, embed=embed, pseudo=pseudo),
             name=g.name,
         )
         for g in graphs

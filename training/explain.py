@@ -18,7 +18,7 @@ from gnn.query import query_batch
 from kg.snapshot import Snapshot
 from kg.types import NodeId, TurnId
 from training.checkpoint import Checkpoint
-from training.data import Embed
+from training.protocols import Embed
 
 
 @dataclass(frozen=True, slots=True)

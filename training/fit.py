@@ -204,10 +204,12 @@ def _fingerprint(
     for side in (train, validation):
         for example in side:
             digest.update(example.name.encode())
-            inputs, asked = example.inputs, [q for q in (example.questions, example.pseudo) if q is not None]
+            inputs, pseudo = example.inputs, example.pseudo.values()
+            asked = [*filter(None, [example.questions]), *(made.queries for made in pseudo)]
             for tensor in (
                 inputs.text, inputs.lexical, inputs.context, inputs.traits, inputs.graph.source, inputs.graph.target,
-                example.positive, example.pseudo_positive, *(q.text for q in asked), *(q.term_row for q in asked),
+                example.positive, *(q.text for q in asked), *(q.term_row for q in asked),
+                *(made.positive for made in pseudo), *(made.masked.text for made in pseudo if made.masked is not None),
             ):  # fmt: skip
                 digest.update(tensor.cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()[:12]

@@ -13,7 +13,7 @@ from gnn.hetero import METADATA, inputs_of, to_hetero
 from gnn.query import query_batch
 from kg.snapshot import Snapshot
 from training.checkpoint import Checkpoint
-from training.data import Embed
+from training.protocols import Embed
 
 
 class CheckpointQueryEncoder:

@@ -13,11 +13,18 @@ from gnn.encoder import EVENT, FACT, EncoderConfig, NodeEncoder, NodeVectors
 from gnn.hetero import FORWARD_EDGE_TYPES, METADATA
 from gnn.losses import link_loss, multi_positive_loss, nt_xent
 from gnn.probes import spread, uniformity
-from gnn.query import QueryEncoder
-from gnn.sampling import drop_edges, hide_sources_of_half, split_supervision
+from gnn.query import QueryBatch, QueryEncoder
+from gnn.sampling import (
+    drop_edges,
+    hide_sources_of_half,
+    likely_false_negatives,
+    random_half,
+    split_supervision,
+)
 from retrieval.evaluation import evidence_recall, ndcg
 from training.config import ModelConfig, OptimiserConfig, StageConfig
 from training.data import SpaceExample
+from training.pseudo_queries import Kind
 
 _PREDICTED = tuple(t for t in FORWARD_EDGE_TYPES if not t[1].startswith("NEXT"))
 _SUPERVISION_SHARE = 0.2
@@ -94,10 +101,10 @@ class RetrievalModule(L.LightningModule):
         stage = self.stage
         if stage.ranking and batch.questions is not None:
             parts["ranking"] = stage.ranking * self._ranking_loss(batch)
-        if stage.text and batch.pseudo is not None:
-            found = self._text_loss(batch)
+        for kind in stage.pseudo:
+            found = self._pseudo_loss(batch, kind)
             if found is not None:
-                parts["text"] = stage.text * found
+                parts[kind] = getattr(stage, kind) * found
         has_states = self.network.nodes.config.uses_states  # links and views are about them
         if stage.link and has_states:
             found = self._link_loss(batch)
@@ -114,26 +121,44 @@ class RetrievalModule(L.LightningModule):
     def _ranking_loss(self, batch: SpaceExample) -> Tensor:
         assert batch.questions is not None
         vectors = self.network.nodes(batch.inputs)
-        return multi_positive_loss(self._logits(batch, vectors), batch.positive)
+        logits = self._logits(batch.questions, vectors, batch.episodes)
+        return self._ranked(logits, batch.positive, batch.inputs.text[batch.episodes])
 
-    def _logits(self, batch: SpaceExample, vectors: NodeVectors, *, pseudo: bool = False) -> Tensor:
-        questions = batch.pseudo if pseudo else batch.questions
-        assert questions is not None
+    def _logits(self, questions: QueryBatch, vectors: NodeVectors, episodes: Tensor) -> Tensor:
         queries = self.network.queries(
             questions, noise=self.optimiser.query_noise, term_dropout=self.optimiser.term_dropout
         )
-        logits: Tensor = self.log_scale.exp() * queries @ vectors.joined()[batch.episodes].T
+        logits: Tensor = self.log_scale.exp() * queries @ vectors.joined()[episodes].T
         return logits
 
-    def _text_loss(self, batch: SpaceExample) -> Tensor | None:
-        graph, chosen = hide_sources_of_half(batch.inputs.graph, [FACT, EVENT], generator=self._generator)
+    def _ranked(self, logits: Tensor, positive: Tensor, text: Tensor) -> Tensor:
+        ignore = None
+        if self.stage.false_negative < 1:
+            ignore = likely_false_negatives(text, positive, cosine=self.stage.false_negative)
+        return multi_positive_loss(logits, positive, ignore=ignore)
+
+    def _pseudo_loss(self, batch: SpaceExample, kind: Kind) -> Tensor | None:
+        """Rank a half of the turns from which what gives the answer away is hidden: edges, or the asking words.
+
+        None when the space has no query of this kind about that half.
+        """
+        made = batch.pseudo.get(kind)
+        if made is None:
+            return None
+        if made.masked is None:
+            graph, chosen = hide_sources_of_half(batch.inputs.graph, [FACT, EVENT], generator=self._generator)
+            inputs = batch.inputs.with_graph(graph)
+        else:
+            asked_for = batch.episodes[made.positive.any(0)]
+            chosen = random_half(asked_for, batch.inputs.graph.num_nodes, generator=self._generator)
+            inputs = batch.inputs.with_features_of(made.masked, chosen)
         candidates = chosen[batch.episodes]
-        rows = (batch.pseudo_positive & candidates).any(1)
+        rows = (made.positive & candidates).any(1)
         if int(rows.sum()) < 1 or int(candidates.sum()) < 2:
             return None
-        vectors = self.network.nodes(batch.inputs.with_graph(graph))
-        logits = self._logits(batch, vectors, pseudo=True)[rows][:, candidates]
-        return multi_positive_loss(logits, batch.pseudo_positive[rows][:, candidates])
+        logits = self._logits(made.queries, self.network.nodes(inputs), batch.episodes)
+        text = batch.inputs.text[batch.episodes][candidates]
+        return self._ranked(logits[rows][:, candidates], made.positive[rows][:, candidates], text)
 
     def _link_loss(self, batch: SpaceExample) -> Tensor | None:
         graph, supervision = split_supervision(

@@ -40,7 +40,7 @@ SPACE: Mapping[str, Between | OneOf] = {
     "model.dropout": OneOf((0.1, 0.2, 0.3, 0.4)),
     "model.related_terms": OneOf((0, 15, 30, 50)),
     "pretrain.epochs": OneOf((0, 3, 6)),
-    "finetune.text": OneOf((0.0, 0.1, 0.3)),
+    "finetune.fact_questions": OneOf((0.0, 0.1, 0.3)),
     "optimiser.lr": Between(1e-4, 2e-3),
     "optimiser.scalar_lr": Between(3e-3, 3e-2),
     "optimiser.edge_lr": Between(1e-3, 1e-2),

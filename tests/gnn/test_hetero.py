@@ -140,3 +140,14 @@ def test_other_edges_leave_the_features_as_they_are() -> None:
     assert fewer.graph.num_edges == 0
     assert fewer.text is inputs.text
     assert fewer.to("cpu").graph.num_nodes == inputs.graph.num_nodes
+
+
+def test_chosen_nodes_take_texts_words_and_traits_of_another_graph() -> None:
+    first = make_inputs(make_snapshot(make_turns(["a red canoe", "Yes"]), [], []))
+    second = make_inputs(make_snapshot(make_turns(["a kite?", "No"]), [], []))
+    mixed = first.with_features_of(second, torch.tensor([True, False]))
+    for name in ("text", "lexical", "traits"):
+        assert getattr(mixed, name)[0].equal(getattr(second, name)[0])
+        assert getattr(mixed, name)[1].equal(getattr(first, name)[1])
+    assert mixed.graph is first.graph
+    assert mixed.context is first.context

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from gnn.errors import GraphError
 from gnn.hetero import reverse_of
 from gnn.packed import EdgeType, PackedGraph
-from gnn.sampling import drop_edges, hide_sources_of_half, split_supervision
+from gnn.sampling import drop_edges, hide_sources_of_half, likely_false_negatives, random_half, split_supervision
 from tests.fakes import make_turns
 from tests.fakes_graph import Extra, make_inputs, make_snapshot
 
@@ -141,3 +141,22 @@ def test_a_view_keeps_about_the_asked_share_of_edges() -> None:
     assert sum(kept) / 20 == pytest.approx(0.75, abs=0.03)
     assert drop_edges(graph, share=0.0, generator=generator(0)).num_edges == graph.num_edges
     assert drop_edges(graph, share=1.0, generator=generator(0)).num_edges == 0
+
+
+def test_turns_that_say_what_an_answer_says_are_likely_false_negatives() -> None:
+    text = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [0.6, 0.8]])
+    positive = torch.tensor([[True, False, False, False], [False, False, True, False], [False, True, False, True]])
+    # Cosines: 0-1 .8, 0-3 .6, 1-2 .6, 1-3 .96, 2-3 .8.
+    assert likely_false_negatives(text, positive, cosine=0.75).tolist() == [
+        [False, True, False, False], [False, False, False, True], [True, False, True, False],
+    ]  # fmt: skip
+    assert not likely_false_negatives(text, positive, cosine=1.0).any()
+
+
+@given(st.integers(0, 9), st.integers(0, 100))
+def test_a_random_half_is_rounded_down_and_decided_by_the_seed(count: int, seed: int) -> None:
+    nodes = torch.arange(0, 2 * count, 2)
+    chosen = random_half(nodes, 20, generator=generator(seed))
+    assert int(chosen.sum()) == count // 2
+    assert set(chosen.nonzero().flatten().tolist()) <= set(nodes.tolist())
+    assert chosen.equal(random_half(nodes, 20, generator=generator(seed)))

@@ -37,17 +37,15 @@ def test_each_question_is_joined_with_the_turns_that_answer_it() -> None:
     assert made.questions is not None
     assert len(made.questions) == 2
     assert made.episodes.tolist() == [0, 1, 2]
-    assert made.pseudo is None
-    assert made.pseudo_positive.shape == (0, 3)
+    assert made.pseudo == {}
     assert made.name == SPACE
 
 
-def test_pseudo_questions_are_joined_with_the_turns_of_their_fact_or_event() -> None:
-    made = make_example(SNAPSHOT, [], sketch=SKETCH, context=CONTEXT, embed=EMBED, with_pseudo=True)
+def test_pseudo_queries_go_with_the_example_and_to_its_device() -> None:
+    made = make_example(SNAPSHOT, [], sketch=SKETCH, context=CONTEXT, embed=EMBED, pseudo=("facts", "fact_questions"))
     assert made.questions is None
     assert made.positive.shape == (0, 3)
-    assert made.pseudo_positive.tolist() == 2 * [[True, False, True]] + 2 * [[False, True, False]]
-    assert made.to("cpu").pseudo is not None
+    assert made.to("cpu").pseudo.keys() == {"facts", "fact_questions"}
 
 
 def test_frequent_stems_of_turns_and_facts_get_buckets_of_their_own() -> None:

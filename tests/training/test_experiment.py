@@ -163,7 +163,7 @@ def test_pseudo_questions_beside_the_fine_tuning_need_no_pretraining(tmp_path: P
     versions = set()
     for weight in (0.0, 0.5):
         config = small_config(finetune=1)
-        config = replace(config, finetune=replace(config.finetune, text=weight))
+        config = replace(config, finetune=replace(config.finetune, fact_questions=weight))
         made = train_checkpoint(
             TrainingSet(QUESTIONS, ("planted1",), ()), views(), config, CPU, embed=EMBED, text_encoder="fake-bow",
             folder=tmp_path / str(weight), seed=0, details={},
@@ -200,7 +200,7 @@ def test_fine_tuning_without_questions_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_fast_dev_run_writes_no_checkpoint(tmp_path: Path) -> None:
-    config = replace(small_config(), pretrain=StageConfig(epochs=1, text=1.0))
+    config = replace(small_config(), pretrain=StageConfig(epochs=1, fact_questions=1.0))
     train_checkpoint(
         TrainingSet(QUESTIONS, ("planted1",), ()), views(), config, replace(CPU, fast_dev_run=True), embed=EMBED,
         text_encoder="fake-bow", folder=tmp_path, seed=0, details={},

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from gnn.hetero import METADATA
 from gnn.losses import link_loss
 from gnn.packed import EdgeType
 from gnn.sampling import split_supervision
+from kg.types import Question, TurnId
 from tests.fakes import FakeEncoder, make_turns
 from tests.fakes_graph import (
     CONTEXT,
@@ -26,11 +28,12 @@ from tests.fakes_graph import (
     planted_space,
     small_config,
 )
-from training.config import TrainConfig
+from training.config import StageConfig, TrainConfig, changed
 from training.data import SpaceExample, make_example
-from training.errors import TrainingDataError
+from training.errors import TrainingDataError, TrainingError
 from training.fit import FitResult, fit
-from training.module import GraphRetrieval
+from training.module import GraphRetrieval, RetrievalModule
+from training.pseudo_queries import KINDS
 
 FACT: EdgeType = ("knowledge_node", "DERIVED_FROM", "episode")
 
@@ -55,7 +58,7 @@ class FusedExample(SpaceExample):
 def example(number: int, *, things: int = 6) -> SpaceExample:
     snapshot, questions = planted_space(number, things=things)
     embed = FakeEncoder(TEXT_DIM).encode
-    return make_example(snapshot, questions, sketch=SKETCH, context=CONTEXT, embed=embed, with_pseudo=True)
+    return make_example(snapshot, questions, sketch=SKETCH, context=CONTEXT, embed=embed, pseudo=KINDS)
 
 
 def network() -> GraphRetrieval:
@@ -236,3 +239,44 @@ def test_a_resume_point_of_another_identity_is_not_taken_up(tmp_path: Path) -> N
         steps.append(10**6 - fused.fuse[0])
     assert steps[0] > steps[1]
     assert steps[2] == steps[0]
+
+
+def test_every_kind_of_pseudo_query_has_a_switch_that_changes_what_is_learnt(tmp_path: Path) -> None:
+    words = ("canoe", "kite", "drum", "otter")
+    lines = [f"I keep the {word} and that one again in number {i} of mine" for i, word in enumerate(words)]
+    facts = [Extra("knowledge_node", f"Ann keeps a {word}", (i,)) for i, word in enumerate(words)]
+    snapshot = make_snapshot(make_turns(lines), facts, [(4 + i, "DERIVED_FROM", i) for i in range(4)])
+    made = make_example(snapshot, [], sketch=SKETCH, context=CONTEXT, embed=FakeEncoder(TEXT_DIM).encode, pseudo=KINDS)
+    assert set(made.pseudo) == set(KINDS)
+    learnt = []
+    for kind in KINDS:
+        config = changed(
+            small_config(pretrain=2, finetune=0),
+            {"pretrain.link": 0.0, "pretrain.views": 0.0, "pretrain.fact_questions": 0.0, f"pretrain.{kind}": 1.0},
+        )
+        trained = network()
+        fit(trained, [made], [], config, CPU, folder=tmp_path / kind, seed=0)
+        learnt.append(trained.queries.term_weight.detach().clone())
+        assert not torch.equal(learnt[-1], network().queries.term_weight)
+    assert len({tuple(weights.tolist()) for weights in learnt}) == len(KINDS)
+
+
+def test_a_turn_that_says_what_the_answer_says_is_no_negative_when_likely_answers_are_left_out(tmp_path: Path) -> None:
+    # Turns 0 and 1 say the same, and only one is marked: as a negative the other would be pushed away.
+    snapshot = make_snapshot(make_turns(["my red canoe", "my red canoe", "a kite"]), [], [])
+    asked = [Question(snapshot.space, "q", "What of the canoe?", "1", (TurnId("t0"),))]
+    made = make_example(snapshot, asked, sketch=SKETCH, context=CONTEXT, embed=FakeEncoder(TEXT_DIM).encode)
+    module = RetrievalModule(
+        network().eval(), StageConfig(epochs=1, ranking=1.0, false_negative=0.8), small_config().optimiser, seed=0
+    )
+    logits = torch.tensor([[2.0, 5.0, 1.0]])
+    text = made.inputs.text[made.episodes]
+    assert float(text[0] @ text[1]) > 0.8 > float(text[0] @ text[2])
+    assert module._ranked(logits, made.positive, text).item() == pytest.approx(math.log(1 + math.exp(-1)))
+    module.stage = replace(module.stage, false_negative=1.0)
+    assert module._ranked(logits, made.positive, text).item() > 3
+
+
+def test_a_cosine_out_of_range_is_refused() -> None:
+    with pytest.raises(TrainingError, match="false_negative is 0; expected a cosine above 0, at most 1"):
+        StageConfig(epochs=1, false_negative=0)
