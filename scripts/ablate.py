@@ -47,7 +47,8 @@ def ablate(
     from scripts import parts
     from training.ablation import VARIANTS, rank_exactly
     from training.ablation import ablate as run
-    from training.experiment import TrainingSet, drop_leaked, outcomes, plan_folds, train_checkpoint
+    from training.experiment import outcomes
+    from training.folds import plan_folds
 
     parts.source_commit()
     for name in variants or ():
@@ -62,22 +63,12 @@ def ablate(
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
     with parts.built_views(read, extractor, text_encoder, store or str(folder / "graph.sqlite")) as views:
+        fold_trainer = parts.fold_trainer(read, views, trainer, text_encoder, seed=seed)
         planned = plan_folds(read.questions, folds=folds, validation=validation, seed=seed)
 
         def run_fold(name: str, config: TrainConfig, fold: Fold) -> StrategyRun:
-            known, _ = drop_leaked(read.questions, fold)
-            checkpoint = train_checkpoint(
-                TrainingSet(known, fold.train, fold.validation),
-                views,
-                config,
-                trainer,
-                embed=text_encoder.encode,
-                text_encoder=text_encoder.model_id,
-                folder=folder / name.replace(" ", "-") / f"fold-{fold.index}",
-                seed=seed,
-                details={"fold": fold.index, "variant": name},
-                name=f"{name}, fold {fold.index}",
-            )
+            here = folder / name.replace(" ", "-") / f"fold-{fold.index}"
+            checkpoint = fold_trainer.train(fold, config, folder=here, seed=seed, name=f"{name}, fold {fold.index}")
             tested = [q for q in read.questions if q.space in fold.test]
             return rank_exactly(checkpoint, tested, views, text_encoder.encode, name=name)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.settings import Consolidation, CorpusSettings, EncoderSettings, IndexSettings
+from scripts.settings import Consolidation, CorpusSettings, EncoderSettings, GraphSettings, IndexSettings
 from training.config import TrainConfig
 from training.fit import TrainerConfig
 
@@ -21,6 +21,7 @@ def evaluate(
     folds: int = 5,
     validation: int = 2,
     model: TrainConfig = TrainConfig(),
+    also: list[GraphSettings] | None = None,
     trainer: TrainerConfig = TrainerConfig(),
     store: str | None = None,
     index: IndexSettings = IndexSettings(),
@@ -46,6 +47,7 @@ def evaluate(
         folds: Groups of conversations, each tested by a model that was trained on the others.
         validation: Conversations of each fold's training side that decide when to stop.
         model: Model, stages and optimiser.
+        also: Built graphs of other corpora, to learn from in every fold.
         trainer: Where and how to train.
         store: The graph; null puts it into the output folder.
         index: Vector index; beside the store by default.
@@ -54,6 +56,7 @@ def evaluate(
         seeds: Trainings of each fold, with ``seed``, ``seed`` + 1, and so on; scores are averaged over them.
     """
     import dataclasses
+    from functools import partial
     from pathlib import Path
 
     from kg.errors import LocigraphError
@@ -62,7 +65,8 @@ def evaluate(
     from scripts import parts
     from scripts.results import write_results
     from training.checkpoint import load_checkpoint
-    from training.experiment import Comparison, joined_runs, plan_folds, refuse_known, run_strategy
+    from training.experiment import joined_runs, run_checkpoint, run_strategy
+    from training.folds import plan_folds, refuse_known
 
     parts.source_commit()
     names = parts.names(strategies, STRATEGIES, "strategy")
@@ -86,7 +90,11 @@ def evaluate(
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
     graph_path = store or str(folder / "graph.sqlite")
-    with Store(graph_path) as graph, parts.vector_index(index, graph_path) as vectors:
+    with (
+        Store(graph_path) as graph,
+        parts.vector_index(index, graph_path) as vectors,
+        parts.more_training_sets(also, read, encoder, validation=0) as others,
+    ):
         failed = parts.build_graph(read, extractor, graph, text_encoder)
         parts.indexer_of(graph, vectors, text_encoder).drain(progress=True)
         text_encoder.encode([q.text for q in read.questions], progress="encode questions")
@@ -94,28 +102,33 @@ def evaluate(
         runs: list[StrategyRun] = []
         notes = [*read.notes, *unused]
         with parts.search_parts(graph, vectors, text_encoder) as (lexical, retrievers):
-            comparison = Comparison(
+            fold_trainer = parts.fold_trainer(read, views, trainer, text_encoder, seed=seed, also=others)
+            asked_of = partial(
+                run_checkpoint,
                 index=vectors,
                 views=views,
                 embed=text_encoder.encode,
-                text_encoder=text_encoder.model_id,
                 describe=lambda s, n: d.description if (d := lexical.document(s, n)) else None,
-                folder=folder,
-                details=parts.provenance(seed, corpus={"path": read.path, "sha256": read.sha256}),
             )
             for name in names:
                 if name == "v2":
                     for each in range(seed, seed + seeds):
-                        tested_folds = [
-                            comparison.fold(fold, read.questions, config, trainer, seed=each)
-                            for fold, config in zip(planned, configs, strict=True)
-                        ]
-                        runs.append(joined_runs(tested_folds, seed=each))
+                        of_folds = []
+                        for fold, config in zip(planned, configs, strict=True):
+                            trained = fold_trainer.train(
+                                fold,
+                                config,
+                                folder=folder / f"seed-{each}" / f"fold-{fold.index}",
+                                seed=each,
+                                name=f"seed {each}, fold {fold.index}",
+                            )
+                            of_folds.append(asked_of(trained, [q for q in read.questions if q.space in fold.test]))
+                        runs.append(joined_runs(of_folds, seed=each))
                 elif name == "v2-zero" and given is not None:
-                    runs.append(comparison.zero_shot(given, read.questions, name=name))
+                    runs.append(asked_of(given, read.questions, name=name))
                 else:
                     runs.append(run_strategy(retrievers[name], read.questions))
-            notes += comparison.notes
+            notes += fold_trainer.notes
     if failed:
         notes.append(f"{sum(failed.values())} turns failed to consolidate and are missing from the graph")
     manifest = parts.provenance(
@@ -130,6 +143,7 @@ def evaluate(
         searched=[dataclasses.asdict(config) for config in configs] if searched else None,
         text_encoder=text_encoder.model_id,
         model=dataclasses.asdict(model),
+        also=[dataclasses.asdict(each) for each in also or ()],
         trainer=dataclasses.asdict(trainer),
     )
     pairs = None if claimant is None else [(claimant, name) for name in tested]

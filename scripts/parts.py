@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from functools import cache
 from importlib import metadata
@@ -32,10 +33,13 @@ from retrieval.single_arm import Bm25Retriever, DenseRetriever
 from retrieval.text_encoder import CachedTextEncoder
 from retrieval.weighted_sum import WeightedSumRetriever
 from scripts.context import HybridContext
-from scripts.settings import Consolidation, CorpusSettings, EncoderSettings, IndexSettings
+from scripts.settings import Consolidation, CorpusSettings, EncoderSettings, GraphSettings, IndexSettings
 from training.config import TrainConfig, changed
-from training.experiment import Views
+from training.fit import TrainerConfig
+from training.folds import FoldTrainer
 from training.refresh import forget_in_collections
+from training.run import TrainingSet
+from training.views import Views
 
 
 def read_corpus(settings: CorpusSettings) -> Corpus:
@@ -103,6 +107,62 @@ def views_of(graph: Store, corpus: Corpus, encoder: CachedTextEncoder) -> Views:
     """Snapshots of a corpus' spaces, with embeddings."""
     return Views.of_corpus(
         lambda space, as_of: graph.snapshot(space, as_of=as_of, embedding_model=encoder.model_id), corpus
+    )
+
+
+def training_set(views: Views, corpus: Corpus, *, validation: int) -> TrainingSet:
+    """A corpus to learn from.
+
+    Args:
+        views: Its graphs.
+        corpus: Its questions; without any, its conversations are learnt from all the same.
+        validation: Conversations held back to decide when to stop, evenly from the list of all.
+    """
+    spaces = sorted({q.space for q in corpus.questions} or {c.space for c in corpus.conversations})
+    held_back = tuple(spaces[:: max(1, len(spaces) // validation)][:validation]) if validation else ()
+    return TrainingSet(corpus.questions, tuple(s for s in spaces if s not in held_back), held_back, views)
+
+
+@contextmanager
+def more_training_sets(
+    graphs: Sequence[GraphSettings] | None, own: Corpus, encoder: EncoderSettings, *, validation: int
+) -> Iterator[list[TrainingSet]]:
+    """More graphs to learn from, opened.
+
+    Args:
+        graphs: Where they are; None for none.
+        own: The command's corpus, of graphs that name none.
+        encoder: The command's.
+        validation: Conversations of each that are held back.
+    """
+    with ExitStack() as opened:
+        sets = []
+        for each in graphs or ():
+            corpus = own if each.corpus is None else read_corpus(each.corpus)
+            texts = encoder if each.dtype is None else dataclasses.replace(encoder, dtype=each.dtype)
+            store = opened.enter_context(existing_store(each.store))
+            sets.append(training_set(views_of(store, corpus, text_encoder(texts)), corpus, validation=validation))
+        yield sets
+
+
+def fold_trainer(
+    corpus: Corpus,
+    views: Views,
+    trainer: TrainerConfig,
+    encoder: CachedTextEncoder,
+    *,
+    seed: int,
+    also: Sequence[TrainingSet] = (),
+) -> FoldTrainer:
+    """What trains inside folds of a corpus."""
+    return FoldTrainer(
+        corpus.questions,
+        views,
+        trainer,
+        embed=encoder.encode,
+        text_encoder=encoder.model_id,
+        details=provenance(seed, corpus={"path": corpus.path, "sha256": corpus.sha256}),
+        also=also,
     )
 
 

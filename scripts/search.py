@@ -45,8 +45,10 @@ def search(
 
     from kg.errors import LocigraphError
     from kg.types import SpaceId
+    from retrieval.evaluation import Fold
     from scripts import parts
-    from training.experiment import TrainingSet, drop_leaked, plan_folds, source_digest, train_checkpoint
+    from training.folds import plan_folds
+    from training.run import source_digest
     from training.search import SPACE, search_fold
 
     parts.source_commit()
@@ -61,23 +63,11 @@ def search(
     folder.mkdir(parents=True, exist_ok=True)
     with parts.built_views(read, extractor, text_encoder, store or str(folder / "graph.sqlite")) as views:
         found = []
+        fold_trainer = parts.fold_trainer(read, views, trainer, text_encoder, seed=seed)
         for fold in plan_folds(read.questions, folds=folds, validation=validation, seed=seed):
-            known, _ = drop_leaked(read.questions, fold)
-            data = TrainingSet(known, fold.train, fold.validation)
 
-            def train(config: TrainConfig, name: str, data: TrainingSet = data) -> float:
-                made = train_checkpoint(
-                    data,
-                    views,
-                    config,
-                    trainer,
-                    embed=text_encoder.encode,
-                    text_encoder=text_encoder.model_id,
-                    folder=folder / name,
-                    seed=seed,
-                    details={"trial": name},
-                    name=name,
-                )
+            def train(config: TrainConfig, name: str, fold: Fold = fold) -> float:
+                made = fold_trainer.train(fold, config, folder=folder / name, seed=seed, name=name)
                 shutil.rmtree(folder / name)  # the score is what a trial is for
                 return float(list(made.details["stages"].values())[-1]["val_score"])  # of the model that comes out
 

@@ -45,6 +45,21 @@ class EncoderSettings:
 
 
 @dataclass(frozen=True)
+class GraphSettings:
+    """One more built graph to learn from.
+
+    Attributes:
+        store: Where it is.
+        corpus: The corpus it was built from; null for the command's own, of which it is another extractor's graph.
+        dtype: Of the text encoder it was built with; null for the command's own.
+    """
+
+    store: str
+    corpus: CorpusSettings | None = None
+    dtype: Literal["float32", "bfloat16"] | None = None
+
+
+@dataclass(frozen=True)
 class IndexSettings:
     """The vector index.
 

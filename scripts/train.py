@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.settings import CorpusSettings, EncoderSettings
+from scripts.settings import CorpusSettings, EncoderSettings, GraphSettings
 from training.config import TrainConfig
 from training.fit import TrainerConfig
 
@@ -11,7 +11,7 @@ def train(
     *,
     corpus: CorpusSettings = CorpusSettings(),
     store: str = "data/graph.sqlite",
-    also: list[str] | None = None,
+    also: list[GraphSettings] | None = None,
     encoder: EncoderSettings = EncoderSettings(),
     model: TrainConfig = TrainConfig(),
     trainer: TrainerConfig = TrainerConfig(),
@@ -24,34 +24,32 @@ def train(
     Args:
         corpus: The corpus the graph was built from; its questions are learnt from.
         store: The graph.
-        also: More stores, with graphs that other extractors made of the same corpus, to learn from as well.
+        also: More graphs to learn from: other extractors' of the same corpus, or other corpora's.
         encoder: Text encoder the graph was built with.
         model: Model, stages and optimiser.
         trainer: Where and how to run.
-        validation: Conversations held back to decide when to stop.
+        validation: Conversations of each corpus held back to decide when to stop.
         output: Folder of resume points, logs and, in ``checkpoint``, the result.
         seed: Of everything random.
     """
-    from contextlib import ExitStack
     from pathlib import Path
 
     from kg.errors import LocigraphError
     from scripts import parts
-    from training.experiment import TrainingSet, train_checkpoint
+    from training.run import train_checkpoint
 
     parts.source_commit()
     if validation < 0:
         raise LocigraphError(f"validation is {validation}; 0 or more conversations can be held back")
     read = parts.read_corpus(corpus)
     text_encoder = parts.text_encoder(encoder)
-    with ExitStack() as opened:
-        graphs = [opened.enter_context(parts.existing_store(path)) for path in (store, *(also or ()))]
-        asked = sorted({q.space for q in read.questions} or {c.space for c in read.conversations})
-        held_back = tuple(asked[:: max(1, len(asked) // validation)][:validation]) if validation else ()
-        views, *others = [parts.views_of(graph, read, text_encoder) for graph in graphs]
+    with (
+        parts.existing_store(store) as graph,
+        parts.more_training_sets(also, read, encoder, validation=validation) as others,
+    ):
+        own = parts.training_set(parts.views_of(graph, read, text_encoder), read, validation=validation)
         checkpoint = train_checkpoint(
-            TrainingSet(read.questions, tuple(s for s in asked if s not in held_back), held_back),
-            views,
+            [own, *others],
             model,
             trainer,
             embed=text_encoder.encode,
@@ -59,7 +57,6 @@ def train(
             folder=Path(output),
             seed=seed,
             details=parts.provenance(seed, corpus={"path": read.path, "sha256": read.sha256}),
-            also=others,
         )
     stages = checkpoint.details["stages"]
     print(f"checkpoint {checkpoint.version} in {Path(output) / 'checkpoint'}: {stages}")

@@ -12,9 +12,9 @@ from retrieval.evaluation import Fold, QuestionOutcome, StrategyRun, summarise
 from retrieval.evaluation.results import Summary
 from training.checkpoint import Checkpoint
 from training.config import TrainConfig, changed
-from training.experiment import Views
 from training.inference import CheckpointQueryEncoder, encode_graph
 from training.protocols import Embed
+from training.views import Views
 
 #: Name of the unchanged model in the results.
 FULL = "full"

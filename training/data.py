@@ -25,8 +25,8 @@ from kg.snapshot import Snapshot
 from kg.text import terms
 from kg.types import Question
 from training.errors import TrainingDataError
-from training.protocols import Embed, WriteQuestions
-from training.pseudo_queries import Kind, PseudoQueries, make_pseudo_queries, questions_by_rules
+from training.protocols import Embed, QuestionWriter
+from training.pseudo_queries import RULES, Kind, PseudoQueries, make_pseudo_queries
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +101,7 @@ def make_example(
     context: ContextHash,
     embed: Embed,
     pseudo: Collection[Kind] = (),
-    write_questions: WriteQuestions = questions_by_rules,
+    writer: QuestionWriter = RULES,
 ) -> SpaceExample:
     """Turn a space into tensors.
 
@@ -112,7 +112,7 @@ def make_example(
         context: Hash of speakers and dates.
         embed: Text embeddings, rows of length 1.
         pseudo: Kinds of queries to make of the graph itself.
-        write_questions: Turns facts into questions, for the kind that needs it.
+        writer: Turns facts into questions, for the kind that needs it.
     """
     inputs = inputs_of(to_hetero(snapshot, sketch, context), METADATA)
     rows = inputs.rows[inputs.graph.slice_of("episode")]
@@ -129,7 +129,7 @@ def make_example(
         texts = [q.text for q in asked]
         batch = query_batch(texts, embed(texts), sketch, context, asked_at=[q.asked_at for q in asked])
     made = make_pseudo_queries(
-        pseudo, snapshot, candidate_of, sketch=sketch, context=context, embed=embed, write_questions=write_questions
+        pseudo, snapshot, candidate_of, sketch=sketch, context=context, embed=embed, writer=writer
     )
     return SpaceExample(str(snapshot.space), inputs, episodes, batch, positive, made)
 

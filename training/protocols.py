@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 #: A text encoder: float32 [texts, dim], rows of length 1.
 Embed = Callable[[Sequence[str]], NDArray[np.float32]]
-#: Questions that each statement answers; an empty list where nothing can be asked.
-WriteQuestions = Callable[[Sequence[str]], list[list[str]]]
+
+
+class QuestionWriter(Protocol):
+    """Turns statements into questions that they answer."""
+
+    @property
+    def name(self) -> str:
+        """Of the writer and all that decides what it writes; part of a training's identity."""
+        ...
+
+    def write(self, statements: Sequence[str]) -> list[list[str]]:
+        """Questions that each statement answers; an empty list where nothing can be asked."""
+        ...

@@ -27,7 +27,7 @@ from gnn.hetero import METADATA, GraphInputs, inputs_of, to_hetero
 from gnn.lexical import ContextHash, LexicalSketch, stable_hash
 from gnn.query import QueryBatch, query_batch
 from kg.snapshot import Snapshot
-from training.protocols import Embed, WriteQuestions
+from training.protocols import Embed, QuestionWriter
 
 Kind = Literal["fact_questions", "facts", "spans"]
 KINDS: tuple[Kind, ...] = ("fact_questions", "facts", "spans")
@@ -73,7 +73,7 @@ def make_pseudo_queries(
     sketch: LexicalSketch,
     context: ContextHash,
     embed: Embed,
-    write_questions: WriteQuestions,
+    writer: QuestionWriter,
 ) -> dict[Kind, PseudoQueries]:
     """Queries about a space, by kind; a kind of which the space gives none is left out.
 
@@ -84,7 +84,7 @@ def make_pseudo_queries(
         sketch: Lexical sketch.
         context: Hash of speakers and dates.
         embed: Text embeddings, rows of length 1.
-        write_questions: For ``fact_questions``.
+        writer: Of ``fact_questions``.
     """
     made: dict[Kind, PseudoQueries] = {}
 
@@ -105,7 +105,7 @@ def make_pseudo_queries(
     if "facts" in kinds:
         add("facts", sourced)
     if "fact_questions" in kinds:
-        written = write_questions([statement for statement, _ in sourced])
+        written = writer.write([statement for statement, _ in sourced])
         asked = [(text, turns) for texts, (_, turns) in zip(written, sourced, strict=True) for text in texts]
         add("fact_questions", asked)
     if "spans" in kinds:
@@ -115,9 +115,17 @@ def make_pseudo_queries(
     return made
 
 
-def questions_by_rules(statements: Sequence[str]) -> list[list[str]]:
+class RuleQuestions:
     """The embedded writer: two questions for a statement whose shape the rules know."""
-    return [pseudo_questions(statement) for statement in statements]
+
+    name = "rules"
+
+    def write(self, statements: Sequence[str]) -> list[list[str]]:
+        """See ``QuestionWriter``."""
+        return [pseudo_questions(statement) for statement in statements]
+
+
+RULES = RuleQuestions()
 
 
 def pseudo_questions(statement: str) -> list[str]:

@@ -20,8 +20,9 @@ from tests.fakes import FakeEncoder
 from tests.fakes_graph import CPU, TEXT_DIM, planted_space, small_checkpoint, small_config
 from training import fit
 from training.callbacks import ResumePoint
-from training.experiment import TrainingSet, Views, train_checkpoint
 from training.refresh import View, refresh
+from training.run import TrainingSet, train_checkpoint
+from training.views import Views
 
 SPACES = {space.space: (space, questions) for space, questions in map(planted_space, range(1, 5))}
 
@@ -48,10 +49,10 @@ def train(folder: Path, kill_after: int) -> str:
         tuple(q for _, questions in SPACES.values() for q in questions),
         ("planted1", "planted2", "planted3"),
         ("planted4",),
+        Views(lambda space, as_of: SPACES[space][0], {}),
     )
     made = train_checkpoint(
-        data,
-        Views(lambda space, as_of: SPACES[space][0], {}),
+        [data],
         small_config(pretrain=2, finetune=3),
         CPU,
         embed=FakeEncoder(TEXT_DIM).encode,

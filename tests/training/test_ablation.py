@@ -13,8 +13,8 @@ from tests.fakes_graph import TEXT_DIM, planted_space, small_checkpoint
 from training.ablation import FULL, VARIANTS, ablate, rank_exactly
 from training.config import TrainConfig, changed
 from training.errors import TrainingError
-from training.experiment import Views
 from training.inference import CheckpointQueryEncoder, encode_graph
+from training.views import Views
 
 EMBED = FakeEncoder(TEXT_DIM).encode
 

@@ -9,12 +9,12 @@ from tests.fakes import FakeEncoder, make_turns
 from tests.fakes_graph import CONTEXT, SKETCH, TEXT_DIM, Extra, make_inputs, make_snapshot
 from training.pseudo_queries import (
     KINDS,
+    RULES,
     Kind,
     PseudoQueries,
     cut_span,
     make_pseudo_queries,
     pseudo_questions,
-    questions_by_rules,
 )
 
 EMBED = FakeEncoder(TEXT_DIM).encode
@@ -28,9 +28,7 @@ CANDIDATES = {"t0": 0, "t1": 1, "t2": 2}
 
 
 def made(*kinds: Kind) -> dict[Kind, PseudoQueries]:
-    return make_pseudo_queries(
-        kinds, SNAPSHOT, CANDIDATES, sketch=SKETCH, context=CONTEXT, embed=EMBED, write_questions=questions_by_rules
-    )
+    return make_pseudo_queries(kinds, SNAPSHOT, CANDIDATES, sketch=SKETCH, context=CONTEXT, embed=EMBED, writer=RULES)
 
 
 @pytest.mark.parametrize(
@@ -85,10 +83,7 @@ def test_a_span_asks_for_its_turn_which_is_shown_without_it() -> None:
 def test_kinds_of_which_a_space_gives_nothing_are_left_out() -> None:
     short = make_snapshot(make_turns(["Hi", "Hello"]), [], [])
     assert (
-        make_pseudo_queries(
-            KINDS, short, CANDIDATES, sketch=SKETCH, context=CONTEXT, embed=EMBED, write_questions=questions_by_rules
-        )
-        == {}
+        make_pseudo_queries(KINDS, short, CANDIDATES, sketch=SKETCH, context=CONTEXT, embed=EMBED, writer=RULES) == {}
     )
 
 

@@ -1,0 +1,30 @@
+"""Three planted spaces with questions, as a corpus to train on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tests.fakes import FakeEncoder
+from tests.fakes_graph import CPU, TEXT_DIM, planted_space, small_config
+from training.checkpoint import Checkpoint
+from training.run import TrainingSet, train_checkpoint
+from training.views import Views
+
+EMBED = FakeEncoder(TEXT_DIM).encode
+PLANTED = {space.space: (space, questions) for space, questions in map(planted_space, range(1, 4))}
+# Each space's wording is its own, or the planted spaces would leak into each other.
+QUESTIONS = tuple(
+    replace(q, text=f"{q.text} asks {q.space}") for _, questions in PLANTED.values() for q in questions
+)  # fmt: skip
+VIEWS = Views(lambda space, as_of: PLANTED[space][0], {})
+
+
+def made_of(folder: Path, *data: TrainingSet, epochs: int = 1, **options: Any) -> Checkpoint:
+    """A small training of some sets, by default of the first space."""
+    given = {"config": small_config(finetune=epochs), "trainer": CPU, **options}
+    return train_checkpoint(
+        data or [TrainingSet(QUESTIONS, ("planted1",), (), VIEWS)], embed=EMBED, text_encoder="fake-bow",
+        folder=folder, seed=0, details={}, **given,
+    )  # fmt: skip

@@ -1,0 +1,145 @@
+"""Trainings that do not see what they are tested on."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kg.types import Question
+from retrieval.evaluation import Fold, LeakError, check_folds, check_text_leak, make_folds
+from retrieval.evaluation.leaks import wording
+from training.checkpoint import Checkpoint
+from training.config import TrainConfig
+from training.errors import TrainingError
+from training.fit import TrainerConfig
+from training.protocols import Embed, QuestionWriter
+from training.pseudo_queries import RULES
+from training.run import TrainingSet, train_checkpoint
+from training.views import Views
+
+
+def plan_folds(questions: Sequence[Question], *, folds: int, validation: int, seed: int) -> tuple[Fold, ...]:
+    """Folds over the conversations that have questions, checked for leaks.
+
+    Args:
+        questions: Of the whole corpus.
+        folds: How many; at most one per conversation.
+        validation: Conversations of each fold's training side that decide when to stop.
+        seed: Of the assignment.
+
+    Raises:
+        TrainingError: If there are more folds than conversations.
+        LeakError: If a conversation or the wording of a question is on both sides.
+    """
+    weights: dict[str, int] = {}
+    for question in questions:
+        weights[question.space] = weights.get(question.space, 0) + 1
+    spaces = sorted(weights)
+    if not 2 <= folds <= len(spaces):
+        raise TrainingError(
+            f"folds is {folds}; expected 2 to {len(spaces)}, since {len(spaces)} conversations have questions"
+        )
+    planned = make_folds(spaces, folds=folds, validation=validation, seed=seed, weights=weights)
+    check_folds(planned, spaces=spaces)
+    return planned
+
+
+class FoldTrainer:
+    """Trains without a fold's test conversations, and without questions that are worded like theirs.
+
+    Args:
+        questions: Of the whole corpus.
+        views: Its graphs.
+        trainer: Where and how to train.
+        embed: Text encoder.
+        text_encoder: Its id.
+        details: Recorded in the checkpoints' manifests, such as commit and versions.
+        also: Other corpora to learn from in every fold.
+        writer: Turns facts into questions, where a configuration asks for some.
+    """
+
+    def __init__(
+        self,
+        questions: Sequence[Question],
+        views: Views,
+        trainer: TrainerConfig,
+        *,
+        embed: Embed,
+        text_encoder: str,
+        details: Mapping[str, Any],
+        also: Sequence[TrainingSet] = (),
+        writer: QuestionWriter = RULES,
+    ) -> None:
+        self._questions = tuple(questions)
+        self._views = views
+        self._trainer = trainer
+        self._embed = embed
+        self._text_encoder = text_encoder
+        self._details = details
+        self._also = tuple(also)
+        self._writer = writer
+        self.notes: list[str] = []
+
+    def train(self, fold: Fold, config: TrainConfig, *, folder: Path, seed: int, name: str) -> Checkpoint:
+        """Train for a fold, or take up or load what is in the folder.
+
+        Args:
+            fold: Its test conversations are not seen.
+            config: What to train.
+            folder: Of the training and its checkpoint.
+            seed: Of everything random.
+            name: On the progress bar and in the manifest.
+
+        Raises:
+            LeakError: If one of the other corpora holds a test conversation.
+        """
+        for other in self._also:
+            known = sorted({*other.train, *other.validation} & set(fold.test))
+            if known:
+                raise LeakError(f"fold {fold.index} tests space {known[0]!r}, which the corpora to learn from hold too")
+        tested = [q for q in self._questions if q.space in fold.test]
+        side = [q for q in self._questions if q.space in {*fold.train, *fold.validation}]
+        own = TrainingSet(without_wordings(side, tested), fold.train, fold.validation, self._views)
+        left_out = len(side) - len(own.questions)
+        note = f"fold {fold.index}: {left_out} training questions left out, since a test question has their wording"
+        if left_out and note not in self.notes:
+            self.notes.append(note)
+        others = [dataclasses.replace(o, questions=without_wordings(o.questions, tested)) for o in self._also]
+        return train_checkpoint(
+            [own, *others],
+            config,
+            self._trainer,
+            embed=self._embed,
+            text_encoder=self._text_encoder,
+            folder=folder,
+            seed=seed,
+            details={**self._details, "fold": fold.index, "name": name},
+            writer=self._writer,
+            name=name,
+        )
+
+
+def without_wordings(questions: Sequence[Question], tested: Sequence[Question]) -> tuple[Question, ...]:
+    """The questions whose wording no tested question has."""
+    known = {wording(q.text) for q in tested}
+    kept = tuple(q for q in questions if wording(q.text) not in known)
+    check_text_leak([q.text for q in kept], [q.text for q in tested])
+    return kept
+
+
+def refuse_known(checkpoint: Checkpoint, questions: Sequence[Question]) -> None:
+    """Refuse to test a checkpoint on what it was trained or validated on.
+
+    Raises:
+        LeakError: If a question's space is among the checkpoint's.
+    """
+    identity = checkpoint.details.get("identity", {})
+    known = {*identity.get("train", ()), *identity.get("validation", ())}
+    for question in questions:
+        if question.space in known:
+            raise LeakError(
+                f"checkpoint {checkpoint.version} was trained or validated on space {question.space!r}; leave out "
+                "--checkpoint to train inside folds, or test on other conversations"
+            )
