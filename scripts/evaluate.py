@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from scripts.settings import Consolidation, CorpusSettings, EncoderSettings, GraphSettings, IndexSettings
+from scripts.settings import (
+    Consolidation,
+    CorpusSettings,
+    EncoderSettings,
+    GraphSettings,
+    IndexSettings,
+    WriterSettings,
+)
 from training.config import TrainConfig
 from training.fit import TrainerConfig
 
@@ -22,6 +29,7 @@ def evaluate(
     validation: int = 2,
     model: TrainConfig = TrainConfig(),
     also: list[GraphSettings] | None = None,
+    writer: WriterSettings = WriterSettings(),
     trainer: TrainerConfig = TrainerConfig(),
     store: str | None = None,
     index: IndexSettings = IndexSettings(),
@@ -48,6 +56,7 @@ def evaluate(
         validation: Conversations of each fold's training side that decide when to stop.
         model: Model, stages and optimiser.
         also: Built graphs of other corpora, to learn from in every fold.
+        writer: What writes the questions about facts that pre-training learns from.
         trainer: Where and how to train.
         store: The graph; null puts it into the output folder.
         index: Vector index; beside the store by default.
@@ -76,6 +85,7 @@ def evaluate(
         raise LocigraphError("strategy 'v2-zero' needs a checkpoint; name one with --checkpoint")
     unused = parts.unused_options(names, checkpoint=checkpoint, searched=searched, seeds=seeds)
     claimant, tested = parts.claim(names, baselines)
+    questions_by = parts.question_writer(writer)
     read = parts.read_corpus(corpus)
     if not read.questions:
         raise LocigraphError(f"{read.path}: no question with evidence; there is nothing to evaluate")
@@ -102,7 +112,9 @@ def evaluate(
         runs: list[StrategyRun] = []
         notes = [*read.notes, *unused]
         with parts.search_parts(graph, vectors, text_encoder) as (lexical, retrievers):
-            fold_trainer = parts.fold_trainer(read, views, trainer, text_encoder, seed=seed, also=others)
+            fold_trainer = parts.fold_trainer(
+                read, views, trainer, text_encoder, seed=seed, also=others, writer=questions_by
+            )
             asked_of = partial(
                 run_checkpoint,
                 index=vectors,
@@ -143,6 +155,7 @@ def evaluate(
         searched=[dataclasses.asdict(config) for config in configs] if searched else None,
         text_encoder=text_encoder.model_id,
         model=dataclasses.asdict(model),
+        writer=questions_by.name,
         also=[dataclasses.asdict(each) for each in also or ()],
         trainer=dataclasses.asdict(trainer),
     )

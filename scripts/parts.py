@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -33,10 +34,19 @@ from retrieval.single_arm import Bm25Retriever, DenseRetriever
 from retrieval.text_encoder import CachedTextEncoder
 from retrieval.weighted_sum import WeightedSumRetriever
 from scripts.context import HybridContext
-from scripts.settings import Consolidation, CorpusSettings, EncoderSettings, GraphSettings, IndexSettings
+from scripts.settings import (
+    Consolidation,
+    CorpusSettings,
+    EncoderSettings,
+    GraphSettings,
+    IndexSettings,
+    WriterSettings,
+)
 from training.config import TrainConfig, changed
 from training.fit import TrainerConfig
 from training.folds import FoldTrainer
+from training.protocols import QuestionWriter
+from training.pseudo_queries import RULES
 from training.refresh import forget_in_collections
 from training.run import TrainingSet
 from training.views import Views
@@ -145,6 +155,29 @@ def more_training_sets(
         yield sets
 
 
+def question_writer(settings: WriterSettings) -> QuestionWriter:
+    """What writes questions about facts.
+
+    Raises:
+        LocigraphError: If an endpoint is named without a model, or a model without an endpoint.
+    """
+    if settings.base_url is None:
+        if settings.model:
+            raise LocigraphError(f"writer.model is {settings.model!r} but writer.base_url names no endpoint; give both")
+        return RULES
+    if not settings.model:
+        raise LocigraphError(f"writer.base_url is {settings.base_url!r}, but writer.model is empty; give both")
+    from consolidation.questions import LLMQuestions  # its client takes a second to import
+
+    return LLMQuestions(
+        settings.base_url,
+        settings.model,
+        cassette=Path(settings.cassette),
+        api_key=os.environ.get(settings.api_key_env, "none"),
+        concurrency=settings.concurrency,
+    )
+
+
 def fold_trainer(
     corpus: Corpus,
     views: Views,
@@ -153,6 +186,7 @@ def fold_trainer(
     *,
     seed: int,
     also: Sequence[TrainingSet] = (),
+    writer: QuestionWriter = RULES,
 ) -> FoldTrainer:
     """What trains inside folds of a corpus."""
     return FoldTrainer(
@@ -163,6 +197,7 @@ def fold_trainer(
         text_encoder=encoder.model_id,
         details=provenance(seed, corpus={"path": corpus.path, "sha256": corpus.sha256}),
         also=also,
+        writer=writer,
     )
 
 

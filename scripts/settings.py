@@ -60,6 +60,25 @@ class GraphSettings:
 
 
 @dataclass(frozen=True)
+class WriterSettings:
+    """What writes the questions about facts that pre-training learns from.
+
+    Attributes:
+        base_url: Of an OpenAI-compatible endpoint; null has them written by rules.
+        model: Its name there.
+        api_key_env: Environment variable that holds the key; local endpoints mostly need none.
+        cassette: SQLite file that keeps what was written, so that no statement is asked about twice.
+        concurrency: Requests at a time.
+    """
+
+    base_url: str | None = None
+    model: str = ""
+    api_key_env: str = "OPENAI_API_KEY"
+    cassette: str = "runs/questions.sqlite"
+    concurrency: int = 4
+
+
+@dataclass(frozen=True)
 class IndexSettings:
     """The vector index.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.settings import CorpusSettings, EncoderSettings, GraphSettings
+from scripts.settings import CorpusSettings, EncoderSettings, GraphSettings, WriterSettings
 from training.config import TrainConfig
 from training.fit import TrainerConfig
 
@@ -12,6 +12,7 @@ def train(
     corpus: CorpusSettings = CorpusSettings(),
     store: str = "data/graph.sqlite",
     also: list[GraphSettings] | None = None,
+    writer: WriterSettings = WriterSettings(),
     encoder: EncoderSettings = EncoderSettings(),
     model: TrainConfig = TrainConfig(),
     trainer: TrainerConfig = TrainerConfig(),
@@ -25,6 +26,7 @@ def train(
         corpus: The corpus the graph was built from; its questions are learnt from.
         store: The graph.
         also: More graphs to learn from: other extractors' of the same corpus, or other corpora's.
+        writer: What writes the questions about facts that pre-training learns from.
         encoder: Text encoder the graph was built with.
         model: Model, stages and optimiser.
         trainer: Where and how to run.
@@ -41,6 +43,7 @@ def train(
     parts.source_commit()
     if validation < 0:
         raise LocigraphError(f"validation is {validation}; 0 or more conversations can be held back")
+    questions_by = parts.question_writer(writer)
     read = parts.read_corpus(corpus)
     text_encoder = parts.text_encoder(encoder)
     with (
@@ -57,6 +60,7 @@ def train(
             folder=Path(output),
             seed=seed,
             details=parts.provenance(seed, corpus={"path": read.path, "sha256": read.sha256}),
+            writer=questions_by,
         )
     stages = checkpoint.details["stages"]
     print(f"checkpoint {checkpoint.version} in {Path(output) / 'checkpoint'}: {stages}")

@@ -54,6 +54,8 @@ BAD_CALLS = {
     "corrections of another format": (["build", "--corpus.corrections", "x.jsonl"], ["corrections", "locomo"]),
     "a baseline not run": (["evaluate", "--strategies", "v1,v2", "--baselines", "sum"], ["baseline 'sum'"]),
     "zero-shot without a checkpoint": (["evaluate", "--strategies", "v1,v2-zero"], ["v2-zero", "--checkpoint"]),
+    "an endpoint without a model": (["train", "--writer.base_url", "http://localhost/v1"], ["writer.model is empty"]),
+    "a model without an endpoint": (["evaluate", "--writer.model", "m"], ["writer.base_url names no endpoint"]),
     "no extractions": (["build", "--consolidation", "recorded"], ["rules"]),
 }
 
@@ -162,6 +164,16 @@ def test_the_main_job_runs_end_to_end_on_a_small_corpus(
         capsys, "refresh", "--store", "out/graph.sqlite", "--checkpoint", "out/seed-0/fold-0/checkpoint"
     )
     assert code == 0, error
+    also = ["--also", "[{store: out/graph.sqlite}]", "--validation", "1", "--output", "trained"]
+    code, out, error = run(
+        capsys, "train", "--corpus.path", "small.jsonl", "--store", "out/graph.sqlite", *also, *model
+    )
+    assert code == 0, error
+    identity = json.loads((tmp_path / "trained" / "checkpoint" / "manifest.json").read_text())["details"]["identity"]
+    assert sorted(identity["graphs"]) == sorted(
+        [f"{label}{space}" for label in ("", "graph 2: ") for space in identity["train"] + identity["validation"]]
+    )
+    assert identity["writer"] == "rules"
     question = ["recall", "What is Tomas opening?", "--space", "harbor", "--store", "out/graph.sqlite", "--top_k", "3"]
     for strategy in (["--strategy", "v1"], ["--strategy", "v2", "--checkpoint", "out/seed-0/fold-0/checkpoint"]):
         code, out, error = run(capsys, *question, *strategy)
