@@ -94,8 +94,10 @@ def related_terms(
         part = slice(start, min(start + 1_000, len(stems)))
         cosine = vectors[part] @ vectors.T
         cosine[np.arange(len(cosine)), np.arange(part.start, part.stop)] = -1.0  # not itself
-        best = np.argsort(-cosine, axis=1, kind="stable")[:, :count]
+        best = np.sort(np.argpartition(-cosine, count - 1, axis=1)[:, :count], axis=1)
         nearest = np.take_along_axis(cosine, best, axis=1)
+        order = np.argsort(-nearest, axis=1, kind="stable")
+        best, nearest = (np.take_along_axis(each, order, axis=1) for each in (best, nearest))
         # Words that the text encoder cannot tell apart are mostly words that it does not know at all.
         is_related = (nearest > least) & (nearest < _SAME)
         rows[part] = np.where(is_related, best, -1)
@@ -183,14 +185,20 @@ def frequent_terms(texts: Iterable[Sequence[str]], count: int) -> tuple[str, ...
     return tuple(sorted(frequency, key=lambda term: (-frequency[term], term))[:count])
 
 
-def common_words(texts: Iterable[str]) -> dict[str, str]:
-    """The stems of texts, each with the word that stands for it most often; numbers are left out."""
+def common_words(texts: Iterable[str], *, count: int) -> dict[str, str]:
+    """The most frequent stems of texts, each with the word that stands for it most often; numbers are left out.
+
+    Args:
+        texts: Any.
+        count: At most so many stems.
+    """
     seen: dict[str, Counter[str]] = {}
     for text in texts:
         for word in words(text):
             if word not in STOP_WORDS and not word.isdigit():
                 seen.setdefault(stem(word), Counter())[word] += 1
-    return {found: min(counts, key=lambda word: (-counts[word], word)) for found, counts in seen.items()}
+    best = sorted(seen, key=lambda found: (-seen[found].total(), found))[:count]
+    return {found: min(seen[found], key=lambda word: (-seen[found][word], word)) for found in sorted(best)}
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,11 @@ from training.protocols import Embed, QuestionWriter
 from training.pseudo_queries import RULES, Kind, PseudoQueries, make_pseudo_queries
 
 
+# Stems in the table of related ones: it grows with them, by 6 bytes a relation in the checkpoint, and the time of its
+# making by their square.
+_MOST_STEMS = 20_000
+
+
 @dataclass(frozen=True, eq=False)
 class SpaceExample:
     """One space: its graph, its questions with the turns that answer them, and pseudo-queries.
@@ -88,7 +93,7 @@ def make_sketch(
     )
     found = RelatedTerms()
     if related and dim and embed is not None:
-        words = common_words(text for snapshot in snapshots for text in snapshot.descriptions)
+        words = common_words((text for s in snapshots for text in s.descriptions), count=_MOST_STEMS)
         found = related_terms(words, embed, count=related, least=least_likeness)
     return LexicalSketch(dim, frequent_terms(documents, dedicated) if dedicated and dim else (), found)
 

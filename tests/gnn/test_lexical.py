@@ -198,8 +198,15 @@ def test_a_vocabulary_of_one_word_has_no_relatives() -> None:
 
 
 def test_the_commonest_word_stands_for_a_stem_and_numbers_for_none() -> None:
-    found = common_words(["The dogs and the dog", "dogs in 2023", "the"])
+    found = common_words(["The dogs and the dog", "dogs in 2023", "the"], count=5)
     assert found == {"dog": "dogs"}
+
+
+def test_only_the_most_frequent_stems_are_kept() -> None:
+    # A stem counts by all its words: dog three times, cat twice, ant and bee once.
+    texts = ["dog dogs dog", "cat cats", "bee ant"]
+    assert list(common_words(texts, count=2)) == ["cat", "dog"]
+    assert list(common_words(texts, count=3)) == ["ant", "cat", "dog"]
 
 
 def test_words_that_the_encoder_cannot_tell_apart_are_not_related() -> None:
