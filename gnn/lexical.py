@@ -95,9 +95,9 @@ def related_terms(
         cosine = vectors[part] @ vectors.T
         cosine[np.arange(len(cosine)), np.arange(part.start, part.stop)] = -1.0  # not itself
         best = np.sort(np.argpartition(-cosine, count - 1, axis=1)[:, :count], axis=1)
+        order = np.argsort(-np.take_along_axis(cosine, best, axis=1), axis=1, kind="stable")
+        best = np.take_along_axis(best, order, axis=1)
         nearest = np.take_along_axis(cosine, best, axis=1)
-        order = np.argsort(-nearest, axis=1, kind="stable")
-        best, nearest = (np.take_along_axis(each, order, axis=1) for each in (best, nearest))
         # Words that the text encoder cannot tell apart are mostly words that it does not know at all.
         is_related = (nearest > least) & (nearest < _SAME)
         rows[part] = np.where(is_related, best, -1)

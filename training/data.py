@@ -28,7 +28,6 @@ from training.errors import TrainingDataError
 from training.protocols import Embed, QuestionWriter
 from training.pseudo_queries import RULES, Kind, PseudoQueries, make_pseudo_queries
 
-
 # Stems in the table of related ones: it grows with them, by 6 bytes a relation in the checkpoint, and the time of its
 # making by their square.
 _MOST_STEMS = 20_000
