@@ -35,31 +35,6 @@ def multi_positive_loss(logits: Tensor, positive: Tensor, *, ignore: Tensor | No
     return (losses.sum(1) / counts).mean()
 
 
-def info_nce(anchor: Tensor, positive: Tensor, *, temperature: float = 0.07) -> Tensor:
-    """InfoNCE loss with in-batch negatives.
-
-    Row i of ``positive`` is the match of row i of ``anchor``; all other rows are its negatives.
-    A collapsed encoder scores log(batch), so a flat curve at that height means nothing is learnt.
-
-    Args:
-        anchor: L2-normalised embeddings, shape [batch, dim].
-        positive: L2-normalised embeddings, shape [batch, dim].
-        temperature: Divides the cosine logits; > 0, no unit.
-
-    Returns:
-        Mean over the batch, in nats; shape [].
-
-    Raises:
-        ValueError: If the shapes differ, batch < 2 (no negatives), or temperature <= 0.
-
-    Source:
-        van den Oord et al. 2018, arXiv:1807.03748, eq. 4.
-    """
-    _check_pairs(anchor, positive, temperature)
-    logits = anchor @ positive.T / temperature
-    return F.cross_entropy(logits, torch.arange(len(anchor), device=anchor.device))
-
-
 def nt_xent(first: Tensor, second: Tensor, *, temperature: float = 0.2) -> Tensor:
     """NT-Xent: each item's two views are each other's positive among 2N - 2 negatives.
 

@@ -7,7 +7,6 @@ by relation, so that per-type work is done on slices whose bounds are Python num
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -306,60 +305,6 @@ def pack(data: HeteroData, metadata: GraphMetadata) -> PackedGraph:
         source=torch.cat([piece.to(device) for piece in sources]),
         target=torch.cat([piece.to(device) for piece in targets]),
     )
-
-
-def batch(graphs: Sequence[PackedGraph]) -> tuple[PackedGraph, Tensor]:
-    """Join disjoint graphs into one, as if they were one graph of several components.
-
-    Args:
-        graphs: At least one; all of the same metadata and on the same device.
-
-    Returns:
-        The joint graph, whose nodes of a type come graph by graph, as do its edges of a relation; and the
-        ``rows`` [nodes] that bring features into its order: ``joint = torch.cat(features)[rows]``. The way
-        back is ``torch.empty_like(joint).index_copy_(0, rows, joint).split([g.num_nodes for g in graphs])``.
-
-    Raises:
-        GraphError: If there is no graph, or they differ in metadata.
-    """
-    if not graphs:
-        raise GraphError("cannot join 0 graphs; give at least one")
-    metadata = graphs[0].metadata
-    for position, graph in enumerate(graphs):
-        if graph.metadata != metadata:
-            raise GraphError(f"graph {position} of the batch has other metadata than graph 0; pack both with the same")
-    device = graphs[0].device
-    first_rows = list(accumulate((graph.num_nodes for graph in graphs), initial=0))
-    every_row = torch.arange(first_rows[-1], device=device)
-    rows = torch.cat(
-        [every_row[:0]]
-        + [
-            every_row[first + graph.node_ptr[t] : first + graph.node_ptr[t + 1]]
-            for t in range(len(metadata.node_types))
-            for first, graph in zip(first_rows, graphs, strict=False)
-        ]
-    )
-    joint_of_row = torch.empty_like(rows).index_copy_(0, rows, every_row)
-
-    def joined(ends: Sequence[Tensor]) -> Tensor:
-        moved = [joint_of_row[end + first] for first, end in zip(first_rows, ends, strict=False)]
-        return torch.cat(
-            [every_row[:0]]
-            + [
-                end[graph.edge_ptr[r] : graph.edge_ptr[r + 1]]
-                for r in range(len(metadata.edge_types))
-                for end, graph in zip(moved, graphs, strict=True)
-            ]
-        )
-
-    joint = PackedGraph(
-        metadata=metadata,
-        node_ptr=tuple(map(sum, zip(*(graph.node_ptr for graph in graphs), strict=True))),
-        edge_ptr=tuple(map(sum, zip(*(graph.edge_ptr for graph in graphs), strict=True))),
-        source=joined([graph.source for graph in graphs]),
-        target=joined([graph.target for graph in graphs]),
-    )
-    return joint, rows
 
 
 def segment_ptr(segment: Tensor, count: int) -> Tensor:

@@ -18,15 +18,6 @@ def spread(embeddings: Tensor) -> Tensor:
     return result
 
 
-def alignment(first: Tensor, second: Tensor) -> Tensor:
-    """Mean squared distance of positive pairs after normalisation; 0 when they coincide. Shape [].
-
-    Source:
-        Wang and Isola 2020, arXiv:2005.10242, eq. 1 with alpha = 2.
-    """
-    return (F.normalize(first, dim=1) - F.normalize(second, dim=1)).square().sum(1).mean()
-
-
 def uniformity(embeddings: Tensor, *, at_most: int = 2_000) -> Tensor:
     """Log of the mean Gaussian potential of pairs; 0 when all rows coincide, about -4 when spread out. Shape [].
 

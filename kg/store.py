@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, delete, func, insert, select
 
 from kg import as_of as as_of_sql
-from kg import export, migrations, tables
-from kg.commit import Commit, chunks, post, put_embeddings, set_turn_state, turn_keys_of
+from kg import erase, export, migrations, tables
+from kg.commit import Commit, chunks, post, put_embeddings, set_turn_state
 from kg.engine import make_engine, seed_schema
 from kg.errors import (
     InvalidVectorError,
@@ -366,53 +366,13 @@ class Store:
         """
         self.require_space(space)
         with self._write() as connection:
-            turn_keys = turn_keys_of(connection, space, turn_ids)
-            missing = sorted(set(turn_ids) - set(turn_keys))
-            if missing:
-                raise StoreError(f"space {space!r} holds no turn {missing[0]!r}; nothing was forgotten")
-            doomed_turns = set(turn_keys.values())
-            touched: dict[int, str] = {}
-            for chunk in chunks(sorted(doomed_turns)):
-                touched.update(
-                    (row.key, row.type)
-                    for row in connection.execute(
-                        select(tables.nodes.c.key, tables.nodes.c.type)
-                        .join(tables.provenance, tables.provenance.c.node_key == tables.nodes.c.key)
-                        .where(tables.provenance.c.turn_key.in_(chunk))
-                    )
-                )
-            doomed = [key for key, kind in touched.items() if kind not in ("concept", "entity")]
-            for key in (key for key, kind in touched.items() if kind in ("concept", "entity")):
-                sources = set(
-                    connection.scalars(select(tables.provenance.c.turn_key).where(tables.provenance.c.node_key == key))
-                )
-                if sources <= doomed_turns:
-                    doomed.append(key)
-            self._delete_nodes(connection, space, doomed)
-            relations = tables.relations
-            for names in chunks(sorted(turn_keys)):  # what a turn said of nodes that stay
-                connection.execute(delete(relations).where(relations.c.space == space, relations.c.turn_id.in_(names)))
-            for chunk in chunks(sorted(doomed_turns)):
-                connection.execute(delete(tables.turns).where(tables.turns.c.key.in_(chunk)))
-        return len(doomed)
+            return erase.turns(connection, space, turn_ids)
 
     def forget_space(self, space: SpaceId) -> None:
         """Erase a tenant with everything it holds."""
         self.require_space(space)
         with self._write() as connection:
-            keys = list(connection.scalars(select(tables.nodes.c.key).where(tables.nodes.c.space == space)))
-            self._delete_nodes(connection, space, keys)
-            connection.execute(delete(tables.turns).where(tables.turns.c.space == space))
-            for name in connection.scalars(select(tables.settings.c.name)).all():
-                if name.partition("/")[2] == space:
-                    connection.execute(delete(tables.settings).where(tables.settings.c.name == name))
-            connection.execute(delete(tables.spaces).where(tables.spaces.c.space == space))
-
-    @staticmethod
-    def _delete_nodes(connection: Connection, space: SpaceId, keys: Sequence[int]) -> None:
-        for chunk in chunks(sorted(keys)):
-            connection.execute(delete(tables.nodes).where(tables.nodes.c.key.in_(chunk)))
-        post(connection, space, keys, "delete")
+            erase.space(connection, space)
 
     # --- embeddings ----------------------------------------------------------------------------------------
 

@@ -85,10 +85,15 @@ def refresh(
         progress: Name on the progress bar; None shows none.
 
     Raises:
-        TrainingError: If the written collection does not verify; the alias still points at the old one.
+        TrainingError: If two views have the same name, or the written collection does not verify; the alias still
+            points at the old one.
     """
     if not views:
         raise TrainingError("there is no space to refresh; run locigraph build first")
+    named = {view.name: view for view in reversed(views)}
+    for view in views:
+        if named[view.name] != view:  # each would be served the other's rows
+            raise TrainingError(f"{view} and {named[view.name]} have the same name in a collection; rename a space")
     name = _collection_name(checkpoint, views, load, types)
     due = {view: len(_searched(load(view), types)) for view in views}
     total = sum(due.values())

@@ -1,20 +1,27 @@
 """The report of an evaluation: Markdown, a self-contained HTML page, and a table for the terminal.
 
-Both documents are rendered from the same list of blocks, so they cannot disagree. Everything that comes from
-data (names of strategies, categories, paths, notes) is escaped; the HTML page loads nothing and forbids
-itself to.
+Both documents are rendered from the same list of blocks, so they cannot disagree.
 """
 
 from __future__ import annotations
 
-import html
 import json
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NotRequired, TypedDict
 
+from retrieval.evaluation.document import (
+    Block,
+    Bullets,
+    Callout,
+    Code,
+    Figure,
+    Heading,
+    Paragraph,
+    Table,
+    html_page,
+    markdown_text,
+)
 from retrieval.evaluation.formatting import flat, milliseconds, p_value, signed, unsigned
 from retrieval.evaluation.results import CLAIMANT, Comparison, Interval, StrategySummary, Summary
 from retrieval.evaluation.significance import smallest_p
@@ -114,10 +121,10 @@ def write_report(directory: Path | str, results: Results) -> tuple[Path, Path]:
 
     folder = Path(directory)
     blocks = _blocks(results)
-    markdown, page = _markdown(blocks), _page(blocks)  # both, before a file is touched
+    markdown, page = markdown_text(blocks), html_page(blocks, "Retrieval evaluation")  # both, before a file is touched
     (folder / "figures").mkdir(parents=True, exist_ok=True)
     for block in blocks:
-        if isinstance(block, _Figure):
+        if isinstance(block, Figure):
             (folder / block.path).write_text(standalone(block.svg), encoding="utf-8")
     markdown_path, html_path = folder / "report.md", folder / "report.html"
     markdown_path.write_text(markdown, encoding="utf-8")
@@ -125,62 +132,15 @@ def write_report(directory: Path | str, results: Results) -> tuple[Path, Path]:
     return markdown_path, html_path
 
 
-@dataclass(frozen=True, slots=True)
-class _Heading:
-    text: str
-    level: int = 2
-
-
-@dataclass(frozen=True, slots=True)
-class _Paragraph:
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Warning:
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Bullets:
-    items: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Table:
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    text_columns: int = 1  # the first columns hold words, the others numbers, set to the right
-
-
-@dataclass(frozen=True, slots=True)
-class _Figure:
-    name: str
-    caption: str
-    svg: str
-
-    @property
-    def path(self) -> str:
-        return f"figures/{self.name}.svg"
-
-
-@dataclass(frozen=True, slots=True)
-class _Code:
-    text: str
-
-
-_Block = _Heading | _Paragraph | _Warning | _Bullets | _Table | _Figure | _Code
-
-
-def _blocks(results: Results) -> list[_Block]:
+def _blocks(results: Results) -> list[Block]:
     # Imported late: matplotlib takes half a second, and who only needs a metric should not wait for it.
     from retrieval.evaluation.plots import category_figure, latency_figure, recall_curve_figure
 
     strategies = results["strategies"]
-    curve = _Figure(
+    curve = Figure(
         "recall_curve", "Share of the gold evidence among the first k turns.", recall_curve_figure(strategies)
     )
-    times = _Figure("latency", "Search time per question.", latency_figure(strategies))
+    times = Figure("latency", "Search time per question.", latency_figure(strategies))
     by_category = None
     shown = _category_comparison(results["comparisons"])
     if shown is not None:
@@ -188,7 +148,7 @@ def _blocks(results: Results) -> list[_Block]:
             f"{shown['a']} minus {shown['b']} in {shown['metric']}; lines: 95% interval over conversations, "
             "not corrected for the number of categories."
         )
-        by_category = _Figure("by_category", caption, category_figure(shown))
+        by_category = Figure("by_category", caption, category_figure(shown))
     return [
         *_opening(results),
         *_overall(strategies, curve),
@@ -201,12 +161,12 @@ def _blocks(results: Results) -> list[_Block]:
     ]
 
 
-def _opening(results: Results) -> list[_Block]:
+def _opening(results: Results) -> list[Block]:
     corpus = results["corpus"]
     skipped = sum(corpus["skipped"].values())
-    blocks: list[_Block] = [
-        _Heading("Retrieval evaluation", level=1),
-        _Paragraph(
+    blocks: list[Block] = [
+        Heading("Retrieval evaluation", level=1),
+        Paragraph(
             f"Scored: {_plural(corpus['questions'], 'question')} with gold evidence; skipped: {skipped}. "
             "A score is the mean over questions; k counts turns."
         ),
@@ -217,20 +177,20 @@ def _opening(results: Results) -> list[_Block]:
         reachable = smallest_p(clusters, len(comparisons))
         if reachable > SIGNIFICANCE_LEVEL:
             blocks.append(
-                _Warning(
+                Callout(
                     f"With {_plural(clusters, 'conversation')} and {_plural(len(comparisons), 'comparison')} "
                     f"the smallest p after Holm is {unsigned(reachable)}: no difference can be called shown, "
                     "however large. Test more conversations or compare fewer pairs."
                 )
             )
         first = [entry for entry in comparisons if entry["metric"] == comparisons[0]["metric"]]
-        blocks.append(_Bullets(tuple(comparison_sentence(entry) for entry in first)))
+        blocks.append(Bullets(tuple(comparison_sentence(entry) for entry in first)))
     if results.get("notes"):
-        blocks += [_Heading("Notes"), _Bullets(tuple(results["notes"]))]
+        blocks += [Heading("Notes"), Bullets(tuple(results["notes"]))]
     return blocks
 
 
-def _overall(strategies: Mapping[str, StrategySummary], figure: _Figure) -> list[_Block]:
+def _overall(strategies: Mapping[str, StrategySummary], figure: Figure) -> list[Block]:
     shown = {
         "recall@5": "recall@5",
         "recall@10": "recall@10",
@@ -248,14 +208,14 @@ def _overall(strategies: Mapping[str, StrategySummary], figure: _Figure) -> list
         for name, entry in strategies.items()
     )
     return [
-        _Heading("Overall"),
-        _Paragraph("In brackets: 95% interval from a bootstrap over conversations."),
-        _Table(("strategy", *shown.values()), rows),
+        Heading("Overall"),
+        Paragraph("In brackets: 95% interval from a bootstrap over conversations."),
+        Table(("strategy", *shown.values()), rows),
         figure,
     ]
 
 
-def _categories(strategies: Mapping[str, StrategySummary], figure: _Figure | None) -> list[_Block]:
+def _categories(strategies: Mapping[str, StrategySummary], figure: Figure | None) -> list[Block]:
     names = list(dict.fromkeys(name for entry in strategies.values() for name in entry["by_category"]))
     rows = tuple(
         (
@@ -267,9 +227,9 @@ def _categories(strategies: Mapping[str, StrategySummary], figure: _Figure | Non
         )
         for strategy, entry in strategies.items()
     )
-    blocks: list[_Block] = [
-        _Heading("Evidence recall@10 by category"),
-        _Table(("strategy", *names), rows),
+    blocks: list[Block] = [
+        Heading("Evidence recall@10 by category"),
+        Table(("strategy", *names), rows),
     ]
     if figure is not None:
         blocks.append(figure)
@@ -285,7 +245,7 @@ def _category_comparison(comparisons: Sequence[Comparison]) -> Comparison | None
     return wanted[0] if wanted else None
 
 
-def _comparisons(comparisons: Sequence[Comparison]) -> list[_Block]:
+def _comparisons(comparisons: Sequence[Comparison]) -> list[Block]:
     if not comparisons:
         return []
     rows = tuple(
@@ -304,22 +264,22 @@ def _comparisons(comparisons: Sequence[Comparison]) -> list[_Block]:
     )
     header = ("a", "b", "metric", "a - b", "95% interval", "p", "p (Holm)", "p by question*", "conversations")
     return [
-        _Heading("Comparisons"),
-        _Paragraph(
+        Heading("Comparisons"),
+        Paragraph(
             "Paired per question, clustered by conversation: p from a sign-flip test over conversations, "
             "intervals from a bootstrap over conversations. Holm's correction covers all rows. With n "
             "conversations no p below 2^(1 - n) is possible."
         ),
-        _Table(header, rows, text_columns=3),
-        _Paragraph(
+        Table(header, rows, text_columns=3),
+        Paragraph(
             "* Treats questions as independent, which they are not. Anti-conservative: shown for comparison "
             "with published tables, not to support a claim."
         ),
-        _Bullets(tuple(comparison_sentence(entry) for entry in comparisons)),
+        Bullets(tuple(comparison_sentence(entry) for entry in comparisons)),
     ]
 
 
-def _seeds(strategies: Mapping[str, StrategySummary]) -> list[_Block]:
+def _seeds(strategies: Mapping[str, StrategySummary]) -> list[Block]:
     rows = tuple(
         (name, seed, *(unsigned(scores[metric]) for metric in ("recall@5", "recall@10", "recall@20", "ndcg@10")))
         for name, entry in strategies.items()
@@ -328,13 +288,13 @@ def _seeds(strategies: Mapping[str, StrategySummary]) -> list[_Block]:
     if not rows:
         return []
     return [
-        _Heading("By seed"),
-        _Paragraph("Everywhere else a question's score is the mean over these trainings."),
-        _Table(("strategy", "seed", "recall@5", "recall@10", "recall@20", "nDCG@10"), rows, text_columns=2),
+        Heading("By seed"),
+        Paragraph("Everywhere else a question's score is the mean over these trainings."),
+        Table(("strategy", "seed", "recall@5", "recall@10", "recall@20", "nDCG@10"), rows, text_columns=2),
     ]
 
 
-def _second_gold(results: Results) -> list[_Block]:
+def _second_gold(results: Results) -> list[Block]:
     second = results.get("second_gold")
     if second is None:
         return []
@@ -343,17 +303,17 @@ def _second_gold(results: Results) -> list[_Block]:
         for name, entry in second["strategies"].items()
     )
     return [
-        _Heading("Against corrected evidence"),
-        _Paragraph(
+        Heading("Against corrected evidence"),
+        Paragraph(
             f"The same rankings; the published corrections change the gold of {second['changed']} questions. "
             "p-values here are corrected among themselves."
         ),
-        _Table(("strategy", "recall@5", "recall@10", "recall@20", "nDCG@10"), rows),
-        _Bullets(tuple(comparison_sentence(entry) for entry in second["comparisons"])),
+        Table(("strategy", "recall@5", "recall@10", "recall@20", "nDCG@10"), rows),
+        Bullets(tuple(comparison_sentence(entry) for entry in second["comparisons"])),
     ]
 
 
-def _latency(strategies: Mapping[str, StrategySummary], figure: _Figure) -> list[_Block]:
+def _latency(strategies: Mapping[str, StrategySummary], figure: Figure) -> list[Block]:
     rows = tuple(
         (
             name,
@@ -363,21 +323,21 @@ def _latency(strategies: Mapping[str, StrategySummary], figure: _Figure) -> list
     )
     header = ("strategy", "search p50", "search p95", "encoding p50", "encoding p95")
     return [
-        _Heading("Latency"),
-        _Paragraph("Milliseconds per question; encoding the query is counted apart."),
-        _Table(header, rows),
+        Heading("Latency"),
+        Paragraph("Milliseconds per question; encoding the query is counted apart."),
+        Table(header, rows),
         figure,
     ]
 
 
-def _provenance(results: Results) -> list[_Block]:
+def _provenance(results: Results) -> list[Block]:
     corpus, manifest = results["corpus"], results["manifest"]
-    blocks: list[_Block] = [_Heading("Questions that were not scored")]
+    blocks: list[Block] = [Heading("Questions that were not scored")]
     if corpus["skipped"]:
         skipped = tuple((reason, str(count)) for reason, count in sorted(corpus["skipped"].items()))
-        blocks.append(_Table(("reason", "questions"), skipped))
+        blocks.append(Table(("reason", "questions"), skipped))
     else:
-        blocks.append(_Paragraph("None."))
+        blocks.append(Paragraph("None."))
     commit, command = manifest.get("commit"), manifest.get("command")
     steps = [
         f"Check out commit {commit}." if commit else "The manifest names no commit.",
@@ -386,11 +346,11 @@ def _provenance(results: Results) -> list[_Block]:
         if command
         else "The manifest names no command; run locigraph evaluate with the configuration in it.",
     ]
-    blocks += [_Heading("How to reproduce"), _Bullets(tuple(steps))]
+    blocks += [Heading("How to reproduce"), Bullets(tuple(steps))]
     if command:
-        blocks.append(_Code(str(command)))
+        blocks.append(Code(str(command)))
     written = json.dumps(manifest, indent=2, sort_keys=True, ensure_ascii=False)
-    blocks += [_Heading("Manifest"), _Code(written)]
+    blocks += [Heading("Manifest"), Code(written)]
     return blocks
 
 
@@ -409,122 +369,3 @@ def _interval(ends: Interval, *, signs: bool = False) -> str:
 def _p(p: float) -> str:
     written = p_value(p)
     return f"p{written}" if written.startswith("<") else f"p={written}"
-
-
-# Markdown
-
-
-def _markdown(blocks: Sequence[_Block]) -> str:
-    return "\n\n".join(_markdown_block(block) for block in blocks) + "\n"
-
-
-def _markdown_block(block: _Block) -> str:
-    match block:
-        case _Heading(text, level):
-            rendered = "#" * level + " " + _markdown_text(text)
-        case _Paragraph(text):
-            rendered = _markdown_text(text)
-        case _Warning(text):
-            rendered = "> **Warning:** " + _markdown_text(text)
-        case _Bullets(items):
-            rendered = "\n".join("- " + _markdown_text(item) for item in items)
-        case _Table():
-            rendered = _markdown_table(block)
-        case _Figure(_, caption, _):
-            rendered = f"![{_markdown_text(caption)}]({block.path})"
-        case _Code(text):
-            # A fence longer than any run of backticks inside cannot be closed by the text.
-            fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
-            rendered = f"{fence}\n{text}\n{fence}"
-    return rendered
-
-
-def _markdown_table(table: _Table) -> str:
-    align = ["---"] * table.text_columns + ["---:"] * (len(table.header) - table.text_columns)
-    header, *rows = ([_markdown_text(cell) for cell in row] for row in (table.header, *table.rows))
-    return "\n".join("| " + " | ".join(row) + " |" for row in (header, align, *rows))
-
-
-def _markdown_text(text: str) -> str:
-    """Plain text that Markdown shows as it is: no markup, no HTML, no table cell or line break of its own."""
-    return re.sub(r"([\\`*_\[\]<>|#~])", r"\\\1", flat(text)).replace("&", "&amp;")
-
-
-# HTML
-
-_STYLE = """
-:root { color-scheme: light dark;
-        --ink: #1f2328; --ground: #ffffff; --soft: #f3f4f6; --line: #d0d7de; --warn: #9a6700; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e6edf3; --ground: #0d1117; --soft: #161b22; --line: #30363d; --warn: #d29922; }
-}
-body { margin: 0 auto; max-width: 62rem; padding: 1.5rem; color: var(--ink); background: var(--ground);
-       font: 16px/1.5 system-ui, sans-serif; }
-h1 { font-size: 1.7rem; } h2 { font-size: 1.2rem; margin-top: 2.2rem; }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .87rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .35rem .7rem; border-bottom: 1px solid var(--line); text-align: left; }
-td, th { white-space: nowrap; }
-.number { text-align: right; }
-thead th { border-bottom-width: 2px; }
-tbody tr:hover { background: var(--soft); }
-figure { margin: 1.2rem 0; } figure svg { width: 100%; height: auto; max-width: 52rem; }
-figcaption { font-size: .87rem; opacity: .85; }
-pre { padding: .8rem; overflow-x: auto; background: var(--soft); border-radius: 6px; font-size: .82rem; }
-.warning { padding: .6rem .9rem; border-left: 4px solid var(--warn); background: var(--soft); }
-"""
-
-
-def _page(blocks: Sequence[_Block]) -> str:
-    body = "\n".join(_html_block(block) for block in blocks)
-    # The policy lets the page use its own styles and nothing else: no script, no request, even if one slipped
-    # in.
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>Retrieval evaluation</title>
-<style>{_STYLE}</style>
-</head>
-<body>
-{body}
-</body>
-</html>
-"""
-
-
-def _html_block(block: _Block) -> str:
-    match block:
-        case _Heading(text, level):
-            rendered = f"<h{level}>{_html_text(text)}</h{level}>"
-        case _Paragraph(text):
-            rendered = f"<p>{_html_text(text)}</p>"
-        case _Warning(text):
-            rendered = f'<p class="warning"><strong>Warning:</strong> {_html_text(text)}</p>'
-        case _Bullets(items):
-            rendered = "<ul>\n" + "\n".join(f"<li>{_html_text(item)}</li>" for item in items) + "\n</ul>"
-        case _Table():
-            rendered = _html_table(block)
-        case _Figure(_, caption, svg):
-            rendered = f"<figure>\n{svg}<figcaption>{_html_text(caption)}</figcaption>\n</figure>"
-        case _Code(text):
-            rendered = f"<pre><code>{html.escape(text)}</code></pre>"
-    return rendered
-
-
-def _html_text(text: str) -> str:
-    return html.escape(flat(text))
-
-
-def _html_table(table: _Table) -> str:
-    def cells(row: Sequence[str], tag: str) -> str:
-        classes = ["" if column < table.text_columns else ' class="number"' for column in range(len(row))]
-        return "".join(f"<{tag}{kind}>{_html_text(cell)}</{tag}>" for cell, kind in zip(row, classes, strict=True))
-
-    rows = "\n".join(f"<tr>{cells(row, 'td')}</tr>" for row in table.rows)
-    return (
-        '<div class="scroll"><table>\n'
-        f"<thead><tr>{cells(table.header, 'th')}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table></div>"
-    )

@@ -11,7 +11,7 @@ from torch_geometric.nn import HGTConv
 
 from gnn.errors import GraphError
 from gnn.hgt import HGTLayer
-from gnn.packed import GraphMetadata, PackedGraph, batch, pack
+from gnn.packed import GraphMetadata, PackedGraph, pack
 
 METADATA = GraphMetadata(
     ("a", "b", "c"),
@@ -196,18 +196,6 @@ def test_renumbering_nodes_and_shuffling_edges_renumbers_the_output() -> None:
     x = torch.randn(graph.num_nodes, 8, dtype=torch.float64)
     moved = torch.empty_like(x).index_copy_(0, new_row, x)
     torch.testing.assert_close(layer(moved, pack(shuffled, METADATA))[new_row], layer(x, graph), atol=1e-12, rtol=0)
-
-
-def test_batch_of_graphs_equals_the_graphs_one_by_one() -> None:
-    graphs = [pack(random_graph(4), METADATA), pack(random_graph(5, (2, 30, 3), (2, 40, 1, 0, 9, 6)), METADATA)]
-    layer = HGTLayer(8, 8, METADATA, heads=2).double()
-    xs = [torch.randn(g.num_nodes, 8, dtype=torch.float64) for g in graphs]
-    joint, rows = batch(graphs)
-    out = layer(torch.cat(xs)[rows], joint)
-    back = torch.empty_like(out).index_copy_(0, rows, out)
-    parts = torch.split(back, [g.num_nodes for g in graphs])
-    for x, graph, part in zip(xs, graphs, parts, strict=True):
-        torch.testing.assert_close(part, layer(x, graph), atol=1e-12, rtol=0)
 
 
 def test_masked_edges_carry_nothing() -> None:

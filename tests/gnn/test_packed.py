@@ -4,7 +4,7 @@ from torch import Tensor
 from torch_geometric.data import HeteroData
 
 from gnn.errors import GraphError, UnknownEdgeTypeError, UnknownNodeTypeError
-from gnn.packed import GraphMetadata, PackedGraph, batch, pack
+from gnn.packed import GraphMetadata, PackedGraph, pack
 
 SAID, REV_SAID, ABOUT = ("speaker", "said", "turn"), ("turn", "rev_said", "speaker"), ("turn", "about", "entity")
 METADATA = GraphMetadata(("speaker", "turn", "entity"), (SAID, REV_SAID, ABOUT))
@@ -131,32 +131,6 @@ def test_without_edges_refuses_a_mask_of_numbers_or_of_another_length() -> None:
         graph.without_edges(keep=torch.ones(5))
     with pytest.raises(GraphError, match=r"shape \[4\]"):
         graph.without_edges(keep=torch.ones(4, dtype=torch.bool))
-
-
-def test_batch_joins_graphs_without_edges_between_them() -> None:
-    first = pack(small_graph(), METADATA)
-    data = HeteroData()
-    data["turn"].num_nodes = 2
-    data["entity"].num_nodes = 2
-    data[ABOUT].edge_index = torch.tensor([[1], [0]])
-    second = pack(data, METADATA)
-    joint, rows = batch([first, second])
-    assert joint.node_ptr == (0, 2, 7, 10)
-    # Turns of the second graph follow the 3 of the first, entities the 1.
-    assert edge_sets(joint) == {
-        SAID: [(1, 0), (0, 1), (1, 2)],
-        REV_SAID: [],
-        ABOUT: [(2, 0), (0, 0), (4, 1)],
-    }
-    assert rows.tolist() == [0, 1, 2, 3, 4, 6, 7, 5, 8, 9]
-
-
-def test_batch_of_nothing_or_of_other_metadata_is_refused() -> None:
-    with pytest.raises(GraphError, match="0 graphs"):
-        batch([])
-    other = GraphMetadata(METADATA.node_types, (SAID,))
-    with pytest.raises(GraphError, match="graph 1"):
-        batch([pack(HeteroData(), METADATA), pack(HeteroData(), other)])
 
 
 def test_layout_sorts_edges_by_target_and_by_source_row() -> None:

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from gnn.probes import alignment, spread, uniformity
+from gnn.probes import spread, uniformity
 
 
 def test_collapsed_embeddings_have_no_spread_and_uniformity_0() -> None:
@@ -29,9 +29,3 @@ def test_uniformity_looks_at_evenly_spaced_rows_when_there_are_many() -> None:
     rows = torch.tensor([[1.0, 0.0], [0.0, 1.0]]).repeat(3, 1)
     assert uniformity(rows, at_most=3).item() == pytest.approx(0)  # every other row
     assert uniformity(rows).item() == pytest.approx(math.log((6 + 9 * math.exp(-4)) / 15))
-
-
-def test_alignment_is_the_mean_squared_distance_after_normalisation() -> None:
-    first = torch.tensor([[2.0, 0.0], [0.0, 1.0]])
-    second = torch.tensor([[5.0, 0.0], [1.0, 0.0]])
-    assert alignment(first, second).item() == pytest.approx((0 + 2) / 2)

@@ -198,3 +198,13 @@ def test_a_query_encoder_of_another_checkpoint_is_refused(index: MilvusIndex) ->
     assert len(hits.hits) == 6
     found = collection.search(encoder.encode_query("otter"), SearchScope(VIEWS[0].name), top_k=20)
     assert len(found) == TURNS
+
+
+def test_a_space_named_like_another_as_of_a_time_is_refused_since_each_would_be_served_the_others_rows(
+    index: MilvusIndex,
+) -> None:
+    past = View(SpaceId("planted1"), datetime(2024, 1, 1, tzinfo=UTC))
+    named_alike = View(SpaceId(past.name))
+    with pytest.raises(TrainingError, match="have the same name in a collection"):
+        refresh(index, small_checkpoint(), [past, named_alike], SPACES.__getitem__, progress=None)
+    assert index.collections() == []
