@@ -432,6 +432,21 @@ class Store:
             rows = connection.execute(select(tables.outbox).order_by(tables.outbox.c.seq).limit(limit)).all()
         return [OutboxRow(row.seq, SpaceId(row.space), row.node_key, row.action) for row in rows]
 
+    def relist_outbox(self) -> int:
+        """List every node that the outbox does not list, as if it had just been written: for an index made anew.
+
+        Returns:
+            Number of nodes that were not listed.
+        """
+        nodes, listed = tables.nodes.c, select(tables.outbox.c.node_key)
+        unlisted = (
+            select(nodes.space, nodes.key, sa.literal("upsert")).where(nodes.key.not_in(listed)).order_by(nodes.key)
+        )
+        with self._write() as connection:
+            return connection.execute(
+                insert(tables.outbox).from_select(["space", "node_key", "action"], unlisted)
+            ).rowcount
+
     def acknowledge_outbox(self, up_to: int) -> None:
         """Drop the rows up to a sequence number: the index holds them durably."""
         with self._write() as connection:

@@ -78,9 +78,15 @@ class DescriptionIndexer:
         return collection
 
     def drain(self, *, progress: bool = False) -> int:
-        """Write what the outbox lists; returns the number of rows that were due."""
+        """Write what the outbox lists, and every node where there is no collection yet.
+
+        Returns:
+            Number of outbox rows that were due.
+        """
         collection: Collection | None = None
         total = 0
+        if not self._index.has(DESCRIPTIONS):
+            self._store.relist_outbox()  # what another index, or a lost one, has acknowledged is due here
         with tqdm(desc="index", unit="node", disable=not progress) as bar:
             while rows := self._store.read_outbox(limit=_BATCH):
                 # Only the last word on a node counts.
@@ -143,28 +149,17 @@ class DescriptionIndexer:
         return differences
 
     def rebuild(self, *, progress: bool = False) -> int:
-        """Make the collection anew from the store; returns the number of rows."""
-        # Read first: a change that comes in while the snapshots are read must stay due.
-        pending = self._store.read_outbox(limit=1_000_000)
-        self._index.drop(DESCRIPTIONS)
-        rows: list[IndexRow] = []
-        parts = []
-        for space in self._store.spaces():
-            snapshot = self._store.snapshot(space, embedding_model=self._model)
-            rows += snapshot_rows(space, snapshot, np.flatnonzero(snapshot.active))
-            parts.append(snapshot.embeddings[snapshot.active])
-        if not rows:
+        """Make the collection anew from the store; returns the number of nodes that were due.
+
+        Raises:
+            IndexMismatchError: If the store holds no nodes.
+        """
+        # Listed before the old collection goes, so that a crash in between is made good by the next drain.
+        self._store.relist_outbox()
+        if not self._store.read_outbox(limit=1):
             raise IndexMismatchError("the store holds no nodes, so there is nothing to index; run locigraph build")
-        vectors = np.concatenate(parts)
-        spec = CollectionSpec(vectors.shape[1], "COSINE", self._model, schema_hash(), index_type(len(rows)))
-        collection = self._index.create(DESCRIPTIONS, spec)
-        collection.upsert(rows, vectors, progress="index" if progress else None)
-        collection.flush()
-        for space in sorted({row.space for row in pending if row.action == "delete"}):
-            self._on_delete(space, [r.node_key for r in pending if r.space == space and r.action == "delete"])
-        if pending:
-            self._store.acknowledge_outbox(pending[-1].seq)
-        return len(rows)
+        self._index.drop(DESCRIPTIONS)
+        return self.drain(progress=progress)
 
 
 def index_type(rows: int) -> IndexType:

@@ -184,21 +184,24 @@ def test_rebuild_makes_a_damaged_collection_equal_to_the_store(store: Store, cle
     assert indexer.drain() == 0
 
 
-class TalkingStore(Store):
-    """A store to which somebody says something while a snapshot is read."""
-
-    def spaces(self) -> list[SpaceId]:
-        found = super().spaces()
-        if OTHER_SPACE not in found:
-            tell(self, OTHER_SPACE)
-        return found
-
-
-def test_what_is_said_during_a_rebuild_stays_due(store: Store, clean: MilvusIndex, tmp_path: Path) -> None:
-    with TalkingStore(tmp_path / "graph.sqlite") as talking:
-        assert indexer_of(talking, clean).rebuild() == 3
-    assert indexer_of(store, clean).drain() == 3
+def test_a_rebuild_that_is_cut_is_made_good_by_the_next_drain(store: Store, clean: MilvusIndex, tmp_path: Path) -> None:
+    indexer_of(store, clean).drain()
+    with CrashingStore(tmp_path / "graph.sqlite") as crashing, pytest.raises(KeyboardInterrupt):
+        indexer_of(crashing, clean).rebuild()
+    tell(store, OTHER_SPACE)
+    assert indexer_of(store, clean).drain() == 6
     assert all(found.is_clean for found in indexer_of(store, clean).verify())
+
+
+def test_an_index_that_is_new_to_the_store_gets_all_its_nodes_not_only_what_is_due(
+    store: Store, clean: MilvusIndex
+) -> None:
+    indexer_of(store, clean).drain()
+    clean.drop(DESCRIPTIONS)  # lost, or another index from now on
+    tell(store, OTHER_SPACE)
+    assert indexer_of(store, clean).drain() == 6
+    assert all(found.is_clean for found in indexer_of(store, clean).verify())
+    assert indexer_of(store, clean).drain() == 0
 
 
 def test_vectors_of_another_model_are_refused(store: Store, clean: MilvusIndex) -> None:
