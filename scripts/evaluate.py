@@ -83,7 +83,8 @@ def evaluate(
         raise LocigraphError(f"seeds is {seeds}; at least 1")
     if checkpoint is None and "v2-zero" in names:
         raise LocigraphError("strategy 'v2-zero' needs a checkpoint; name one with --checkpoint")
-    unused = parts.unused_options(names, checkpoint=checkpoint, searched=searched, seeds=seeds)
+    of_v2 = {"searched": searched, "seeds": seeds > 1, "also": also, "writer": writer.base_url}
+    unused = parts.unused_options(names, checkpoint=checkpoint, only_v2=of_v2)
     claimant, tested = parts.claim(names, baselines)
     questions_by = parts.question_writer(writer)
     read = parts.read_corpus(corpus)

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import os
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from functools import cache
@@ -102,14 +102,19 @@ def claim(strategies: Sequence[str], baselines: str | None) -> tuple[str | None,
     return claimant, [name for name in others if name in ("v1", "sum")] or others
 
 
-def unused_options(strategies: Sequence[str], *, checkpoint: str | None, searched: str | None, seeds: int) -> list[str]:
-    """Notes on options, perhaps of a shared configuration, that a choice of strategies leaves without use."""
+def unused_options(strategies: Sequence[str], *, checkpoint: str | None, only_v2: Mapping[str, object]) -> list[str]:
+    """Notes on options, perhaps of a shared configuration, that a choice of strategies leaves without use.
+
+    Args:
+        strategies: All that are run.
+        checkpoint: Of v2-zero; None for none.
+        only_v2: Options by name that only v2 uses; false where they have their default.
+    """
     said = []
     if checkpoint is not None and "v2-zero" not in strategies:
         said.append("checkpoint was not used, since v2-zero was not run")
     if "v2" not in strategies:
-        said += ["searched was not used, since v2 was not run"] if searched is not None else []
-        said += ["seeds was not used, since v2 was not run"] if seeds > 1 else []
+        said += [f"{name} was not used, since v2 was not run" for name, given in only_v2.items() if given]
     return said
 
 

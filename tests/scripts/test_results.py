@@ -68,8 +68,12 @@ def test_a_baseline_that_is_not_run_is_refused() -> None:
 
 
 def test_options_left_without_use_are_noted() -> None:
-    assert unused_options(["v1", "v2", "v2-zero"], checkpoint="x", searched="y", seeds=3) == []
-    assert unused_options(["v1", "v2"], checkpoint="x", searched="y", seeds=3) == [
+    given = {"searched": "y", "seeds": True, "also": None}
+    assert unused_options(["v1", "v2", "v2-zero"], checkpoint="x", only_v2=given) == []
+    assert unused_options(["v1", "v2"], checkpoint="x", only_v2=given) == [
         "checkpoint was not used, since v2-zero was not run"
     ]
-    assert len(unused_options(["v1", "v2-zero"], checkpoint="x", searched="y", seeds=3)) == 2
+    assert unused_options(["v1", "v2-zero"], checkpoint="x", only_v2=given) == [
+        "searched was not used, since v2 was not run",
+        "seeds was not used, since v2 was not run",
+    ]
