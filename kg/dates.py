@@ -10,7 +10,7 @@ import re
 from calendar import monthrange
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from functools import cache
 
 _MONTHS = (
@@ -40,16 +40,6 @@ class TimeExpression:
     text: str
     first: date
     last: date
-
-    @property
-    def start(self) -> datetime:
-        """The beginning of the first day."""
-        return datetime(self.first.year, self.first.month, self.first.day, tzinfo=UTC)
-
-    @property
-    def end(self) -> datetime:
-        """The last second of the last day."""
-        return datetime(self.last.year, self.last.month, self.last.day, 23, 59, 59, tzinfo=UTC)
 
 
 def resolve_times(text: str, spoken_on: date | None) -> list[TimeExpression]:
