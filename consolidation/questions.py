@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing
 from importlib.resources import files
@@ -91,7 +91,7 @@ class LLMQuestions:
         with closing(sqlite3.connect(self._cassette)) as kept:
             kept.execute("CREATE TABLE IF NOT EXISTS questions (key TEXT PRIMARY KEY, questions TEXT NOT NULL)")
             wanted = {statement: self._key(statement) for statement in statements}
-            found = {key: json.loads(held) for key, held in self._held(kept, set(wanted.values()))}
+            found = dict(self._held(kept, wanted.values()))
             missing = [statement for statement, key in wanted.items() if key not in found]
             batches = [missing[first : first + _BATCH] for first in range(0, len(missing), _BATCH)]
             with (
@@ -116,10 +116,12 @@ class LLMQuestions:
     def _key(self, statement: str) -> str:
         return hashlib.sha256(f"{self._version}\n{statement}".encode()).hexdigest()
 
-    def _held(self, kept: sqlite3.Connection, keys: set[str]) -> Iterator[tuple[str, str]]:
-        for key, questions in kept.execute("SELECT key, questions FROM questions"):
-            if key in keys:
-                yield key, questions
+    def _held(self, kept: sqlite3.Connection, keys: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
+        # By key: a cassette holds the statements of every space, and this is asked space by space.
+        for key in keys:
+            row = kept.execute("SELECT questions FROM questions WHERE key = ?", (key,)).fetchone()
+            if row is not None:
+                yield key, json.loads(row[0])
 
     def _ask(self, batch: Sequence[str]) -> list[list[str]]:
         listed = "\n".join(f"{number}. {statement}" for number, statement in enumerate(batch, start=1))

@@ -154,12 +154,11 @@ class DescriptionIndexer:
         Raises:
             IndexMismatchError: If the store holds no nodes.
         """
-        # Listed before the old collection goes, so that a crash in between is made good by the next drain.
-        self._store.relist_outbox()
-        if not self._store.read_outbox(limit=1):
-            raise IndexMismatchError("the store holds no nodes, so there is nothing to index; run locigraph build")
         self._index.drop(DESCRIPTIONS)
-        return self.drain(progress=progress)
+        due = self.drain(progress=progress)  # lists every node, since there is no collection
+        if not self._index.has(DESCRIPTIONS):
+            raise IndexMismatchError("the store holds no nodes, so there is nothing to index; run locigraph build")
+        return due
 
 
 def index_type(rows: int) -> IndexType:

@@ -89,13 +89,13 @@ def train_checkpoint(
     Raises:
         TrainingDataError: If there is nothing to train on, or a space is on both sides.
     """
-    # Two corpora, or two graphs of one, may name a space alike.
-    graphs = [g for n, each in enumerate(data) for g in _graphs_of(each, f"graph {n + 1}: " if n else "")]
     train = {space for each in data for space in each.train}
     validation = {space for each in data for space in each.validation}
     both = sorted(train & validation)
     if both:
         raise TrainingDataError(f"space {both[0]!r} is to be learnt from and to decide when to stop; give it one part")
+    # Two corpora, or two graphs of one, may name a space alike.
+    graphs = [g for n, each in enumerate(data) for g in _graphs_of(each, f"graph {n + 1}: " if n else "")]
     if config.finetune.epochs and config.finetune.ranking and not any(g.questions for g in graphs if g.is_training):
         raise TrainingDataError("no training space has a question with evidence; fine-tuning needs some")
     pseudo = {*config.pretrain.pseudo, *config.finetune.pseudo}
