@@ -93,6 +93,8 @@ class SortedEdges:
         row: Source row, by target, shape [edges].
         target_ptr: Where each target's edges begin, shape [targets + 1].
         by_row: Position by target of the i-th edge by source row, shape [edges].
+        from_row: Position by source row of the i-th edge by target, shape [edges].
+        row_sorted: Source row, by source row, shape [edges].
         row_target: Target, by source row, shape [edges].
         row_ptr: Where each source row's edges begin, shape [rows + 1].
     """
@@ -101,6 +103,8 @@ class SortedEdges:
     row: Tensor
     target_ptr: Tensor
     by_row: Tensor
+    from_row: Tensor
+    row_sorted: Tensor
     row_target: Tensor
     row_ptr: Tensor
 
@@ -117,6 +121,8 @@ class SortedEdges:
             row=(self.row + copies * rows).flatten(),
             target_ptr=torch.cat([(self.target_ptr[:-1] + copies * edges).flatten(), end]),
             by_row=(self.by_row + copies * edges).flatten(),
+            from_row=(self.from_row + copies * edges).flatten(),
+            row_sorted=(self.row_sorted + copies * rows).flatten(),
             row_target=(self.row_target + copies * targets).flatten(),
             row_ptr=torch.cat([(self.row_ptr[:-1] + copies * edges).flatten(), end]),
         )
@@ -128,6 +134,8 @@ class SortedEdges:
             row=self.row.to(device),
             target_ptr=self.target_ptr.to(device),
             by_row=self.by_row.to(device),
+            from_row=self.from_row.to(device),
+            row_sorted=self.row_sorted.to(device),
             row_target=self.row_target.to(device),
             row_ptr=self.row_ptr.to(device),
         )
@@ -362,6 +370,8 @@ def _layout(graph: PackedGraph) -> EdgeLayout:
         row=row,
         target_ptr=segment_ptr(target, graph.num_nodes),
         by_row=by_row,
+        from_row=torch.argsort(by_row),
+        row_sorted=row[by_row],
         row_target=target[by_row],
         row_ptr=segment_ptr(row, num_rows),
     )

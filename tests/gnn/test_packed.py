@@ -141,7 +141,9 @@ def test_layout_sorts_edges_by_target_and_by_source_row() -> None:
     assert edges.target_ptr.tolist() == [0, 0, 0, 1, 2, 3, 5]
     rows = edges.row[edges.by_row].tolist()
     assert rows == sorted(rows)
+    assert edges.row_sorted.tolist() == rows
     assert torch.equal(edges.row_target, edges.target[edges.by_row])
+    assert torch.equal(edges.row_target[edges.from_row], edges.target)
     assert edges.row_ptr.tolist() == [sum(r < bound for r in rows) for bound in range(graph.layout.num_rows + 1)]
 
 
@@ -153,6 +155,8 @@ def test_repeated_edges_are_disjoint_copies() -> None:
     assert twice.row.tolist() == edges.row.tolist() + (edges.row + rows).tolist()
     assert twice.target_ptr.tolist() == edges.target_ptr.tolist() + (edges.target_ptr[1:] + 5).tolist()
     assert torch.equal(twice.row_target, twice.target[twice.by_row])
+    assert torch.equal(twice.row_sorted, twice.row[twice.by_row])
+    assert torch.equal(twice.row_target[twice.from_row], twice.target)
     assert len(twice.row_ptr) == 2 * rows + 1
 
 
