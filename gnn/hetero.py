@@ -62,8 +62,6 @@ METADATA = GraphMetadata(
 #: Per node: log length, asks, shares an image, opens a session.
 TRAITS = ("log_length", "is_question", "has_image", "opens_session")
 
-_IDF_OF = "episode,knowledge_node"
-
 
 def to_hetero(
     snapshot: Snapshot, sketch: LexicalSketch, context: ContextHash, *, metadata: GraphMetadata = METADATA
@@ -95,7 +93,7 @@ def to_hetero(
         terms(text.removeprefix(f"{who}: ") if who else text)
         for text, who in zip(snapshot.descriptions, speaker, strict=True)
     ]
-    lexical = sketch.documents(texts, groups=[str(k) for k in kinds], idf_of=_IDF_OF)
+    lexical = sketch.documents(texts, kinds=kinds.tolist())
     times = zip(speaker, snapshot.valid_from.tolist(), snapshot.valid_to.tolist(), kinds, strict=True)
     contexts = np.stack(
         # A fact's valid time is open-ended and begins when it was said: only turns and events are dated.

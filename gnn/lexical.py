@@ -26,8 +26,6 @@ from kg.dates import CalendarPart, calendar_parts
 from kg.snapshot import NO_TIME
 from kg.text import STOP_WORDS, stem, terms, words
 
-# BM25's saturation and length normalisation, as in Lucene.
-_K1, _B = 1.2, 0.75
 # Brings a typical document's sketch to about the length of its text embedding.
 _SCALE = 0.01
 _SAME = 0.9999
@@ -114,6 +112,9 @@ class LexicalSketch:
         dedicated: Stems with a bucket of their own, which they share with no other; the rest are hashed, with random
             signs, into the buckets that remain. Part of a checkpoint.
         related: What else a question's stems look for. Part of a checkpoint.
+        idf_of: Kinds whose documents the IDF is counted over.
+        saturation: BM25's k1: how slowly a term's weight grows with its count; 0 counts presence only.
+        length_norm: BM25's b, in [0, 1]: how much a document longer than the mean of its kind counts for less.
 
     Raises:
         ValueError: If no bucket remains for the other terms.
@@ -122,6 +123,9 @@ class LexicalSketch:
     dim: int
     dedicated: tuple[str, ...] = ()
     related: RelatedTerms = field(default_factory=RelatedTerms, compare=False)
+    idf_of: tuple[str, ...] = ("episode", "knowledge_node")
+    saturation: float = 1.2
+    length_norm: float = 0.75
 
     def __post_init__(self) -> None:
         if (self.dim or self.dedicated) and self.dim <= len(self.dedicated):
@@ -142,38 +146,36 @@ class LexicalSketch:
         first = len(self.dedicated)
         return first + digest % (self.dim - first), 1.0 if digest >> 40 & 1 else -1.0
 
-    def documents(self, texts: Sequence[Sequence[str]], *, groups: Sequence[str], idf_of: str) -> NDArray[np.float32]:
+    def documents(self, texts: Sequence[Sequence[str]], *, kinds: Sequence[str]) -> NDArray[np.float32]:
         """Sketches of documents.
 
         Args:
             texts: Terms of each document.
-            groups: Kind of each document; length is normalised within a kind, since turns and labels differ in it.
-            idf_of: Kinds separated by commas whose documents the IDF is counted over.
+            kinds: Of each document; length is normalised within a kind, since turns and labels differ in it.
 
         Returns:
             float32 [documents, dim].
         """
-        counted = set(idf_of.split(","))
         frequency: Counter[str] = Counter()
         total = 0
-        for held, group in zip(texts, groups, strict=True):
-            if group in counted:
+        for held, kind in zip(texts, kinds, strict=True):
+            if kind in self.idf_of:
                 total += 1
                 frequency.update(set(held))
         lengths: dict[str, list[int]] = {}
-        for held, group in zip(texts, groups, strict=True):
-            lengths.setdefault(group, []).append(len(held))
-        average = {group: max(1e-6, float(np.mean(values))) for group, values in lengths.items()}
+        for held, kind in zip(texts, kinds, strict=True):
+            lengths.setdefault(kind, []).append(len(held))
+        average = {kind: max(1e-6, float(np.mean(values))) for kind, values in lengths.items()}
         sketch = np.zeros((len(texts), self.dim), dtype=np.float32)
         if not self.dim:
             return sketch
-        for row, (held, group) in enumerate(zip(texts, groups, strict=True)):
-            norm = _K1 * (1 - _B + _B * len(held) / average[group])
+        for row, (held, kind) in enumerate(zip(texts, kinds, strict=True)):
+            norm = self.saturation * (1 - self.length_norm + self.length_norm * len(held) / average[kind])
             for term, count in Counter(held).items():
                 n = frequency[term]
                 idf = math.log(1 + (total - n + 0.5) / (n + 0.5))
                 bucket, sign = self.bucket(term)
-                sketch[row, bucket] += sign * _SCALE * idf * count * (_K1 + 1) / (count + norm)
+                sketch[row, bucket] += sign * _SCALE * idf * count * (self.saturation + 1) / (count + norm)
         return sketch
 
 

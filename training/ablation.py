@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gnn.hetero import NODE_TYPES
 from kg.types import Question
 from retrieval.evaluation import Fold, QuestionOutcome, StrategyRun, summarise
 from retrieval.evaluation.results import Summary
@@ -38,6 +39,13 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "sketch 4096": {"model.lexical_dim": 4096, "model.dedicated_terms": 3072},
     "sketch 1024": {"model.lexical_dim": 1024, "model.dedicated_terms": 512},
     "sketch 512": {"model.lexical_dim": 512, "model.dedicated_terms": 256},
+    "IDF of turns": {"model.idf_of": ["episode"]},
+    "IDF of all nodes": {"model.idf_of": list(NODE_TYPES)},
+    "saturation 0": {"model.saturation": 0.0},
+    "saturation 0.6": {"model.saturation": 0.6},
+    "saturation 2.4": {"model.saturation": 2.4},
+    "length norm 0": {"model.length_norm": 0.0},
+    "length norm 0.4": {"model.length_norm": 0.4},
     "no sketch": {"model.lexical_dim": 0, "model.dedicated_terms": 0},
     "no speakers": {"model.speaker_dim": 0},
     "no dates": {"model.date_dim": 0},

@@ -20,7 +20,7 @@ from training.config import ModelConfig
 from training.errors import CheckpointError
 from training.module import GraphRetrieval
 
-_FORMAT = 2
+_FORMAT = 3
 _WEIGHTS, _MANIFEST = "model.safetensors", "manifest.json"
 # Names of the sketch's tables among the weights.
 _RELATED_ROWS, _RELATED_LIKENESS = "related_rows", "related_likeness"
@@ -69,7 +69,6 @@ class Checkpoint:
             "text_dim": self.text_dim,
             "model": asdict(self.model),
             "sketch": {
-                "dim": self.sketch.dim,
                 "dedicated": list(self.sketch.dedicated),
                 "related": list(self.sketch.related.stems),
             },
@@ -132,7 +131,7 @@ def load_checkpoint(folder: Path, *, text_encoder: str | None = None) -> Checkpo
             tensors.pop(_RELATED_ROWS).numpy(),
             tensors.pop(_RELATED_LIKENESS).numpy(),
         )
-        sketch = LexicalSketch(manifest["sketch"]["dim"], tuple(manifest["sketch"]["dedicated"]), related)
+        sketch = model.sketch(tuple(manifest["sketch"]["dedicated"]), related)
         network = GraphRetrieval(model, text_dim=manifest["text_dim"])
         network.load_state_dict(tensors)
     except (KeyError, TypeError, ValueError, RuntimeError, OSError, SafetensorError) as error:

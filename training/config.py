@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gnn.hetero import NODE_TYPES
+from gnn.lexical import LexicalSketch, RelatedTerms
 from kg.errors import nearest
 from training.errors import TrainingError
 from training.pseudo_queries import KINDS, Kind
@@ -19,6 +21,9 @@ class ModelConfig:
     Attributes:
         lexical_dim: Buckets of the lexical sketch.
         dedicated_terms: Frequent stems of the training and validation conversations with a bucket of their own.
+        idf_of: Node types over whose descriptions the sketch's IDF is counted, in each space anew.
+        saturation: BM25's k1 of the sketch.
+        length_norm: BM25's b of the sketch, in [0, 1].
         related_terms: Stems of like meaning that each stem of a question also looks for; 0 for none.
         least_likeness: Cosine of two words' embeddings from which their stems count as related.
         speaker_dim: Width for hashed speakers.
@@ -36,6 +41,9 @@ class ModelConfig:
 
     lexical_dim: int = 2048
     dedicated_terms: int = 1024
+    idf_of: list[str] = field(default_factory=lambda: ["episode", "knowledge_node"])
+    saturation: float = 1.2
+    length_norm: float = 0.75
     related_terms: int = 30
     least_likeness: float = 0.4
     speaker_dim: int = 64
@@ -57,11 +65,25 @@ class ModelConfig:
                 f"model.related_terms is {self.related_terms} and model.least_likeness {self.least_likeness}; expected "
                 "0 or more, and a cosine between 0 and 1"
             )
+        unknown = [kind for kind in self.idf_of if kind not in NODE_TYPES]
+        if unknown or not self.idf_of:
+            raise TrainingError(f"model.idf_of is {self.idf_of}; expected at least one of {', '.join(NODE_TYPES)}")
+        if self.saturation < 0 or not 0 <= self.length_norm <= 1:
+            raise TrainingError(
+                f"model.saturation is {self.saturation} and model.length_norm {self.length_norm}; expected 0 or more, "
+                "and a share between 0 and 1"
+            )
         if self.lexical_dim and self.dedicated_terms >= self.lexical_dim:
             raise TrainingError(
                 f"model.dedicated_terms {self.dedicated_terms} leaves no bucket for other terms in "
                 f"model.lexical_dim {self.lexical_dim}; lower it or raise lexical_dim"
             )
+
+    def sketch(self, dedicated: tuple[str, ...], related: RelatedTerms) -> LexicalSketch:
+        """The lexical sketch of these settings and of what was learnt from the words of the training spaces."""
+        return LexicalSketch(
+            self.lexical_dim, dedicated, related, tuple(self.idf_of), self.saturation, self.length_norm
+        )
 
 
 @dataclass(frozen=True)

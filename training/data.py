@@ -24,6 +24,7 @@ from gnn.query import QueryBatch, query_batch
 from kg.snapshot import Snapshot
 from kg.text import terms
 from kg.types import Question
+from training.config import ModelConfig
 from training.errors import TrainingDataError
 from training.protocols import Embed, QuestionWriter
 from training.pseudo_queries import RULES, Kind, PseudoQueries, make_pseudo_queries
@@ -65,23 +66,13 @@ class SpaceExample:
         )
 
 
-def make_sketch(
-    snapshots: Sequence[Snapshot],
-    *,
-    dim: int,
-    dedicated: int,
-    related: int = 0,
-    least_likeness: float = 0.4,
-    embed: Embed | None = None,
-) -> LexicalSketch:
+def make_sketch(snapshots: Sequence[Snapshot], model: ModelConfig, *, embed: Embed | None = None) -> LexicalSketch:
     """A sketch with the words of the given spaces.
 
     Args:
         snapshots: Of the training and validation spaces.
-        dim: Buckets; 0 leaves the lexical part out.
-        dedicated: Buckets of their own for so many stems, those that occur in most turns and facts.
-        related: Stems of like meaning to keep for each stem; 0 for none.
-        least_likeness: Cosine from which two words count as related.
+        model: Says how many stems get buckets of their own (those that occur in most turns and facts), and how
+            many related ones each has.
         embed: Text encoder; needed for related stems.
     """
     documents = (
@@ -90,11 +81,14 @@ def make_sketch(
         for text, kind in zip(snapshot.descriptions, snapshot.types, strict=True)
         if kind in ("episode", "knowledge_node")
     )
-    found = RelatedTerms()
-    if related and dim and embed is not None:
+    dedicated: tuple[str, ...] = ()
+    if model.lexical_dim and model.dedicated_terms:
+        dedicated = frequent_terms(documents, model.dedicated_terms)
+    related = RelatedTerms()
+    if model.lexical_dim and model.related_terms and embed is not None:
         words = common_words((text for s in snapshots for text in s.descriptions), count=_MOST_STEMS)
-        found = related_terms(words, embed, count=related, least=least_likeness)
-    return LexicalSketch(dim, frequent_terms(documents, dedicated) if dedicated and dim else (), found)
+        related = related_terms(words, embed, count=model.related_terms, least=model.least_likeness)
+    return model.sketch(dedicated, related)
 
 
 def make_example(

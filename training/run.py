@@ -114,14 +114,7 @@ def train_checkpoint(
                 return done
         except CheckpointError:
             pass  # of an older version or damaged: made anew below
-    sketch = make_sketch(
-        [graph.snapshot for graph in graphs],
-        dim=config.model.lexical_dim,
-        dedicated=config.model.dedicated_terms,
-        related=config.model.related_terms,
-        least_likeness=config.model.least_likeness,
-        embed=embed,
-    )
+    sketch = make_sketch([graph.snapshot for graph in graphs], config.model, embed=embed)
     make = partial(
         make_example,
         sketch=sketch,

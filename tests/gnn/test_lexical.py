@@ -52,7 +52,7 @@ def query_of(sketch: LexicalSketch, terms: list[str]) -> np.ndarray[tuple[int], 
 
 def test_the_weight_of_a_term_is_worked_by_hand() -> None:
     sketch = LexicalSketch(4, ("canoe", "boat"))
-    rows = sketch.documents([["canoe", "canoe"], ["boat"]], groups=["episode"] * 2, idf_of="episode")
+    rows = sketch.documents([["canoe", "canoe"], ["boat"]], kinds=["episode"] * 2)
     # idf = ln(1 + 1.5 / 1.5) = ln 2; average length 1.5
     assert rows[0].tolist() == pytest.approx(
         [0.01 * math.log(2) * 2 * 2.2 / (2 + 1.2 * (0.25 + 0.75 * 2 / 1.5)), 0, 0, 0]
@@ -65,7 +65,7 @@ def test_with_dedicated_buckets_the_inner_product_is_the_exact_overlap(
     documents: list[list[str]], query: list[str]
 ) -> None:
     sketch = LexicalSketch(9, tuple(WORDS))
-    rows = sketch.documents(documents, groups=["episode"] * len(documents), idf_of="episode")
+    rows = sketch.documents(documents, kinds=["episode"] * len(documents))
     exact = [sum(row.get(term, 0.0) for term in query) for row in weights(documents)]
     np.testing.assert_allclose(rows @ query_of(sketch, query), exact, atol=1e-7)
 
@@ -77,7 +77,7 @@ def test_hashed_buckets_give_the_overlap_without_bias() -> None:
         words = [f"trial{trial}word{i}" for i in range(12)]
         documents = [words[:8], words[8:], words[:1]]
         sketch = LexicalSketch(16)
-        rows = sketch.documents(documents, groups=["episode"] * 3, idf_of="episode")
+        rows = sketch.documents(documents, kinds=["episode"] * 3)
         query = [*words[:2], words[10]]
         exact = sum(weights(documents)[0].get(term, 0.0) for term in query)
         errors.append(float(rows[0] @ query_of(sketch, query)) - exact)
@@ -97,10 +97,22 @@ def test_dedicated_terms_share_their_bucket_with_no_other() -> None:
 def test_length_is_normalised_within_a_kind_and_idf_counted_over_the_named_kinds() -> None:
     sketch = LexicalSketch(3, ("a", "b"))
     texts = [["a", "b"], ["a"], ["a"]]
-    rows = sketch.documents(texts, groups=["episode", "knowledge_node", "concept"], idf_of="episode,knowledge_node")
-    alone = sketch.documents(texts[:2], groups=["episode", "knowledge_node"], idf_of="episode,knowledge_node")
+    rows = sketch.documents(texts, kinds=["episode", "knowledge_node", "concept"])
+    alone = sketch.documents(texts[:2], kinds=["episode", "knowledge_node"])
     np.testing.assert_array_equal(rows[:2], alone)
     assert rows[2, 0] == rows[1, 0]  # both are of their kind's mean length
+
+
+def test_saturation_length_and_idf_are_the_sketch_s_to_say() -> None:
+    texts, kinds = [["a", "a", "b"], ["a"], ["b"]], ["episode", "episode", "concept"]
+    plain = LexicalSketch(3, ("a", "b"), idf_of=("concept",), saturation=0.0)
+    # One concept, with "b": idf ln(1 + 1.5 / 0.5) for "a" and ln(1 + 0.5 / 1.5) for "b", whatever their count.
+    expected = [[math.log(4), math.log(4 / 3)], [math.log(4), 0], [0, math.log(4 / 3)]]
+    np.testing.assert_allclose(plain.documents(texts, kinds=kinds)[:, :2], 0.01 * np.array(expected), rtol=1e-6)
+    flat = LexicalSketch(3, ("a", "b"), idf_of=("concept",), saturation=2.0, length_norm=0.0)
+    # tf * (k1 + 1) / (tf + k1): 2 * 3 / 4 and 1 * 3 / 3, in long and short documents alike.
+    weights = flat.documents(texts, kinds=kinds)[:, 0] / (0.01 * math.log(4))
+    np.testing.assert_allclose(weights, [1.5, 1.0, 0.0], rtol=1e-6)
 
 
 def test_a_sketch_without_room_for_other_terms_is_refused() -> None:
@@ -112,7 +124,7 @@ def test_a_sketch_without_room_for_other_terms_is_refused() -> None:
 
 def test_a_model_without_lexical_part_has_a_sketch_without_buckets() -> None:
     sketch = LexicalSketch(0)
-    assert sketch.documents([["a"], []], groups=["episode"] * 2, idf_of="episode").shape == (2, 0)
+    assert sketch.documents([["a"], []], kinds=["episode"] * 2).shape == (2, 0)
     assert sketch.bucket("a") == (0, 0.0)
 
 

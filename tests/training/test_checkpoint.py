@@ -118,7 +118,7 @@ def test_another_schema_format_or_text_encoder_is_refused(folder: Path) -> None:
     "values",
     [
         {"model": {"unknown": 1}},
-        {"sketch": {"dim": 1, "dedicated": ["a", "b"]}},
+        {"sketch": {"dedicated": ["a", "b"]}},
         {"sketch": {}},
         {"text_dim": "wide"},
         {"version": "000000000000"},

@@ -9,6 +9,7 @@ from torch.utils.data import DataLoader
 from kg.types import Question, TurnId
 from tests.fakes import SPACE, FakeEncoder, make_turns
 from tests.fakes_graph import CONTEXT, SKETCH, TEXT_DIM, Extra, make_snapshot, planted_space
+from training.config import ModelConfig
 from training.data import SpaceDataModule, SpaceExample, make_example, make_sketch
 from training.errors import TrainingDataError
 
@@ -49,14 +50,20 @@ def test_pseudo_queries_go_with_the_example_and_to_its_device() -> None:
 
 
 def test_frequent_stems_of_turns_and_facts_get_buckets_of_their_own() -> None:
-    sketch = make_sketch([SNAPSHOT], dim=16, dedicated=2)
+    sketch = make_sketch([SNAPSHOT], ModelConfig(lexical_dim=16, dedicated_terms=2))
     # Ann speaks twice and has a fact; of "cano" and "red", in two documents each, the first by name.
     assert sketch.dedicated == ("ann", "cano")
-    assert make_sketch([SNAPSHOT], dim=16, dedicated=0).dedicated == ()
+    assert make_sketch([SNAPSHOT], ModelConfig(lexical_dim=16, dedicated_terms=0)).dedicated == ()
+
+
+def test_the_sketch_weighs_terms_as_the_model_says() -> None:
+    model = ModelConfig(lexical_dim=16, dedicated_terms=2, idf_of=["concept"], saturation=0.5, length_norm=0.25)
+    sketch = make_sketch([SNAPSHOT], model)
+    assert (sketch.idf_of, sketch.saturation, sketch.length_norm) == (("concept",), 0.5, 0.25)
 
 
 def test_a_model_without_lexical_part_needs_no_stems() -> None:
-    assert make_sketch([SNAPSHOT], dim=0, dedicated=1024).dedicated == ()
+    assert make_sketch([SNAPSHOT], ModelConfig(lexical_dim=0, dedicated_terms=1024)).dedicated == ()
 
 
 def test_a_space_on_both_sides_is_refused() -> None:
