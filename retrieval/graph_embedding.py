@@ -10,7 +10,6 @@ from kg.types import NodeId, SpaceId
 from retrieval.errors import IndexMismatchError
 from retrieval.milvus import Collection
 from retrieval.protocols import DEFAULT_TOP_K, Hit, QueryEncoder, Result, SearchScope, Timing
-from retrieval.rerank import Reranker
 
 #: The graph has moved what facts and events know into the vectors of their turns, so turns alone are searched.
 DEFAULT_TYPES = ("episode",)
@@ -22,11 +21,10 @@ class GraphEmbeddingRetriever:
     Args:
         collection: Graph embeddings, written by a refresh.
         encoder: Query encoder of the same checkpoint.
-        describe: Text of a node, for display and reranking; raises ``UnknownSpaceError`` for an unknown tenant.
+        describe: Text of a node, for display; raises ``UnknownSpaceError`` for an unknown tenant.
         types: Node types to search.
         view_of: Name under which the collection holds a space as of a time. None: the space itself, whose embeddings
             are of the present graph, with later nodes filtered out.
-        reranker: Second look; None for none.
 
     Raises:
         IndexMismatchError: If collection and query encoder are of different checkpoints.
@@ -42,7 +40,6 @@ class GraphEmbeddingRetriever:
         *,
         types: Sequence[str] = DEFAULT_TYPES,
         view_of: Callable[[SpaceId, datetime | None], str] | None = None,
-        reranker: Reranker | None = None,
     ) -> None:
         if collection.spec.version != encoder.version:
             raise IndexMismatchError(
@@ -54,7 +51,6 @@ class GraphEmbeddingRetriever:
         self._describe = describe
         self._types = tuple(types)
         self._view_of = view_of
-        self._reranker = reranker
 
     def retrieve(
         self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
@@ -71,7 +67,5 @@ class GraphEmbeddingRetriever:
             for match in matches
             if (text := self._describe(space, match.node_id)) is not None
         ]
-        if self._reranker is not None:
-            hits = self._reranker.rerank(query, hits)
         ended = time.perf_counter()
         return Result(tuple(hits), Timing(1e3 * (encoded - started), 1e3 * (ended - encoded)))

@@ -22,7 +22,6 @@ from retrieval.protocols import (
     VectorSearch,
 )
 from retrieval.query_generator import QueryGenerator, RuleQueryGenerator
-from retrieval.rerank import Reranker
 
 
 class HybridRetriever:
@@ -39,7 +38,6 @@ class HybridRetriever:
         depth: Candidates per arm.
         rrf_k: Constant of the fusion.
         types: Node types to search.
-        reranker: Second look; None for none.
     """
 
     name = "v1"
@@ -54,7 +52,6 @@ class HybridRetriever:
         depth: int = 50,
         rrf_k: int = RRF_K,
         types: Sequence[str] = SEARCHABLE_TYPES,
-        reranker: Reranker | None = None,
     ) -> None:
         self._lexical = lexical
         self._vectors = vectors
@@ -63,7 +60,6 @@ class HybridRetriever:
         self._depth = depth
         self._rrf_k = rrf_k
         self._types = tuple(types)
-        self._reranker = reranker
         self._pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="v1-arm")
 
     def close(self) -> None:
@@ -103,8 +99,6 @@ class HybridRetriever:
             for node_id, score in fused
             if (hit := self._hit(space, as_of, NodeId(node_id), score, lexical, semantic)) is not None
         ]
-        if self._reranker is not None:
-            hits = self._reranker.rerank(query, hits)
         ended = time.perf_counter()
         return Result(tuple(hits), Timing(1e3 * (encoded - started), 1e3 * (ended - encoded)))
 

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from datetime import datetime
+from typing import TYPE_CHECKING
 
+from kg.types import SpaceId
 from retrieval.errors import TextEncoderError
-from retrieval.protocols import Hit
+from retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Retriever, Timing
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
-
-
-class Reranker(Protocol):
-    """Reorders hits."""
-
-    def rerank(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
-        """The same hits, best first."""
-        ...
 
 
 class CrossEncoderReranker:
@@ -27,20 +22,20 @@ class CrossEncoderReranker:
     Args:
         model: Hub name or directory of a sentence-transformers cross-encoder.
         depth: How many of the best hits to rescore; the others keep their order behind them.
+
+    Raises:
+        TextEncoderError: If it cannot be loaded.
     """
 
     def __init__(self, model: str, *, depth: int = 50) -> None:
-        self._name = model
-        self._depth = depth
-        self._model: CrossEncoder | None = None
+        self.depth = depth
+        self._model = self._load(model)
 
     def rerank(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
         """Best first; the cross-encoder's score becomes the hit's score and signal ``rerank``."""
-        head, tail = list(hits[: self._depth]), list(hits[self._depth :])
+        head, tail = list(hits[: self.depth]), list(hits[self.depth :])
         if not head:
             return tail
-        if self._model is None:
-            self._model = self._load()
         scores = self._model.predict([(query, hit.description) for hit in head], show_progress_bar=False)
         rescored = [
             replace(hit, score=float(score), signals={**hit.signals, "rerank": float(score)})
@@ -48,12 +43,36 @@ class CrossEncoderReranker:
         ]
         return sorted(rescored, key=lambda hit: (-hit.score, hit.node_id)) + tail
 
-    def _load(self) -> CrossEncoder:
+    def _load(self, model: str) -> CrossEncoder:
         from sentence_transformers import CrossEncoder
 
         try:
-            return CrossEncoder(self._name)
+            return CrossEncoder(model)
         except (OSError, ValueError) as error:
             raise TextEncoderError(
-                f"cross-encoder {self._name!r} cannot be loaded ({str(error)[:200]}); name a directory that holds one"
+                f"cross-encoder {model!r} cannot be loaded ({str(error)[:200]}); name a directory that holds one"
             ) from error
+
+
+class RerankedRetriever:
+    """A strategy whose best hits are looked at again.
+
+    Args:
+        retriever: The strategy; asked for as many hits as the second look takes.
+        reranker: The second look.
+    """
+
+    def __init__(self, retriever: Retriever, reranker: CrossEncoderReranker) -> None:
+        self.name = retriever.name
+        self._retriever = retriever
+        self._reranker = reranker
+
+    def retrieve(
+        self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
+    ) -> Result:
+        """See ``Retriever``; the second look counts as searching. Signal: ``rerank``, the hit's score."""
+        found = self._retriever.retrieve(query, space, as_of=as_of, top_k=max(top_k, self._reranker.depth))
+        started = time.perf_counter()
+        hits = self._reranker.rerank(query, found.hits)
+        spent = 1e3 * (time.perf_counter() - started)
+        return Result(tuple(hits), Timing(found.timing.encode_ms, found.timing.search_ms + spent))

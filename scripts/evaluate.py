@@ -25,6 +25,7 @@ def evaluate(
     output: str = "runs/evaluate",
     checkpoint: str | None = None,
     searched: str | None = None,
+    reranker: str | None = None,
     folds: int = 5,
     validation: int = 2,
     model: TrainConfig = TrainConfig(),
@@ -52,6 +53,7 @@ def evaluate(
         output: Folder of the results.
         checkpoint: Checkpoint of v2-zero, which must not know the corpus.
         searched: search.json of locigraph search, whose choice for each fold changes ``model``; null for none.
+        reranker: Cross-encoder (hub name or folder) that scores the best hits of every strategy again; null for none.
         folds: Groups of conversations, each tested by a model that was trained on the others.
         validation: Conversations of each fold's training side that decide when to stop.
         model: Model, stages and optimiser.
@@ -87,6 +89,7 @@ def evaluate(
     unused = parts.unused_options(names, checkpoint=checkpoint, only_v2=of_v2)
     claimant, tested = parts.claim(names, baselines)
     questions_by = parts.question_writer(writer)
+    second_look = parts.second_look(reranker)
     read = parts.read_corpus(corpus)
     if not read.questions:
         raise LocigraphError(f"{read.path}: no question with evidence; there is nothing to evaluate")
@@ -112,6 +115,8 @@ def evaluate(
         views = parts.views_of(graph, read, text_encoder)
         runs: list[StrategyRun] = []
         notes = [*read.notes, *unused]
+        if reranker is not None:
+            notes.append(f"the best hits of every strategy were scored again by the cross-encoder {reranker}")
         with parts.search_parts(graph, vectors, text_encoder) as (lexical, retrievers):
             fold_trainer = parts.fold_trainer(
                 read, views, trainer, text_encoder, seed=seed, also=others, writer=questions_by
@@ -122,6 +127,7 @@ def evaluate(
                 views=views,
                 embed=text_encoder.encode,
                 describe=lambda s, n: d.description if (d := lexical.document(s, n)) else None,
+                second_look=second_look,
             )
             for name in names:
                 if name == "v2":
@@ -140,7 +146,7 @@ def evaluate(
                 elif name == "v2-zero" and given is not None:
                     runs.append(asked_of(given, read.questions, name=name))
                 else:
-                    runs.append(run_strategy(retrievers[name], read.questions))
+                    runs.append(run_strategy(second_look(retrievers[name]), read.questions))
             notes += fold_trainer.notes
     if failed:
         notes.append(f"{sum(failed.values())} turns failed to consolidate and are missing from the graph")
@@ -155,6 +161,7 @@ def evaluate(
         checkpoint=None if given is None else given.version,
         searched=[dataclasses.asdict(config) for config in configs] if searched else None,
         text_encoder=text_encoder.model_id,
+        reranker=reranker,
         model=dataclasses.asdict(model),
         writer=questions_by.name,
         also=[dataclasses.asdict(each) for each in also or ()],

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import os
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from functools import cache
@@ -30,6 +30,7 @@ from retrieval.indexer import DescriptionIndexer
 from retrieval.lexical import LexicalIndex
 from retrieval.milvus import MilvusIndex
 from retrieval.protocols import Retriever
+from retrieval.rerank import CrossEncoderReranker, RerankedRetriever
 from retrieval.single_arm import Bm25Retriever, DenseRetriever
 from retrieval.text_encoder import CachedTextEncoder
 from retrieval.weighted_sum import WeightedSumRetriever
@@ -325,6 +326,14 @@ def search_parts(
         )
     finally:
         v1.close()
+
+
+def second_look(model: str | None) -> Callable[[Retriever], Retriever]:
+    """Adds a cross-encoder to a strategy, or nothing where none is named."""
+    if model is None:
+        return lambda retriever: retriever
+    reranker = CrossEncoderReranker(model)
+    return lambda retriever: RerankedRetriever(retriever, reranker)
 
 
 def provenance(seed: int, **settings: Any) -> dict[str, Any]:

@@ -16,6 +16,7 @@ def recall(
     encoder: EncoderSettings = EncoderSettings(),
     strategy: Literal["v1", "v2", "sum", "dense", "bm25"] = "v1",
     checkpoint: str = "data/train/checkpoint",
+    reranker: str | None = None,
     as_of: str | None = None,
     top_k: int = 10,
 ) -> None:
@@ -29,6 +30,7 @@ def recall(
         encoder: Text encoder the graph was built with.
         strategy: ``v2`` needs a checkpoint and a refresh.
         checkpoint: Folder of the checkpoint, for ``v2``.
+        reranker: Cross-encoder (hub name or folder) that scores the best hits again; null for none.
         as_of: Time (ISO 8601) whose knowledge may be used; null for now.
         top_k: Number of memories to show.
     """
@@ -57,7 +59,8 @@ def recall(
                     CheckpointQueryEncoder(loaded, text_encoder.encode),
                     lambda s, n: d.description if (d := lexical.document(s, n)) else None,
                 )
-            result = strategies[strategy].retrieve(question, SpaceId(space), as_of=time, top_k=top_k)
+            retriever = parts.second_look(reranker)(strategies[strategy])
+            result = retriever.retrieve(question, SpaceId(space), as_of=time, top_k=top_k)
     print(hits_table(result.hits[:top_k]))
     print(
         f"{strategy}: query encoded in {result.timing.encode_ms:.0f} ms, searched in {result.timing.search_ms:.0f} ms"

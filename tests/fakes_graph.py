@@ -201,13 +201,6 @@ class FixedVectors:
         return self._matches[:top_k]
 
 
-class ReversingReranker:
-    """Turns a ranking round."""
-
-    def rerank(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
-        return [replace(hit, signals={**hit.signals, "rerank": 1.0}) for hit in reversed(hits)]
-
-
 class TableQueryEncoder:
     """A query encoder that knows its questions by heart."""
 

@@ -25,6 +25,19 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     return code, captured.out, captured.err
 
 
+def tiny_cross_encoder(folder: Path) -> str:
+    """A cross-encoder of the real kind, with random weights and letters for words."""
+    from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+
+    folder.mkdir()
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz"]
+    (folder / "vocab.txt").write_text("\n".join(words))
+    small = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    BertForSequenceClassification(BertConfig(vocab_size=len(words), num_labels=1, **small)).save_pretrained(folder)
+    BertTokenizerFast(vocab_file=str(folder / "vocab.txt")).save_pretrained(folder)
+    return str(folder)
+
+
 def assert_one_line_and_code_2(code: int, error: str, *words: str) -> None:
     assert code == 2
     assert error.startswith("locigraph: ")
@@ -179,6 +192,9 @@ def test_the_main_job_runs_end_to_end_on_a_small_corpus(
         code, out, error = run(capsys, *question, *strategy)
         assert code == 0, error
         assert "turns s0" in out
+    code, out, error = run(capsys, *question, "--reranker", tiny_cross_encoder(tmp_path / "reranker"))
+    assert code == 0, error
+    assert "rerank" in out
     code, _, error = run(
         capsys, *question, "--strategy", "v2", "--checkpoint", "out/seed-0/fold-1/checkpoint"
     )  # the collection was written with another checkpoint

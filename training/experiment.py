@@ -68,6 +68,7 @@ def run_checkpoint(
     views: Views,
     embed: Embed,
     describe: Callable[[SpaceId, NodeId], str | None],
+    second_look: Callable[[Retriever], Retriever] = lambda retriever: retriever,
     name: str | None = None,
 ) -> StrategyRun:
     """Embed the questions' graphs with a checkpoint, write them to the index, and ask.
@@ -79,6 +80,7 @@ def run_checkpoint(
         views: The graphs.
         embed: Text encoder.
         describe: Text of a node.
+        second_look: Adds to the retriever what looks at its hits again.
         name: In the results; None for v2.
     """
     needed = list(dict.fromkeys(views.of(q.space, q.asked_at) for q in questions))
@@ -89,7 +91,7 @@ def run_checkpoint(
         describe,
         view_of=lambda space, as_of: views.of(space, as_of).name,
     )
-    run = run_strategy(retriever, questions, name=name)
+    run = run_strategy(second_look(retriever), questions, name=name)
     # The comparison's embeddings serve this once; kept, they would fill the index with every fold. Of the same
     # checkpoint and graphs a refresh may have put them in use, though.
     if index.alias_target(GRAPH_ALIAS) != done.collection:

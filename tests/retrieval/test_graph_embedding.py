@@ -14,7 +14,7 @@ from retrieval.errors import IndexMismatchError, IndexUnavailableError
 from retrieval.graph_embedding import GraphEmbeddingRetriever
 from retrieval.milvus import Collection, CollectionSpec, IndexRow, MilvusIndex
 from tests.fakes import MONDAY, SPACE, make_turns
-from tests.fakes_graph import Extra, ReversingReranker, TableQueryEncoder, lexical_of, make_snapshot
+from tests.fakes_graph import Extra, TableQueryEncoder, lexical_of, make_snapshot
 
 HELD = make_snapshot(make_turns(["one", "two", "three"]), [Extra("knowledge_node", "a fact", (0,))])
 VECTORS = np.asarray([[2, 0], [1, 1], [0, 3], [9, 9]], dtype=np.float32)
@@ -75,11 +75,6 @@ def test_a_view_of_the_time_is_searched_when_there_is_one(collection: Collection
     )
     assert ranking(retriever, as_of=LATER) == [("n1", 1.0), ("n0", 0.0)]
     assert ranking(retriever)[0] == ("n0", 2.0)
-
-
-def test_the_reranker_has_the_last_word(collection: Collection) -> None:
-    retriever = GraphEmbeddingRetriever(collection, encoder(), describe, reranker=ReversingReranker())
-    assert [name for name, _ in ranking(retriever)] == ["n2", "n1", "n0"]
 
 
 def test_a_node_that_is_gone_is_passed_over(collection: Collection) -> None:

@@ -20,7 +20,6 @@ from tests.fakes_graph import (
     BrokenVectors,
     Extra,
     FixedVectors,
-    ReversingReranker,
     lexical_of,
     make_snapshot,
     vectors_of,
@@ -106,16 +105,6 @@ def test_concepts_are_not_searched() -> None:
 def test_a_row_whose_node_is_gone_is_passed_over() -> None:
     with v1(FixedVectors([match("forgotten", 0.9)])) as retriever:
         assert [hit.node_id for hit in retriever.retrieve("kite", SPACE).hits] == ["n2"]
-
-
-def test_the_reranker_has_the_last_word() -> None:
-    with (
-        v1(FixedVectors([match("n2", 0.9)])) as plain,
-        v1(FixedVectors([match("n2", 0.9)]), reranker=ReversingReranker()) as reranked,
-    ):
-        first, second = (r.retrieve("canoe", SPACE).hits for r in (plain, reranked))
-    assert [hit.node_id for hit in second] == [hit.node_id for hit in reversed(first)]
-    assert all("rerank" in hit.signals for hit in second)
 
 
 def test_an_outage_of_the_index_is_an_error_and_not_a_half_result() -> None:

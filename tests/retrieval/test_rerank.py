@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from kg.types import SpaceId
 from retrieval.errors import TextEncoderError
-from retrieval.rerank import CrossEncoderReranker
+from retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Timing
+from retrieval.rerank import CrossEncoderReranker, RerankedRetriever
 from tests.fakes_graph import hit
 
 
@@ -26,17 +29,28 @@ class LengthModel:
 class LengthReranker(CrossEncoderReranker):
     """The reranker with that model instead of one from a folder."""
 
-    def __init__(self, *, depth: int) -> None:
-        super().__init__("lengths", depth=depth)
+    def _load(self, model: str) -> Any:
         self.model = LengthModel()
-
-    def _load(self) -> Any:
         return self.model
+
+
+class OneRanking:
+    """A strategy that always finds the same."""
+
+    name = "v1"
+
+    def __init__(self, hits: Sequence[Hit]) -> None:
+        self._hits = tuple(hits)
+
+    def retrieve(
+        self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
+    ) -> Result:
+        return Result(self._hits[:top_k], Timing(1.0, 2.0))
 
 
 def test_the_best_are_rescored_and_the_others_follow_as_they_were() -> None:
     hits = [hit("aa", "episode"), hit("aaaa", "episode"), hit("b", "episode"), hit("bbbbbbbb", "episode")]
-    reranker = LengthReranker(depth=3)
+    reranker = LengthReranker("lengths", depth=3)
     ranked = reranker.rerank("a question", hits)
     assert [(h.node_id, h.signals.get("rerank")) for h in ranked] == [
         ("aaaa", 4.0), ("aa", 2.0), ("b", 1.0), ("bbbbbbbb", None),
@@ -45,10 +59,20 @@ def test_the_best_are_rescored_and_the_others_follow_as_they_were() -> None:
     assert reranker.model.asked == [("a question", "aa"), ("a question", "aaaa"), ("a question", "b")]
 
 
-def test_nothing_to_rerank_loads_no_model(tmp_path: Path) -> None:
-    assert CrossEncoderReranker(str(tmp_path / "absent")).rerank("a question", []) == []
+def test_no_hits_stay_no_hits() -> None:
+    assert LengthReranker("lengths").rerank("a question", []) == []
+
+
+def test_a_strategy_with_a_second_look_is_asked_for_all_that_the_look_takes() -> None:
+    hits = [hit("b", "episode"), hit("aa", "episode"), hit("ccc", "episode"), hit("dddd", "episode")]
+    retriever = RerankedRetriever(OneRanking(hits), LengthReranker("lengths", depth=3))
+    found = retriever.retrieve("a question", SpaceId("s"), top_k=1)
+    assert [h.node_id for h in found.hits] == ["ccc", "aa", "b"]
+    assert retriever.name == "v1"
+    assert found.timing.encode_ms == 1.0
+    assert found.timing.search_ms > 2.0
 
 
 def test_a_model_that_cannot_be_loaded_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(TextEncoderError, match=r"cross-encoder .*absent.* cannot be loaded .*name a directory"):
-        CrossEncoderReranker(str(tmp_path / "absent")).rerank("a question", [hit("a", "episode")])
+        CrossEncoderReranker(str(tmp_path / "absent"))
