@@ -71,13 +71,13 @@ class EncoderConfig:
     lexical_dim: int = 2048
     context_dim: int = 256
     hidden_dim: int = 128
-    layers: int = 2
+    layers: int = 0
     heads: int = 4
     free_dim: int = 64
     edge_gate: bool = True
     state_gate: bool = True
     gate_limit: float = 0.5
-    dropout: float = 0.2
+    dropout: float = 0.3
     excluded: tuple[str, ...] = ()
 
     @property

@@ -119,7 +119,7 @@ class QueryEncoder(nn.Module):
         dropout: In the small networks that look at the question.
     """
 
-    def __init__(self, config: EncoderConfig, *, speaker_dim: int = 64, rank: int = 32, dropout: float = 0.2) -> None:
+    def __init__(self, config: EncoderConfig, *, speaker_dim: int = 64, rank: int = 32, dropout: float = 0.3) -> None:
         super().__init__()
         self.config = config
         self.speaker_dim = speaker_dim

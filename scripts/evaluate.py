@@ -107,7 +107,7 @@ def evaluate(
     with (
         Store(graph_path) as graph,
         parts.vector_index(index, graph_path) as vectors,
-        parts.more_training_sets(also, read, encoder, validation=0) as others,
+        parts.more_training_sets(also if planned else None, read, encoder, validation=0) as others,
     ):
         failed = parts.build_graph(read, extractor, graph, text_encoder)
         parts.indexer_of(graph, vectors, text_encoder).drain(progress=True)

@@ -28,11 +28,11 @@ from tests.fakes_graph import (
     planted_space,
     small_config,
 )
-from training.config import StageConfig, TrainConfig, changed
+from training.config import ModelConfig, StageConfig, TrainConfig, changed
 from training.data import SpaceExample, make_example
 from training.errors import TrainingDataError, TrainingError
 from training.fit import FitResult, fit
-from training.module import GraphRetrieval, RetrievalModule
+from training.module import GraphRetrieval, RetrievalModule, encoder_config
 from training.pseudo_queries import KINDS
 
 FACT: EdgeType = ("knowledge_node", "DERIVED_FROM", "episode")
@@ -87,6 +87,10 @@ def run_until_cut(folder: Path, config: TrainConfig, *, steps: int) -> None:
 def assert_same(first: GraphRetrieval, second: GraphRetrieval) -> None:
     for (name, a), b in zip(first.state_dict().items(), second.state_dict().values(), strict=True):
         assert torch.equal(a, b), name
+
+
+def test_a_model_by_default_is_an_encoder_by_default() -> None:
+    assert encoder_config(ModelConfig(), EncoderConfig().text_dim) == EncoderConfig()
 
 
 @pytest.fixture(scope="module")
