@@ -9,7 +9,7 @@ from datetime import datetime
 
 from kg.schema import SEARCHABLE_TYPES
 from kg.types import NodeId, SpaceId
-from retrieval.fusion import RRF_K, reciprocal_rank_fusion
+from retrieval.fusion import reciprocal_rank_fusion
 from retrieval.lexical import LexicalIndex
 from retrieval.protocols import (
     DEFAULT_TOP_K,
@@ -22,6 +22,10 @@ from retrieval.protocols import (
     VectorSearch,
 )
 from retrieval.query_generator import QueryGenerator, RuleQueryGenerator
+
+# Chosen on the bundled corpus `threads`, on both its graphs, together with the depth (docs/experiments.md). With so few
+# rankings the usual 60 hardly tells the first rank from the twentieth, and costs .02 to .04 of recall@10.
+_RRF_K = 2
 
 
 class HybridRetriever:
@@ -38,9 +42,8 @@ class HybridRetriever:
         depth: Candidates per arm.
         rrf_k: Constant of the fusion.
         types: Node types to search.
+        name: In results.
     """
-
-    name = "v1"
 
     def __init__(
         self,
@@ -50,9 +53,11 @@ class HybridRetriever:
         *,
         generator: QueryGenerator | None = None,
         depth: int = 50,
-        rrf_k: int = RRF_K,
+        rrf_k: int = _RRF_K,
         types: Sequence[str] = SEARCHABLE_TYPES,
+        name: str = "v1",
     ) -> None:
+        self.name = name
         self._lexical = lexical
         self._vectors = vectors
         self._encoder = encoder

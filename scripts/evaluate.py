@@ -13,7 +13,7 @@ from scripts.settings import (
 from training.config import TrainConfig
 from training.fit import TrainerConfig
 
-STRATEGIES = ("v1", "v2", "v2-zero", "sum", "dense", "bm25")
+STRATEGIES = ("v1", "v1-k60", "v2", "v2-zero", "sum", "dense", "bm25")
 
 
 def evaluate(
@@ -45,8 +45,8 @@ def evaluate(
     Args:
         corpus: Conversations and questions.
         consolidation: ``rules`` (no model) or ``recorded`` (published extractions).
-        strategies: Names separated by commas, of v1, v2 (trained in folds), v2-zero (a checkpoint as it is), sum (of
-            six signals), dense, bm25.
+        strategies: Names separated by commas, of v1, v1-k60 (v1 with the usual constant of RRF), v2 (trained in
+            folds), v2-zero (a checkpoint as it is), sum (of six signals), dense, bm25.
         baselines: Those of them that v2 is tested against, or v2-zero where v2 is not run; null for v1 and sum, or for
             all where neither is run. The others are shown without a test, since every test weakens the others by
             Holm's correction.

@@ -25,6 +25,7 @@ from kg.errors import LocigraphError, nearest
 from kg.store import Store
 from kg.types import SpaceId, TurnState
 from retrieval.evaluation import Fold
+from retrieval.fusion import RRF_K
 from retrieval.hybrid import HybridRetriever
 from retrieval.indexer import DescriptionIndexer
 from retrieval.lexical import LexicalIndex
@@ -311,6 +312,7 @@ def search_parts(
     turns = LexicalIndex(lambda space, as_of: store.snapshot(space, as_of=as_of), types=("episode",))
     collection = indexer_of(store, index, encoder).collection()
     v1 = HybridRetriever(lexical, collection, encoder)
+    usual = HybridRetriever(lexical, collection, encoder, rrf_k=RRF_K, name="v1-k60")
     weighted = WeightedSumRetriever(
         lambda space, as_of: store.snapshot(space, as_of=as_of, embedding_model=encoder.model_id), encoder
     )
@@ -319,6 +321,7 @@ def search_parts(
             lexical,
             {
                 "v1": v1,
+                "v1-k60": usual,
                 "sum": weighted,
                 "dense": DenseRetriever(collection, encoder, turns),
                 "bm25": Bm25Retriever(turns),
@@ -326,6 +329,7 @@ def search_parts(
         )
     finally:
         v1.close()
+        usual.close()
 
 
 def second_look(model: str | None) -> Callable[[Retriever], Retriever]:

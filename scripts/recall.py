@@ -14,7 +14,7 @@ def recall(
     store: str = "data/graph.sqlite",
     index: IndexSettings = IndexSettings(),
     encoder: EncoderSettings = EncoderSettings(),
-    strategy: Literal["v1", "v2", "sum", "dense", "bm25"] = "v1",
+    strategy: Literal["v1", "v1-k60", "v2", "sum", "dense", "bm25"] = "v1",
     checkpoint: str = "data/train/checkpoint",
     reranker: str | None = None,
     as_of: str | None = None,
