@@ -66,7 +66,7 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "pseudo-questions beside": {"finetune.fact_questions": 0.3},
     "link prediction beside": {"finetune.link": 0.1},
     "two views beside": {"finetune.views": 0.1},
-    "frozen text side": {"optimiser.scalar_lr": 0.0, "optimiser.edge_lr": 0.0},
+    "hand-set mixing": {"optimiser.scalar_lr": 0.0, "optimiser.edge_lr": 0.0},
     "no term weights": {"optimiser.term_lr": 0.0},
 }  # fmt: skip
 
