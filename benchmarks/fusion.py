@@ -1,0 +1,86 @@
+"""v1's fusion: recall@10 and nDCG@10 by RRF's constant and the depth of the arms, on a built graph.
+
+    locigraph build --corpus.path threads --consolidation rules --store data/rules.sqlite
+    python -m benchmarks.fusion --store data/rules.sqlite
+
+Vectors are searched exactly. This is how the defaults of ``HybridRetriever`` were chosen, on corpora that nothing is
+tested on.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+from tqdm import tqdm
+
+from kg.schema import SEARCHABLE_TYPES
+from kg.types import SpaceId
+from retrieval.evaluation.metrics import score_ranking
+from retrieval.hybrid import HybridRetriever
+from retrieval.lexical import LexicalIndex
+from retrieval.memory_vectors import MemoryVectors
+from retrieval.protocols import VectorMatch
+from retrieval.turns import turns_of_hits
+from scripts import parts
+from scripts.settings import CorpusSettings, EncoderSettings
+
+_METRICS = ("recall@10", "ndcg@10")
+
+
+def main() -> None:
+    """Print one row for each constant, one pair of columns for each depth."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--corpus", default="threads")
+    parser.add_argument("--format", choices=["jsonl", "locomo", "longmemeval"], default="jsonl")
+    parser.add_argument("--store", required=True)
+    parser.add_argument(
+        "--dtype", choices=["float32", "bfloat16"], default="float32", help="the store's text encoder's"
+    )
+    parser.add_argument("--cache", default="runs/text_cache.sqlite", help="of the text encoder")
+    parser.add_argument("--rrf_k", type=int, nargs="+", default=[1, 2, 5, 10, 20, 60])
+    parser.add_argument("--depth", type=int, nargs="+", default=[20, 50, 100])
+    options = parser.parse_args()
+
+    corpus = parts.read_corpus(CorpusSettings(path=options.corpus, format=options.format))
+    encoder = parts.text_encoder(EncoderSettings(dtype=options.dtype, cache=options.cache))
+    with parts.existing_store(options.store) as store:
+        spaces = sorted({question.space for question in corpus.questions})
+        snapshots = {space: store.snapshot(space, embedding_model=encoder.model_id) for space in spaces}
+        lexical = LexicalIndex(lambda space, as_of: store.snapshot(space, as_of=as_of))
+        vectors = MemoryVectors()
+        for space, snapshot in snapshots.items():
+            rows = np.flatnonzero(snapshot.active & np.isin(snapshot.types, SEARCHABLE_TYPES))
+            matches = [
+                (
+                    VectorMatch(snapshot.ids[row], str(snapshot.types[row]), snapshot.turns_of[row], 0.0),
+                    int(snapshot.recorded_at[row]),
+                )
+                for row in rows.tolist()
+            ]
+            vectors.add(space, matches, snapshot.embeddings[rows])
+        encoder.encode([q.text for q in corpus.questions], progress="encode questions")
+        print(f"{len(corpus.questions)} questions; recall@10 / nDCG@10")
+        print(f"{'rrf_k':>6}" + "".join(f"{f'depth {depth}':>18}" for depth in options.depth))
+        for rrf_k in options.rrf_k:
+            cells = []
+            for depth in options.depth:
+                v1 = HybridRetriever(lexical, vectors, encoder, rrf_k=rrf_k, depth=depth)
+                try:
+                    scores = [
+                        score_ranking(
+                            turns_of_hits(
+                                v1.retrieve(q.text, SpaceId(q.space), as_of=q.asked_at, top_k=depth).hits, top_k=50
+                            ),
+                            set(q.evidence),
+                        )
+                        for q in tqdm(corpus.questions, desc=f"k {rrf_k}, depth {depth}", unit="question", leave=False)
+                    ]
+                finally:
+                    v1.close()
+                cells.append(" / ".join(f"{np.mean([score[metric] for score in scores]):.4f}" for metric in _METRICS))
+            print(f"{rrf_k:>6}" + "".join(f"{cell:>18}" for cell in cells), flush=True)
+
+
+if __name__ == "__main__":
+    main()
