@@ -65,6 +65,24 @@ class Outcome:
     failed: int
 
 
+def claim_space(store: Store, space: SpaceId, extractor: Extractor) -> None:
+    """Make a space this extractor's, before its first turn is consolidated.
+
+    Raises:
+        ConsolidationError: If another one has built it.
+    """
+    name = f"extractor/{space}"
+    held = store.setting(name)
+    if held is not None and held != extractor.name:
+        raise ConsolidationError(
+            f"space {space!r} was built by {held!r}, not {extractor.name!r}; two extractors must not build one graph: "
+            "use another store"
+        )
+    if held is None:
+        store.require_space(space)
+        store.set_setting(name, extractor.name)
+
+
 class Consolidator:
     """The pipeline.
 
@@ -91,7 +109,7 @@ class Consolidator:
         Raises:
             ConsolidationError: If another extractor built what is there.
         """
-        self._claim(space)
+        claim_space(self._store, space, self._extractor)
         turns = self._store.turns(space)
         pending = {turn.turn_id for turn in self._store.turns(space, state=TurnState.PENDING)}
         if not pending:
@@ -114,18 +132,6 @@ class Consolidator:
         for failure in self._store.failures(space):
             self._store.retry_turn(space, failure.turn_id)
         return self.run(space)
-
-    def _claim(self, space: SpaceId) -> None:
-        name = f"extractor/{space}"
-        held = self._store.setting(name)
-        if held is not None and held != self._extractor.name:
-            raise ConsolidationError(
-                f"space {space!r} was built by {held!r}, not {self._extractor.name!r}; two extractors must not build "
-                "one graph: use another store"
-            )
-        if held is None:
-            self._store.require_space(space)
-            self._store.set_setting(name, self._extractor.name)
 
     def _consolidate(self, turn: Turn, memory: _SpaceMemory) -> None:
         context = Context(tuple(self._context.find(turn, limit=_CONTEXT_NODES)), memory.recent(turn, _RECENT_TURNS))

@@ -70,6 +70,8 @@ class LLMQuestions:
         timeout_s: float = 120.0,
         retries: int = 4,
     ) -> None:
+        if concurrency < 1:
+            raise QuestionWriterError(f"writer.concurrency is {concurrency}; at least 1 request must be allowed")
         self._base_url, self._model, self._concurrency = base_url, model, concurrency
         self._client = OpenAI(base_url=base_url, api_key=api_key, timeout=timeout_s, max_retries=retries)
         self._cassette = cassette
@@ -89,7 +91,12 @@ class LLMQuestions:
         """
         self._cassette.parent.mkdir(parents=True, exist_ok=True)
         with closing(sqlite3.connect(self._cassette)) as kept:
-            kept.execute("CREATE TABLE IF NOT EXISTS questions (key TEXT PRIMARY KEY, questions TEXT NOT NULL)")
+            try:
+                kept.execute("CREATE TABLE IF NOT EXISTS questions (key TEXT PRIMARY KEY, questions TEXT NOT NULL)")
+            except sqlite3.DatabaseError as error:
+                raise QuestionWriterError(
+                    f"{self._cassette}: no cassette of questions ({error}); name another file with --writer.cassette"
+                ) from error
             wanted = {statement: self._key(statement) for statement in statements}
             found = dict(self._held(kept, wanted.values()))
             missing = [statement for statement, key in wanted.items() if key not in found]
@@ -145,7 +152,8 @@ class LLMQuestions:
                     f"{self._base_url}, model {self._model!r}: {error}; {self._cassette} keeps what was written; run "
                     "again when the endpoint answers, or leave it out to have questions written by rules"
                 ) from error
-            text = reply.choices[0].message.content or ""
+            # Some endpoints answer an error with status 200 and no choices.
+            text = (reply.choices[0].message.content if reply.choices else None) or ""
             try:
                 return parse_reply(text, len(batch))
             except ValueError as error:
@@ -185,7 +193,7 @@ def parse_reply(text: str, count: int) -> list[list[str]]:
         if not isinstance(questions, list) or not all(isinstance(question, str) for question in questions):
             raise ValueError(f"the questions of statement {answer['statement']} are not a list of texts")
         for question in questions:
-            if not question.strip().endswith("?") or len(question) > _MOST_CHARACTERS:
+            if not question.strip().endswith(("?", "？")) or len(question) > _MOST_CHARACTERS:
                 raise ValueError(
                     f"statement {answer['statement']}: {question[:80]!r} is no question of at most {_MOST_CHARACTERS} "
                     "characters"

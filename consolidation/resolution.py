@@ -75,8 +75,8 @@ def full_name(name: str, speakers: Sequence[str]) -> str:
 
 
 def entity_key(name: str) -> str:
-    """What two spellings of one name share: case, article and possessive removed."""
-    return " ".join(words(_ARTICLE.sub("", name.strip()).removesuffix("'s").removesuffix("’s")))
+    """What two spellings of one name share: case, article and possessive removed; a name of signs is itself."""
+    return " ".join(words(_ARTICLE.sub("", name.strip()).removesuffix("'s").removesuffix("’s"))) or name.strip()
 
 
 def concept_key(label: str) -> str:

@@ -82,6 +82,8 @@ def to_hetero(
         UnknownNodeTypeError: If the snapshot has a type that the network does not know.
     """
     check_receivers(metadata)
+    if not snapshot.num_nodes:
+        raise GraphError(f"snapshot of space {snapshot.space!r} holds no nodes: nothing had been said by its time")
     if snapshot.embeddings.shape[1] == 0:
         raise GraphError(f"snapshot of space {snapshot.space!r} has no embeddings; name an embedding model")
     kinds = np.asarray([_SHARED.get(str(kind), str(kind)) for kind in snapshot.types], dtype=np.str_)

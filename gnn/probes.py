@@ -30,5 +30,5 @@ def uniformity(embeddings: Tensor, *, at_most: int = 2_000) -> Tensor:
     """
     step = max(1, len(embeddings) // at_most)
     rows = F.normalize(embeddings[::step], dim=1)
-    potential: Tensor = torch.pdist(rows).square().mul(-2).exp().mean()
+    potential: Tensor = torch.pdist(rows.float()).square().mul(-2).exp().mean()
     return potential.log()

@@ -152,8 +152,16 @@ class DescriptionIndexer:
         """Make the collection anew from the store; returns the number of nodes that were due.
 
         Raises:
-            IndexMismatchError: If the store holds no nodes.
+            IndexMismatchError: If the store holds no nodes, or one without a vector of this indexer's model; the
+                collection stays as it was.
         """
+        for space in self._store.spaces():
+            lacking = self._store.unembedded(space, self._model)
+            if lacking:
+                raise IndexMismatchError(
+                    f"space {space!r}: {len(lacking)} nodes have no vector of {self._model!r}; name the text encoder "
+                    "that built the graph, or run locigraph build with this one"
+                )
         self._index.drop(DESCRIPTIONS)
         due = self.drain(progress=progress)  # lists every node, since there is no collection
         if not self._index.has(DESCRIPTIONS):

@@ -74,12 +74,6 @@ class LexicalIndex:
         """Load a tenant now rather than at its first search; does nothing when it is loaded."""
         self._space(space, as_of)
 
-    def forget_loaded(self, space: SpaceId) -> None:
-        """Drop what is held of a tenant, so that it is loaded anew."""
-        self._spaces.pop(space, None)
-        for key in [key for key in self._past if key[0] == space]:
-            del self._past[key]
-
     def document(self, space: SpaceId, node_id: NodeId, *, as_of: datetime | None = None) -> Document | None:
         """A held node as it was known then; None when it is not held."""
         return self._space(space, as_of).documents.get(node_id)

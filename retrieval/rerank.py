@@ -45,8 +45,15 @@ class CrossEncoderReranker:
 
     def _load(self, model: str) -> CrossEncoder:
         from sentence_transformers import CrossEncoder
+        from transformers import AutoConfig
 
         try:
+            if not model:
+                raise ValueError("its name is empty")
+            config = AutoConfig.from_pretrained(model)
+            heads = [name for name in config.architectures or () if name.endswith("ForSequenceClassification")]
+            if not heads or config.num_labels != 1:  # it would be given a random head, or score with several numbers
+                raise ValueError(f"it is {config.architectures} with {config.num_labels} labels; one score is needed")
             return CrossEncoder(model)
         except (OSError, ValueError) as error:
             raise TextEncoderError(

@@ -67,12 +67,17 @@ class CachedTextEncoder:
         cache.parent.mkdir(parents=True, exist_ok=True)
         self._cache = cache
         self.encoded = 0  # texts that the model itself had to encode, since construction
-        with closing(self._connect()) as connection:
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute(
-                "CREATE TABLE IF NOT EXISTS vectors (model TEXT, digest BLOB, vector BLOB, "
-                "PRIMARY KEY (model, digest)) WITHOUT ROWID"
-            )
+        try:
+            with closing(self._connect()) as connection:
+                connection.execute("PRAGMA journal_mode=WAL")
+                connection.execute(
+                    "CREATE TABLE IF NOT EXISTS vectors (model TEXT, digest BLOB, vector BLOB, "
+                    "PRIMARY KEY (model, digest)) WITHOUT ROWID"
+                )
+        except sqlite3.DatabaseError as error:
+            raise TextEncoderError(
+                f"{cache}: no cache of vectors ({error}); delete it or name another file with --encoder.cache"
+            ) from error
 
     @property
     def model_id(self) -> str:

@@ -106,6 +106,8 @@ class WeightedSumRetriever:
     ) -> Result:
         """The best turns; see ``Retriever``. Signals: ``SIGNALS``, each in [0, 1]."""
         held = self._signals(space, as_of)
+        if not len(held.rows):  # nothing had been said by then
+            return Result((), Timing(0.0, 0.0))
         started = time.perf_counter()
         vector = self._encoder.encode([query])[0]
         encoded = time.perf_counter()

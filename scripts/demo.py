@@ -34,6 +34,9 @@ def demo(
         output: Folder of everything that is written.
         seed: Of everything random.
     """
+    import shlex
+
+    from scripts import parts
     from scripts.evaluate import evaluate
 
     evaluate(
@@ -49,9 +52,10 @@ def demo(
         encoder=encoder,
         seed=seed,
     )
+    asked = parts.read_corpus(corpus).questions[0]
     print("ask the memory that was built:")
     print(
-        f'  locigraph recall "What is Tomas opening?" --space harbor --store {output}/graph.sqlite'
+        f"  locigraph recall {shlex.quote(asked.text)} --space {shlex.quote(asked.space)} --store {output}/graph.sqlite"
         f" --encoder.cache {encoder.cache}"
     )
 

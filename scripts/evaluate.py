@@ -81,6 +81,8 @@ def evaluate(
 
     parts.source_commit()
     names = parts.names(strategies, STRATEGIES, "strategy")
+    if not names:
+        raise LocigraphError(f"strategies is {strategies!r}; name at least one of {', '.join(STRATEGIES)}")
     if seeds < 1:
         raise LocigraphError(f"seeds is {seeds}; at least 1")
     if checkpoint is None and "v2-zero" in names:

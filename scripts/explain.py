@@ -32,12 +32,15 @@ def explain(
     """
     from pathlib import Path
 
+    from kg.errors import LocigraphError
     from kg.types import SpaceId
     from scripts import parts
     from scripts.tables import explanation_table
     from training.checkpoint import load_checkpoint
     from training.explain import explain as take_apart
 
+    if top_k < 1 or influences < 0:
+        raise LocigraphError(f"top_k is {top_k} and influences {influences}; expected at least 1, and 0 or more")
     time = parts.parse_time(as_of)
     text_encoder = parts.text_encoder(encoder)
     with parts.existing_store(store) as graph:

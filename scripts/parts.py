@@ -16,7 +16,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from consolidation.pipeline import Consolidator
+from consolidation.pipeline import Consolidator, claim_space
 from consolidation.protocols import Extractor
 from consolidation.recorded import RecordedExtractor
 from consolidation.rules import RuleExtractor
@@ -134,8 +134,16 @@ def training_set(views: Views, corpus: Corpus, *, validation: int) -> TrainingSe
         views: Its graphs.
         corpus: Its questions; without any, its conversations are learnt from all the same.
         validation: Conversations held back to decide when to stop, evenly from the list of all.
+
+    Raises:
+        LocigraphError: If none would be left to learn from.
     """
     spaces = sorted({q.space for q in corpus.questions} or {c.space for c in corpus.conversations})
+    if validation >= len(spaces):
+        raise LocigraphError(
+            f"{corpus.path}: validation is {validation}, but there are only {len(spaces)} conversations to learn from "
+            "and to hold back; lower it"
+        )
     held_back = tuple(spaces[:: max(1, len(spaces) // validation)][:validation]) if validation else ()
     return TrainingSet(corpus.questions, tuple(s for s in spaces if s not in held_back), held_back, views)
 
@@ -235,15 +243,24 @@ def existing_store(path: str) -> Store:
     Raises:
         LocigraphError: If there is none, rather than making an empty one.
     """
-    if "://" not in path and not Path(path).is_file():
+    file = path.removeprefix("sqlite:///")  # of SQLAlchemy's URLs the one that names a file
+    if "://" not in file and not Path(file).is_file():
         raise LocigraphError(f"store {path!r} does not exist; run locigraph build, or name it with --store")
     return Store(path)
 
 
 def vector_index(settings: IndexSettings, store: str) -> MilvusIndex:
-    """The vector index."""
-    uri = settings.uri or str(Path(store).parent / "index.db")
-    return MilvusIndex(uri, token=settings.token)
+    """The vector index; by default a file of the store's own, beside it.
+
+    Raises:
+        LocigraphError: If none is named for a store on a server.
+    """
+    file = store.removeprefix("sqlite:///")
+    if settings.uri is None and "://" in file:
+        raise LocigraphError(
+            f"store {store.partition('@')[2] or store!r} has no folder to put an index in; name one with --index.uri"
+        )
+    return MilvusIndex(settings.uri or str(Path(file).with_suffix(".index.db")), token=settings.token)
 
 
 def extractor_for(consolidation: Consolidation, corpus: Corpus) -> Extractor:
@@ -259,6 +276,7 @@ def build_graph(corpus: Corpus, extractor: Extractor, store: Store, encoder: Cac
     """
     for conversation in corpus.conversations:
         store.append_turns(conversation.turns)
+        claim_space(store, conversation.space, extractor)
     turns = [turn for conversation in corpus.conversations for turn in conversation.turns]
     pending = sum(store.turn_counts(c.space)[TurnState.PENDING] for c in corpus.conversations)
     failed: dict[SpaceId, int] = {}

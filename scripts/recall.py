@@ -54,8 +54,15 @@ def recall(
         with parts.search_parts(graph, vectors, text_encoder) as (lexical, strategies):
             if strategy == "v2":
                 loaded = load_checkpoint(Path(checkpoint), text_encoder=text_encoder.model_id)
+                collection = vectors.open(GRAPH_ALIAS)
+                turns, held = len(graph.nodes(SpaceId(space), types=("episode",))), collection.count(space)
+                if held < turns:
+                    raise LocigraphError(
+                        f"space {space!r}: {held} of {turns} turns have graph embeddings; run locigraph refresh with "
+                        f"checkpoint {checkpoint!r}"
+                    )
                 strategies["v2"] = GraphEmbeddingRetriever(
-                    vectors.open(GRAPH_ALIAS),
+                    collection,
                     CheckpointQueryEncoder(loaded, text_encoder.encode),
                     lambda s, n: d.description if (d := lexical.document(s, n)) else None,
                 )

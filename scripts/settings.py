@@ -83,7 +83,7 @@ class IndexSettings:
     """The vector index.
 
     Attributes:
-        uri: Path of a Milvus Lite file or URL of a Milvus server; null takes ``index.db`` beside the store.
+        uri: Path of a Milvus Lite file or URL of a server; null takes ``graph.index.db`` beside ``graph.sqlite``.
         token: Credentials of a server.
     """
 

@@ -63,7 +63,10 @@ def train(
             writer=questions_by,
         )
     stages = checkpoint.details["stages"]
-    print(f"checkpoint {checkpoint.version} in {Path(output) / 'checkpoint'}: {stages}")
+    place = (
+        "not written, since this was a fast_dev_run" if trainer.fast_dev_run else f"in {Path(output) / 'checkpoint'}"
+    )
+    print(f"checkpoint {checkpoint.version} {place}: {stages}")
 
 
 if __name__ == "__main__":

@@ -60,6 +60,10 @@ class ModelConfig:
     def __post_init__(self) -> None:
         if self.heads < 1 or self.hidden_dim % self.heads:
             raise TrainingError(f"model.hidden_dim {self.hidden_dim} is not a multiple of model.heads {self.heads}")
+        if min(self.lexical_dim, self.dedicated_terms, self.speaker_dim, self.date_dim, self.free_dim, self.layers) < 0:
+            raise TrainingError("model: a width and the number of layers are 0 or more")
+        if not 0 <= self.dropout < 1:
+            raise TrainingError(f"model.dropout is {self.dropout}; expected a share in [0, 1)")
         if self.related_terms < 0 or not 0 < self.least_likeness < 1:
             raise TrainingError(
                 f"model.related_terms is {self.related_terms} and model.least_likeness {self.least_likeness}; expected "
@@ -114,6 +118,8 @@ class StageConfig:
     false_negative: float = 1.0
 
     def __post_init__(self) -> None:
+        if self.epochs < 0 or self.patience < 0:
+            raise TrainingError(f"epochs is {self.epochs} and patience {self.patience}; expected 0 or more")
         if not 0 < self.false_negative <= 1:
             raise TrainingError(f"false_negative is {self.false_negative}; expected a cosine above 0, at most 1")
 
@@ -152,6 +158,11 @@ class OptimiserConfig:
     gradient_clip: float = 1.0
     query_noise: float = 0.3
     term_dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        for field_ in dataclasses.fields(self):
+            if getattr(self, field_.name) < 0:
+                raise TrainingError(f"optimiser.{field_.name} is {getattr(self, field_.name)}; expected 0 or more")
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from datetime import datetime
 import numpy as np
 import torch
 
+from gnn.encoder import without_relations
 from gnn.hetero import METADATA, GraphInputs, inputs_of, reverse_of, to_hetero
 from gnn.query import query_batch
 from kg.snapshot import Snapshot
@@ -96,6 +97,8 @@ def explain(
     """
     nodes, queries = checkpoint.network.nodes.eval(), checkpoint.network.queries.eval()
     inputs = inputs_of(to_hetero(snapshot, checkpoint.sketch, checkpoint.context), METADATA)
+    # The encoder leaves these out itself; here its edges and the graph's must have the same numbers.
+    inputs = inputs.with_graph(without_relations(inputs.graph, nodes.config.excluded))
     batch = query_batch([question], embed([question]), checkpoint.sketch, checkpoint.context, asked_at=[asked_at])
     with torch.inference_mode():
         query = queries(batch)[0]

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import lightning as L  # noqa: N812  (the name Lightning's own documentation uses)
 import torch
@@ -30,7 +30,7 @@ class TrainerConfig:
     Attributes:
         accelerator: ``auto``, ``cpu``, ``gpu``, ...
         devices: Number of devices, or ``auto`` for one.
-        precision: Such as ``32-true`` or ``bf16-mixed``.
+        precision: ``32-true``, ``bf16-mixed`` or ``16-mixed``.
         compile: Whether to run the encoders through ``torch.compile``: a quarter less time a step on CPU, after minutes
             of compiling, so for long trainings only.
         fast_dev_run: One step of everything, to see that it works; writes no checkpoint.
@@ -41,7 +41,7 @@ class TrainerConfig:
 
     accelerator: str = "auto"
     devices: int | str = "auto"
-    precision: str = "32-true"
+    precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
     compile: bool = False
     fast_dev_run: bool = False
     csv_log: bool = True

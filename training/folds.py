@@ -74,7 +74,12 @@ class FoldTrainer:
     ) -> None:
         self._questions = tuple(questions)
         self._views = views
-        self._trainer = trainer
+        if trainer.devices not in ("auto", "1", 1):
+            raise TrainingError(
+                f"trainer.devices is {trainer.devices}; training inside folds uses one device, since every process of "
+                "several would write the index too: leave it out"
+            )
+        self._trainer = dataclasses.replace(trainer, devices=1)
         self._embed = embed
         self._text_encoder = text_encoder
         self._details = details

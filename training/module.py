@@ -110,7 +110,7 @@ class RetrievalModule(L.LightningModule):
             found = self._link_loss(batch)
             if found is not None:
                 parts["link"] = stage.link * found
-        if stage.views and has_states:
+        if stage.views and has_states and len(batch.episodes) > 1:  # a single turn has no other to differ from
             parts["views"] = stage.views * self._views_loss(batch)
         if not parts:
             return 0.0 * self.log_scale  # not None, which would leave the other devices waiting

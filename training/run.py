@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from lightning.pytorch.utilities import rank_zero_only
 
 import gnn
 import kg
@@ -142,11 +143,16 @@ def train_checkpoint(
         network, config.model, sketch, text_encoder, text_dim,
         {**details, "identity": identity, "stages": result.stages},
     )  # fmt: skip
-    if not trainer.fast_dev_run:
+    if not trainer.fast_dev_run and _is_first_process():  # with several devices all of them come by here
         checkpoint.save(folder / "checkpoint")
         for resume_point in folder.glob("*.ckpt"):  # of no more use, and larger than the checkpoint
             resume_point.unlink()
     return checkpoint
+
+
+def _is_first_process() -> bool:
+    # Lightning sets it as soon as it knows; without several processes there is none.
+    return int(getattr(rank_zero_only, "rank", 0)) == 0
 
 
 def _graphs_of(data: TrainingSet, label: str) -> list[_Graph]:

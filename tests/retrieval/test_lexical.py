@@ -86,13 +86,6 @@ def test_types_that_are_not_held_are_not_taken_in() -> None:
     assert lexical.search("zebra", SPACE, top_k=5) == []
 
 
-def test_what_is_dropped_from_memory_is_loaded_anew() -> None:
-    lexical = lexical_of(snapshot())
-    lexical.add(SPACE, Document(NodeId("x"), "episode", "a zebra", (TurnId("t9"),), 0))
-    lexical.forget_loaded(SPACE)
-    assert lexical.search("zebra", SPACE, top_k=5) == []
-
-
 def test_an_unknown_tenant_is_an_error() -> None:
     with pytest.raises(UnknownSpaceError, match="'nobody' is not in the store"):
         lexical_of(snapshot()).search("canoe", SpaceId("nobody"), top_k=5)
