@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, delete, insert, select, update
 
 from kg import tables
 from kg.commit import chunks, post, turn_keys_of
@@ -49,13 +51,53 @@ def turns(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId]) ->
         sources = connection.scalars(select(tables.provenance.c.turn_key).where(tables.provenance.c.node_key == key))
         if set(sources) <= doomed_turns:
             doomed.append(key)
+    _reopen_superseded(connection, doomed)
+    bridges = _bridges(connection, space, set(doomed), set(turn_keys))
     _nodes(connection, space, doomed)
     relations = tables.relations
     for names in chunks(sorted(turn_keys)):  # what a turn said of nodes that stay
         connection.execute(delete(relations).where(relations.c.space == space, relations.c.turn_id.in_(names)))
     for chunk in chunks(sorted(doomed_turns)):
         connection.execute(delete(tables.turns).where(tables.turns.c.key.in_(chunk)))
+    if bridges:
+        connection.execute(insert(relations), bridges)
     return len(doomed)
+
+
+def _reopen_superseded(connection: Connection, doomed: Sequence[int]) -> None:
+    """What a doomed fact had closed holds again, as if it had not been stated."""
+    relations, nodes = tables.relations, tables.nodes
+    for chunk in chunks(sorted(doomed)):
+        closed = connection.execute(
+            select(relations.c.source, relations.c.created_at).where(
+                relations.c.label == "SUPERSEDED_BY", relations.c.target.in_(chunk)
+            )
+        ).all()
+        for row in closed:
+            # A fact that had ended by itself, before or later, has another end.
+            reopened = nodes.c.key == row.source, nodes.c.valid_to == row.created_at
+            connection.execute(update(nodes).where(*reopened).values(valid_to=None))
+
+
+def _bridges(
+    connection: Connection, space: SpaceId, doomed: AbstractSet[int], forgotten: AbstractSet[TurnId]
+) -> list[dict[str, Any]]:
+    """NEXT edges over the doomed episodes: from the last that stays before them to the first behind them."""
+    relations = tables.relations
+    following: dict[int, Any] = {}
+    for chunk in chunks(sorted(doomed)):
+        touching = relations.c.source.in_(chunk) | relations.c.target.in_(chunk)
+        for row in connection.execute(select(relations).where(relations.c.label == "NEXT", touching)):
+            following[row.source] = row
+    bridges = []
+    for source, row in following.items():
+        last = row
+        while source not in doomed and last is not None and last.target in doomed:
+            last = following.get(last.target)
+        if source not in doomed and last is not None and last is not row:
+            made_by = None if last.turn_id in forgotten else last.turn_id
+            bridges.append({**last._mapping, "space": space, "source": source, "turn_id": made_by})
+    return bridges
 
 
 def space(connection: Connection, space: SpaceId) -> None:

@@ -30,18 +30,28 @@ def turn_of(row: Any) -> Turn:
 
 def require_same(held: Turn, turn: Turn) -> None:
     """Raise TurnConflictError unless both hold the same content."""
-    if _comparable(held) != _comparable(turn):
+    was, now = _comparable(held), _comparable(turn)
+    differing = [name for name in was if was[name] != now[name]]
+    if differing == ["position"]:
         raise TurnConflictError(
-            f"space {turn.space!r}: turn {turn.turn_id!r} is stored with other content "
-            f"({held.text[:40]!r} against {turn.text[:40]!r}); give the new words a new turn id"
+            f"space {turn.space!r}: turn {turn.turn_id!r} is stored at position {held.position} of its conversation, "
+            f"not {turn.position}; a file may gain turns at its end, but those before must stay (a forgotten turn too: "
+            "it is read again). To build without them, forget the whole space and build it anew"
+        )
+    if differing:
+        name = differing[0]
+        raise TurnConflictError(
+            f"space {turn.space!r}: turn {turn.turn_id!r} is stored with another {name} "
+            f"({str(was[name])[:40]!r} against {str(now[name])[:40]!r}); give the new turn a new id"
         )
 
 
-def _comparable(turn: Turn) -> tuple[object, ...]:
-    return (
-        turn.conversation_id, turn.session_id, turn.position, turn.speaker, turn.text, turn.image_caption,
-        optional_epoch(turn.spoken_at),
-    )  # fmt: skip
+def _comparable(turn: Turn) -> dict[str, object]:
+    return {
+        "conversation_id": turn.conversation_id, "session_id": turn.session_id, "text": turn.text,
+        "speaker": turn.speaker, "image_caption": turn.image_caption, "spoken_at": optional_epoch(turn.spoken_at),
+        "position": turn.position,
+    }  # fmt: skip
 
 
 def node_of(space: SpaceId, row: Any, sources: tuple[TurnId, ...]) -> Node:

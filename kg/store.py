@@ -35,6 +35,7 @@ from kg.schema import COINED_FAMILY, RelationLabel
 from kg.snapshot import Snapshot
 from kg.tables import epoch, moment
 from kg.types import (
+    MAX_NAME_BYTES,
     GraphChange,
     Node,
     NodeId,
@@ -44,6 +45,7 @@ from kg.types import (
     Turn,
     TurnId,
     TurnState,
+    is_name,
 )
 
 _LABEL_PATTERN = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
@@ -177,10 +179,17 @@ class Store:
 
         Raises:
             TurnConflictError: If an id holds other content.
+            StoreError: If a space or turn has a name that no index could hold.
         """
         with self._write() as connection:
             unique: dict[tuple[SpaceId, TurnId], Turn] = {}
             for turn in turns:
+                for name in (turn.space, turn.turn_id):
+                    if not is_name(name):
+                        raise StoreError(
+                            f"name {name[:60]!r} of a space or turn is empty, longer than {MAX_NAME_BYTES} bytes, "
+                            "or has control characters"
+                        )
                 twin = unique.setdefault((turn.space, turn.turn_id), turn)
                 require_same(twin, turn)
             new = [turn for turn in unique.values() if not self._holds_turn(connection, turn)]

@@ -19,6 +19,15 @@ Attributes = Mapping[str, str | int | float | bool | list[str]]
 #: Recorded time of what a corpus gives no date for: earlier than every real date, so visible at any ``as_of``.
 UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
 
+#: Longest name of a space or a turn, in UTF-8: what a row of an index can hold.
+MAX_NAME_BYTES = 256
+
+
+def is_name(text: str) -> bool:
+    """Whether a space or a turn may be called so: not empty, not too long, no control characters."""
+    is_plain = not any(sign < " " or sign == "\x7f" for sign in text)
+    return is_plain and 0 < len(text.encode()) <= MAX_NAME_BYTES
+
 
 class TurnState(StrEnum):
     """How far a turn's consolidation has come."""

@@ -69,6 +69,13 @@ BAD_CALLS = {
     "zero-shot without a checkpoint": (["evaluate", "--strategies", "v1,v2-zero"], ["v2-zero", "--checkpoint"]),
     "an endpoint without a model": (["train", "--writer.base_url", "http://localhost/v1"], ["writer.model is empty"]),
     "a model without an endpoint": (["evaluate", "--writer.model", "m"], ["writer.base_url names no endpoint"]),
+    "no strategy": (["evaluate", "--strategies", ""], ["strategies is ''"]),
+    "no hit to explain": (["explain", "q", "--space", "x", "--top_k", "0"], ["top_k is 0"]),
+    "no dropout of 1.5": (["train", "--model.model.dropout", "1.5"], ["dropout is 1.5"]),
+    "no negative epochs": (["train", "--model.finetune.epochs", "-1"], ["epochs is -1"]),
+    "no negative rate": (["train", "--model.optimiser.lr", "-1"], ["optimiser.lr is -1"]),
+    "no such precision": (["train", "--trainer.precision", "64-true"], ["precision"]),
+    "missing store by URL": (["recall", "q", "--space", "x", "--store", "sqlite:///absent.sqlite"], ["absent.sqlite"]),
     "no extractions": (["build", "--consolidation", "recorded"], ["rules"]),
 }
 
@@ -139,6 +146,9 @@ def test_the_main_job_runs_end_to_end_on_a_small_corpus(
         conversation["questions"] = [q for q in conversation["questions"] if set(q["evidence_turn_ids"]) <= known]
         small.append(json.dumps(conversation))
     (tmp_path / "small.jsonl").write_text("\n".join(small) + "\n")
+    facts = {"text": "Tomas opens a bakery", "turn_ids": [json.loads(small[0])["sessions"][0]["turns"][0]["turn_id"]]}
+    recorded = {"conversation_id": json.loads(small[0])["conversation_id"], "facts": [facts]}
+    (tmp_path / "facts.jsonl").write_text(json.dumps(recorded) + "\n")
     model = [
         "--model.model.lexical_dim=64",
         "--model.model.dedicated_terms=16",
@@ -173,6 +183,14 @@ def test_the_main_job_runs_end_to_end_on_a_small_corpus(
     code, out, error = run(capsys, "verify", "--store", "out/graph.sqlite")
     assert code == 0, error
     assert "differs" not in out
+    assert (tmp_path / "out" / "graph.index.db").exists()  # an index of the store's own
+    other = ["--consolidation", "recorded", "--corpus.extractions", "facts.jsonl"]
+    code, _, error = run(capsys, "build", "--corpus.path", "small.jsonl", "--store", "out/graph.sqlite", *other)
+    assert_one_line_and_code_2(code, error, "was built by 'rules'")
+    code, _, error = run(
+        capsys, "train", "--corpus.path", "small.jsonl", "--store", "out/graph.sqlite", "--validation", "3"
+    )
+    assert_one_line_and_code_2(code, error, "validation is 3", "only 3 conversations")
     code, out, error = run(
         capsys, "refresh", "--store", "out/graph.sqlite", "--checkpoint", "out/seed-0/fold-0/checkpoint"
     )

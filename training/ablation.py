@@ -90,6 +90,9 @@ def rank_exactly(
         asked = [q for q in questions if views.of(q.space, q.asked_at) == view]
         snapshot = views.snapshot(view)
         rows = np.flatnonzero((snapshot.types == "episode") & snapshot.active)
+        if not len(rows):  # asked before the first turn
+            rankings.update({question.question_id: () for question in asked})
+            continue
         stored = encode_graph(checkpoint, snapshot)[rows]
         queries = encoder.encode_queries([q.text for q in asked], asked_at=[q.asked_at for q in asked])
         order = np.argsort(-(queries @ stored.T), axis=1, kind="stable")[:, :top_k]

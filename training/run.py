@@ -166,6 +166,7 @@ def _graphs_of(data: TrainingSet, label: str) -> list[_Graph]:
     return [
         _Graph(label + view.name, data.views.snapshot(view), tuple(asked), view.space in data.train)
         for view, asked in used.items()
+        if data.views.snapshot(view).num_nodes  # none where a question was asked before the first turn
     ]
 
 

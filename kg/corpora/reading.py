@@ -11,6 +11,7 @@ from kg.corpora import jsonl, locomo, longmemeval
 from kg.corpora.corpus import Conversation, Corpus
 from kg.corpora.parsing import Record, json_lines
 from kg.errors import CorpusFormatError, nearest
+from kg.types import MAX_NAME_BYTES, is_name
 
 FORMATS: Mapping[str, Callable[[str], Corpus]] = {
     "locomo": locomo.read,
@@ -53,6 +54,7 @@ def load_corpus(
             corpus = replace(jsonl.read(str(bundled)), path=path)
     else:
         corpus = FORMATS[format](path)
+    corpus = _usable(corpus)
     if extractions is None and path not in BUNDLED and (Path(path).parent / _EXTRACTIONS_BESIDE).is_file():
         extractions = str(Path(path).parent / _EXTRACTIONS_BESIDE)
     if extractions is not None:
@@ -70,6 +72,28 @@ def load_corpus(
             c for c in locomo.DEFAULT_CATEGORIES if any(q.category == c for q in corpus.questions)
         )
     return corpus if categories is None else corpus.of_categories(categories)
+
+
+def _usable(corpus: Corpus) -> Corpus:
+    """The corpus without conversations that have no turn, of which a note is made.
+
+    Raises:
+        CorpusFormatError: If a conversation or turn has a name that an index could not hold.
+    """
+    for conversation in corpus.conversations:
+        for field, name in (
+            ("conversation_id", str(conversation.space)),
+            *(("turn_id", str(turn.turn_id)) for turn in conversation.turns),
+        ):
+            if not is_name(name):
+                expected = f"at most {MAX_NAME_BYTES} bytes without control characters"
+                raise CorpusFormatError(corpus.path, str(conversation.space)[:60], field, name[:60], expected)
+    empty = [str(c.space) for c in corpus.conversations if not c.turns]
+    if not empty:
+        return corpus
+    note = f"{len(empty)} conversations without turns were left out, such as {empty[0]!r}"
+    kept = tuple(c for c in corpus.conversations if c.turns)
+    return replace(corpus, conversations=kept, notes=(*corpus.notes, note))
 
 
 def _with_extractions(corpus: Corpus, path: str) -> Corpus:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -143,3 +144,25 @@ def test_a_reply_of_another_form_is_refused_by_name(text: str, fault: str) -> No
 def test_no_reply_but_the_right_one_is_taken(text: str) -> None:
     with pytest.raises(ValueError, match="the reply"):
         parse_reply(text, 1)
+
+
+def test_an_answer_without_choices_is_a_fault_and_not_a_crash(tmp_path: Path) -> None:
+    nothing = SimpleNamespace(choices=None)
+    asked = writer("http://127.0.0.1:9/v1", tmp_path)
+    completions = SimpleNamespace(create=lambda **_: nothing)
+    asked._client = SimpleNamespace(chat=SimpleNamespace(completions=completions))  # type: ignore[assignment]
+    with pytest.raises(QuestionWriterError, match="not JSON"):
+        asked.write(["Ann left"])
+
+
+def test_a_full_width_question_mark_ends_a_question_too() -> None:
+    assert parse_reply('{"answers": [{"statement": 1, "questions": ["谁走了？"]}]}', 1) == [["谁走了？"]]
+
+
+def test_a_wrong_cassette_or_no_request_at_a_time_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "questions.sqlite").write_text("no database, but long enough to be taken for a broken one")
+    with pytest.raises(QuestionWriterError, match=r"questions\.sqlite: no cassette"):
+        writer("http://127.0.0.1:9/v1", tmp_path).write(["Ann left"])
+    with pytest.raises(QuestionWriterError, match="concurrency is 0"):
+        LLMQuestions("http://127.0.0.1:9/v1", "m", cassette=tmp_path / "c.sqlite", concurrency=0)

@@ -67,3 +67,8 @@ def test_a_concept_label_has_two_to_five_content_words() -> None:
     assert concept_label("one two red green blue black white grey") == "two_red_green_blue_black"
     assert concept_label("the boats of 2023") is None
     assert concept_key("Old Boats") == concept_key("old boat")
+
+
+def test_names_of_signs_are_told_apart() -> None:
+    assert entity_key("🦊") != entity_key("🐻")
+    assert entity_key(" 🦊 ") == entity_key("🦊")

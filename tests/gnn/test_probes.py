@@ -29,3 +29,8 @@ def test_uniformity_looks_at_evenly_spaced_rows_when_there_are_many() -> None:
     rows = torch.tensor([[1.0, 0.0], [0.0, 1.0]]).repeat(3, 1)
     assert uniformity(rows, at_most=3).item() == pytest.approx(0)  # every other row
     assert uniformity(rows).item() == pytest.approx(math.log((6 + 9 * math.exp(-4)) / 15))
+
+
+def test_uniformity_is_measured_in_half_precision_too() -> None:
+    rows = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
+    assert float(uniformity(rows.bfloat16())) == pytest.approx(float(uniformity(rows)), abs=0.05)

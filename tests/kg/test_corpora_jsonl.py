@@ -164,3 +164,19 @@ def test_no_question_of_one_bundled_corpus_is_in_the_other() -> None:
     assert not {t.text for c in sample.conversations for t in c.turns} & {
         t.text for c in threads.conversations for t in c.turns
     }
+
+
+def test_conversations_without_turns_are_left_out_with_a_note(tmp_path: Path) -> None:
+    corpus = read(tmp_path, line(), {"conversation_id": "none", "sessions": []})
+    assert [c.space for c in corpus.conversations] == ["c1"]
+    assert corpus.notes == ("1 conversations without turns were left out, such as 'none'",)
+
+
+@pytest.mark.parametrize(
+    ("field", "name"), [("conversation_id", "é" * 129), ("conversation_id", "a\tb"), ("turn_id", "a\x1fb")]
+)
+def test_names_that_no_index_could_hold_are_refused(tmp_path: Path, field: str, name: str) -> None:
+    data = line()
+    (data if field == "conversation_id" else data["sessions"][1]["turns"][0])[field] = name
+    with pytest.raises(CorpusFormatError, match=rf"{field}.*at most 256 bytes without control characters"):
+        read(tmp_path, data)

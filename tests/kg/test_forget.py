@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -133,3 +134,28 @@ def test_more_nodes_than_one_statement_can_name_are_forgotten(store: Store) -> N
     store.commit(change_of(turns[1]))
     assert store.forget(SPACE, [TurnId("t0")]) == 1_101
     assert len(store.nodes(SPACE)) == 1
+
+
+def test_what_a_forgotten_turn_had_closed_is_open_again_and_its_neighbours_are_joined(store: Store) -> None:
+    turns = make_turns(["I love pizza.", "Mm.", "Now I love ramen.", "Fine."])
+    store.append_turns(turns)
+    ids: list[NodeId] = []
+    pizza = NodeId("")
+    for turn in turns:
+        drawn = [fact("food", turn.text, turn)] if "love" in turn.text else []
+        links = [NewRelation(ids[-1], "NEXT", "episode")] if ids else []
+        updates: tuple[NodeUpdate, ...] = ()
+        if turn is turns[2]:
+            links.append(NewRelation(pizza, "SUPERSEDED_BY", "food"))
+            updates = (NodeUpdate(pizza, valid_to=turn.recorded_at),)
+        change = dataclasses.replace(change_of(turn, nodes=drawn, relations=links), updates=updates)
+        made = store.commit(change)
+        ids.append(made["episode"])
+        if turn is turns[0]:
+            pizza = made["food"]
+    assert store.node(SPACE, pizza).valid_to == turns[2].recorded_at
+    store.forget(SPACE, [TurnId("t1"), TurnId("t2")])
+    assert store.node(SPACE, pizza).valid_to is None
+    assert [(r.source, r.label, r.target) for r in store.relations(SPACE)] == [(ids[0], "NEXT", ids[3])]
+    store.forget(SPACE, [TurnId("t3")])
+    assert list(store.relations(SPACE)) == []

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator
 from dataclasses import replace
@@ -31,6 +32,7 @@ from kg.types import (
     Turn,
     TurnId,
     TurnState,
+    is_name,
 )
 from tests.fakes import MONDAY, OTHER_SPACE, SPACE, FakeEncoder, change_of, fact, make_turn, make_turns
 from tests.kg.dumps import dump
@@ -78,25 +80,25 @@ def test_appending_the_same_turns_again_adds_nothing(store: Store, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "fault"),
     [
-        {"text": "other words"},
-        {"speaker": "Cleo"},
-        {"session_id": "s9"},
-        {"position": 7},
-        {"spoken_at": MONDAY + timedelta(days=1)},
-        {"spoken_at": None},
-        {"image_caption": "a boat"},
+        ({"text": "other words"}, "with another text"),
+        ({"speaker": "Cleo"}, "with another speaker"),
+        ({"session_id": "s9"}, "with another session_id"),
+        ({"position": 7}, "at position 0 of its conversation, not 7"),
+        ({"spoken_at": MONDAY + timedelta(days=1)}, "with another spoken_at"),
+        ({"spoken_at": None}, "with another spoken_at"),
+        ({"image_caption": "a boat"}, "with another image_caption"),
     ],
 )
 def test_a_turn_id_with_other_content_is_a_conflict_and_nothing_of_the_batch_is_written(
-    store: Store, tmp_path: Path, changes: dict[str, object]
+    store: Store, tmp_path: Path, changes: dict[str, object], fault: str
 ) -> None:
     held, new = make_turns(["one", "two"])
     store.append_turns([held])
     before = dump(tmp_path / "graph.sqlite")
     clash = replace(held, **changes)  # type: ignore[arg-type]  # a test sets one field at a time by name
-    with pytest.raises(TurnConflictError, match=r"space 'harbor': turn 't0' is stored with other content"):
+    with pytest.raises(TurnConflictError, match=rf"space 'harbor': turn 't0' is stored {fault}"):
         store.append_turns([new, replace(make_turn(0, "a new tenant", space=OTHER_SPACE)), clash])
     assert dump(tmp_path / "graph.sqlite") == before
 
@@ -119,6 +121,7 @@ def test_times_are_kept_as_utc_seconds_whatever_zone_they_came_in(store: Store) 
 
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), min_size=1, max_size=12)
+IDS = NAMES.filter(is_name)
 TIMES = st.none() | st.datetimes(
     min_value=datetime(1900, 1, 1), max_value=datetime(2200, 1, 1), timezones=st.just(UTC)
 ).map(lambda time: time.replace(microsecond=0))
@@ -126,8 +129,8 @@ TIMES = st.none() | st.datetimes(
 
 @st.composite
 def conversations(draw: st.DrawFn) -> list[Turn]:
-    ids = draw(st.lists(NAMES, unique=True, max_size=8))
-    space = SpaceId(draw(NAMES))
+    ids = draw(st.lists(IDS, unique=True, max_size=8))
+    space = SpaceId(draw(IDS))
     return [
         Turn(
             space, TurnId(turn_id), draw(NAMES), draw(NAMES), position, draw(NAMES), draw(NAMES), draw(TIMES),
@@ -553,3 +556,10 @@ def test_a_foreign_database_is_refused_and_left_alone(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="name a database file of locigraph or a new path"):
         Store(path)
     assert dump(path) == before
+
+
+def test_names_that_no_index_could_hold_are_refused(store: Store) -> None:
+    (turn,) = make_turns(["Hello"])
+    for changes in ({"space": SpaceId("x" * 257)}, {"turn_id": TurnId("a\x1fb")}, {"turn_id": TurnId("")}):
+        with pytest.raises(StoreError, match="empty, longer than 256 bytes"):
+            store.append_turns([dataclasses.replace(turn, **changes)])

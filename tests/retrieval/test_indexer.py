@@ -221,3 +221,13 @@ def test_an_empty_store_is_not_indexed(tmp_path: Path, clean: MilvusIndex) -> No
 
 def test_small_collections_are_searched_exactly_and_large_ones_by_hnsw() -> None:
     assert (index_type(49_999), index_type(50_000)) == ("FLAT", "HNSW")
+
+
+def test_a_rebuild_for_which_vectors_are_lacking_is_refused_and_keeps_the_collection(
+    store: Store, clean: MilvusIndex
+) -> None:
+    indexer = indexer_of(store, clean)
+    indexer.drain()
+    with pytest.raises(IndexMismatchError, match="nodes have no vector of 'other'"):
+        indexer_of(store, clean, "other").rebuild()
+    assert all(found.is_clean for found in indexer.verify())

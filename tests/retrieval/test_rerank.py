@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -76,3 +77,18 @@ def test_a_strategy_with_a_second_look_is_asked_for_all_that_the_look_takes() ->
 def test_a_model_that_cannot_be_loaded_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(TextEncoderError, match=r"cross-encoder .*absent.* cannot be loaded .*name a directory"):
         CrossEncoderReranker(str(tmp_path / "absent"))
+
+
+@pytest.mark.parametrize(("config", "fault"), [
+    ({"architectures": ["BertModel"], "num_labels": 1}, "BertModel"),
+    ({"architectures": ["BertForSequenceClassification"], "id2label": {"0": "a", "1": "b", "2": "c"}}, "3 labels"),
+])  # fmt: skip
+def test_a_model_that_gives_no_single_score_is_refused(tmp_path: Path, config: dict[str, Any], fault: str) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert", **config}))
+    with pytest.raises(TextEncoderError, match=fault):
+        CrossEncoderReranker(str(tmp_path))
+
+
+def test_an_empty_name_is_refused() -> None:
+    with pytest.raises(TextEncoderError, match="its name is empty"):
+        CrossEncoderReranker("")

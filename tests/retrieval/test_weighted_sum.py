@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
@@ -76,3 +76,7 @@ def test_archived_turns_are_no_hits() -> None:
 def test_a_space_without_facts_is_searched_by_its_turns() -> None:
     snapshot = make_snapshot(make_turns(LINES))
     assert retriever(snapshot).retrieve("canoe", SPACE, top_k=1).hits[0].node_id == snapshot.ids[0]
+
+
+def test_before_the_first_turn_nothing_is_found() -> None:
+    assert retriever(make_snapshot([], [])).retrieve("canoe", SPACE, as_of=datetime(1900, 1, 1, tzinfo=UTC)).hits == ()

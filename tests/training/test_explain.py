@@ -11,6 +11,7 @@ from tests.fakes_graph import TEXT_DIM, planted_space, small_checkpoint
 from training.checkpoint import Checkpoint
 from training.explain import explain
 from training.inference import CheckpointQueryEncoder, encode_graph
+from training.module import GraphRetrieval
 
 EMBED = FakeEncoder(TEXT_DIM).encode
 SNAPSHOT, QUESTIONS = planted_space(1)
@@ -64,3 +65,18 @@ def test_a_turn_without_neighbours_is_explained_by_itself() -> None:
     found = explain(small_checkpoint(), alone, QUESTIONS[0].text, embed=EMBED, top_k=count, check_deletions=2)
     assert len(found) == count
     assert all(explanation.influences == () for explanation in found)
+
+
+def test_relations_that_the_model_leaves_out_are_left_out_of_the_explanation() -> None:
+    checkpoint = trained_like()
+    model = dataclasses.replace(checkpoint.model, excluded_relations=["NEXT"])
+    network = GraphRetrieval(model, text_dim=TEXT_DIM)
+    network.load_state_dict(checkpoint.network.state_dict())
+    checkpoint = dataclasses.replace(checkpoint, model=model, network=network.eval())
+    relations = set()
+    for found in explain(checkpoint, SNAPSHOT, QUESTIONS[0].text, embed=EMBED, top_k=4, check_deletions=1):
+        parts = found.own_meaning + found.own_words + found.own_context + found.states + found.bias
+        assert parts + sum(i.total for i in found.influences) == pytest.approx(found.score, abs=1e-4)
+        relations |= {influence.relation for influence in found.influences}
+    assert relations
+    assert not any("NEXT" in relation for relation in relations)

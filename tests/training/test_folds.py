@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -96,3 +97,9 @@ def test_more_folds_than_conversations_are_refused() -> None:
     asked = [question(space, f"q-{space}", f"what of {space}?") for space in ("a", "b")]
     with pytest.raises(TrainingError, match="expected 2 to 2"):
         plan_folds(asked, folds=3, validation=0, seed=0)
+
+
+def test_training_in_folds_refuses_several_devices() -> None:
+    several = dataclasses.replace(CPU, devices=2)
+    with pytest.raises(TrainingError, match="devices is 2; training inside folds uses one"):
+        FoldTrainer(QUESTIONS, VIEWS, several, embed=EMBED, text_encoder="fake-bow", details={})
