@@ -146,9 +146,15 @@ def test_the_main_job_runs_end_to_end_on_a_small_corpus(
         conversation["questions"] = [q for q in conversation["questions"] if set(q["evidence_turn_ids"]) <= known]
         small.append(json.dumps(conversation))
     (tmp_path / "small.jsonl").write_text("\n".join(small) + "\n")
-    facts = {"text": "Tomas opens a bakery", "turn_ids": [json.loads(small[0])["sessions"][0]["turns"][0]["turn_id"]]}
-    recorded = {"conversation_id": json.loads(small[0])["conversation_id"], "facts": [facts]}
-    (tmp_path / "facts.jsonl").write_text(json.dumps(recorded) + "\n")
+    facts = [
+        {
+            "conversation_id": c["conversation_id"],
+            "facts": [{"text": "Somebody is there", "turn_ids": [turn["turn_id"]]}],
+        }
+        for c in map(json.loads, small)
+        for turn in c["sessions"][0]["turns"][:1]
+    ]
+    (tmp_path / "facts.jsonl").write_text("\n".join(json.dumps(each) for each in facts) + "\n")
     model = [
         "--model.model.lexical_dim=64",
         "--model.model.dedicated_terms=16",
