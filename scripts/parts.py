@@ -14,6 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import torch
 from tqdm import tqdm
 
 from consolidation.pipeline import Consolidator, claim_space
@@ -388,6 +389,14 @@ def source_commit() -> str:
         return git("rev-parse", "--short=12", "HEAD").strip() + ("+" if git("status", "--porcelain").strip() else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
+
+
+def check_device(device: str) -> None:
+    """Raise LocigraphError, before any work, if torch cannot use a device."""
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:  # the latter where torch was built without CUDA
+        raise LocigraphError(f"device {device!r} cannot be used here: {str(error)[:120]}") from error
 
 
 def parse_time(text: str | None) -> datetime | None:

@@ -31,6 +31,7 @@ def refresh(
     from training.refresh import View
     from training.refresh import refresh as run
 
+    parts.check_device(device)
     text_encoder = parts.text_encoder(encoder)
     loaded = load_checkpoint(Path(checkpoint), text_encoder=text_encoder.model_id)
     with parts.existing_store(store) as graph, parts.vector_index(index, store) as vectors:

@@ -69,6 +69,7 @@ BAD_CALLS = {
     "zero-shot without a checkpoint": (["evaluate", "--strategies", "v1,v2-zero"], ["v2-zero", "--checkpoint"]),
     "an endpoint without a model": (["train", "--writer.base_url", "http://localhost/v1"], ["writer.model is empty"]),
     "a model without an endpoint": (["evaluate", "--writer.model", "m"], ["writer.base_url names no endpoint"]),
+    "no such device": (["refresh", "--device", "foo"], ["device 'foo' cannot be used here"]),
     "no strategy": (["evaluate", "--strategies", ""], ["strategies is ''"]),
     "no hit to explain": (["explain", "q", "--space", "x", "--top_k", "0"], ["top_k is 0"]),
     "no dropout of 1.5": (["train", "--model.model.dropout", "1.5"], ["dropout is 1.5"]),
