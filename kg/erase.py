@@ -91,10 +91,12 @@ def _bridges(
             following[row.source] = row
     bridges = []
     for source, row in following.items():
+        if source in doomed:
+            continue
         last = row
-        while source not in doomed and last is not None and last.target in doomed:
+        while last is not None and last.target in doomed:
             last = following.get(last.target)
-        if source not in doomed and last is not None and last is not row:
+        if last is not None and last is not row:
             made_by = None if last.turn_id in forgotten else last.turn_id
             bridges.append({**last._mapping, "space": space, "source": source, "turn_id": made_by})
     return bridges

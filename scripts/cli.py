@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     words = list(sys.argv[1:] if arguments is None else arguments)
     for word in words:
-        if not word.isprintable() and any("\ud800" <= sign <= "\udfff" for sign in word):
+        if any("\ud800" <= sign <= "\udfff" for sign in word):
             fail(f"{word.encode(errors='backslashreplace').decode()!r} is not UTF-8; check the terminal's encoding")
     if words and words[0] in _HELP:
         _run(words[0], words[1:])
