@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +30,7 @@ from kg.text import STOP_WORDS, stem, terms, words
 # Brings a typical document's sketch to about the length of its text embedding.
 _SCALE = 0.01
 _SAME = 0.9999
-_CAPITALISED = re.compile(r"\b[A-Z][a-z]+\b")
+_WORD = re.compile(r"[^\W\d_]+")
 
 
 @lru_cache(maxsize=500_000)
@@ -224,31 +225,42 @@ class ContextHash:
         """Features of a node.
 
         Args:
-            speaker: Who said it; None when nobody did.
+            speaker: Who said it; None when nobody did. Each word of the name counts for itself, so that a question
+                may name the first alone; together they have length 1.
             first: Beginning of its time, seconds since 1970, or ``NO_TIME``.
             last: End of its time, or ``NO_TIME``.
 
         Returns:
             float32 [dim].
         """
-        return self._fill([speaker] if speaker else [], _time_tokens(first, last))
+        features = self._fill(_folded(speaker or ""), _time_tokens(first, last))
+        features[: self.speaker_dim] /= max(1.0, float(np.linalg.norm(features[: self.speaker_dim])))
+        return features
 
     def question(self, text: str, asked_at: datetime | None) -> NDArray[np.float32]:
         """Features of a question: the names and the dates in it, float32 [dim]."""
-        names = [name for name in _CAPITALISED.findall(text) if name.lower() not in STOP_WORDS]
+        # Capitalised, but not abbreviations, which are no one's name.
+        names = [word for word in _WORD.findall(text) if word[0].isupper() and any(c.islower() for c in word)]
+        named = _folded(" ".join(name for name in names if name.lower() not in STOP_WORDS))
         parts = calendar_parts(text, asked_at.date() if asked_at else None)
-        return self._fill(list(dict.fromkeys(names)), [token for part in parts for token in _tokens(part)])
+        return self._fill(named, [token for part in parts for token in _tokens(part)])
 
-    def _fill(self, speakers: Sequence[str], dates: Sequence[str]) -> NDArray[np.float32]:
+    def _fill(self, names: Sequence[str], dates: Sequence[str]) -> NDArray[np.float32]:
         vector = np.zeros(self.dim, dtype=np.float32)
         for tokens, first, width in (
-            ([f"speaker={name.lower()}" for name in speakers], 0, self.speaker_dim),
+            ([f"speaker={word}" for word in names], 0, self.speaker_dim),
             (dates, self.speaker_dim, self.date_dim),
         ):
             for token in dict.fromkeys(tokens) if width else ():
                 digest = stable_hash(token)
                 vector[first + digest % width] += 1.0 if digest >> 40 & 1 else -1.0
         return vector
+
+
+def _folded(names: str) -> list[str]:
+    """The words of names in lower case and without accents, which questions tend to leave out."""
+    plain = "".join(c for c in unicodedata.normalize("NFKD", names.lower()) if not unicodedata.combining(c))
+    return words(plain)
 
 
 def _tokens(part: CalendarPart) -> list[str]:

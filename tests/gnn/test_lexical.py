@@ -159,6 +159,23 @@ def test_a_question_that_names_speaker_and_day_matches_that_turn_best() -> None:
     assert scores[0] == pytest.approx(4)  # name, month, month of the year, day
 
 
+def test_a_question_may_name_a_speaker_in_part_in_full_or_without_accents() -> None:
+    context = ContextHash(64, 0)
+    jose = context.node("María José O'Brien", NO_TIME, NO_TIME)
+    assert float(jose @ jose) == pytest.approx(1)
+    in_part, in_full, plain = (
+        float(context.question(f"What did {name} paint?", None) @ jose)
+        for name in ("José", "María José O'Brien", "Jose")
+    )
+    assert in_part == plain == pytest.approx(0.5)  # one of four words, each 1/2
+    assert in_full == pytest.approx(1.5)  # a single letter may be an abbreviation
+    assert float(context.question("What did Ben paint on TV?", None) @ jose) == 0
+
+
+def test_abbreviations_and_words_that_begin_a_sentence_are_no_names() -> None:
+    assert not ContextHash(64, 0).question("What is the NASA show on TV?", None).any()
+
+
 def test_long_periods_are_known_by_their_year_only() -> None:
     context = ContextHash(8, 64)
     year = context.node(None, seconds(2023, 1, 1), seconds(2023, 12, 31))
