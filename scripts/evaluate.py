@@ -119,7 +119,7 @@ def evaluate(
         notes = [*read.notes, *unused]
         if reranker is not None:
             notes.append(f"the best hits of every strategy were scored again by the cross-encoder {reranker}")
-        with parts.search_parts(graph, vectors, text_encoder) as (lexical, retrievers):
+        with parts.search_parts(graph, text_encoder, names, index=vectors) as (lexical, retrievers):
             fold_trainer = parts.fold_trainer(
                 read, views, trainer, text_encoder, seed=seed, also=others, writer=questions_by
             )

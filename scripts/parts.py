@@ -321,34 +321,47 @@ def indexer_of(store: Store, index: MilvusIndex, encoder: CachedTextEncoder) -> 
     )
 
 
+#: Strategies that need neither training nor the vector index.
+WITHOUT_INDEX = ("bm25", "sum")
+
+
 @contextmanager
 def search_parts(
-    store: Store, index: MilvusIndex, encoder: CachedTextEncoder
+    store: Store, encoder: CachedTextEncoder, strategies: Sequence[str], *, index: MilvusIndex | None
 ) -> Iterator[tuple[LexicalIndex, dict[str, Retriever]]]:
-    """The strategies that need no training, by name, over an indexed graph."""
+    """Strategies that need no training over an indexed graph.
+
+    Args:
+        store: The graph.
+        encoder: Text encoder.
+        strategies: Names; those that need training are passed over.
+        index: Vector index; may be None where all strategies are among ``WITHOUT_INDEX``.
+
+    Yields:
+        (index of the words of all nodes, retrievers by name).
+    """
     lexical = LexicalIndex(lambda space, as_of: store.snapshot(space, as_of=as_of))
     # An index of their own: what is common in facts must not weigh on words of turns.
     turns = LexicalIndex(lambda space, as_of: store.snapshot(space, as_of=as_of), types=("episode",))
-    collection = indexer_of(store, index, encoder).collection()
-    v1 = HybridRetriever(lexical, collection, encoder)
-    usual = HybridRetriever(lexical, collection, encoder, rrf_k=RRF_K, name="v1-k60")
-    weighted = WeightedSumRetriever(
-        lambda space, as_of: store.snapshot(space, as_of=as_of, embedding_model=encoder.model_id), encoder
-    )
-    try:
-        yield (
-            lexical,
-            {
-                "v1": v1,
-                "v1-k60": usual,
-                "sum": weighted,
-                "dense": DenseRetriever(collection, encoder, turns),
-                "bm25": Bm25Retriever(turns),
-            },
-        )
-    finally:
-        v1.close()
-        usual.close()
+    made: dict[str, Callable[[], Retriever]] = {
+        "sum": lambda: WeightedSumRetriever(
+            lambda space, as_of: store.snapshot(space, as_of=as_of, embedding_model=encoder.model_id), encoder
+        ),
+        "bm25": lambda: Bm25Retriever(turns),
+    }
+    with ExitStack() as closing:
+        if index is not None:
+            collection = indexer_of(store, index, encoder).collection()
+
+            def hybrid(**options: Any) -> Retriever:
+                retriever = HybridRetriever(lexical, collection, encoder, **options)
+                closing.callback(retriever.close)
+                return retriever
+
+            made["v1"] = hybrid
+            made["v1-k60"] = lambda: hybrid(rrf_k=RRF_K, name="v1-k60")
+            made["dense"] = lambda: DenseRetriever(collection, encoder, turns)
+        yield lexical, {name: made[name]() for name in strategies if name in made}
 
 
 def second_look(model: str | None) -> Callable[[Retriever], Retriever]:

@@ -34,6 +34,7 @@ def recall(
         as_of: Time (ISO 8601) whose knowledge may be used; null for now.
         top_k: Number of memories to show.
     """
+    from contextlib import ExitStack
     from pathlib import Path
 
     from kg.errors import LocigraphError
@@ -49,10 +50,15 @@ def recall(
         raise LocigraphError(f"top_k is {top_k}; at least 1 memory can be shown")
     time = parts.parse_time(as_of)
     text_encoder = parts.text_encoder(encoder)
-    with parts.existing_store(store) as graph, parts.vector_index(index, store) as vectors:
+    with ExitStack() as opened:
+        graph = opened.enter_context(parts.existing_store(store))
         graph.require_space(SpaceId(space))
-        with parts.search_parts(graph, vectors, text_encoder) as (lexical, strategies):
-            if strategy == "v2":
+        # Milvus Lite lets one process at a time in: who needs no vectors need not wait for another.
+        vectors = None
+        if strategy not in parts.WITHOUT_INDEX:
+            vectors = opened.enter_context(parts.vector_index(index, store))
+        with parts.search_parts(graph, text_encoder, [strategy], index=vectors) as (lexical, strategies):
+            if strategy == "v2" and vectors is not None:
                 loaded = load_checkpoint(Path(checkpoint), text_encoder=text_encoder.model_id)
                 collection = vectors.open(GRAPH_ALIAS)
                 turns, held = len(graph.nodes(SpaceId(space), types=("episode",))), collection.count(space)

@@ -217,6 +217,13 @@ def test_the_main_job_runs_end_to_end_on_a_small_corpus(
         code, out, error = run(capsys, *question, *strategy)
         assert code == 0, error
         assert "turns s0" in out
+    (tmp_path / "out" / "graph.index.db").rename(tmp_path / "away")
+    for strategy in ("bm25", "sum"):  # they need no vector index, so another process may have it
+        code, out, error = run(capsys, *question, "--strategy", strategy)
+        assert code == 0, error
+        assert "turns s0" in out
+    assert not (tmp_path / "out" / "graph.index.db").exists()
+    (tmp_path / "away").rename(tmp_path / "out" / "graph.index.db")
     code, out, error = run(capsys, *question, "--reranker", tiny_cross_encoder(tmp_path / "reranker"))
     assert code == 0, error
     assert "rerank" in out

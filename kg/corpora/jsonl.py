@@ -30,6 +30,7 @@ def read(path: str) -> Corpus:
         record = Record(item, path, space)
         turns = number_turns(space, list(_utterances(record)))
         known = {turn.turn_id for turn in turns}
+        sessions = {session.string("session_id") for session in record.records("sessions")}
         conversations.append(Conversation(space, turns, read_extractions(record, known)))
         for entry in record.records("questions", required=False):
             question = _question(entry, space)
@@ -39,6 +40,9 @@ def read(path: str) -> Corpus:
             unknown = [t for t in question.evidence if t not in known]
             if unknown:
                 raise entry.error("evidence_turn_ids", unknown[0], "the id of a turn of this conversation")
+            elsewhere = [session for session in question.evidence_sessions if session not in sessions]
+            if elsewhere:
+                raise entry.error("evidence_session_ids", elsewhere[0], "the id of a session of this conversation")
             if question.evidence:
                 questions.append(question)
             else:

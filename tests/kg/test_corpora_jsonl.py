@@ -111,6 +111,7 @@ def set_in(data: Any, path: list[Any], value: object) -> Any:
         (["sessions", 1, "turns", 0, "speaker"], "\udc00", r"turns\[0\].speaker' is .*lone surrogates"),
         (["sessions", 1, "turns", 0, "image_caption"], 3, r"turns\[0\].image_caption' is 3; expected a string or null"),
         (["sessions", 1, "turns", 0, "spoken_at"], 17, r"turns\[0\].spoken_at' is 17"),
+        (["questions", 0, "evidence_session_ids"], ["s9"], r"field 'questions\[0\].evidence_session_ids' is 's9'"),
         (["questions", 0, "evidence_turn_ids"], ["t9"], r"field 'questions\[0\].evidence_turn_ids' is 't9'"),
         (["questions", 0, "asked_at"], "32 May", r"field 'questions\[0\].asked_at' is '32 May'"),
         (["questions", 0, "text"], "", r"field 'questions\[0\].text' is ''"),
