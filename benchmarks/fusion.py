@@ -14,13 +14,11 @@ import argparse
 import numpy as np
 from tqdm import tqdm
 
-from kg.schema import SEARCHABLE_TYPES
 from kg.types import SpaceId
 from retrieval.evaluation.metrics import score_ranking
 from retrieval.hybrid import HybridRetriever
 from retrieval.lexical import LexicalIndex
 from retrieval.memory_vectors import MemoryVectors
-from retrieval.protocols import VectorMatch
 from retrieval.turns import turns_of_hits
 from scripts import parts
 from scripts.settings import CorpusSettings, EncoderSettings
@@ -45,20 +43,10 @@ def main() -> None:
     corpus = parts.read_corpus(CorpusSettings(path=options.corpus, format=options.format))
     encoder = parts.text_encoder(EncoderSettings(dtype=options.dtype, cache=options.cache))
     with parts.existing_store(options.store) as store:
-        spaces = sorted({question.space for question in corpus.questions})
-        snapshots = {space: store.snapshot(space, embedding_model=encoder.model_id) for space in spaces}
         lexical = LexicalIndex(lambda space, as_of: store.snapshot(space, as_of=as_of))
         vectors = MemoryVectors()
-        for space, snapshot in snapshots.items():
-            rows = np.flatnonzero(snapshot.active & np.isin(snapshot.types, SEARCHABLE_TYPES))
-            matches = [
-                (
-                    VectorMatch(snapshot.ids[row], str(snapshot.types[row]), snapshot.turns_of[row], 0.0),
-                    int(snapshot.recorded_at[row]),
-                )
-                for row in rows.tolist()
-            ]
-            vectors.add(space, matches, snapshot.embeddings[rows])
+        for space in sorted({question.space for question in corpus.questions}):
+            vectors.add_snapshot(store.snapshot(space, embedding_model=encoder.model_id))
         encoder.encode([q.text for q in corpus.questions], progress="encode questions")
         print(f"{len(corpus.questions)} questions; recall@10 / nDCG@10")
         print(f"{'rrf_k':>6}" + "".join(f"{f'depth {depth}':>18}" for depth in options.depth))

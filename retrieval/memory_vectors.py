@@ -1,4 +1,4 @@
-"""Exact vector search in memory: what consolidation searches while it writes.
+"""Exact vector search in memory: what consolidation searches while it writes, and some baselines.
 
 Milvus Lite searches rows that were not flushed by a loop of about 17 ms a thousand; a graph that grows turn by turn
 is all unflushed rows. A matrix product takes microseconds.
@@ -11,6 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from kg.schema import SEARCHABLE_TYPES
+from kg.snapshot import Snapshot
 from kg.tables import epoch
 from kg.types import NodeId
 from retrieval.errors import FilterError
@@ -50,6 +52,23 @@ class MemoryVectors:
             else:
                 held[at] = row
             room[at] = vector
+
+    def add_snapshot(self, snapshot: Snapshot, *, types: Sequence[str] = SEARCHABLE_TYPES) -> None:
+        """Write the active nodes of a space.
+
+        Args:
+            snapshot: With embeddings.
+            types: Of the nodes to write.
+        """
+        rows = np.flatnonzero(snapshot.active & np.isin(snapshot.types, list(types)))
+        matches = [
+            (
+                VectorMatch(snapshot.ids[row], str(snapshot.types[row]), snapshot.turns_of[row], 0.0),
+                int(snapshot.recorded_at[row]),
+            )
+            for row in rows.tolist()
+        ]
+        self.add(str(snapshot.space), matches, snapshot.embeddings[rows])
 
     def remove(self, space: str, node_id: NodeId) -> None:
         """Remove a row; one that is not there is passed over."""

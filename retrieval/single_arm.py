@@ -27,11 +27,13 @@ class DenseRetriever:
         vectors: Index of description embeddings.
         encoder: Made them.
         lexical: Holds the nodes' texts.
+        name: In results.
     """
 
-    name = "dense"
-
-    def __init__(self, vectors: VectorSearch, encoder: TextEncoder, lexical: LexicalIndex) -> None:
+    def __init__(
+        self, vectors: VectorSearch, encoder: TextEncoder, lexical: LexicalIndex, *, name: str = "dense"
+    ) -> None:
+        self.name = name
         self._vectors = vectors
         self._encoder = encoder
         self._lexical = lexical

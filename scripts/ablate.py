@@ -59,7 +59,7 @@ def ablate(
     if not read.questions:
         raise LocigraphError(f"{read.path}: no question with evidence; there is nothing to evaluate")
     extractor = parts.extractor_for(consolidation, read)
-    text_encoder = parts.text_encoder(encoder)
+    text_encoder = parts.held_out_encoder(encoder, read.questions)
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
     with parts.built_views(read, extractor, text_encoder, store or str(folder / "graph.sqlite")) as views:

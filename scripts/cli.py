@@ -15,6 +15,7 @@ from kg.errors import LocigraphError
 _HELP = {
     "demo": "the main job on the bundled sample: graph, v1, trained v2, report",
     "build": "conversations into a graph and its index",
+    "adapt": "an adapter of the text encoder from a corpus' questions",
     "train": "node and query encoder from a built graph",
     "refresh": "graph embeddings of all turns into the index",
     "evaluate": "strategies compared on held-out conversations, with statistics and a report",

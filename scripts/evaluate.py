@@ -13,7 +13,9 @@ from scripts.settings import (
 from training.config import TrainConfig
 from training.fit import TrainerConfig
 
-STRATEGIES = ("v1", "v1-k60", "v2", "v2-zero", "sum", "dense", "bm25")
+STRATEGIES = (
+    "v1", "v1-k60", "v1-adapted", "v2", "v2-zero", "sum", "sum-adapted", "dense", "dense-adapted", "bm25",
+)  # fmt: skip
 
 
 def evaluate(
@@ -46,7 +48,8 @@ def evaluate(
         corpus: Conversations and questions.
         consolidation: ``rules`` (no model) or ``recorded`` (published extractions).
         strategies: Names separated by commas, of v1, v1-k60 (v1 with the usual constant of RRF), v2 (trained in
-            folds), v2-zero (a checkpoint as it is), sum (of six signals), dense, bm25.
+            folds), v2-zero (a checkpoint as it is), sum (of six signals), dense, bm25; v1-adapted, sum-adapted and
+            dense-adapted where ``encoder`` has an adapter, which v2 uses too and the others do not.
         baselines: Those of them that v2 is tested against, or v2-zero where v2 is not run; null for v1 and sum, or for
             all where neither is run. The others are shown without a test, since every test weakens the others by
             Holm's correction.
@@ -62,7 +65,7 @@ def evaluate(
         trainer: Where and how to train.
         store: The graph; null puts it into the output folder.
         index: Vector index; beside the store by default.
-        encoder: Text encoder.
+        encoder: Text encoder; its adapter, if it has one, must not know the corpus.
         seed: Of everything random.
         seeds: Trainings of each fold, with ``seed``, ``seed`` + 1, and so on; scores are averaged over them.
     """
@@ -80,13 +83,9 @@ def evaluate(
     from training.folds import plan_folds, refuse_known
 
     parts.source_commit()
-    names = parts.names(strategies, STRATEGIES, "strategy")
-    if not names:
-        raise LocigraphError(f"strategies is {strategies!r}; name at least one of {', '.join(STRATEGIES)}")
+    names = _strategies(strategies, checkpoint=checkpoint, adapter=encoder.adapter)
     if seeds < 1:
         raise LocigraphError(f"seeds is {seeds}; at least 1")
-    if checkpoint is None and "v2-zero" in names:
-        raise LocigraphError("strategy 'v2-zero' needs a checkpoint; name one with --checkpoint")
     of_v2 = {"searched": searched, "seeds": seeds > 1, "also": also, "writer": writer.base_url}
     unused = parts.unused_options(names, checkpoint=checkpoint, only_v2=of_v2)
     claimant, tested = parts.claim(names, baselines)
@@ -96,11 +95,12 @@ def evaluate(
     if not read.questions:
         raise LocigraphError(f"{read.path}: no question with evidence; there is nothing to evaluate")
     extractor = parts.extractor_for(consolidation, read)
-    text_encoder = parts.text_encoder(encoder)
+    text_encoder = parts.held_out_encoder(encoder, read.questions)
+    plain = text_encoder.without_adapter()
     given = None
     if checkpoint is not None and "v2-zero" in names:
         given = load_checkpoint(Path(checkpoint), text_encoder=text_encoder.model_id)
-        refuse_known(given, read.questions)
+        refuse_known(given, read.questions, option="checkpoint")
     planned = plan_folds(read.questions, folds=folds, validation=validation, seed=seed) if "v2" in names else ()
     configs = parts.configs_of_folds(model, planned, searched) if planned else []
     folder = Path(output)
@@ -112,14 +112,16 @@ def evaluate(
         parts.more_training_sets(also if planned else None, read, encoder, validation=0) as others,
     ):
         failed = parts.build_graph(read, extractor, graph, text_encoder)
-        parts.indexer_of(graph, vectors, text_encoder).drain(progress=True)
-        text_encoder.encode([q.text for q in read.questions], progress="encode questions")
+        parts.indexer_of(graph, vectors, plain).drain(progress=True)
+        for used in dict.fromkeys([plain, text_encoder]):
+            used.encode([q.text for q in read.questions], progress="encode questions")
         views = parts.views_of(graph, read, text_encoder)
         runs: list[StrategyRun] = []
         notes = [*read.notes, *unused]
         if reranker is not None:
             notes.append(f"the best hits of every strategy were scored again by the cross-encoder {reranker}")
-        with parts.search_parts(graph, text_encoder, names, index=vectors) as (lexical, retrievers):
+        searching = parts.search_parts(graph, plain, names, index=vectors, adapted=text_encoder)
+        with searching as (lexical, retrievers):
             fold_trainer = parts.fold_trainer(
                 read, views, trainer, text_encoder, seed=seed, also=others, writer=questions_by
             )
@@ -173,6 +175,21 @@ def evaluate(
     results = write_results(folder, read, runs, planned, pairs, notes, manifest, seed=seed)
     print(text_table(results))
     print(f"report: {folder / 'report.html'} and {folder / 'report.md'}; numbers: {folder / 'results.json'}")
+
+
+def _strategies(listed: str, *, checkpoint: str | None, adapter: str | None) -> list[str]:
+    from kg.errors import LocigraphError
+    from scripts import parts
+
+    names = parts.names(listed, STRATEGIES, "strategy")
+    if not names:
+        raise LocigraphError(f"strategies is {listed!r}; name at least one of {', '.join(STRATEGIES)}")
+    if checkpoint is None and "v2-zero" in names:
+        raise LocigraphError("strategy 'v2-zero' needs a checkpoint; name one with --checkpoint")
+    wrong = [name for name in names if name in parts.ADAPTED]
+    if adapter is None and wrong:
+        raise LocigraphError(f"strategy {wrong[0]!r} needs an adapter; name one with --encoder.adapter")
+    return names
 
 
 if __name__ == "__main__":

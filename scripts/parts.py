@@ -24,14 +24,15 @@ from consolidation.rules import RuleExtractor
 from kg.corpora import Corpus, load_corpus
 from kg.errors import LocigraphError, nearest
 from kg.store import Store
-from kg.types import SpaceId, TurnState
+from kg.types import Question, SpaceId, TurnState
 from retrieval.evaluation import Fold
 from retrieval.fusion import RRF_K
 from retrieval.hybrid import HybridRetriever
 from retrieval.indexer import DescriptionIndexer
 from retrieval.lexical import LexicalIndex
+from retrieval.memory_vectors import MemoryVectors
 from retrieval.milvus import MilvusIndex
-from retrieval.protocols import Retriever
+from retrieval.protocols import Retriever, VectorSearch
 from retrieval.rerank import CrossEncoderReranker, RerankedRetriever
 from retrieval.single_arm import Bm25Retriever, DenseRetriever
 from retrieval.text_encoder import CachedTextEncoder
@@ -47,7 +48,7 @@ from scripts.settings import (
 )
 from training.config import TrainConfig, changed
 from training.fit import TrainerConfig
-from training.folds import FoldTrainer
+from training.folds import FoldTrainer, refuse_known
 from training.protocols import QuestionWriter
 from training.pseudo_queries import RULES
 from training.refresh import forget_in_collections
@@ -69,7 +70,25 @@ def read_corpus(settings: CorpusSettings) -> Corpus:
 
 def text_encoder(settings: EncoderSettings) -> CachedTextEncoder:
     """The text encoder with its cache."""
-    return CachedTextEncoder(settings.model, cache=Path(settings.cache), device=settings.device, dtype=settings.dtype)
+    return CachedTextEncoder(
+        settings.model,
+        cache=Path(settings.cache),
+        adapter=None if settings.adapter is None else Path(settings.adapter),
+        device=settings.device,
+        dtype=settings.dtype,
+    )
+
+
+def held_out_encoder(settings: EncoderSettings, questions: Sequence[Question]) -> CachedTextEncoder:
+    """The text encoder for a test with these questions.
+
+    Raises:
+        LeakError: If its adapter knows one of their conversations.
+    """
+    encoder = text_encoder(settings)
+    if encoder.adapter is not None:
+        refuse_known(encoder.adapter, questions, option="encoder.adapter")
+    return encoder
 
 
 def names(listed: str, known: Sequence[str], kind: str) -> list[str]:
@@ -121,11 +140,10 @@ def unused_options(strategies: Sequence[str], *, checkpoint: str | None, only_v2
     return said
 
 
-def views_of(graph: Store, corpus: Corpus, encoder: CachedTextEncoder) -> Views:
-    """Snapshots of a corpus' spaces, with embeddings."""
-    return Views.of_corpus(
-        lambda space, as_of: graph.snapshot(space, as_of=as_of, embedding_model=encoder.model_id), corpus
-    )
+def views_of(graph: Store, corpus: Corpus, encoder: CachedTextEncoder | None) -> Views:
+    """Snapshots of a corpus' spaces, with an encoder's embeddings, or without any."""
+    model = None if encoder is None else encoder.model_id
+    return Views.of_corpus(lambda space, as_of: graph.snapshot(space, as_of=as_of, embedding_model=model), corpus)
 
 
 def training_set(views: Views, corpus: Corpus, *, validation: int) -> TrainingSet:
@@ -151,23 +169,27 @@ def training_set(views: Views, corpus: Corpus, *, validation: int) -> TrainingSe
 
 @contextmanager
 def more_training_sets(
-    graphs: Sequence[GraphSettings] | None, own: Corpus, encoder: EncoderSettings, *, validation: int
+    graphs: Sequence[GraphSettings] | None, own: Corpus, encoder: EncoderSettings | None, *, validation: int
 ) -> Iterator[list[TrainingSet]]:
     """More graphs to learn from, opened.
 
     Args:
         graphs: Where they are; None for none.
         own: The command's corpus, of graphs that name none.
-        encoder: The command's.
+        encoder: The command's; None where no embeddings are needed.
         validation: Conversations of each that are held back.
     """
     with ExitStack() as opened:
         sets = []
         for each in graphs or ():
             corpus = own if each.corpus is None else read_corpus(each.corpus)
-            texts = encoder if each.dtype is None else dataclasses.replace(encoder, dtype=each.dtype)
+            if encoder is not None and each.dtype is not None:
+                texts: EncoderSettings | None = dataclasses.replace(encoder, dtype=each.dtype)
+            else:
+                texts = encoder
             store = opened.enter_context(existing_store(each.store))
-            sets.append(training_set(views_of(store, corpus, text_encoder(texts)), corpus, validation=validation))
+            views = views_of(store, corpus, None if texts is None else text_encoder(texts))
+            sets.append(training_set(views, corpus, validation=validation))
         yield sets
 
 
@@ -272,6 +294,9 @@ def extractor_for(consolidation: Consolidation, corpus: Corpus) -> Extractor:
 def build_graph(corpus: Corpus, extractor: Extractor, store: Store, encoder: CachedTextEncoder) -> dict[SpaceId, int]:
     """Conversations into graph; what an earlier run did is passed over.
 
+    What becomes of a turn is decided by the text encoder without its adapter: graphs stay the same whatever retrieval
+    has learnt. Nodes get vectors of both.
+
     Returns:
         Number of failed turns by space, of spaces that have some.
     """
@@ -284,25 +309,33 @@ def build_graph(corpus: Corpus, extractor: Extractor, store: Store, encoder: Cac
     if pending:
         # One large batch now instead of a small one per turn.
         texts = [turn.utterance for turn in turns]
-        encoder.encode([*texts, *extractor.expected_texts(turns)], progress="encode")
-        context = HybridContext(store, encoder)
+        plain = encoder.without_adapter()
+        plain.encode([*texts, *extractor.expected_texts(turns)], progress="encode")
+        context = HybridContext(store, plain)
         try:
-            consolidator = Consolidator(store, extractor, encoder, context)
+            consolidator = Consolidator(store, extractor, plain, context)
             with tqdm(desc="consolidate", total=pending, unit="turn") as bar:
                 for conversation in corpus.conversations:
                     consolidator.run(conversation.space, on_turn=lambda: _advance(bar))
         finally:
             context.close()
+    for each in dict.fromkeys([encoder.without_adapter(), encoder]):
+        _embed_all(corpus, store, each)
     for conversation in corpus.conversations:
-        # Another encoder may have built the graph: its nodes need vectors of this one too.
-        lacking = store.unembedded(conversation.space, encoder.model_id)
-        if lacking:
-            vectors = encoder.encode([text for _, text in lacking], progress=f"embed {conversation.space}")
-            store.put_embeddings(conversation.space, encoder.model_id, [node for node, _ in lacking], vectors)
         count = len(store.failures(conversation.space))
         if count:
             failed[conversation.space] = count
     return failed
+
+
+def _embed_all(corpus: Corpus, store: Store, encoder: CachedTextEncoder) -> None:
+    """Vectors for nodes that have none of this encoder, such as those of a graph that another one has built."""
+    lacking = {c.space: found for c in corpus.conversations if (found := store.unembedded(c.space, encoder.model_id))}
+    # One large batch now instead of a small one per space.
+    encoder.encode([text for found in lacking.values() for _, text in found], progress="embed" if lacking else None)
+    for space, found in lacking.items():
+        vectors = encoder.encode([text for _, text in found])
+        store.put_embeddings(space, encoder.model_id, [node for node, _ in found], vectors)
 
 
 @contextmanager
@@ -321,13 +354,22 @@ def indexer_of(store: Store, index: MilvusIndex, encoder: CachedTextEncoder) -> 
     )
 
 
+#: Strategies that need a checkpoint.
+TRAINED = ("v2", "v2-zero")
 #: Strategies that need neither training nor the vector index.
 WITHOUT_INDEX = ("bm25", "sum")
+#: Strategies with the text encoder's adapter, by those without; their vectors are searched in memory, exactly.
+ADAPTED = {f"{name}-adapted": name for name in ("v1", "sum", "dense")}
 
 
 @contextmanager
 def search_parts(
-    store: Store, encoder: CachedTextEncoder, strategies: Sequence[str], *, index: MilvusIndex | None
+    store: Store,
+    encoder: CachedTextEncoder,
+    strategies: Sequence[str],
+    *,
+    index: MilvusIndex | None = None,
+    adapted: CachedTextEncoder | None = None,
 ) -> Iterator[tuple[LexicalIndex, dict[str, Retriever]]]:
     """Strategies that need no training over an indexed graph.
 
@@ -335,7 +377,8 @@ def search_parts(
         store: The graph.
         encoder: Text encoder.
         strategies: Names; those that need training are passed over.
-        index: Vector index; may be None where all strategies are among ``WITHOUT_INDEX``.
+        index: Vector index of the encoder's vectors; not needed by strategies of ``WITHOUT_INDEX`` and ``ADAPTED``.
+        adapted: Text encoder of the strategies of ``ADAPTED``.
 
     Yields:
         (index of the words of all nodes, retrievers by name).
@@ -343,25 +386,41 @@ def search_parts(
     lexical = LexicalIndex(lambda space, as_of: store.snapshot(space, as_of=as_of))
     # An index of their own: what is common in facts must not weigh on words of turns.
     turns = LexicalIndex(lambda space, as_of: store.snapshot(space, as_of=as_of), types=("episode",))
-    made: dict[str, Callable[[], Retriever]] = {
-        "sum": lambda: WeightedSumRetriever(
-            lambda space, as_of: store.snapshot(space, as_of=as_of, embedding_model=encoder.model_id), encoder
-        ),
-        "bm25": lambda: Bm25Retriever(turns),
-    }
+
+    @cache
+    def indexed() -> VectorSearch:
+        assert index is not None
+        return indexer_of(store, index, encoder).collection()
+
+    @cache
+    def in_memory() -> VectorSearch:
+        assert adapted is not None
+        vectors = MemoryVectors()
+        for space in store.spaces():
+            vectors.add_snapshot(store.snapshot(space, embedding_model=adapted.model_id))
+        return vectors
+
+    def made(name: str, closing: ExitStack) -> Retriever:
+        used = adapted if name in ADAPTED and adapted is not None else encoder
+        kind = ADAPTED.get(name, name)
+        if kind == "bm25":
+            return Bm25Retriever(turns)
+        if kind == "sum":
+            return WeightedSumRetriever(
+                lambda space, as_of: store.snapshot(space, as_of=as_of, embedding_model=used.model_id), used, name=name
+            )
+        vectors = in_memory() if name in ADAPTED else indexed()
+        if kind == "dense":
+            return DenseRetriever(vectors, used, turns, name=name)
+        if kind == "v1-k60":
+            hybrid = HybridRetriever(lexical, vectors, used, name=name, rrf_k=RRF_K)
+        else:
+            hybrid = HybridRetriever(lexical, vectors, used, name=name)
+        closing.callback(hybrid.close)
+        return hybrid
+
     with ExitStack() as closing:
-        if index is not None:
-            collection = indexer_of(store, index, encoder).collection()
-
-            def hybrid(**options: Any) -> Retriever:
-                retriever = HybridRetriever(lexical, collection, encoder, **options)
-                closing.callback(retriever.close)
-                return retriever
-
-            made["v1"] = hybrid
-            made["v1-k60"] = lambda: hybrid(rrf_k=RRF_K, name="v1-k60")
-            made["dense"] = lambda: DenseRetriever(collection, encoder, turns)
-        yield lexical, {name: made[name]() for name in strategies if name in made}
+        yield lexical, {name: made(name, closing) for name in strategies if name not in TRAINED}
 
 
 def second_look(model: str | None) -> Callable[[Retriever], Retriever]:

@@ -58,7 +58,7 @@ def search(
     if validation < 1:
         raise LocigraphError(f"validation is {validation}; a search needs at least 1 conversation to judge by")
     extractor = parts.extractor_for(consolidation, read)
-    text_encoder = parts.text_encoder(encoder)
+    text_encoder = parts.held_out_encoder(encoder, read.questions)
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
     with parts.built_views(read, extractor, text_encoder, store or str(folder / "graph.sqlite")) as views:

@@ -172,13 +172,7 @@ def vectors_of(*snapshots: Snapshot) -> MemoryVectors:
     """Exact search over all nodes of snapshots."""
     memory = MemoryVectors()
     for snapshot in snapshots:
-        rows = [
-            (VectorMatch(node, str(kind), turns, 0.0), int(time))
-            for node, kind, turns, time in zip(
-                snapshot.ids, snapshot.types, snapshot.turns_of, snapshot.recorded_at, strict=True
-            )
-        ]
-        memory.add(snapshot.space, rows, snapshot.embeddings)
+        memory.add_snapshot(snapshot, types=snapshot.types.tolist())
     return memory
 
 

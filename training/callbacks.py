@@ -11,8 +11,6 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from training.module import RetrievalModule
-
 # The first steps count more, so that the average is not ruled by the untrained weights.
 _RAMP = 5
 
@@ -91,7 +89,7 @@ class AverageAndStop(L.Callback):
         if self._best and epoch - self.best_epoch >= self._patience:
             trainer.should_stop = True
 
-    def finish(self, module: RetrievalModule) -> None:
+    def finish(self, module: L.LightningModule) -> None:
         """Give the module its best validated average or, without validation, the last average."""
         chosen = self._best or self._mean
         if chosen:

@@ -52,6 +52,12 @@ class Checkpoint:
         return ContextHash(self.model.speaker_dim, self.model.date_dim)
 
     @property
+    def spaces(self) -> frozenset[str]:
+        """Conversations that it was trained or validated on."""
+        identity = self.details.get("identity", {})
+        return frozenset([*identity.get("train", ()), *identity.get("validation", ())])
+
+    @property
     def version(self) -> str:
         """Twelve hexadecimal digits of weights and manifest; names the collection of its embeddings."""
         digest = hashlib.sha256(json.dumps(self._identity(), sort_keys=True).encode())

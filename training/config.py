@@ -184,6 +184,52 @@ class TrainConfig:
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
 
 
+@dataclass(frozen=True)
+class AdapterConfig:
+    """Training of a text encoder's adapter.
+
+    Attributes:
+        rank: Of the changes to the weights.
+        epochs: At most so many passes over the training questions.
+        patience: Epochs without a better validation before stopping.
+        questions: Of one space, at a step.
+        negatives: Other documents of the space that a step draws, beside the answers to its other questions.
+        max_tokens: Longer texts are cut there in training.
+        scale: Cosines are multiplied by it: the inverse temperature.
+        lr: Of AdamW; rises over the first steps, then falls to nothing.
+        warmup_steps: Over which the rate rises; at most a quarter of all.
+        weight_decay: Of AdamW.
+        dropout: On the input of the changes.
+        gradient_clip: Largest norm of the gradient.
+    """
+
+    rank: int = 16
+    epochs: int = 2
+    patience: int = 2
+    questions: int = 32
+    negatives: int = 64
+    max_tokens: int = 64
+    scale: float = 20.0
+    lr: float = 5e-4
+    warmup_steps: int = 20
+    weight_decay: float = 0.01
+    dropout: float = 0.05
+    gradient_clip: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("rank", "epochs", "questions", "negatives", "max_tokens"):
+            if getattr(self, name) < 1:
+                raise TrainingError(f"adapter.{name} is {getattr(self, name)}; expected at least 1")
+        for name in ("patience", "warmup_steps", "lr", "weight_decay", "gradient_clip"):
+            if getattr(self, name) < 0:
+                raise TrainingError(f"adapter.{name} is {getattr(self, name)}; expected 0 or more")
+        if self.scale <= 0 or not 0 <= self.dropout < 1:
+            raise TrainingError(
+                f"adapter.scale is {self.scale} and adapter.dropout {self.dropout}; expected a number above 0, and a "
+                "share in [0, 1)"
+            )
+
+
 def changed(config: TrainConfig, changes: Mapping[str, Any]) -> TrainConfig:
     """A configuration with some fields changed.
 

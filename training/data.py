@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Generic, Protocol, Self, TypeVar
 
 import lightning as L  # noqa: N812  (the name Lightning's own documentation uses)
 import numpy as np
@@ -149,19 +150,33 @@ class _EpochSampler(Sampler[int]):
         return iter(order.tolist())
 
 
-class SpaceDataModule(L.LightningDataModule):
-    """Deals out one space per step; the graphs of different spaces never touch.
+class Example(Protocol):
+    """What one step learns from: a space, or a part of one."""
+
+    @property
+    def name(self) -> str:
+        """Of the space, or of a view of it."""
+
+    def to(self, device: torch.device | str) -> Self:
+        """The same on a device."""
+
+
+E = TypeVar("E", bound=Example)
+
+
+class EpochDataModule(L.LightningDataModule, Generic[E]):
+    """Deals out one example per step, in an order that each epoch's seed decides.
 
     Args:
-        train: Spaces to learn from.
-        validation: Spaces whose questions decide when to stop.
+        train: Examples to learn from; a graph network's are whole spaces, since their graphs never touch.
+        validation: Examples whose questions decide when to stop.
         seed: Of the order.
 
     Raises:
         TrainingDataError: If there is nothing to train on, or a space is on both sides.
     """
 
-    def __init__(self, train: Sequence[SpaceExample], validation: Sequence[SpaceExample], *, seed: int) -> None:
+    def __init__(self, train: Sequence[E], validation: Sequence[E], *, seed: int) -> None:
         super().__init__()
         if not train:
             raise TrainingDataError("there is no space to train on; name a corpus with questions")
@@ -172,8 +187,8 @@ class SpaceDataModule(L.LightningDataModule):
         self.validation = list(validation)
         self._seed = seed
 
-    def train_dataloader(self) -> DataLoader[SpaceExample]:
-        """Training spaces, shuffled by epoch."""
+    def train_dataloader(self) -> DataLoader[E]:
+        """Training examples, shuffled by epoch."""
         sampler = _EpochSampler(len(self.train), self._seed, self._epochs_done)
         # A loader draws a number whenever it begins, which a resumed run does at another point: not from torch's own
         # generator, then, which dropout draws from.
@@ -191,8 +206,8 @@ class SpaceDataModule(L.LightningDataModule):
         # Lightning types the progress as one of its bases, which does not count the processed.
         return int(self.trainer.fit_loop.epoch_progress.current.processed)  # type: ignore[attr-defined]
 
-    def val_dataloader(self) -> DataLoader[SpaceExample] | list[DataLoader[SpaceExample]]:
-        """Validation spaces in order; no loader at all when there are none."""
+    def val_dataloader(self) -> DataLoader[E] | list[DataLoader[E]]:
+        """Validation examples in order; no loader at all when there are none."""
         if not self.validation:
             return []
         return DataLoader(
@@ -202,6 +217,6 @@ class SpaceDataModule(L.LightningDataModule):
             generator=torch.Generator(),
         )
 
-    def transfer_batch_to_device(self, batch: SpaceExample, device: torch.device, dataloader_idx: int) -> SpaceExample:
-        """Lightning does not know how to move our dataclass."""
+    def transfer_batch_to_device(self, batch: E, device: torch.device, dataloader_idx: int) -> E:
+        """Lightning does not know how to move our dataclasses."""
         return batch.to(device)

@@ -18,7 +18,7 @@ from lightning.pytorch.strategies import DDPStrategy
 
 from training.callbacks import AverageAndStop, EpochProgress, ResumePoint
 from training.config import StageConfig, TrainConfig
-from training.data import SpaceDataModule, SpaceExample
+from training.data import EpochDataModule, SpaceExample
 from training.errors import TrainingError
 from training.module import GraphRetrieval, RetrievalModule
 
@@ -116,7 +116,7 @@ def _run_stage(
     validation: Sequence[SpaceExample],
     stage: StageConfig,
     config: TrainConfig,
-    trainer_config: TrainerConfig,
+    trainer: TrainerConfig,
     path: Path,
     seed: int,
     name: str,
@@ -124,17 +124,58 @@ def _run_stage(
     torch.manual_seed(seed)
     network.train()
     module = RetrievalModule(network, stage, config.optimiser, seed=seed)
-    if trainer_config.compile:
+    if trainer.compile:
         # In place, so that the names of the weights stay as they are.
         network.nodes.compile(dynamic=True)
         network.queries.compile(dynamic=True)
-    data = SpaceDataModule(train, validation, seed=seed)
-    average = AverageAndStop(average=config.optimiser.average, patience=stage.patience)
+    return run_lightning(
+        module,
+        EpochDataModule(train, validation, seed=seed),
+        trainer,
+        epochs=stage.epochs,
+        patience=stage.patience,
+        average=config.optimiser.average,
+        gradient_clip=config.optimiser.gradient_clip,
+        path=path,
+        name=name,
+    )
+
+
+def run_lightning(
+    module: L.LightningModule,
+    data: EpochDataModule[Any],
+    config: TrainerConfig,
+    *,
+    epochs: int,
+    patience: int,
+    average: float,
+    gradient_clip: float,
+    path: Path,
+    name: str,
+) -> dict[str, float]:
+    """Train a module; an interrupted run is taken up at its last complete epoch.
+
+    Args:
+        module: Trained in place; left with the best validated running average of its parameters or, without validation,
+            the last. Logs ``val/score``, the greater the better.
+        data: What to learn from and what decides when to stop.
+        config: Where and how.
+        epochs: At most so many.
+        patience: Epochs without a better validation before stopping.
+        average: Weight of the past in the running average; 0 for none.
+        gradient_clip: Largest norm of the gradient.
+        path: Of the resume point and the logs, without suffix.
+        name: On the progress bar.
+
+    Returns:
+        Best validation score and its epoch; only ``best_epoch`` -1 without validation.
+    """
+    best = AverageAndStop(average=average, patience=patience)
     resume = path.with_suffix(".ckpt")
-    callbacks: list[L.Callback] = [average, EpochProgress(name)]
-    if not trainer_config.fast_dev_run:
+    callbacks: list[L.Callback] = [best, EpochProgress(name)]
+    if not config.fast_dev_run:
         callbacks.append(ResumePoint(resume))
-    several = trainer_config.devices not in (1, "1", "auto")
+    several = config.devices not in (1, "1", "auto")
     with warnings.catch_warnings():
         # Lightning advises more data-loader workers; the examples are in memory already.
         warnings.filterwarnings("ignore", message=".*does not have many workers.*")
@@ -142,16 +183,16 @@ def _run_stage(
         # A training without validation spaces is one of the ways to train.
         warnings.filterwarnings("ignore", message=".*Total length of `list` across ranks is zero.*")
         trainer = _trainer(
-            accelerator=trainer_config.accelerator,
+            accelerator=config.accelerator,
             # One process a machine unless more are asked for: a space is a step, and steps are short.
-            devices=1 if trainer_config.devices == "auto" else trainer_config.devices,
+            devices=1 if config.devices == "auto" else config.devices,
             # A space may lack node types or relations, whose parameters then get no gradient.
             strategy=DDPStrategy(find_unused_parameters=True) if several else "auto",
-            precision=trainer_config.precision,
-            max_epochs=stage.epochs,
-            gradient_clip_val=config.optimiser.gradient_clip,
-            fast_dev_run=trainer_config.fast_dev_run,
-            logger=_loggers(trainer_config, path, name),
+            precision=config.precision,
+            max_epochs=epochs,
+            gradient_clip_val=gradient_clip,
+            fast_dev_run=config.fast_dev_run,
+            logger=_loggers(config, path, name),
             callbacks=callbacks,
             enable_checkpointing=False,
             enable_progress_bar=False,
@@ -160,10 +201,10 @@ def _run_stage(
             log_every_n_steps=1,
         )
         trainer.fit(module, datamodule=data, ckpt_path=str(resume) if resume.is_file() else None, weights_only=True)
-    average.finish(module)
-    if not validation:
+    best.finish(module)
+    if not data.validation:
         return {"best_epoch": -1}
-    return {"best_epoch": average.best_epoch, "val_score": average.best_score}
+    return {"best_epoch": best.best_epoch, "val_score": best.best_score}
 
 
 def _trainer(**settings: Any) -> L.Trainer:

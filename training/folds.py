@@ -10,6 +10,7 @@ from typing import Any
 from kg.types import Question
 from retrieval.evaluation import Fold, LeakError, check_folds, check_text_leak, make_folds
 from retrieval.evaluation.leaks import wording
+from retrieval.text_adapter import TextAdapter
 from training.checkpoint import Checkpoint
 from training.config import TrainConfig
 from training.errors import TrainingError
@@ -134,17 +135,20 @@ def without_wordings(questions: Sequence[Question], tested: Sequence[Question]) 
     return kept
 
 
-def refuse_known(checkpoint: Checkpoint, questions: Sequence[Question]) -> None:
-    """Refuse to test a checkpoint on what it was trained or validated on.
+def refuse_known(made: Checkpoint | TextAdapter, questions: Sequence[Question], *, option: str) -> None:
+    """Refuse to test a checkpoint, or a text encoder's adapter, on what it was trained or validated on.
+
+    Args:
+        made: The checkpoint or adapter.
+        questions: Of the test.
+        option: By which it was named.
 
     Raises:
-        LeakError: If a question's space is among the checkpoint's.
+        LeakError: If a question's space is among those it knows.
     """
-    identity = checkpoint.details.get("identity", {})
-    known = {*identity.get("train", ()), *identity.get("validation", ())}
     for question in questions:
-        if question.space in known:
+        if question.space in made.spaces:
             raise LeakError(
-                f"checkpoint {checkpoint.version} was trained or validated on space {question.space!r}; leave out "
-                "--checkpoint to train inside folds, or test on other conversations"
+                f"{option} {made.version} was trained or validated on space {question.space!r}; leave it out, or test "
+                "on other conversations"
             )

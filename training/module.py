@@ -64,6 +64,33 @@ class GraphRetrieval(nn.Module):
         self.queries = QueryEncoder(config, speaker_dim=model.speaker_dim, dropout=model.dropout)
 
 
+class RankingScores:
+    """Recall and nDCG of questions, gathered over validation spaces."""
+
+    def __init__(self) -> None:
+        self._found: list[tuple[float, float]] = []
+
+    def add(self, scores: Tensor, positive: Tensor) -> None:
+        """Take in questions.
+
+        Args:
+            scores: [questions, turns].
+            positive: Which turns are right, bool [questions, turns].
+        """
+        best = scores.topk(min(10, scores.shape[1]), dim=1).indices.tolist()
+        for ranking, right in zip(best, positive, strict=True):
+            gold = {str(i) for i in right.nonzero().flatten().tolist()}
+            found = [str(i) for i in ranking]
+            self._found.append((evidence_recall(found, gold, 10), ndcg(found, gold, 10)))
+
+    def means(self) -> dict[str, float]:
+        """Means over questions by the names of the log, and ``val/score``, their sum; empty without questions."""
+        if not self._found:
+            return {}
+        recall, gain = (sum(values) / len(self._found) for values in zip(*self._found, strict=True))
+        return {"val/recall@10": recall, "val/ndcg@10": gain, "val/score": recall + gain}
+
+
 class RetrievalModule(L.LightningModule):
     """Trains a ``GraphRetrieval``.
 
@@ -84,7 +111,7 @@ class RetrievalModule(L.LightningModule):
         hidden = network.nodes.config.hidden_dim
         if stage.link:
             self.relation_diagonal = nn.Parameter(torch.ones(len(METADATA.edge_types), hidden) / hidden**0.5)
-        self._validation: list[tuple[float, float]] = []
+        self._scores = RankingScores()
         self._generator = torch.Generator()
 
     # --- steps ---------------------------------------------------------------------------------------------
@@ -186,7 +213,7 @@ class RetrievalModule(L.LightningModule):
 
     def on_validation_epoch_start(self) -> None:
         """Forget the last epoch's questions."""
-        self._validation = []
+        self._scores = RankingScores()
 
     def validation_step(self, batch: SpaceExample, batch_idx: int) -> None:
         """Recall and nDCG of the space's questions; signs of collapse."""
@@ -198,20 +225,11 @@ class RetrievalModule(L.LightningModule):
             self.log("probe/uniformity", uniformity(states), batch_size=1)
         if batch.questions is None:
             return
-        scores = self.network.queries(batch.questions) @ stored.T
-        best = scores.topk(min(10, scores.shape[1]), dim=1).indices.tolist()
-        for ranking, positive in zip(best, batch.positive, strict=True):
-            gold = {str(i) for i in positive.nonzero().flatten().tolist()}
-            found = [str(i) for i in ranking]
-            self._validation.append((evidence_recall(found, gold, 10), ndcg(found, gold, 10)))
+        self._scores.add(self.network.queries(batch.questions) @ stored.T, batch.positive)
 
     def on_validation_epoch_end(self) -> None:
         """Means over questions; ``val/score``, their sum, decides when to stop."""
-        if self._validation:
-            recall, gain = (sum(values) / len(self._validation) for values in zip(*self._validation, strict=True))
-            self.log_dict(
-                {"val/recall@10": recall, "val/ndcg@10": gain, "val/score": recall + gain}, batch_size=1, sync_dist=True
-            )
+        self.log_dict(self._scores.means(), batch_size=1, sync_dist=True)
 
     # --- optimiser -----------------------------------------------------------------------------------------
 

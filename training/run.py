@@ -51,7 +51,7 @@ class TrainingSet:
 
 
 @dataclass(frozen=True, eq=False)
-class _Graph:
+class TrainingGraph:
     """A snapshot to train or validate on, and the questions about it."""
 
     name: str
@@ -90,20 +90,15 @@ def train_checkpoint(
     Raises:
         TrainingDataError: If there is nothing to train on, or a space is on both sides.
     """
-    train = {space for each in data for space in each.train}
-    validation = {space for each in data for space in each.validation}
-    both = sorted(train & validation)
-    if both:
-        raise TrainingDataError(f"space {both[0]!r} is to be learnt from and to decide when to stop; give it one part")
-    # Two corpora, or two graphs of one, may name a space alike.
-    graphs = [g for n, each in enumerate(data) for g in _graphs_of(each, f"graph {n + 1}: " if n else "")]
+    graphs = graphs_of(data)
     if config.finetune.epochs and config.finetune.ranking and not any(g.questions for g in graphs if g.is_training):
         raise TrainingDataError("no training space has a question with evidence; fine-tuning needs some")
     pseudo = {*config.pretrain.pseudo, *config.finetune.pseudo}
     identity = {
         "config": dataclasses.asdict(config), "seed": seed, "text_encoder": text_encoder,
         "precision": trainer.precision, "devices": trainer.devices, "code": source_digest(),
-        "train": sorted(train), "validation": sorted(validation),
+        "train": sorted({space for each in data for space in each.train}),
+        "validation": sorted({space for each in data for space in each.validation}),
         "graphs": {graph.name: graph.snapshot.fingerprint for graph in graphs},
         "questions": _fingerprint(graphs), "writer": writer.name if "fact_questions" in pseudo else None,
     }  # fmt: skip
@@ -143,19 +138,34 @@ def train_checkpoint(
         network, config.model, sketch, text_encoder, text_dim,
         {**details, "identity": identity, "stages": result.stages},
     )  # fmt: skip
-    if not trainer.fast_dev_run and _is_first_process():  # with several devices all of them come by here
+    if not trainer.fast_dev_run and is_first_process():  # with several devices all of them come by here
         checkpoint.save(folder / "checkpoint")
         for resume_point in folder.glob("*.ckpt"):  # of no more use, and larger than the checkpoint
             resume_point.unlink()
     return checkpoint
 
 
-def _is_first_process() -> bool:
+def is_first_process() -> bool:
+    """Whether this process writes what all of several devices have come to."""
     # Lightning sets it as soon as it knows; without several processes there is none.
     return int(getattr(rank_zero_only, "rank", 0)) == 0
 
 
-def _graphs_of(data: TrainingSet, label: str) -> list[_Graph]:
+def graphs_of(data: Sequence[TrainingSet]) -> list[TrainingGraph]:
+    """The graphs that some corpora are learnt from and validated on, with the questions about each.
+
+    Raises:
+        TrainingDataError: If a space is on both sides.
+    """
+    train = {space for each in data for space in each.train}
+    both = sorted(train & {space for each in data for space in each.validation})
+    if both:
+        raise TrainingDataError(f"space {both[0]!r} is to be learnt from and to decide when to stop; give it one part")
+    # Two corpora, or two graphs of one, may name a space alike.
+    return [g for n, each in enumerate(data) for g in _graphs_of(each, f"graph {n + 1}: " if n else "")]
+
+
+def _graphs_of(data: TrainingSet, label: str) -> list[TrainingGraph]:
     spaces = sorted({*data.train, *data.validation})
     used: dict[View, list[Question]] = {data.views.of(SpaceId(space), None): [] for space in spaces}
     for question in data.questions:
@@ -164,13 +174,13 @@ def _graphs_of(data: TrainingSet, label: str) -> list[_Graph]:
     # A space whose questions all look at an earlier graph is trained on that graph alone.
     used = {v: qs for v, qs in used.items() if qs or not any(o.space == v.space and used[o] for o in used)}
     return [
-        _Graph(label + view.name, data.views.snapshot(view), tuple(asked), view.space in data.train)
+        TrainingGraph(label + view.name, data.views.snapshot(view), tuple(asked), view.space in data.train)
         for view, asked in used.items()
         if data.views.snapshot(view).num_nodes  # none where a question was asked before the first turn
     ]
 
 
-def _fingerprint(graphs: Sequence[_Graph]) -> str:
+def _fingerprint(graphs: Sequence[TrainingGraph]) -> str:
     """Twelve hexadecimal digits of all questions; their wording stays out of the manifest."""
     asked = sorted(
         [q.question_id, q.text, str(q.asked_at), list(q.evidence)] for graph in graphs for q in graph.questions

@@ -10,7 +10,7 @@ from kg.types import Question, TurnId
 from tests.fakes import SPACE, FakeEncoder, make_turns
 from tests.fakes_graph import CONTEXT, SKETCH, TEXT_DIM, Extra, make_snapshot, planted_space
 from training.config import ModelConfig
-from training.data import SpaceDataModule, SpaceExample, make_example, make_sketch
+from training.data import EpochDataModule, SpaceExample, make_example, make_sketch
 from training.errors import TrainingDataError
 
 EMBED = FakeEncoder(TEXT_DIM).encode
@@ -68,16 +68,16 @@ def test_a_model_without_lexical_part_needs_no_stems() -> None:
 
 def test_a_space_on_both_sides_is_refused() -> None:
     with pytest.raises(TrainingDataError, match="space 'b' is among the training and the validation spaces"):
-        SpaceDataModule([named("a"), named("b")], [named("b")], seed=0)
+        EpochDataModule([named("a"), named("b")], [named("b")], seed=0)
     with pytest.raises(TrainingDataError, match="no space to train on"):
-        SpaceDataModule([], [named("b")], seed=0)
+        EpochDataModule([], [named("b")], seed=0)
 
 
 def test_every_training_space_is_dealt_once_an_epoch_in_an_order_of_the_seed() -> None:
     names = [f"s{i}" for i in range(8)]
     orders = []
     for seed in (0, 0, 1):
-        data = SpaceDataModule([named(name) for name in names], [], seed=seed)
+        data = EpochDataModule([named(name) for name in names], [], seed=seed)
         orders.append([example.name for example in data.train_dataloader()])
     assert sorted(orders[0]) == names
     assert orders[0] == orders[1]
@@ -85,10 +85,10 @@ def test_every_training_space_is_dealt_once_an_epoch_in_an_order_of_the_seed() -
 
 
 def test_validation_spaces_come_in_order_and_none_means_no_loader() -> None:
-    loader = SpaceDataModule([named("a")], [named("z"), named("b")], seed=0).val_dataloader()
+    loader = EpochDataModule([named("a")], [named("z"), named("b")], seed=0).val_dataloader()
     assert isinstance(loader, DataLoader)
     assert [example.name for example in loader] == ["z", "b"]
-    assert SpaceDataModule([named("a")], [], seed=0).val_dataloader() == []
+    assert EpochDataModule([named("a")], [], seed=0).val_dataloader() == []
 
 
 def test_a_planted_space_becomes_tensors_of_fitting_sizes() -> None:

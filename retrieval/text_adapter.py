@@ -1,0 +1,173 @@
+"""Adapters: low-rank changes of a text encoder's weights, learnt from questions.
+
+An adapter is a folder with the files of ``peft`` and a manifest that says whose it is and what it has seen.
+
+Source:
+    Hu et al. 2022, "LoRA: Low-Rank Adaptation of Large Language Models", arXiv:2106.09685.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from retrieval.errors import TextEncoderError
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+_WEIGHTS, _CONFIG, _MANIFEST = "adapter_model.safetensors", "adapter_config.json", "manifest.json"
+
+
+@dataclass(frozen=True)
+class TextAdapter:
+    """An adapter on disk.
+
+    Attributes:
+        folder: Where it is.
+        base: The text encoder it changes.
+        version: Twelve hexadecimal digits of its weights and configuration.
+        details: What the manifest records of its making: data, seed, commit, validation scores.
+    """
+
+    folder: Path
+    base: str
+    version: str
+    details: Mapping[str, Any]
+
+    @property
+    def spaces(self) -> frozenset[str]:
+        """Conversations that it was trained or validated on."""
+        identity = self.details.get("identity", {})
+        return frozenset([*identity.get("train", ()), *identity.get("validation", ())])
+
+
+def add_adapter(model: SentenceTransformer, *, rank: int, dropout: float) -> None:
+    """Add a trainable adapter to all linear layers of a text encoder; everything else is frozen.
+
+    Args:
+        model: Changed in place.
+        rank: Of the changes.
+        dropout: On their input, in training.
+    """
+    from peft import LoraConfig, TaskType, inject_adapter_in_model
+
+    config = LoraConfig(
+        task_type=TaskType.FEATURE_EXTRACTION,
+        r=rank,
+        lora_alpha=2 * rank,
+        lora_dropout=dropout,
+        target_modules="all-linear",
+    )
+    inject_adapter_in_model(config, _transformer(model))
+
+
+def save_adapter(model: SentenceTransformer, folder: Path, *, base: str, details: Mapping[str, Any]) -> TextAdapter:
+    """Write a model's adapter; one that is there is replaced.
+
+    Args:
+        model: With the adapter that ``add_adapter`` gave it.
+        folder: Where to.
+        base: Name of the text encoder.
+        details: For the manifest.
+    """
+    from peft import get_peft_model_state_dict
+    from safetensors.torch import save_file
+
+    transformer = _transformer(model)
+    part = folder.with_name(folder.name + ".part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    config = dict(transformer.peft_config["default"].to_dict(), base_model_name_or_path=base, inference_mode=True)
+    # Sets have no order, and files of equal content shall have equal hashes.
+    plain = {key: sorted(value) if isinstance(value, set) else value for key, value in config.items()}
+    (part / _CONFIG).write_text(json.dumps(plain, indent=1, sort_keys=True) + "\n")
+    weights = {
+        name: tensor.detach().float().cpu().contiguous()
+        for name, tensor in get_peft_model_state_dict(transformer).items()
+    }
+    save_file(weights, part / _WEIGHTS)
+    version = _version(part)
+    manifest = {"base": base, "version": version, "details": dict(details)}
+    (part / _MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n")
+    old = folder.with_name(folder.name + ".old")
+    shutil.rmtree(old, ignore_errors=True)
+    if folder.exists():
+        os.replace(folder, old)  # a folder with content cannot be replaced in one step
+    os.replace(part, folder)
+    shutil.rmtree(old, ignore_errors=True)
+    return read_adapter(folder, base=base)
+
+
+def read_adapter(folder: Path, *, base: str) -> TextAdapter:
+    """What is known of an adapter, without loading it.
+
+    Args:
+        folder: Made by ``save_adapter``.
+        base: Text encoder it is to be used with.
+
+    Raises:
+        TextEncoderError: If there is none, it is damaged, or it belongs to another text encoder.
+    """
+    try:
+        manifest = json.loads((folder / _MANIFEST).read_text())
+        found = TextAdapter(folder, str(manifest["base"]), str(manifest["version"]), dict(manifest["details"]))
+        version = _version(folder)
+    except OSError as error:
+        raise TextEncoderError(
+            f"{folder}: no adapter of a text encoder there ({error.filename}: {error.strerror}); run locigraph "
+            "adapt, or name its folder"
+        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise TextEncoderError(f"{folder / _MANIFEST}: damaged ({error!r}); run locigraph adapt again") from error
+    if version != found.version:
+        raise TextEncoderError(
+            f"{folder}: weights are of version {version}, the manifest says {found.version}; the adapter is damaged"
+        )
+    if found.base != base:
+        raise TextEncoderError(f"{folder}: the adapter belongs to text encoder {found.base!r}, not to {base!r}")
+    return found
+
+
+def apply_adapter(model: SentenceTransformer, adapter: TextAdapter) -> None:
+    """Put an adapter's changes into the weights of its text encoder, in place; encoding then costs as much as before.
+
+    Raises:
+        TextEncoderError: If the changes do not fit the model.
+    """
+    from peft import LoraConfig, inject_adapter_in_model, set_peft_model_state_dict
+    from peft.tuners.lora import LoraLayer
+    from safetensors.torch import load_file
+
+    transformer = _transformer(model)
+    try:
+        settings = json.loads((adapter.folder / _CONFIG).read_text())
+        inject_adapter_in_model(LoraConfig(**settings), transformer)
+        loaded: Any = set_peft_model_state_dict(transformer, load_file(adapter.folder / _WEIGHTS))
+    except (OSError, ValueError, TypeError, RuntimeError) as error:
+        raise TextEncoderError(f"{adapter.folder}: the adapter does not fit {adapter.base!r} ({error})") from error
+    if loaded.unexpected_keys:
+        raise TextEncoderError(
+            f"{adapter.folder}: {adapter.base!r} has no layer {loaded.unexpected_keys[0]!r}, which the adapter changes"
+        )
+    for layer in transformer.modules():
+        if isinstance(layer, LoraLayer):
+            layer.merge()
+    transformer.requires_grad_(False)
+
+
+def _transformer(model: SentenceTransformer) -> Any:
+    return model[0].auto_model
+
+
+def _version(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for name in (_CONFIG, _WEIGHTS):
+        digest.update((folder / name).read_bytes())
+    return digest.hexdigest()[:12]

@@ -1,0 +1,77 @@
+"""``locigraph adapt``: the text encoder learns from a corpus' questions."""
+
+from __future__ import annotations
+
+from scripts.settings import CorpusSettings, EncoderSettings, GraphSettings
+from training.config import AdapterConfig
+from training.fit import TrainerConfig
+
+
+def adapt(
+    *,
+    corpus: CorpusSettings = CorpusSettings(),
+    store: str = "data/graph.sqlite",
+    also: list[GraphSettings] | None = None,
+    encoder: EncoderSettings = EncoderSettings(),
+    adapter: AdapterConfig = AdapterConfig(),
+    trainer: TrainerConfig = TrainerConfig(),
+    validation: int = 2,
+    output: str = "data/adapt",
+    seed: int = 0,
+) -> None:
+    """Train an adapter of the text encoder on questions with evidence. Can be interrupted and run again.
+
+    Build with ``--encoder.adapter`` to use it; v1 profits as well as v2.
+
+    Args:
+        corpus: The corpus the graph was built from; its questions are learnt from.
+        store: The graph, for the facts and events beside the turns.
+        also: More graphs to learn from: other extractors' of the same corpus, or other corpora's.
+        encoder: The text encoder to adapt.
+        adapter: Size and training of the adapter.
+        trainer: Where and how to run.
+        validation: Conversations of each corpus held back to decide when to stop.
+        output: Folder of resume points, logs and, in ``adapter``, the result.
+        seed: Of everything random.
+    """
+    from pathlib import Path
+
+    from kg.errors import LocigraphError
+    from scripts import parts
+    from training.adaptation import train_adapter
+
+    parts.source_commit()
+    if validation < 0:
+        raise LocigraphError(f"validation is {validation}; 0 or more conversations can be held back")
+    if encoder.adapter is not None:
+        raise LocigraphError(
+            f"encoder.adapter is {encoder.adapter!r}, but an adapter begins at the text encoder as it is; leave it out"
+        )
+    read = parts.read_corpus(corpus)
+    with (
+        parts.existing_store(store) as graph,
+        parts.more_training_sets(also, read, None, validation=validation) as others,
+    ):
+        own = parts.training_set(parts.views_of(graph, read, None), read, validation=validation)
+        made = train_adapter(
+            [own, *others],
+            adapter,
+            trainer,
+            model=encoder.model,
+            folder=Path(output),
+            seed=seed,
+            details=parts.provenance(seed, corpus={"path": read.path, "sha256": read.sha256}),
+        )
+    if made is None:
+        print("adapter not written, since this was a fast_dev_run")
+    else:
+        print(f"adapter {made.version} in {made.folder}: {made.details['validation']}")
+
+
+if __name__ == "__main__":
+    import sys
+    from pathlib import Path
+
+    from scripts.cli import main
+
+    main([Path(__file__).stem, *sys.argv[1:]])

@@ -1,0 +1,293 @@
+"""The text encoder learns from questions, before any graph network does: a low-rank adapter.
+
+A question's embedding is drawn towards those of the turns that answer it, and of the facts and events that come from
+them, and away from other nodes of the same conversation. The graph network and v1 then use the adapted embeddings.
+
+Source:
+    van den Oord et al. 2018, arXiv:1807.03748 (InfoNCE); LoRA: see ``retrieval.text_adapter``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import lightning as L  # noqa: N812  (the name Lightning's own documentation uses)
+import torch
+import torch.nn.functional as F  # noqa: N812  (the name every PyTorch reader knows)
+from torch import Tensor
+
+from gnn.losses import multi_positive_loss
+from kg.snapshot import Snapshot
+from kg.types import Question
+from retrieval.errors import TextEncoderError
+from retrieval.text_adapter import TextAdapter, add_adapter, read_adapter, save_adapter
+from retrieval.text_encoder import load_model
+from training.config import AdapterConfig
+from training.data import EpochDataModule
+from training.errors import TrainingDataError
+from training.fit import TrainerConfig, run_lightning
+from training.module import RankingScores
+from training.run import TrainingGraph, TrainingSet, graphs_of, is_first_process, source_digest
+
+# What one turn alone is the source of: a node of many turns is no answer to a question about one.
+_ANSWERS = ("episode", "knowledge_node", "event_node")
+_ENCODED_AT_ONCE = 32
+
+
+@dataclass(frozen=True, eq=False)
+class TextExample:
+    """Questions of a space, and the texts among which their answers are.
+
+    Attributes:
+        name: Of the space, or of a view of it.
+        documents: Descriptions of turns, facts and events.
+        turns: Which documents are turns, int64 [turns].
+        questions: Texts.
+        positive: Which documents answer which question, bool [questions, documents].
+        ignored: Which may answer it besides: those that come from several turns, one of them evidence.
+    """
+
+    name: str
+    documents: tuple[str, ...]
+    turns: Tensor
+    questions: tuple[str, ...]
+    positive: Tensor
+    ignored: Tensor
+
+    def to(self, device: torch.device | str) -> Self:
+        """The same on a device."""
+        return dataclasses.replace(
+            self,
+            turns=self.turns.to(device),
+            positive=self.positive.to(device),
+            ignored=self.ignored.to(device),
+        )
+
+    def parts(self, size: int) -> list[Self]:
+        """The same documents with at most ``size`` of the questions each."""
+        return [
+            dataclasses.replace(
+                self,
+                questions=self.questions[start : start + size],
+                positive=self.positive[start : start + size],
+                ignored=self.ignored[start : start + size],
+            )
+            for start in range(0, len(self.questions), size)
+        ]
+
+
+def text_example(snapshot: Snapshot, questions: Sequence[Question], *, name: str) -> TextExample:
+    """A space as texts; questions whose evidence the snapshot does not show are left out.
+
+    Args:
+        snapshot: As of the questions' time; embeddings are not used.
+        questions: About this space.
+        name: Of the example.
+    """
+    rows = [row for row, kind in enumerate(snapshot.types.tolist()) if kind in _ANSWERS and snapshot.active[row]]
+    sources = [set(snapshot.turns_of[row]) for row in rows]
+    turns = torch.tensor([i for i, row in enumerate(rows) if snapshot.types[row] == "episode"], dtype=torch.int64)
+    shape = (len(questions), len(rows))
+    positive, ignored = torch.zeros(shape, dtype=torch.bool), torch.zeros(shape, dtype=torch.bool)
+    for i, question in enumerate(questions):
+        evidence = set(question.evidence)
+        for j, held in enumerate(sources):
+            if held & evidence:
+                (positive if held <= evidence else ignored)[i, j] = True
+    asked = positive.any(1)
+    return TextExample(
+        name,
+        tuple(snapshot.descriptions[row] for row in rows),
+        turns,
+        tuple(q.text for q, is_asked in zip(questions, asked.tolist(), strict=True) if is_asked),
+        positive[asked],
+        ignored[asked],
+    )
+
+
+class TextAdaptation(L.LightningModule):
+    """Trains an adapter.
+
+    Args:
+        encoder: sentence-transformers model with a trainable adapter.
+        config: Of the training.
+        seed: Of negatives and dropout, by epoch, so that a resumed run draws the same.
+    """
+
+    def __init__(self, encoder: Any, config: AdapterConfig, *, seed: int) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.config = config
+        self.seed = seed
+        self._generator = torch.Generator()
+        self._scores = RankingScores()
+
+    def on_train_epoch_start(self) -> None:
+        """Start every epoch from its own seed."""
+        epoch_seed = 1_000 * self.seed + self.current_epoch
+        torch.manual_seed(epoch_seed)
+        self._generator.manual_seed(epoch_seed)
+
+    def training_step(self, batch: TextExample, batch_idx: int) -> Tensor:
+        """Questions against their answers and drawn other documents."""
+        needed = batch.positive.any(0).cpu()
+        others = (~needed).nonzero().flatten()
+        drawn = others[torch.randperm(len(others), generator=self._generator)[: self.config.negatives]]
+        chosen = torch.cat([needed.nonzero().flatten(), drawn])
+        documents = self._embed([batch.documents[i] for i in chosen.tolist()])
+        logits = self.config.scale * self._embed(batch.questions) @ documents.T
+        chosen = chosen.to(batch.positive.device)
+        loss = multi_positive_loss(logits, batch.positive[:, chosen], ignore=batch.ignored[:, chosen])
+        self.log("train/ranking", loss.detach(), on_step=False, on_epoch=True, batch_size=1)
+        return loss
+
+    def on_validation_epoch_start(self) -> None:
+        """Forget the last epoch's questions."""
+        self._scores = RankingScores()
+
+    def validation_step(self, batch: TextExample, batch_idx: int) -> None:
+        """Recall and nDCG of the turns by cosine alone."""
+        turns = self._embed([batch.documents[i] for i in batch.turns.tolist()])
+        self._scores.add(self._embed(batch.questions) @ turns.T, batch.positive[:, batch.turns])
+
+    def on_validation_epoch_end(self) -> None:
+        """Means over questions; ``val/score``, their sum, decides when to stop."""
+        self.log_dict(self._scores.means(), batch_size=1, sync_dist=True)
+
+    def _embed(self, texts: Sequence[str]) -> Tensor:
+        """Unit-length embeddings, [texts, dim]; texts of like length together, which wastes least on padding."""
+        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+        rows = []
+        for start in range(0, len(order), _ENCODED_AT_ONCE):
+            held = [texts[i] for i in order[start : start + _ENCODED_AT_ONCE]]
+            tokens = self.encoder.tokenizer(
+                held, padding=True, truncation=True, max_length=self.config.max_tokens, return_tensors="pt"
+            )
+            features = {name: tensor.to(self.device) for name, tensor in tokens.items()}
+            rows.append(self.encoder(features)["sentence_embedding"].float())
+        place = torch.empty(len(order), dtype=torch.int64)
+        place[torch.tensor(order)] = torch.arange(len(order))
+        return F.normalize(torch.cat(rows), dim=1)[place.to(self.device)]
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]  # torch overloads it
+        """Of the adapter alone: the encoder's own weights do not change."""
+        learnt = {name for name, parameter in self.named_parameters() if parameter.requires_grad}
+        return {name: value for name, value in super().state_dict(*args, **kwargs).items() if name in learnt}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """Of the adapter alone."""
+        missing = set(self.state_dict()) ^ set(state_dict)
+        if strict and missing:
+            raise KeyError(f"adapter weights differ in {sorted(missing)[0]!r}")
+        return super().load_state_dict(state_dict, strict=False, assign=assign)
+
+    def configure_optimizers(self) -> Any:
+        """AdamW on the adapter; linear warm-up, then linearly to nothing."""
+        learnt = [parameter for parameter in self.parameters() if parameter.requires_grad]
+        optimiser = torch.optim.AdamW(learnt, lr=self.config.lr, weight_decay=self.config.weight_decay)
+        steps = max(1, int(self.trainer.estimated_stepping_batches))
+        warmup = max(1, min(self.config.warmup_steps, steps // 4))
+        schedule = torch.optim.lr_scheduler.LambdaLR(
+            optimiser, lambda step: min((step + 1) / warmup, max(0.0, 1 - step / steps))
+        )
+        return {"optimizer": optimiser, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+def train_adapter(
+    data: Sequence[TrainingSet],
+    config: AdapterConfig,
+    trainer: TrainerConfig,
+    *,
+    model: str,
+    folder: Path,
+    seed: int,
+    details: Mapping[str, Any],
+) -> TextAdapter | None:
+    """Train an adapter, or take up an interrupted training, or read the finished one of the same settings.
+
+    Args:
+        data: At least one corpus; embeddings of its graphs are not used.
+        config: Of the training.
+        trainer: Where and how.
+        model: Text encoder.
+        folder: The adapter is written to ``folder/adapter``.
+        seed: Of everything random.
+        details: Recorded in the manifest.
+
+    Returns:
+        The adapter; None of a ``fast_dev_run``, which writes none.
+
+    Raises:
+        TrainingDataError: If there is no question to learn from, or a space is on both sides.
+        TextEncoderError: If the text encoder cannot be loaded.
+    """
+    graphs = graphs_of(data)
+    examples = [(_example(graph), graph.is_training) for graph in graphs]
+    examples = [(example, is_training) for example, is_training in examples if example.questions]
+    if not any(is_training for _, is_training in examples):
+        raise TrainingDataError("no training space has a question with evidence; the text encoder learns from these")
+    identity = {
+        "config": dataclasses.asdict(config), "seed": seed, "text_encoder": model,
+        "precision": trainer.precision, "devices": trainer.devices, "code": source_digest(),
+        "train": sorted({space for each in data for space in each.train}),
+        "validation": sorted({space for each in data for space in each.validation}),
+        "texts": _fingerprint([example for example, _ in examples]),
+    }  # fmt: skip
+    identity = json.loads(json.dumps(identity))
+    target = folder / "adapter"
+    if target.is_dir():
+        try:
+            done = read_adapter(target, base=model)
+            if done.details.get("identity") == identity:
+                return done
+        except TextEncoderError:
+            pass  # damaged, or of another text encoder: made anew below
+    torch.manual_seed(seed)
+    encoder = load_model(model, device="cpu")  # Lightning moves it
+    add_adapter(encoder, rank=config.rank, dropout=config.dropout)
+    module = TextAdaptation(encoder, config, seed=seed)
+    steps = [part for example, is_training in examples if is_training for part in example.parts(config.questions)]
+    checks = [example for example, is_training in examples if not is_training]
+    fingerprint = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
+    folder.mkdir(parents=True, exist_ok=True)
+    for stale in folder.glob("*.ckpt"):
+        if fingerprint not in stale.name:
+            stale.unlink()
+    result = run_lightning(
+        module,
+        EpochDataModule(steps, checks, seed=seed),
+        trainer,
+        epochs=config.epochs,
+        patience=config.patience,
+        average=0.0,  # the rate falls to nothing instead
+        gradient_clip=config.gradient_clip,
+        path=folder / f"adapt-{fingerprint}",
+        name="adapt",
+    )
+    if trainer.fast_dev_run:
+        return None
+    if is_first_process():
+        save_adapter(encoder, target, base=model, details={**details, "identity": identity, "validation": result})
+        for resume_point in folder.glob("*.ckpt"):
+            resume_point.unlink()
+    return read_adapter(target, base=model)
+
+
+def _example(graph: TrainingGraph) -> TextExample:
+    return text_example(graph.snapshot, graph.questions, name=graph.name)
+
+
+def _fingerprint(examples: Sequence[TextExample]) -> str:
+    """Twelve hexadecimal digits of all texts and which answers which; their wording stays out of the manifest."""
+    digest = hashlib.sha256()
+    for example in examples:
+        for text in (example.name, *example.documents, *example.questions):
+            digest.update(text.encode() + b"\x1f")
+        digest.update(example.positive.numpy().tobytes())
+    return digest.hexdigest()[:12]
