@@ -11,6 +11,7 @@ import yaml
 from kg.store import Store
 from kg.types import SpaceId, TurnId
 from scripts import cli
+from tests.fakes_models import tiny_cross_encoder, tiny_text_encoder
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 
@@ -23,19 +24,6 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
         code = int(stop.code or 0)
     captured = capsys.readouterr()
     return code, captured.out, captured.err
-
-
-def tiny_cross_encoder(folder: Path) -> str:
-    """A cross-encoder of the real kind, with random weights and letters for words."""
-    from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
-
-    folder.mkdir()
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz"]
-    (folder / "vocab.txt").write_text("\n".join(words))
-    small = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
-    BertForSequenceClassification(BertConfig(vocab_size=len(words), num_labels=1, **small)).save_pretrained(folder)
-    BertTokenizerFast(vocab_file=str(folder / "vocab.txt")).save_pretrained(folder)
-    return str(folder)
 
 
 def assert_one_line_and_code_2(code: int, error: str, *words: str) -> None:

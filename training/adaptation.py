@@ -251,6 +251,7 @@ def train_adapter(
     torch.manual_seed(seed)
     encoder = load_model(model, device="cpu")  # Lightning moves it
     add_adapter(encoder, rank=config.rank, dropout=config.dropout)
+    encoder.train()  # it comes as one that is used
     module = TextAdaptation(encoder, config, seed=seed)
     steps = [part for example, is_training in examples if is_training for part in example.parts(config.questions)]
     checks = [example for example, is_training in examples if not is_training]
