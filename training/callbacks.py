@@ -114,7 +114,7 @@ class ResumePoint(L.Callback):
             os.replace(part, self._path)
 
 
-class EpochProgress(L.Callback):
+class StepProgress(L.Callback):
     """One line for the whole stage, with rate and time left.
 
     Args:
@@ -128,18 +128,25 @@ class EpochProgress(L.Callback):
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Open the bar where the run stands."""
         if trainer.is_global_zero:
-            self._bar = tqdm(desc=self._name, total=trainer.max_epochs, initial=trainer.current_epoch, unit="epoch")
+            steps = int((trainer.max_epochs or 0) * trainer.num_training_batches)
+            self._bar = tqdm(desc=self._name, total=steps, initial=trainer.global_step, unit="step")
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """One step further."""
+        if self._bar is not None:
+            self._bar.update()
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """One epoch further."""
+        """Show the last validation."""
         if self._bar is not None:
             shown = {
                 name.split("/")[1]: f"{float(trainer.callback_metrics[name]):.3f}"
                 for name in ("val/recall@10", "val/ndcg@10", "probe/spread")
                 if name in trainer.callback_metrics
             }
-            self._bar.set_postfix(shown, refresh=False)
-            self._bar.update()
+            self._bar.set_postfix(shown)
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Close the bar."""

@@ -16,7 +16,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
 from lightning.pytorch.strategies import DDPStrategy
 
-from training.callbacks import AverageAndStop, EpochProgress, ResumePoint
+from training.callbacks import AverageAndStop, ResumePoint, StepProgress
 from training.config import StageConfig, TrainConfig
 from training.data import EpochDataModule, SpaceExample
 from training.errors import TrainingError
@@ -172,7 +172,7 @@ def run_lightning(
     """
     best = AverageAndStop(average=average, patience=patience)
     resume = path.with_suffix(".ckpt")
-    callbacks: list[L.Callback] = [best, EpochProgress(name)]
+    callbacks: list[L.Callback] = [best, StepProgress(name)]
     if not config.fast_dev_run:
         callbacks.append(ResumePoint(resume))
     several = config.devices not in (1, "1", "auto")

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from kg.types import Question, SpaceId, TurnId
+from retrieval.text_encoder import CachedTextEncoder
+from tests.fakes import SPACE, make_turns
+from tests.fakes_graph import CPU, Extra, make_snapshot, planted_space
+from tests.fakes_models import tiny_text_encoder
+from training import fit
+from training.adaptation import TextAdaptation, TextExample, text_example, train_adapter
+from training.callbacks import ResumePoint
+from training.config import AdapterConfig
+from training.errors import TrainingDataError, TrainingError
+from training.run import TrainingSet
+from training.views import Views
+
+SPACES = {space.space: (space, questions) for space, questions in map(planted_space, range(1, 4))}
+DATA = TrainingSet(
+    tuple(q for _, questions in SPACES.values() for q in questions),
+    ("planted1", "planted2"),
+    ("planted3",),
+    Views(lambda space, as_of: SPACES[space][0], {}),
+)
+CONFIG = AdapterConfig(rank=2, epochs=3, questions=4, negatives=5, lr=1e-2, dropout=0.1, patience=9)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return tiny_text_encoder(tmp_path_factory.mktemp("models") / "tiny")
+
+
+def trained(base: str, folder: Path, config: AdapterConfig = CONFIG, **changes: Any) -> Any:
+    data = dataclasses.replace(DATA, **changes)
+    return train_adapter([data], config, CPU, model=base, folder=folder, seed=0, details={"commit": "c"})
+
+
+def test_turns_facts_and_events_answer_what_their_only_turn_answers() -> None:
+    turns = make_turns(["Ann came", "Ben left", "Cat slept"])
+    extras = [
+        Extra("knowledge_node", "Ann is here", (0,)),
+        Extra("event_node", "Ann and Ben met", (0, 1)),
+        Extra("concept", "comings", (0,)),
+        Extra("knowledge_node", "Cat is asleep", (2,)),
+    ]
+    asked = [
+        Question(SPACE, "q1", "Who came?", "1", (turns[0].turn_id,)),
+        Question(SPACE, "q2", "Who met?", "1", (turns[0].turn_id, turns[1].turn_id)),
+        Question(SPACE, "q3", "Who knows?", "1", (TurnId("elsewhere"),)),
+    ]
+    example = text_example(make_snapshot(turns, extras), asked, name="space")
+    assert example.documents == (
+        *(t.utterance for t in turns), "Ann is here", "Ann and Ben met", "Cat is asleep",
+    )  # fmt: skip
+    assert example.turns.tolist() == [0, 1, 2]
+    assert example.questions == ("Who came?", "Who met?")
+    # The event comes from two turns: an answer to the second question, neither right nor wrong for the first.
+    assert example.positive.long().tolist() == [[1, 0, 0, 1, 0, 0], [1, 1, 0, 1, 1, 0]]
+    assert example.ignored.long().tolist() == [[0, 0, 0, 0, 1, 0], [0, 0, 0, 0, 0, 0]]
+
+
+def test_a_space_is_dealt_out_in_parts_of_its_questions() -> None:
+    snapshot, questions = SPACES[DATA.questions[0].space]
+    example = text_example(snapshot, questions, name="space")
+    parts = example.parts(4)
+    assert [len(part.questions) for part in parts] == [4, 2]
+    assert [q for part in parts for q in part.questions] == list(example.questions)
+    assert torch.equal(torch.cat([part.positive for part in parts]), example.positive)
+    assert all(part.documents == example.documents for part in parts)
+
+
+class Spelling(TextAdaptation):
+    """Texts to vectors by a table instead of a model."""
+
+    table: dict[str, list[float]]
+
+    def _embed(self, texts: Any) -> torch.Tensor:
+        return torch.tensor([self.table[text] for text in texts])
+
+
+def test_the_loss_is_that_of_answers_against_drawn_documents_without_the_ignored() -> None:
+    module = Spelling(torch.nn.Linear(1, 1), AdapterConfig(scale=1.0, negatives=10), examples=1, seed=0)
+    module.log = lambda *args, **kwargs: None  # type: ignore[method-assign]  # there is no trainer
+    module.table = {"q": [1.0, 0.0], "right": [1.0, 0.0], "wrong": [0.0, 1.0], "either": [1.0, 0.0]}
+    example = TextExample(
+        "space", ("right", "wrong", "either"), torch.tensor([0]), ("q",),
+        torch.tensor([[True, False, False]]), torch.tensor([[False, False, True]]),
+    )  # fmt: skip
+    # log(1 + e^(0 - 1)): the wrong one has cosine 0, the right one 1, the third does not count.
+    assert float(module.training_step(example, 0)) == pytest.approx(0.31326, abs=1e-5)
+
+
+def test_what_it_learns_holds_for_a_conversation_it_has_not_seen(base: str, tmp_path: Path) -> None:
+    made = trained(base, tmp_path, dataclasses.replace(CONFIG, epochs=30, lr=3e-2), validation=())
+    assert made.details["validation"] == {"best_epoch": -1}
+    assert made.spaces == {"planted1", "planted2"}
+    snapshot, questions = SPACES[SpaceId("planted3")]
+    example = text_example(snapshot, questions, name="space")
+    rows = example.positive & ~torch.tensor([i in example.turns for i in range(len(example.documents))])
+
+    def margin(adapter: Path | None) -> float:
+        encoder = CachedTextEncoder(base, cache=tmp_path / "cache.sqlite", adapter=adapter, device="cpu")
+        cosine = torch.from_numpy(encoder.encode(example.questions) @ encoder.encode(example.documents).T)
+        return float(cosine[rows].mean() - cosine[~example.positive].mean())
+
+    assert margin(made.folder) > margin(None) + 0.02
+
+
+def test_an_interrupted_training_ends_as_a_whole_one(
+    base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = trained(base, tmp_path / "whole")
+
+    class Cut(ResumePoint):
+        def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+            super().on_train_epoch_end(trainer, pl_module)
+            if trainer.current_epoch == 1:
+                raise RuntimeError("power cut")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fit, "ResumePoint", Cut)
+        with pytest.raises(RuntimeError, match="power cut"):
+            trained(base, tmp_path / "cut")
+    assert list((tmp_path / "cut").glob("*.ckpt"))
+    taken_up = trained(base, tmp_path / "cut")
+    assert taken_up.version == whole.version
+    assert taken_up.details["validation"] == whole.details["validation"]
+    assert not list((tmp_path / "cut").glob("*.ckpt"))
+
+
+def test_a_finished_training_is_read_and_one_of_other_settings_is_made_anew(base: str, tmp_path: Path) -> None:
+    short = dataclasses.replace(CONFIG, epochs=1)
+    first = trained(base, tmp_path, short)
+    stamp = (first.folder / "manifest.json").stat().st_mtime_ns
+    assert trained(base, tmp_path, short).version == first.version
+    assert (first.folder / "manifest.json").stat().st_mtime_ns == stamp
+    other = trained(base, tmp_path, short, questions=DATA.questions[1:])
+    assert other.details["identity"] != first.details["identity"]
+    (tmp_path / "adapter" / "manifest.json").write_text("{}")  # damaged: made anew
+    assert trained(base, tmp_path, short).version == first.version
+
+
+def test_no_question_to_learn_from_is_said(base: str, tmp_path: Path) -> None:
+    with pytest.raises(TrainingDataError, match="no training space has a question"):
+        trained(base, tmp_path, questions=())
+    with pytest.raises(TrainingDataError, match=r"planted1.* give it one part"):
+        trained(base, tmp_path, validation=("planted1",))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"rank": 0}, {"epochs": 0}, {"lr": -1.0}, {"scale": 0.0}, {"dropout": 1.0}, {"negatives": 0}]
+)
+def test_settings_that_cannot_be_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(TrainingError, match=f"adapter.{next(iter(wrong))}"):
+        AdapterConfig(**wrong)
