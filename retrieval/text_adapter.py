@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kg.files import replaced_folder, whole_folder
 from retrieval.errors import TextEncoderError
 
 if TYPE_CHECKING:
@@ -81,27 +80,18 @@ def save_adapter(model: SentenceTransformer, folder: Path, *, base: str, details
     from safetensors.torch import save_file
 
     transformer = _transformer(model)
-    part = folder.with_name(folder.name + ".part")
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
     config = dict(transformer.peft_config["default"].to_dict(), base_model_name_or_path=base, inference_mode=True)
     # Sets have no order, and files of equal content shall have equal hashes.
     plain = {key: sorted(value) if isinstance(value, set) else value for key, value in config.items()}
-    (part / _CONFIG).write_text(json.dumps(plain, indent=1, sort_keys=True) + "\n")
     weights = {
         name: tensor.detach().float().cpu().contiguous()
         for name, tensor in get_peft_model_state_dict(transformer).items()
     }
-    save_file(weights, part / _WEIGHTS)
-    version = _version(part)
-    manifest = {"base": base, "version": version, "details": dict(details)}
-    (part / _MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n")
-    old = folder.with_name(folder.name + ".old")
-    shutil.rmtree(old, ignore_errors=True)
-    if folder.exists():
-        os.replace(folder, old)  # a folder with content cannot be replaced in one step
-    os.replace(part, folder)
-    shutil.rmtree(old, ignore_errors=True)
+    with replaced_folder(folder) as part:
+        (part / _CONFIG).write_text(json.dumps(plain, indent=1, sort_keys=True) + "\n")
+        save_file(weights, part / _WEIGHTS)
+        manifest = {"base": base, "version": _version(part), "details": dict(details)}
+        (part / _MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n")
     return read_adapter(folder, base=base)
 
 
@@ -115,6 +105,7 @@ def read_adapter(folder: Path, *, base: str) -> TextAdapter:
     Raises:
         TextEncoderError: If there is none, it is damaged, or it belongs to another text encoder.
     """
+    folder = whole_folder(folder)
     try:
         manifest = json.loads((folder / _MANIFEST).read_text())
         found = TextAdapter(folder, str(manifest["base"]), str(manifest["version"]), dict(manifest["details"]))

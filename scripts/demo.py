@@ -27,7 +27,7 @@ def demo(
         consolidation: How turns become graph.
         model: Model, stages and optimiser.
         trainer: Where and how to train.
-        encoder: Text encoder.
+        encoder: Text encoder; its adapter, if it has one, is v2's.
         checkpoint: Shipped checkpoint to compare with as it is; null for none.
         folds: Groups of conversations.
         validation: Conversations of each fold's training side that decide when to stop.
@@ -39,10 +39,14 @@ def demo(
     from scripts import parts
     from scripts.evaluate import evaluate
 
+    strategies = {
+        "v1": True, "v1-adapted": encoder.adapter is not None, "v2": True, "v2-zero": checkpoint is not None,
+        "sum": True, "dense": True, "bm25": True,
+    }  # fmt: skip
     evaluate(
         corpus=corpus,
         consolidation=consolidation,
-        strategies="v1,v2,sum,dense,bm25" if checkpoint is None else "v1,v2,v2-zero,sum,dense,bm25",
+        strategies=",".join(name for name, is_run in strategies.items() if is_run),
         checkpoint=checkpoint,
         output=output,
         folds=folds,

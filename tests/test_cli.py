@@ -97,11 +97,12 @@ def test_an_unknown_key_in_a_config_file_is_an_error(capsys: pytest.CaptureFixtu
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "--help")
     assert code == 0
-    for command in ("demo", "build", "train", "refresh", "evaluate", "recall", "verify", "forget"):
+    for command in ("demo", "build", "adapt", "train", "refresh", "evaluate", "recall", "verify", "forget"):
         assert command in out
 
 
 COMMAND_OF_FOLDER = {
+    "adapt": "adapt",
     "build": "build",
     "train": "train",
     "refresh": "refresh",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from gnn.lexical import ContextHash, LexicalSketch, RelatedTerms
+from kg.files import replaced_folder, whole_folder
 from kg.schema import schema_hash
 from training.config import ModelConfig
 from training.errors import CheckpointError
@@ -81,23 +80,15 @@ class Checkpoint:
         }
 
     def save(self, folder: Path) -> None:
-        """Write the folder, in one rename; one that is there is replaced."""
-        part = folder.with_name(folder.name + ".part")
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(parents=True)
+        """Write the folder; one that is there is replaced."""
         tensors = {name: t.detach().cpu().contiguous() for name, t in self.network.state_dict().items()}
         related = self.sketch.related
         tensors[_RELATED_ROWS] = torch.from_numpy(related.rows)
         tensors[_RELATED_LIKENESS] = torch.from_numpy(related.likeness)
-        save_file(tensors, part / _WEIGHTS)
         manifest = self._identity() | {"version": self.version, "details": self.details}
-        (part / _MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n")
-        old = folder.with_name(folder.name + ".old")
-        shutil.rmtree(old, ignore_errors=True)
-        if folder.exists():
-            os.replace(folder, old)  # a folder with content cannot be replaced in one step
-        os.replace(part, folder)
-        shutil.rmtree(old, ignore_errors=True)
+        with replaced_folder(folder) as part:
+            save_file(tensors, part / _WEIGHTS)
+            (part / _MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n")
 
 
 def load_checkpoint(folder: Path, *, text_encoder: str | None = None) -> Checkpoint:
@@ -110,6 +101,7 @@ def load_checkpoint(folder: Path, *, text_encoder: str | None = None) -> Checkpo
     Raises:
         CheckpointError: Says which file or field is wrong.
     """
+    folder = whole_folder(folder)
     try:
         manifest = json.loads((folder / _MANIFEST).read_text())
     except OSError as error:

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kg.files import replaced_folder, whole_folder
+
+
+def content(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+def write(folder: Path, name: str) -> None:
+    with replaced_folder(folder) as part:
+        (part / name).write_text(name)
+
+
+def test_a_folder_is_made_and_replaced_with_nothing_left_beside_it(tmp_path: Path) -> None:
+    write(tmp_path / "deep" / "folder", "first")
+    assert content(tmp_path / "deep" / "folder") == {"first": "first"}
+    write(tmp_path / "deep" / "folder", "second")
+    assert content(tmp_path / "deep" / "folder") == {"second": "second"}
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["folder"]
+
+
+def test_an_error_while_writing_leaves_the_folder_as_it_was(tmp_path: Path) -> None:
+    write(tmp_path / "folder", "first")
+    with pytest.raises(FileNotFoundError), replaced_folder(tmp_path / "folder") as part:
+        (part / "absent" / "second").write_text("half")
+    assert content(whole_folder(tmp_path / "folder")) == {"first": "first"}
+
+
+@pytest.mark.parametrize("renames", [0, 1, 2])
+def test_a_cut_at_any_rename_leaves_the_old_or_the_new_folder(
+    renames: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "folder", "first")
+    done = 0
+
+    def cut(source: Path, target: Path) -> None:
+        nonlocal done
+        if done == renames:
+            raise KeyboardInterrupt
+        done += 1
+        os.rename(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", cut)
+        if renames == 2:
+            write(tmp_path / "folder", "second")
+        else:
+            with pytest.raises(KeyboardInterrupt):
+                write(tmp_path / "folder", "second")
+    expected = {"second": "second"} if renames == 2 else {"first": "first"}
+    assert content(whole_folder(tmp_path / "folder")) == expected
+    write(tmp_path / "folder", "third")
+    assert content(tmp_path / "folder") == {"third": "third"}
+
+
+def test_a_folder_that_never_was_stays_absent(tmp_path: Path) -> None:
+    assert not whole_folder(tmp_path / "absent").exists()
