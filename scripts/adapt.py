@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from scripts.settings import CorpusSettings, EncoderSettings, GraphSettings
+from retrieval.text_encoder import DEFAULT_MODEL
+from scripts.settings import CorpusSettings, GraphSettings
 from training.config import AdapterConfig
 from training.fit import TrainerConfig
 
@@ -12,7 +13,7 @@ def adapt(
     corpus: CorpusSettings = CorpusSettings(),
     store: str = "data/graph.sqlite",
     also: list[GraphSettings] | None = None,
-    encoder: EncoderSettings = EncoderSettings(),
+    encoder: str = DEFAULT_MODEL,
     adapter: AdapterConfig = AdapterConfig(),
     trainer: TrainerConfig = TrainerConfig(),
     validation: int = 2,
@@ -21,13 +22,14 @@ def adapt(
 ) -> None:
     """Train an adapter of the text encoder on questions with evidence. Can be interrupted and run again.
 
-    Build with ``--encoder.adapter`` to use it; v1 profits as well as v2.
+    ``--encoder.adapter`` uses it, in every other command: v2 does, and the strategies named ``-adapted``. Build once
+    more with it before training, so that all nodes get vectors.
 
     Args:
         corpus: The corpus the graph was built from; its questions are learnt from.
         store: The graph, for the facts and events beside the turns.
         also: More graphs to learn from: other extractors' of the same corpus, or other corpora's.
-        encoder: The text encoder to adapt.
+        encoder: Text encoder to adapt: hub name or directory of a sentence-transformers model.
         adapter: Size and training of the adapter.
         trainer: Where and how to run.
         validation: Conversations of each corpus held back to decide when to stop.
@@ -43,10 +45,6 @@ def adapt(
     parts.source_commit()
     if validation < 0:
         raise LocigraphError(f"validation is {validation}; 0 or more conversations can be held back")
-    if encoder.adapter is not None:
-        raise LocigraphError(
-            f"encoder.adapter is {encoder.adapter!r}, but an adapter begins at the text encoder as it is; leave it out"
-        )
     read = parts.read_corpus(corpus)
     with (
         parts.existing_store(store) as graph,
@@ -57,7 +55,7 @@ def adapt(
             [own, *others],
             adapter,
             trainer,
-            model=encoder.model,
+            model=encoder,
             folder=Path(output),
             seed=seed,
             details=parts.provenance(seed, corpus={"path": read.path, "sha256": read.sha256}),

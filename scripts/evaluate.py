@@ -50,9 +50,9 @@ def evaluate(
         strategies: Names separated by commas, of v1, v1-k60 (v1 with the usual constant of RRF), v2 (trained in
             folds), v2-zero (a checkpoint as it is), sum (of six signals), dense, bm25; v1-adapted, sum-adapted and
             dense-adapted where ``encoder`` has an adapter, which v2 uses too and the others do not.
-        baselines: Those of them that v2 is tested against, or v2-zero where v2 is not run; null for v1 and sum, or for
-            all where neither is run. The others are shown without a test, since every test weakens the others by
-            Holm's correction.
+        baselines: Those of them that v2 is tested against, or v2-zero where v2 is not run; null for v1 and sum (with an
+            adapter v1, v1-adapted and sum-adapted), or for all where none of these is run. The others are shown without
+            a test, since every test weakens the others by Holm's correction.
         output: Folder of the results.
         checkpoint: Checkpoint of v2-zero, which must not know the corpus.
         searched: search.json of locigraph search, whose choice for each fold changes ``model``; null for none.
@@ -87,7 +87,7 @@ def evaluate(
     if seeds < 1:
         raise LocigraphError(f"seeds is {seeds}; at least 1")
     of_v2 = {"searched": searched, "seeds": seeds > 1, "also": also, "writer": writer.base_url}
-    unused = parts.unused_options(names, checkpoint=checkpoint, only_v2=of_v2)
+    unused = parts.unused_options(names, checkpoint=checkpoint, adapter=encoder.adapter, only_v2=of_v2)
     claimant, tested = parts.claim(names, baselines)
     questions_by = parts.question_writer(writer)
     second_look = parts.second_look(reranker)
@@ -112,7 +112,7 @@ def evaluate(
         parts.more_training_sets(also if planned else None, read, encoder, validation=0) as others,
     ):
         failed = parts.build_graph(read, extractor, graph, text_encoder)
-        parts.indexer_of(graph, vectors, plain).drain(progress=True)
+        parts.indexer_of(graph, vectors, text_encoder).drain(progress=True)
         for used in dict.fromkeys([plain, text_encoder]):
             used.encode([q.text for q in read.questions], progress="encode questions")
         views = parts.views_of(graph, read, text_encoder)
@@ -120,7 +120,8 @@ def evaluate(
         notes = [*read.notes, *unused]
         if reranker is not None:
             notes.append(f"the best hits of every strategy were scored again by the cross-encoder {reranker}")
-        searching = parts.search_parts(graph, plain, names, index=vectors, adapted=text_encoder)
+        spaces = [conversation.space for conversation in read.conversations]
+        searching = parts.search_parts(graph, text_encoder, names, spaces=spaces, index=vectors)
         with searching as (lexical, retrievers):
             fold_trainer = parts.fold_trainer(
                 read, views, trainer, text_encoder, seed=seed, also=others, writer=questions_by
@@ -164,7 +165,8 @@ def evaluate(
         validation=validation,
         checkpoint=None if given is None else given.version,
         searched=[dataclasses.asdict(config) for config in configs] if searched else None,
-        text_encoder=text_encoder.model_id,
+        text_encoder=plain.model_id,
+        adapter=None if text_encoder.adapter is None else text_encoder.adapter.version,
         reranker=reranker,
         model=dataclasses.asdict(model),
         writer=questions_by.name,

@@ -55,6 +55,13 @@ from training.refresh import forget_in_collections
 from training.run import TrainingSet
 from training.views import Views
 
+#: Strategies that need a checkpoint.
+TRAINED = ("v2", "v2-zero")
+#: Strategies that search the vector index.
+WITH_INDEX = ("v1", "v1-k60", "dense", *TRAINED)
+#: Strategies with the text encoder's adapter, by those without; their vectors are searched in memory, exactly.
+ADAPTED = {f"{name}-adapted": name for name in ("v1", "sum", "dense")}
+
 
 def read_corpus(settings: CorpusSettings) -> Corpus:
     """The corpus of the settings."""
@@ -109,7 +116,8 @@ def claim(strategies: Sequence[str], baselines: str | None) -> tuple[str | None,
 
     Args:
         strategies: All that are run.
-        baselines: Names separated by commas; None for v1 and sum where they are run, else for all others.
+        baselines: Names separated by commas; None for v1 and sum (of which with the adapter what is run), or for all
+            others where none of these is run.
 
     Returns:
         (v2, or v2-zero without it, or None without both; names of the baselines).
@@ -121,20 +129,27 @@ def claim(strategies: Sequence[str], baselines: str | None) -> tuple[str | None,
     others = [name for name in strategies if name != claimant]
     if baselines is not None:
         return claimant, names(baselines, others, "baseline")
-    return claimant, [name for name in others if name in ("v1", "sum")] or others
+    # Where v2's text encoder is adapted, so must be what it is tested against; v1 as it is besides.
+    usual = ("v1", "v1-adapted", "sum-adapted") if any(name in ADAPTED for name in others) else ("v1", "sum")
+    return claimant, [name for name in others if name in usual] or others
 
 
-def unused_options(strategies: Sequence[str], *, checkpoint: str | None, only_v2: Mapping[str, object]) -> list[str]:
+def unused_options(
+    strategies: Sequence[str], *, checkpoint: str | None, adapter: str | None, only_v2: Mapping[str, object]
+) -> list[str]:
     """Notes on options, perhaps of a shared configuration, that a choice of strategies leaves without use.
 
     Args:
         strategies: All that are run.
         checkpoint: Of v2-zero; None for none.
+        adapter: Of the text encoder; None for none.
         only_v2: Options by name that only v2 uses; false where they have their default.
     """
     said = []
     if checkpoint is not None and "v2-zero" not in strategies:
         said.append("checkpoint was not used, since v2-zero was not run")
+    if adapter is not None and not any(name in ADAPTED or name in TRAINED for name in strategies):
+        said.append("encoder.adapter was not used, since no strategy that uses it was run")
     if "v2" not in strategies:
         said += [f"{name} was not used, since v2 was not run" for name, given in only_v2.items() if given]
     return said
@@ -182,6 +197,10 @@ def more_training_sets(
     with ExitStack() as opened:
         sets = []
         for each in graphs or ():
+            if encoder is None and each.dtype is not None:
+                raise LocigraphError(
+                    f"also: dtype of {each.store!r} is given, but no embeddings are used; leave it out"
+                )
             corpus = own if each.corpus is None else read_corpus(each.corpus)
             if encoder is not None and each.dtype is not None:
                 texts: EncoderSettings | None = dataclasses.replace(encoder, dtype=each.dtype)
@@ -335,7 +354,9 @@ def _embed_all(corpus: Corpus, store: Store, encoder: CachedTextEncoder) -> None
     encoder.encode([text for found in lacking.values() for _, text in found], progress="embed" if lacking else None)
     for space, found in lacking.items():
         vectors = encoder.encode([text for _, text in found])
-        store.put_embeddings(space, encoder.model_id, [node for node, _ in found], vectors)
+        nodes = [node for node, _ in found]
+        # The index holds no vectors of adapters (see indexer_of).
+        store.put_embeddings(space, encoder.model_id, nodes, vectors, to_indexes=encoder.adapter is None)
 
 
 @contextmanager
@@ -348,18 +369,14 @@ def built_views(corpus: Corpus, extractor: Extractor, encoder: CachedTextEncoder
 
 
 def indexer_of(store: Store, index: MilvusIndex, encoder: CachedTextEncoder) -> DescriptionIndexer:
-    """The indexer of descriptions, by which collections of graph embeddings forget what the store forgot."""
+    """The indexer of descriptions, by which collections of graph embeddings forget what the store forgot.
+
+    It holds vectors of the text encoder without its adapter: v1 is the same whatever v2 has learnt.
+    """
+    plain = encoder.without_adapter().model_id
     return DescriptionIndexer(
-        store, index, encoder.model_id, on_delete=lambda space, keys: forget_in_collections(index, space, keys)
+        store, index, plain, on_delete=lambda space, keys: forget_in_collections(index, space, keys)
     )
-
-
-#: Strategies that need a checkpoint.
-TRAINED = ("v2", "v2-zero")
-#: Strategies that need neither training nor the vector index.
-WITHOUT_INDEX = ("bm25", "sum")
-#: Strategies with the text encoder's adapter, by those without; their vectors are searched in memory, exactly.
-ADAPTED = {f"{name}-adapted": name for name in ("v1", "sum", "dense")}
 
 
 @contextmanager
@@ -368,17 +385,17 @@ def search_parts(
     encoder: CachedTextEncoder,
     strategies: Sequence[str],
     *,
+    spaces: Sequence[SpaceId],
     index: MilvusIndex | None = None,
-    adapted: CachedTextEncoder | None = None,
 ) -> Iterator[tuple[LexicalIndex, dict[str, Retriever]]]:
     """Strategies that need no training over an indexed graph.
 
     Args:
         store: The graph.
-        encoder: Text encoder.
+        encoder: Text encoder; only strategies of ``ADAPTED`` use its adapter.
         strategies: Names; those that need training are passed over.
-        index: Vector index of the encoder's vectors; not needed by strategies of ``WITHOUT_INDEX`` and ``ADAPTED``.
-        adapted: Text encoder of the strategies of ``ADAPTED``.
+        spaces: That will be asked.
+        index: Vector index; may be None if no strategy is of ``WITH_INDEX``.
 
     Yields:
         (index of the words of all nodes, retrievers by name).
@@ -394,14 +411,13 @@ def search_parts(
 
     @cache
     def in_memory() -> VectorSearch:
-        assert adapted is not None
         vectors = MemoryVectors()
-        for space in store.spaces():
-            vectors.add_snapshot(store.snapshot(space, embedding_model=adapted.model_id))
+        for space in spaces:
+            vectors.add_snapshot(store.snapshot(space, embedding_model=encoder.model_id))
         return vectors
 
     def made(name: str, closing: ExitStack) -> Retriever:
-        used = adapted if name in ADAPTED and adapted is not None else encoder
+        used = encoder if name in ADAPTED else encoder.without_adapter()
         kind = ADAPTED.get(name, name)
         if kind == "bm25":
             return Bm25Retriever(turns)

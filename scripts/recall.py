@@ -14,7 +14,9 @@ def recall(
     store: str = "data/graph.sqlite",
     index: IndexSettings = IndexSettings(),
     encoder: EncoderSettings = EncoderSettings(),
-    strategy: Literal["v1", "v1-k60", "v2", "sum", "dense", "bm25"] = "v1",
+    strategy: Literal[
+        "v1", "v1-k60", "v1-adapted", "v2", "sum", "sum-adapted", "dense", "dense-adapted", "bm25"
+    ] = "v1",
     checkpoint: str = "data/train/checkpoint",
     reranker: str | None = None,
     as_of: str | None = None,
@@ -27,7 +29,7 @@ def recall(
         space: Whose memory.
         store: The graph.
         index: Vector index.
-        encoder: Text encoder the graph was built with.
+        encoder: Text encoder the graph was built with; its adapter is used by v2 and the strategies named ``-adapted``.
         strategy: ``v2`` needs a checkpoint and a refresh.
         checkpoint: Folder of the checkpoint, for ``v2``.
         reranker: Cross-encoder (hub name or folder) that scores the best hits again; null for none.
@@ -48,6 +50,8 @@ def recall(
 
     if top_k < 1:
         raise LocigraphError(f"top_k is {top_k}; at least 1 memory can be shown")
+    if encoder.adapter is None and strategy in parts.ADAPTED:
+        raise LocigraphError(f"strategy {strategy!r} needs an adapter; name one with --encoder.adapter")
     time = parts.parse_time(as_of)
     text_encoder = parts.text_encoder(encoder)
     with ExitStack() as opened:
@@ -55,9 +59,10 @@ def recall(
         graph.require_space(SpaceId(space))
         # Milvus Lite lets one process at a time in: who needs no vectors need not wait for another.
         vectors = None
-        if strategy not in parts.WITHOUT_INDEX:
+        if strategy in parts.WITH_INDEX:
             vectors = opened.enter_context(parts.vector_index(index, store))
-        with parts.search_parts(graph, text_encoder, [strategy], index=vectors) as (lexical, strategies):
+        searching = parts.search_parts(graph, text_encoder, [strategy], spaces=[SpaceId(space)], index=vectors)
+        with searching as (lexical, strategies):
             if strategy == "v2" and vectors is not None:
                 loaded = load_checkpoint(Path(checkpoint), text_encoder=text_encoder.model_id)
                 collection = vectors.open(GRAPH_ALIAS)

@@ -33,7 +33,7 @@ class EncoderSettings:
 
     Attributes:
         model: Hub name or directory of a sentence-transformers model.
-        adapter: Folder of an adapter of it (locigraph adapt); null for the model as it is.
+        adapter: Folder of an adapter of it (locigraph adapt), which v2 uses; null for the model as it is.
         device: torch device; null lets torch choose.
         dtype: ``bfloat16`` is faster, at a cosine of .998 to ``float32``.
         cache: SQLite file that keeps every vector, so that no text is encoded twice.

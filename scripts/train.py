@@ -38,6 +38,7 @@ def train(
 
     from kg.errors import LocigraphError
     from scripts import parts
+    from training.folds import refuse_fitted
     from training.run import train_checkpoint
 
     parts.source_commit()
@@ -51,6 +52,8 @@ def train(
         parts.more_training_sets(also, read, encoder, validation=validation) as others,
     ):
         own = parts.training_set(parts.views_of(graph, read, text_encoder), read, validation=validation)
+        for each in [own, *others]:
+            refuse_fitted(text_encoder.adapter, each.validation)
         checkpoint = train_checkpoint(
             [own, *others],
             model,

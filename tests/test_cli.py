@@ -159,11 +159,9 @@ def test_a_text_encoder_is_adapted_on_one_corpus_and_tested_on_another(
     assert code == 0, error
     arguments = ["adapt", "--corpus.path", "learn.jsonl", "--store", "learn.sqlite", "--output", "adapt"]
     small = ["--validation", "0", "--adapter.rank", "2", "--adapter.epochs", "1"]
-    code, out, error = run(capsys, *arguments, *small, *tiny)
+    code, out, error = run(capsys, *arguments, *small, "--encoder", tiny[1])
     assert code == 0, error
     assert "adapt/adapter" in out
-    code, _, error = run(capsys, *arguments, *small, *adapted)
-    assert_one_line_and_code_2(code, error, "an adapter begins at the text encoder as it is")
 
     evaluate = ["evaluate", "--folds", "2", "--validation", "0", "--output", "out", *SMALL_MODEL]
     strategies = ["--strategies", "v1,v1-adapted,v2,sum,sum-adapted,dense,dense-adapted"]
@@ -176,17 +174,41 @@ def test_a_text_encoder_is_adapted_on_one_corpus_and_tested_on_another(
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     found = {name: each["overall"]["recall@10"] for name, each in results["strategies"].items()}
     assert set(found) == {"v1", "v1-adapted", "v2", "sum", "sum-adapted", "dense", "dense-adapted"}
-    assert "+" in results["manifest"]["settings"]["text_encoder"]
+    assert results["manifest"]["settings"]["adapter"]
+    lines = [json.loads(line) for line in (tmp_path / "out" / "rankings.jsonl").read_text().splitlines()]
+    rankings: dict[str, list[object]] = {}
+    for line in lines:
+        rankings.setdefault(line["strategy"], []).append(line["ranking"])
+    for name in ("v1", "sum", "dense"):
+        assert rankings[name] != rankings[f"{name}-adapted"]
+    for command in ("ablate", "search"):
+        known = [command, "--corpus.path", "learn.jsonl", "--folds", "2", *adapted]
+        code, _, error = run(capsys, *known)
+        assert_one_line_and_code_2(code, error, "encoder.adapter", "was trained or validated on space")
 
-    graph = ["--store", "adapted.sqlite"]
-    code, _, error = run(capsys, "build", "--corpus.path", "tested.jsonl", *graph, *adapted)
+    # A store that was built without the adapter, of more conversations than are asked about.
+    both = ["--store", "both.sqlite"]
+    (tmp_path / "both.jsonl").write_text("\n".join([learn, *tested]) + "\n")
+    code, _, error = run(capsys, "build", "--corpus.path", "both.jsonl", *both, *tiny)
     assert code == 0, error
-    question = ["recall", "What is it?", "--space", json.loads(tested[0])["conversation_id"], *graph]
-    code, out, error = run(capsys, *question, *adapted)
+    train = ["train", "--corpus.path", "both.jsonl", *both, "--validation", "1", *SMALL_MODEL, *adapted]
+    code, _, error = run(capsys, *train)
+    assert_one_line_and_code_2(code, error, "no embedding of model", "locigraph build")
+    code, _, error = run(capsys, *evaluate, *strategies, "--corpus.path", "tested.jsonl", *both, *adapted)
     assert code == 0, error
-    assert "turns s0" in out
-    code, _, error = run(capsys, *question, *tiny)
-    assert_one_line_and_code_2(code, error, "descriptions", "+")
+    code, _, error = run(capsys, "build", "--corpus.path", "both.jsonl", *both, *adapted)
+    assert code == 0, error
+    question = ["recall", "What is it?", "--space", json.loads(tested[0])["conversation_id"], *both]
+    shown = []
+    for strategy in ("dense", "dense-adapted", "v1-adapted", "sum-adapted"):
+        code, out, error = run(capsys, *question, *adapted, "--strategy", strategy)
+        assert code == 0, error
+        shown.append(out.partition("query encoded")[0])
+    assert shown[0] != shown[1]
+    code, _, error = run(capsys, *question, *tiny, "--strategy", "v1-adapted")
+    assert_one_line_and_code_2(code, error, "'v1-adapted' needs an adapter")
+    code, out, error = run(capsys, *question, *tiny, "--strategy", "dense")
+    assert (code, out.partition("query encoded")[0]) == (0, shown[0])
 
 
 def test_the_main_job_runs_end_to_end_on_a_small_corpus(

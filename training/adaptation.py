@@ -31,7 +31,7 @@ from retrieval.text_adapter import TextAdapter, add_adapter, read_adapter, save_
 from retrieval.text_encoder import load_model
 from training.config import AdapterConfig
 from training.data import EpochDataModule
-from training.errors import TrainingDataError
+from training.errors import TrainingDataError, TrainingError
 from training.fit import TrainerConfig, run_lightning
 from training.module import RankingScores
 from training.run import TrainingGraph, TrainingSet, graphs_of, is_first_process, source_digest
@@ -143,8 +143,8 @@ class TextAdaptation(L.LightningModule):
         others = (~needed).nonzero().flatten()
         drawn = others[torch.randperm(len(others), generator=self._generator)[: self.config.negatives]]
         chosen = torch.cat([needed.nonzero().flatten(), drawn])
-        documents = self._embed([batch.documents[i] for i in chosen.tolist()])
-        logits = self.config.scale * self._embed(batch.questions) @ documents.T
+        documents = [batch.documents[i] for i in chosen.tolist()]
+        logits = self.config.scale * self._cosines(batch.questions, documents)
         chosen = chosen.to(batch.positive.device)
         loss = multi_positive_loss(logits, batch.positive[:, chosen], ignore=batch.ignored[:, chosen])
         self.log("train/ranking", loss.detach(), on_step=False, on_epoch=True, batch_size=1)
@@ -156,22 +156,27 @@ class TextAdaptation(L.LightningModule):
 
     def validation_step(self, batch: TextExample, batch_idx: int) -> None:
         """Recall and nDCG of the turns by cosine alone."""
-        turns = self._embed([batch.documents[i] for i in batch.turns.tolist()])
-        self._scores.add(self._embed(batch.questions) @ turns.T, batch.positive[:, batch.turns])
+        turns = [batch.documents[i] for i in batch.turns.tolist()]
+        self._scores.add(self._cosines(batch.questions, turns), batch.positive[:, batch.turns])
 
     def on_validation_epoch_end(self) -> None:
         """Means over questions; ``val/score``, their sum, decides when to stop."""
         self.log_dict(self._scores.means(), batch_size=1, sync_dist=True)
 
+    def _cosines(self, questions: Sequence[str], documents: Sequence[str]) -> Tensor:
+        asked, held = self._embed(questions), self._embed(documents)
+        # In half precision cosines above .5 would be rounded to steps of .004.
+        with torch.autocast(asked.device.type, enabled=False):
+            return asked @ held.T
+
     def _embed(self, texts: Sequence[str]) -> Tensor:
         """Unit-length embeddings, [texts, dim]; texts of like length together, which wastes least on padding."""
+        window = min(self.config.max_tokens, self.encoder.max_seq_length or self.config.max_tokens)
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
         rows = []
         for start in range(0, len(order), _ENCODED_AT_ONCE):
             held = [texts[i] for i in order[start : start + _ENCODED_AT_ONCE]]
-            tokens = self.encoder.tokenizer(
-                held, padding=True, truncation=True, max_length=self.config.max_tokens, return_tensors="pt"
-            )
+            tokens = self.encoder.tokenizer(held, padding=True, truncation=True, max_length=window, return_tensors="pt")
             features = {name: tensor.to(self.device) for name, tensor in tokens.items()}
             rows.append(self.encoder(features)["sentence_embedding"].float())
         place = torch.empty(len(order), dtype=torch.int64)
@@ -229,8 +234,11 @@ def train_adapter(
 
     Raises:
         TrainingDataError: If there is no question to learn from, or a space is on both sides.
+        TrainingError: If the trainer is to compile, which is for the graph network.
         TextEncoderError: If the text encoder cannot be loaded.
     """
+    if trainer.compile:
+        raise TrainingError("trainer.compile is for the graph network; leave it out to train an adapter")
     graphs = graphs_of(data)
     examples = [(_example(graph), graph.is_training) for graph in graphs]
     examples = [(example, is_training) for example, is_training in examples if example.questions]
@@ -281,6 +289,8 @@ def train_adapter(
         save_adapter(encoder, target, base=model, details={**details, "identity": identity, "validation": result})
         for resume_point in folder.glob("*.ckpt"):
             resume_point.unlink()
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.barrier()  # the others read what the first has written
     return read_adapter(target, base=model)
 
 
@@ -294,5 +304,6 @@ def _fingerprint(examples: Sequence[TextExample]) -> str:
     for example in examples:
         for text in (example.name, *example.documents, *example.questions):
             digest.update(text.encode() + b"\x1f")
-        digest.update(example.positive.numpy().tobytes())
+        for marked in (example.turns, example.positive, example.ignored):
+            digest.update(marked.numpy().tobytes())
     return digest.hexdigest()[:12]

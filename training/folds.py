@@ -152,3 +152,18 @@ def refuse_known(made: Checkpoint | TextAdapter, questions: Sequence[Question], 
                 f"{option} {made.version} was trained or validated on space {question.space!r}; leave it out, or test "
                 "on other conversations"
             )
+
+
+def refuse_fitted(adapter: TextAdapter | None, validation: Sequence[str]) -> None:
+    """Refuse to stop by conversations that the text encoder's adapter has learnt from: their questions fit too well.
+
+    Raises:
+        LeakError: If the adapter was trained on one of them.
+    """
+    learnt = set() if adapter is None else set(adapter.details.get("identity", {}).get("train", ()))
+    known = sorted(learnt & set(validation))
+    if known:
+        raise LeakError(
+            f"space {known[0]!r} is to decide when to stop, but the adapter {adapter.folder if adapter else ''} was "
+            "trained on it; hold back the same conversations as locigraph adapt did (--validation)"
+        )

@@ -67,13 +67,25 @@ def test_a_baseline_that_is_not_run_is_refused() -> None:
         names("dens", ["dense", "v1"], "strategy")
 
 
+def test_with_an_adapter_v2_is_tested_against_baselines_with_it() -> None:
+    run = ["v1", "v1-adapted", "v2", "sum", "sum-adapted", "dense"]
+    assert claim(run, None) == ("v2", ["v1", "v1-adapted", "sum-adapted"])
+
+
+def test_an_adapter_that_no_strategy_uses_is_noted() -> None:
+    said = ["encoder.adapter was not used, since no strategy that uses it was run"]
+    assert unused_options(["v1", "sum"], checkpoint=None, adapter="a", only_v2={}) == said
+    for used in ("v2", "v2-zero", "dense-adapted"):
+        assert unused_options(["v1", used], checkpoint=None, adapter="a", only_v2={}) == []
+
+
 def test_options_left_without_use_are_noted() -> None:
     given = {"searched": "y", "seeds": True, "also": None}
-    assert unused_options(["v1", "v2", "v2-zero"], checkpoint="x", only_v2=given) == []
-    assert unused_options(["v1", "v2"], checkpoint="x", only_v2=given) == [
+    assert unused_options(["v1", "v2", "v2-zero"], checkpoint="x", adapter=None, only_v2=given) == []
+    assert unused_options(["v1", "v2"], checkpoint="x", adapter=None, only_v2=given) == [
         "checkpoint was not used, since v2-zero was not run"
     ]
-    assert unused_options(["v1", "v2-zero"], checkpoint="x", only_v2=given) == [
+    assert unused_options(["v1", "v2-zero"], checkpoint="x", adapter=None, only_v2=given) == [
         "searched was not used, since v2 was not run",
         "seeds was not used, since v2 was not run",
     ]
