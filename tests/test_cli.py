@@ -10,8 +10,11 @@ import yaml
 
 from kg.store import Store
 from kg.types import SpaceId, TurnId
+from retrieval.text_adapter import read_adapter
+from retrieval.text_encoder import DEFAULT_MODEL
 from scripts import cli
 from tests.fakes_models import tiny_cross_encoder, tiny_text_encoder
+from training.checkpoint import load_checkpoint
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 
@@ -112,6 +115,16 @@ COMMAND_OF_FOLDER = {
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.rglob("*.yaml")), ids=lambda p: str(p.relative_to(CONFIGS)))
+@pytest.mark.parametrize("path", sorted(CONFIGS.rglob("*.yaml")), ids=lambda p: str(p.relative_to(CONFIGS)))
+def test_what_a_config_takes_from_the_checkpoints_is_there_and_fits(path: Path) -> None:
+    given = yaml.safe_load(path.read_text())
+    adapter, checkpoint = given.get("encoder", {}).get("adapter"), str(given.get("checkpoint"))
+    root = CONFIGS.parent
+    version = "" if adapter is None else "+" + read_adapter(root / adapter, base=DEFAULT_MODEL).version
+    if checkpoint.startswith("checkpoints/"):
+        load_checkpoint(root / checkpoint, text_encoder=DEFAULT_MODEL + version)
+
+
 def test_every_shipped_config_is_accepted_by_its_command(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = path.relative_to(CONFIGS).parts[0]
     command = "demo" if folder == "demo.yaml" else COMMAND_OF_FOLDER[folder]
@@ -158,7 +171,7 @@ def test_a_text_encoder_is_adapted_on_one_corpus_and_tested_on_another(
     code, _, error = run(capsys, "build", "--corpus.path", "learn.jsonl", "--store", "learn.sqlite", *tiny)
     assert code == 0, error
     arguments = ["adapt", "--corpus.path", "learn.jsonl", "--store", "learn.sqlite", "--output", "adapt"]
-    small = ["--validation", "0", "--adapter.rank", "2", "--adapter.epochs", "1"]
+    small = ["--validation", "0", "--adapter.epochs", "3", "--adapter.lr", "0.1"]
     code, out, error = run(capsys, *arguments, *small, "--encoder", tiny[1])
     assert code == 0, error
     assert "adapt/adapter" in out
@@ -198,7 +211,17 @@ def test_a_text_encoder_is_adapted_on_one_corpus_and_tested_on_another(
     assert code == 0, error
     code, _, error = run(capsys, "build", "--corpus.path", "both.jsonl", *both, *adapted)
     assert code == 0, error
-    question = ["recall", "What is it?", "--space", json.loads(tested[0])["conversation_id"], *both]
+    fresh = ["build", "--corpus.path", "both.jsonl", "--store", "fresh.sqlite", *adapted]
+    code, _, error = run(capsys, *fresh)
+    assert code == 0, error
+    space = SpaceId(json.loads(tested[0])["conversation_id"])
+    with Store("both.sqlite") as plain, Store("fresh.sqlite") as with_adapter:  # what was learnt changes no graph
+        graphs = [store.snapshot(space) for store in (plain, with_adapter)]
+    assert graphs[0].descriptions == graphs[1].descriptions
+    assert [graphs[0].source.tolist(), graphs[0].target.tolist(), graphs[0].relations.tolist()] == [
+        graphs[1].source.tolist(), graphs[1].target.tolist(), graphs[1].relations.tolist(),
+    ]  # fmt: skip
+    question = ["recall", "What is it?", "--space", space, *both]
     shown = []
     for strategy in ("dense", "dense-adapted", "v1-adapted", "sum-adapted"):
         code, out, error = run(capsys, *question, *adapted, "--strategy", strategy)

@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -96,7 +97,8 @@ def test_the_loss_is_that_of_answers_against_drawn_documents_without_the_ignored
 
 
 def test_what_it_learns_holds_for_a_conversation_it_has_not_seen(base: str, tmp_path: Path) -> None:
-    made = trained(base, tmp_path, dataclasses.replace(CONFIG, epochs=30, lr=3e-2), validation=())
+    config = dataclasses.replace(CONFIG, rank=8, epochs=30, negatives=20, dropout=0.0)
+    made = trained(base, tmp_path, config, validation=())
     assert made.details["validation"] == {"best_epoch": -1}
     assert made.spaces == {"planted1", "planted2"}
     snapshot, questions = SPACES[SpaceId("planted3")]
@@ -108,7 +110,7 @@ def test_what_it_learns_holds_for_a_conversation_it_has_not_seen(base: str, tmp_
         cosine = torch.from_numpy(encoder.encode(example.questions) @ encoder.encode(example.documents).T)
         return float(cosine[rows].mean() - cosine[~example.positive].mean())
 
-    assert margin(made.folder) > margin(None) + 0.02
+    assert margin(made.folder) > 2 * margin(None)
 
 
 def test_an_interrupted_training_ends_as_a_whole_one(
@@ -127,7 +129,16 @@ def test_an_interrupted_training_ends_as_a_whole_one(
         with pytest.raises(RuntimeError, match="power cut"):
             trained(base, tmp_path / "cut")
     assert list((tmp_path / "cut").glob("*.ckpt"))
+    epochs: list[int] = []
+
+    class Counting(ResumePoint):
+        def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+            super().on_train_epoch_end(trainer, pl_module)
+            epochs.append(trainer.current_epoch)
+
+    monkeypatch.setattr(fit, "ResumePoint", Counting)
     taken_up = trained(base, tmp_path / "cut")
+    assert epochs == [2]
     assert taken_up.version == whole.version
     assert taken_up.details["validation"] == whole.details["validation"]
     assert not list((tmp_path / "cut").glob("*.ckpt"))
@@ -143,6 +154,25 @@ def test_a_finished_training_is_read_and_one_of_other_settings_is_made_anew(base
     assert other.details["identity"] != first.details["identity"]
     (tmp_path / "adapter" / "manifest.json").write_text("{}")  # damaged: made anew
     assert trained(base, tmp_path, short).version == first.version
+
+
+def test_what_may_answer_besides_is_part_of_the_settings(base: str, tmp_path: Path) -> None:
+    short = dataclasses.replace(CONFIG, epochs=1)
+    first = trained(base, tmp_path, short)
+    snapshot, _ = SPACES[SpaceId("planted1")]
+    # A fact of one turn is now of two: the answer to one question becomes neither right nor wrong.
+    longer = np.vstack([snapshot.provenance, [[len(snapshot.ids) - 1, 0]]])
+    other = dataclasses.replace(snapshot, provenance=longer[np.lexsort(longer.T[::-1])])
+    views = Views(lambda space, as_of: other if space == "planted1" else SPACES[space][0], {})
+    again = trained(base, tmp_path, short, views=views)
+    assert again.details["identity"]["texts"] != first.details["identity"]["texts"]
+
+
+def test_compiling_is_refused_rather_than_passed_over(base: str, tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"trainer\.compile"):
+        train_adapter(
+            [DATA], CONFIG, dataclasses.replace(CPU, compile=True), model=base, folder=tmp_path, seed=0, details={}
+        )
 
 
 def test_no_question_to_learn_from_is_said(base: str, tmp_path: Path) -> None:

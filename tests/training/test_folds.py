@@ -11,15 +11,29 @@ from hypothesis import strategies as st
 
 from kg.types import Question, SpaceId, TurnId
 from retrieval.evaluation import Fold, LeakError, check_folds
+from retrieval.text_adapter import TextAdapter
 from tests.fakes_graph import CPU, small_config
 from tests.training.planted import EMBED, QUESTIONS, VIEWS
 from training.errors import TrainingError
-from training.folds import FoldTrainer, plan_folds, without_wordings
+from training.folds import FoldTrainer, plan_folds, refuse_fitted, refuse_known, without_wordings
 from training.run import TrainingSet
 
 
 def question(space: str, name: str, text: str) -> Question:
     return Question(SpaceId(space), name, text, "1", (TurnId("t0"),))
+
+
+def test_an_adapter_may_not_know_what_is_tested_nor_have_learnt_what_decides_when_to_stop() -> None:
+    identity = {"train": ["a"], "validation": ["b"]}
+    adapter = TextAdapter(Path("adapter"), "m", "123", {"identity": identity})
+    for space in "ab":
+        with pytest.raises(LeakError, match=f"encoder.adapter 123 was trained or validated on space '{space}'"):
+            refuse_known(adapter, [question("c", "1", "?"), question(space, "2", "?")], option="encoder.adapter")
+    refuse_known(adapter, [question("c", "1", "?")], option="encoder.adapter")
+    with pytest.raises(LeakError, match=r"'a' is to decide when to stop, .*adapter was trained on it.*--validation"):
+        refuse_fitted(adapter, ["b", "a"])
+    refuse_fitted(adapter, ["b", "c"])
+    refuse_fitted(None, ["a"])
 
 
 @settings(max_examples=40, deadline=None)
