@@ -115,7 +115,6 @@ COMMAND_OF_FOLDER = {
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.rglob("*.yaml")), ids=lambda p: str(p.relative_to(CONFIGS)))
-@pytest.mark.parametrize("path", sorted(CONFIGS.rglob("*.yaml")), ids=lambda p: str(p.relative_to(CONFIGS)))
 def test_what_a_config_takes_from_the_checkpoints_is_there_and_fits(path: Path) -> None:
     given = yaml.safe_load(path.read_text())
     adapter, checkpoint = given.get("encoder", {}).get("adapter"), str(given.get("checkpoint"))
@@ -125,6 +124,7 @@ def test_what_a_config_takes_from_the_checkpoints_is_there_and_fits(path: Path) 
         load_checkpoint(root / checkpoint, text_encoder=DEFAULT_MODEL + version)
 
 
+@pytest.mark.parametrize("path", sorted(CONFIGS.rglob("*.yaml")), ids=lambda p: str(p.relative_to(CONFIGS)))
 def test_every_shipped_config_is_accepted_by_its_command(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = path.relative_to(CONFIGS).parts[0]
     command = "demo" if folder == "demo.yaml" else COMMAND_OF_FOLDER[folder]
