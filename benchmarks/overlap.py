@@ -1,0 +1,69 @@
+"""How near are two corpora, one that is learnt from and one that is tested?
+
+    python -m benchmarks.overlap --learnt threads --tested locomo10.json --format locomo
+
+Prints how near the nearest learnt question is to each tested one (cosine of the text encoder as it is), the speakers
+that both have, and the word sequences of turns that both have.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+
+from kg.corpora import Corpus
+from kg.text import words
+from scripts import parts
+from scripts.settings import CorpusSettings, EncoderSettings
+
+
+def main() -> None:
+    """Print the comparison."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--learnt", default="threads", help="a corpus of the project's own format")
+    parser.add_argument("--tested", required=True)
+    parser.add_argument("--format", choices=["jsonl", "locomo", "longmemeval"], default="jsonl", help="of --tested")
+    parser.add_argument("--cache", default="runs/text_cache.sqlite", help="of the text encoder")
+    parser.add_argument("--length", type=int, default=8, help="of word sequences")
+    parser.add_argument("--show", type=int, default=5, help="nearest pairs to print")
+    options = parser.parse_args()
+
+    learnt = parts.read_corpus(CorpusSettings(path=options.learnt))
+    tested = parts.read_corpus(CorpusSettings(path=options.tested, format=options.format))
+    encoder = parts.text_encoder(EncoderSettings(cache=options.cache))
+    cosine = (
+        encoder.encode([q.text for q in tested.questions], progress="tested questions")
+        @ encoder.encode([q.text for q in learnt.questions], progress="learnt questions").T
+    )
+    nearest = cosine.max(axis=1)
+    print(f"cosine of {len(nearest)} tested questions to the nearest of {len(learnt.questions)} learnt ones:")
+    print(
+        f"  median {np.median(nearest):.3f}, 95th percentile {np.quantile(nearest, 0.95):.3f}, most {nearest.max():.3f}"
+    )
+    for row in np.argsort(-nearest)[: options.show].tolist():
+        pair = tested.questions[row].text, learnt.questions[int(cosine[row].argmax())].text
+        print(f"  {nearest[row]:.3f}  {pair[0]}  |  {pair[1]}")
+    print(f"speakers of both: {', '.join(sorted(_speakers(learnt) & _speakers(tested))) or 'none'}")
+    sequences = [_sequences(corpus, options.length) for corpus in (tested, learnt)]
+    both = sequences[0] & sequences[1]
+    print(f"sequences of {options.length} words in turns of both: {len(both)} of {len(sequences[0])} tested ones")
+    for words_ in sorted(both)[: options.show]:
+        print(f"  {' '.join(words_)}")
+
+
+def _speakers(corpus: Corpus) -> set[str]:
+    return {turn.speaker for conversation in corpus.conversations for turn in conversation.turns}
+
+
+def _sequences(corpus: Corpus, length: int) -> set[tuple[str, ...]]:
+    found: set[tuple[str, ...]] = set()
+    for conversation in corpus.conversations:
+        for turn in conversation.turns:
+            spoken = words(turn.text)
+            found.update(tuple(spoken[i : i + length]) for i in range(len(spoken) - length + 1))
+    return found
+
+
+if __name__ == "__main__":
+    main()
