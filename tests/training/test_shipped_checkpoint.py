@@ -33,7 +33,11 @@ def test_the_adapter_is_of_the_default_text_encoder_and_has_seen_the_bundled_tra
     [
         ("What pet does Ann have?", "Ann: We picked up a puppy on Saturday!", "Ann: Do you have a pet, Ben?"),
         ("What did Cara cook for the party?", "Cara: I made lasagne for everybody!", "Dan: Cara! Did you cook?"),
-        ("What instrument is Eve learning?", "Eve: My cello teacher is strict.", "Finn: An instrument, Eve?"),
+        (
+            "What instrument is Eve learning?",
+            "Eve: My cello teacher says I improve every week.",
+            "Finn: Are you learning an instrument, Eve?",
+        ),
     ],
 )
 def test_with_the_adapter_answers_gain_on_turns_that_repeat_the_question(
