@@ -188,9 +188,7 @@ def _strategies(listed: str, *, checkpoint: str | None, adapter: str | None) -> 
         raise LocigraphError(f"strategies is {listed!r}; name at least one of {', '.join(STRATEGIES)}")
     if checkpoint is None and "v2-zero" in names:
         raise LocigraphError("strategy 'v2-zero' needs a checkpoint; name one with --checkpoint")
-    wrong = [name for name in names if name in parts.ADAPTED]
-    if adapter is None and wrong:
-        raise LocigraphError(f"strategy {wrong[0]!r} needs an adapter; name one with --encoder.adapter")
+    parts.require_adapter(names, adapter)
     return names
 
 

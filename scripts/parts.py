@@ -111,6 +111,17 @@ def names(listed: str, known: Sequence[str], kind: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def require_adapter(strategies: Sequence[str], adapter: str | None) -> None:
+    """Refuse strategies of ``ADAPTED`` without an adapter.
+
+    Raises:
+        LocigraphError: Names the first.
+    """
+    wrong = [name for name in strategies if name in ADAPTED]
+    if adapter is None and wrong:
+        raise LocigraphError(f"strategy {wrong[0]!r} needs an adapter; name one with --encoder.adapter")
+
+
 def claim(strategies: Sequence[str], baselines: str | None) -> tuple[str | None, list[str]]:
     """Which strategy is tested, and against which.
 
@@ -351,12 +362,14 @@ def _embed_all(corpus: Corpus, store: Store, encoder: CachedTextEncoder) -> None
     """Vectors for nodes that have none of this encoder, such as those of a graph that another one has built."""
     lacking = {c.space: found for c in corpus.conversations if (found := store.unembedded(c.space, encoder.model_id))}
     # One large batch now instead of a small one per space.
-    encoder.encode([text for found in lacking.values() for _, text in found], progress="embed" if lacking else None)
+    texts = [text for found in lacking.values() for _, text in found]
+    vectors = encoder.encode(texts, progress="embed" if lacking else None)
+    start = 0
     for space, found in lacking.items():
-        vectors = encoder.encode([text for _, text in found])
-        nodes = [node for node, _ in found]
+        nodes, rows = [node for node, _ in found], vectors[start : start + len(found)]
+        start += len(found)
         # The index holds no vectors of adapters (see indexer_of).
-        store.put_embeddings(space, encoder.model_id, nodes, vectors, to_indexes=encoder.adapter is None)
+        store.put_embeddings(space, encoder.model_id, nodes, rows, to_indexes=encoder.adapter is None)
 
 
 @contextmanager

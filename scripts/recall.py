@@ -50,8 +50,7 @@ def recall(
 
     if top_k < 1:
         raise LocigraphError(f"top_k is {top_k}; at least 1 memory can be shown")
-    if encoder.adapter is None and strategy in parts.ADAPTED:
-        raise LocigraphError(f"strategy {strategy!r} needs an adapter; name one with --encoder.adapter")
+    parts.require_adapter([strategy], encoder.adapter)
     time = parts.parse_time(as_of)
     text_encoder = parts.text_encoder(encoder)
     with ExitStack() as opened:

@@ -1,7 +1,7 @@
 """The text encoder learns from questions, before any graph network does: a low-rank adapter.
 
 A question's embedding is drawn towards those of the turns that answer it, and of the facts and events that come from
-them, and away from other nodes of the same conversation. The graph network and v1 then use the adapted embeddings.
+them, and away from other nodes of the same conversation. The graph network then learns on the adapted embeddings.
 
 Source:
     van den Oord et al. 2018, arXiv:1807.03748 (InfoNCE); LoRA: see ``retrieval.text_adapter``.
@@ -34,9 +34,9 @@ from training.data import EpochDataModule
 from training.errors import TrainingDataError, TrainingError
 from training.fit import TrainerConfig, run_lightning
 from training.module import RankingScores
-from training.run import TrainingGraph, TrainingSet, graphs_of, is_first_process, source_digest
+from training.run import TrainingGraph, TrainingSet, graphs_of, is_first_process, sides_of, source_digest
 
-# What one turn alone is the source of: a node of many turns is no answer to a question about one.
+# Kinds of nodes that state what a turn says.
 _ANSWERS = ("episode", "knowledge_node", "event_node")
 _ENCODED_AT_ONCE = 32
 
@@ -247,8 +247,7 @@ def train_adapter(
     identity = {
         "config": dataclasses.asdict(config), "seed": seed, "text_encoder": model,
         "precision": trainer.precision, "devices": trainer.devices, "code": source_digest(),
-        "train": sorted({space for each in data for space in each.train}),
-        "validation": sorted({space for each in data for space in each.validation}),
+        **sides_of(data),
         "texts": _fingerprint([example for example, _ in examples]),
     }  # fmt: skip
     identity = json.loads(json.dumps(identity))

@@ -160,10 +160,11 @@ def refuse_fitted(adapter: TextAdapter | None, validation: Sequence[str]) -> Non
     Raises:
         LeakError: If the adapter was trained on one of them.
     """
-    learnt = set() if adapter is None else set(adapter.details.get("identity", {}).get("train", ()))
-    known = sorted(learnt & set(validation))
+    if adapter is None:
+        return
+    known = sorted({*adapter.details.get("identity", {}).get("train", ())} & {*validation})
     if known:
         raise LeakError(
-            f"space {known[0]!r} is to decide when to stop, but the adapter {adapter.folder if adapter else ''} was "
+            f"space {known[0]!r} is to decide when to stop, but the adapter {adapter.folder} was "
             "trained on it; hold back the same conversations as locigraph adapt did (--validation)"
         )

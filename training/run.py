@@ -97,8 +97,7 @@ def train_checkpoint(
     identity = {
         "config": dataclasses.asdict(config), "seed": seed, "text_encoder": text_encoder,
         "precision": trainer.precision, "devices": trainer.devices, "code": source_digest(),
-        "train": sorted({space for each in data for space in each.train}),
-        "validation": sorted({space for each in data for space in each.validation}),
+        **sides_of(data),
         "graphs": {graph.name: graph.snapshot.fingerprint for graph in graphs},
         "questions": _fingerprint(graphs), "writer": writer.name if "fact_questions" in pseudo else None,
     }  # fmt: skip
@@ -151,14 +150,22 @@ def is_first_process() -> bool:
     return int(getattr(rank_zero_only, "rank", 0)) == 0
 
 
+def sides_of(data: Sequence[TrainingSet]) -> dict[str, list[str]]:
+    """All spaces that are learnt from (``train``) and that decide when to stop (``validation``), sorted."""
+    return {
+        "train": sorted({space for each in data for space in each.train}),
+        "validation": sorted({space for each in data for space in each.validation}),
+    }
+
+
 def graphs_of(data: Sequence[TrainingSet]) -> list[TrainingGraph]:
     """The graphs that some corpora are learnt from and validated on, with the questions about each.
 
     Raises:
         TrainingDataError: If a space is on both sides.
     """
-    train = {space for each in data for space in each.train}
-    both = sorted(train & {space for each in data for space in each.validation})
+    sides = sides_of(data)
+    both = sorted({*sides["train"]} & {*sides["validation"]})
     if both:
         raise TrainingDataError(f"space {both[0]!r} is to be learnt from and to decide when to stop; give it one part")
     # Two corpora, or two graphs of one, may name a space alike.
