@@ -20,7 +20,7 @@ from retrieval.hybrid import HybridRetriever
 from retrieval.lexical import LexicalIndex
 from retrieval.memory_vectors import MemoryVectors
 from retrieval.turns import turns_of_hits
-from scripts import parts
+from scripts.parts import opening
 from scripts.settings import CorpusSettings, EncoderSettings
 
 _METRICS = ("recall@10", "ndcg@10")
@@ -40,9 +40,9 @@ def main() -> None:
     parser.add_argument("--depth", type=int, nargs="+", default=[20, 50, 100])
     options = parser.parse_args()
 
-    corpus = parts.read_corpus(CorpusSettings(path=options.corpus, format=options.format))
-    encoder = parts.text_encoder(EncoderSettings(dtype=options.dtype, cache=options.cache))
-    with parts.existing_store(options.store) as store:
+    corpus = opening.read_corpus(CorpusSettings(path=options.corpus, format=options.format))
+    encoder = opening.text_encoder(EncoderSettings(dtype=options.dtype, cache=options.cache))
+    with opening.existing_store(options.store) as store:
         lexical = LexicalIndex(lambda space, as_of: store.snapshot(space, as_of=as_of))
         vectors = MemoryVectors()
         for space in sorted({question.space for question in corpus.questions}):

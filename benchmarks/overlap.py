@@ -14,7 +14,7 @@ import numpy as np
 
 from kg.corpora import Corpus
 from kg.text import words
-from scripts import parts
+from scripts.parts import opening
 from scripts.settings import CorpusSettings, EncoderSettings
 
 
@@ -29,9 +29,9 @@ def main() -> None:
     parser.add_argument("--show", type=int, default=5, help="nearest pairs to print")
     options = parser.parse_args()
 
-    learnt = parts.read_corpus(CorpusSettings(path=options.learnt))
-    tested = parts.read_corpus(CorpusSettings(path=options.tested, format=options.format))
-    encoder = parts.text_encoder(EncoderSettings(cache=options.cache))
+    learnt = opening.read_corpus(CorpusSettings(path=options.learnt))
+    tested = opening.read_corpus(CorpusSettings(path=options.tested, format=options.format))
+    encoder = opening.text_encoder(EncoderSettings(cache=options.cache))
     cosine = (
         encoder.encode([q.text for q in tested.questions], progress="tested questions")
         @ encoder.encode([q.text for q in learnt.questions], progress="learnt questions").T

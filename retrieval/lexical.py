@@ -78,6 +78,11 @@ class LexicalIndex:
         """A held node as it was known then; None when it is not held."""
         return self._space(space, as_of).documents.get(node_id)
 
+    def description(self, space: SpaceId, node_id: NodeId) -> str | None:
+        """Text of a held node as it is now; None when it is not held."""
+        held = self.document(space, node_id)
+        return None if held is None else held.description
+
     def search(
         self,
         query: str,

@@ -44,26 +44,26 @@ def ablate(
     from kg.errors import LocigraphError, nearest
     from retrieval.evaluation import Fold, StrategyRun
     from retrieval.evaluation.ablation import ablation_figure, ablation_table
-    from scripts import parts
+    from scripts.parts import building, learning, opening, provenance
     from training.ablation import VARIANTS, rank_exactly
     from training.ablation import ablate as run
     from training.experiment import outcomes
     from training.folds import plan_folds
 
-    parts.source_commit()
+    provenance.source_commit()
     for name in variants or ():
         if name not in VARIANTS:
             raise LocigraphError(f"variant {name!r} is not known{nearest(name, VARIANTS)}")
     chosen = {name: VARIANTS[name] for name in variants} if variants is not None else dict(VARIANTS)
-    read = parts.read_corpus(corpus)
+    read = opening.read_corpus(corpus)
     if not read.questions:
         raise LocigraphError(f"{read.path}: no question with evidence; there is nothing to evaluate")
-    extractor = parts.extractor_for(consolidation, read)
-    text_encoder = parts.held_out_encoder(encoder, read.questions)
+    extractor = building.extractor_for(consolidation, read)
+    text_encoder = opening.held_out_encoder(encoder, read.questions)
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
-    with parts.built_views(read, extractor, text_encoder, store or str(folder / "graph.sqlite")) as views:
-        fold_trainer = parts.fold_trainer(read, views, trainer, text_encoder, seed=seed)
+    with building.built_views(read, extractor, text_encoder, store or str(folder / "graph.sqlite")) as views:
+        fold_trainer = learning.fold_trainer(read, views, trainer, text_encoder, seed=seed)
         planned = plan_folds(read.questions, folds=folds, validation=validation, seed=seed)
 
         def run_fold(name: str, config: TrainConfig, fold: Fold) -> StrategyRun:
@@ -74,7 +74,7 @@ def ablate(
 
         fold_of = {space: fold.index for fold in planned for space in fold.test}
         summary = run(chosen, model, planned, read.questions, outcomes(read.questions, fold_of), run_fold, seed=seed)
-    manifest = parts.provenance(seed, consolidation=consolidation, folds=len(planned), corpus=read.sha256)
+    manifest = provenance.manifest(seed, consolidation=consolidation, folds=len(planned), corpus=read.sha256)
     (folder / "ablation.json").write_text(json.dumps({**summary, "manifest": manifest}, indent=1) + "\n")
     table = ablation_table(summary)
     (folder / "ablation.md").write_text(table + "\n")

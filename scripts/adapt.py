@@ -38,27 +38,20 @@ def adapt(
     """
     from pathlib import Path
 
-    from kg.errors import LocigraphError
-    from scripts import parts
+    from scripts.parts import learning, opening, provenance
     from training.adaptation import train_adapter
 
-    parts.source_commit()
-    if validation < 0:
-        raise LocigraphError(f"validation is {validation}; 0 or more conversations can be held back")
-    read = parts.read_corpus(corpus)
-    with (
-        parts.existing_store(store) as graph,
-        parts.more_training_sets(also, read, None, validation=validation) as others,
-    ):
-        own = parts.training_set(parts.views_of(graph, read, None), read, validation=validation)
+    provenance.source_commit()
+    read = opening.read_corpus(corpus)
+    with learning.training_sets(read, store, also, None, validation=validation) as sets:
         made = train_adapter(
-            [own, *others],
+            sets,
             adapter,
             trainer,
             model=encoder,
             folder=Path(output),
             seed=seed,
-            details=parts.provenance(seed, corpus={"path": read.path, "sha256": read.sha256}),
+            details=provenance.manifest(seed, corpus={"path": read.path, "sha256": read.sha256}),
         )
     if made is None:
         print("adapter not written, since this was a fast_dev_run")

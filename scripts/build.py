@@ -25,19 +25,19 @@ def build(
         retry_failed: Whether to try failed turns again.
     """
     from kg.store import Store
-    from scripts import parts
+    from scripts.parts import building, opening, retrieving
 
-    read = parts.read_corpus(corpus)
-    extractor = parts.extractor_for(consolidation, read)
-    text_encoder = parts.text_encoder(encoder)
-    with Store(store) as graph, parts.vector_index(index, store) as vectors:
+    read = opening.read_corpus(corpus)
+    extractor = building.extractor_for(consolidation, read)
+    text_encoder = opening.text_encoder(encoder)
+    with Store(store) as graph, opening.vector_index(index, store) as vectors:
         if retry_failed:
             for conversation in read.conversations:
                 if conversation.space in graph.spaces():
                     for failure in graph.failures(conversation.space):
                         graph.retry_turn(conversation.space, failure.turn_id)
-        failed = parts.build_graph(read, extractor, graph, text_encoder)
-        parts.indexer_of(graph, vectors, text_encoder).drain(progress=True)
+        failed = building.build_graph(read, extractor, graph, text_encoder)
+        retrieving.indexer_of(graph, vectors, text_encoder).drain(progress=True)
         counts: dict[str, int] = {}
         for conversation in read.conversations:
             for node in graph.nodes(conversation.space):

@@ -36,8 +36,8 @@ def demo(
     """
     import shlex
 
-    from scripts import parts
     from scripts.evaluate import evaluate
+    from scripts.parts import opening
 
     strategies = {
         "v1": True, "v1-adapted": encoder.adapter is not None, "v2": True, "v2-zero": checkpoint is not None,
@@ -56,7 +56,7 @@ def demo(
         encoder=encoder,
         seed=seed,
     )
-    asked = parts.read_corpus(corpus).questions[0]
+    asked = opening.read_corpus(corpus).questions[0]
     print("ask the memory that was built:")
     print(
         f"  locigraph recall {shlex.quote(asked.text)} --space {shlex.quote(asked.space)} --store {output}/graph.sqlite"

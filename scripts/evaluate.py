@@ -76,54 +76,54 @@ def evaluate(
     from kg.errors import LocigraphError
     from kg.store import Store
     from retrieval.evaluation import StrategyRun, text_table
-    from scripts import parts
+    from scripts.parts import building, learning, opening, provenance, retrieving
     from scripts.results import write_results
     from training.checkpoint import load_checkpoint
     from training.experiment import joined_runs, run_checkpoint, run_strategy
     from training.folds import plan_folds, refuse_known
 
-    parts.source_commit()
+    provenance.source_commit()
     names = _strategies(strategies, checkpoint=checkpoint, adapter=encoder.adapter)
     if seeds < 1:
         raise LocigraphError(f"seeds is {seeds}; at least 1")
     of_v2 = {"searched": searched, "seeds": seeds > 1, "also": also, "writer": writer.base_url}
-    unused = parts.unused_options(names, checkpoint=checkpoint, adapter=encoder.adapter, only_v2=of_v2)
-    claimant, tested = parts.claim(names, baselines)
-    questions_by = parts.question_writer(writer)
-    second_look = parts.second_look(reranker)
-    read = parts.read_corpus(corpus)
+    unused = retrieving.unused_options(names, checkpoint=checkpoint, adapter=encoder.adapter, only_v2=of_v2)
+    claimant, tested = retrieving.claim(names, baselines)
+    questions_by = learning.question_writer(writer)
+    second_look = retrieving.second_look(reranker)
+    read = opening.read_corpus(corpus)
     if not read.questions:
         raise LocigraphError(f"{read.path}: no question with evidence; there is nothing to evaluate")
-    extractor = parts.extractor_for(consolidation, read)
-    text_encoder = parts.held_out_encoder(encoder, read.questions)
+    extractor = building.extractor_for(consolidation, read)
+    text_encoder = opening.held_out_encoder(encoder, read.questions)
     plain = text_encoder.without_adapter()
     given = None
     if checkpoint is not None and "v2-zero" in names:
         given = load_checkpoint(Path(checkpoint), text_encoder=text_encoder.model_id)
         refuse_known(given, read.questions, option="checkpoint")
     planned = plan_folds(read.questions, folds=folds, validation=validation, seed=seed) if "v2" in names else ()
-    configs = parts.configs_of_folds(model, planned, searched) if planned else []
+    configs = learning.configs_of_folds(model, planned, searched) if planned else []
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
     graph_path = store or str(folder / "graph.sqlite")
     with (
         Store(graph_path) as graph,
-        parts.vector_index(index, graph_path) as vectors,
-        parts.more_training_sets(also if planned else None, read, encoder, validation=0) as others,
+        opening.vector_index(index, graph_path) as vectors,
+        learning.more_training_sets(also if planned else None, read, encoder, validation=0) as others,
     ):
-        failed = parts.build_graph(read, extractor, graph, text_encoder)
-        parts.indexer_of(graph, vectors, text_encoder).drain(progress=True)
+        failed = building.build_graph(read, extractor, graph, text_encoder)
+        retrieving.indexer_of(graph, vectors, text_encoder).drain(progress=True)
         for used in dict.fromkeys([plain, text_encoder]):
             used.encode([q.text for q in read.questions], progress="encode questions")
-        views = parts.views_of(graph, read, text_encoder)
+        views = building.views_of(graph, read, text_encoder)
         runs: list[StrategyRun] = []
         notes = [*read.notes, *unused]
         if reranker is not None:
             notes.append(f"the best hits of every strategy were scored again by the cross-encoder {reranker}")
         spaces = [conversation.space for conversation in read.conversations]
-        searching = parts.search_parts(graph, text_encoder, names, spaces=spaces, index=vectors)
+        searching = retrieving.search_parts(graph, text_encoder, names, spaces=spaces, index=vectors)
         with searching as (lexical, retrievers):
-            fold_trainer = parts.fold_trainer(
+            fold_trainer = learning.fold_trainer(
                 read, views, trainer, text_encoder, seed=seed, also=others, writer=questions_by
             )
             asked_of = partial(
@@ -131,7 +131,7 @@ def evaluate(
                 index=vectors,
                 views=views,
                 embed=text_encoder.encode,
-                describe=lambda s, n: d.description if (d := lexical.document(s, n)) else None,
+                describe=lexical.description,
                 second_look=second_look,
             )
             for name in names:
@@ -155,7 +155,7 @@ def evaluate(
             notes += fold_trainer.notes
     if failed:
         notes.append(f"{sum(failed.values())} turns failed to consolidate and are missing from the graph")
-    manifest = parts.provenance(
+    manifest = provenance.manifest(
         seed,
         consolidation=consolidation,
         strategies=names,
@@ -181,14 +181,14 @@ def evaluate(
 
 def _strategies(listed: str, *, checkpoint: str | None, adapter: str | None) -> list[str]:
     from kg.errors import LocigraphError
-    from scripts import parts
+    from scripts.parts import options, retrieving
 
-    names = parts.names(listed, STRATEGIES, "strategy")
+    names = options.names(listed, STRATEGIES, "strategy")
     if not names:
         raise LocigraphError(f"strategies is {listed!r}; name at least one of {', '.join(STRATEGIES)}")
     if checkpoint is None and "v2-zero" in names:
         raise LocigraphError("strategy 'v2-zero' needs a checkpoint; name one with --checkpoint")
-    parts.require_adapter(names, adapter)
+    retrieving.require_adapter(names, adapter)
     return names
 
 

@@ -34,16 +34,16 @@ def explain(
 
     from kg.errors import LocigraphError
     from kg.types import SpaceId
-    from scripts import parts
+    from scripts.parts import opening, options
     from scripts.tables import explanation_table
     from training.checkpoint import load_checkpoint
     from training.explain import explain as take_apart
 
     if top_k < 1 or influences < 0:
         raise LocigraphError(f"top_k is {top_k} and influences {influences}; expected at least 1, and 0 or more")
-    time = parts.parse_time(as_of)
-    text_encoder = parts.text_encoder(encoder)
-    with parts.existing_store(store) as graph:
+    time = options.parse_time(as_of)
+    text_encoder = opening.text_encoder(encoder)
+    with opening.existing_store(store) as graph:
         graph.require_space(SpaceId(space))
         loaded = load_checkpoint(Path(checkpoint), text_encoder=text_encoder.model_id)
         snapshot = graph.snapshot(SpaceId(space), as_of=time, embedding_model=text_encoder.model_id)

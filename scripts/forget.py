@@ -23,11 +23,11 @@ def forget(
         encoder: Text encoder the graph was built with.
     """
     from kg.types import SpaceId, TurnId
-    from scripts import parts
+    from scripts.parts import opening, retrieving
 
-    text_encoder = parts.text_encoder(encoder)
-    with parts.existing_store(store) as graph, parts.vector_index(index, store) as vectors:
-        indexer = parts.indexer_of(graph, vectors, text_encoder)
+    text_encoder = opening.text_encoder(encoder)
+    with opening.existing_store(store) as graph, opening.vector_index(index, store) as vectors:
+        indexer = retrieving.indexer_of(graph, vectors, text_encoder)
         indexer.drain()  # what a forgetting that was cut has left
         before = set(graph.snapshot(SpaceId(space)).keys.tolist())
         if turns is None:

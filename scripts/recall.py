@@ -42,7 +42,7 @@ def recall(
     from kg.errors import LocigraphError
     from kg.types import SpaceId
     from retrieval.graph_embedding import GraphEmbeddingRetriever
-    from scripts import parts
+    from scripts.parts import opening, options, retrieving
     from scripts.tables import hits_table
     from training.checkpoint import load_checkpoint
     from training.inference import CheckpointQueryEncoder
@@ -50,17 +50,17 @@ def recall(
 
     if top_k < 1:
         raise LocigraphError(f"top_k is {top_k}; at least 1 memory can be shown")
-    parts.require_adapter([strategy], encoder.adapter)
-    time = parts.parse_time(as_of)
-    text_encoder = parts.text_encoder(encoder)
+    retrieving.require_adapter([strategy], encoder.adapter)
+    time = options.parse_time(as_of)
+    text_encoder = opening.text_encoder(encoder)
     with ExitStack() as opened:
-        graph = opened.enter_context(parts.existing_store(store))
+        graph = opened.enter_context(opening.existing_store(store))
         graph.require_space(SpaceId(space))
         # Milvus Lite lets one process at a time in: who needs no vectors need not wait for another.
         vectors = None
-        if strategy in parts.WITH_INDEX:
-            vectors = opened.enter_context(parts.vector_index(index, store))
-        searching = parts.search_parts(graph, text_encoder, [strategy], spaces=[SpaceId(space)], index=vectors)
+        if strategy in retrieving.WITH_INDEX:
+            vectors = opened.enter_context(opening.vector_index(index, store))
+        searching = retrieving.search_parts(graph, text_encoder, [strategy], spaces=[SpaceId(space)], index=vectors)
         with searching as (lexical, strategies):
             if strategy == "v2" and vectors is not None:
                 loaded = load_checkpoint(Path(checkpoint), text_encoder=text_encoder.model_id)
@@ -74,9 +74,9 @@ def recall(
                 strategies["v2"] = GraphEmbeddingRetriever(
                     collection,
                     CheckpointQueryEncoder(loaded, text_encoder.encode),
-                    lambda s, n: d.description if (d := lexical.document(s, n)) else None,
+                    lexical.description,
                 )
-            retriever = parts.second_look(reranker)(strategies[strategy])
+            retriever = retrieving.second_look(reranker)(strategies[strategy])
             result = retriever.retrieve(question, SpaceId(space), as_of=time, top_k=top_k)
     print(hits_table(result.hits[:top_k]))
     print(

@@ -26,15 +26,15 @@ def refresh(
     from pathlib import Path
 
     from kg.snapshot import Snapshot
-    from scripts import parts
+    from scripts.parts import opening
     from training.checkpoint import load_checkpoint
     from training.refresh import View
     from training.refresh import refresh as run
 
-    parts.check_device(device)
-    text_encoder = parts.text_encoder(encoder)
+    opening.check_device(device)
+    text_encoder = opening.text_encoder(encoder)
     loaded = load_checkpoint(Path(checkpoint), text_encoder=text_encoder.model_id)
-    with parts.existing_store(store) as graph, parts.vector_index(index, store) as vectors:
+    with opening.existing_store(store) as graph, opening.vector_index(index, store) as vectors:
 
         @cache
         def snapshot(view: View) -> Snapshot:

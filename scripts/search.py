@@ -46,24 +46,24 @@ def search(
     from kg.errors import LocigraphError
     from kg.types import SpaceId
     from retrieval.evaluation import Fold
-    from scripts import parts
+    from scripts.parts import building, learning, opening, provenance
     from training.folds import plan_folds
     from training.run import source_digest
     from training.search import SPACE, search_fold
 
-    parts.source_commit()
-    read = parts.read_corpus(corpus)
+    provenance.source_commit()
+    read = opening.read_corpus(corpus)
     if not read.questions:
         raise LocigraphError(f"{read.path}: no question with evidence; there is nothing to judge by")
     if validation < 1:
         raise LocigraphError(f"validation is {validation}; a search needs at least 1 conversation to judge by")
-    extractor = parts.extractor_for(consolidation, read)
-    text_encoder = parts.held_out_encoder(encoder, read.questions)
+    extractor = building.extractor_for(consolidation, read)
+    text_encoder = opening.held_out_encoder(encoder, read.questions)
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
-    with parts.built_views(read, extractor, text_encoder, store or str(folder / "graph.sqlite")) as views:
+    with building.built_views(read, extractor, text_encoder, store or str(folder / "graph.sqlite")) as views:
         found = []
-        fold_trainer = parts.fold_trainer(read, views, trainer, text_encoder, seed=seed)
+        fold_trainer = learning.fold_trainer(read, views, trainer, text_encoder, seed=seed)
         for fold in plan_folds(read.questions, folds=folds, validation=validation, seed=seed):
 
             def train(config: TrainConfig, name: str, fold: Fold = fold) -> float:
@@ -75,7 +75,7 @@ def search(
             identity = " ".join([source_digest(), text_encoder.model_id, read.sha256, *graphs])
             found.append(search_fold(fold, model, train, trials=trials, folder=folder, seed=seed, identity=identity))
             shutil.rmtree(folder / f"fold-{fold.index}", ignore_errors=True)  # what cut trials have left
-    manifest = parts.provenance(
+    manifest = provenance.manifest(
         seed,
         consolidation=consolidation,
         folds=folds,

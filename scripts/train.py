@@ -36,33 +36,26 @@ def train(
     """
     from pathlib import Path
 
-    from kg.errors import LocigraphError
-    from scripts import parts
+    from scripts.parts import learning, opening, provenance
     from training.folds import refuse_fitted
     from training.run import train_checkpoint
 
-    parts.source_commit()
-    if validation < 0:
-        raise LocigraphError(f"validation is {validation}; 0 or more conversations can be held back")
-    questions_by = parts.question_writer(writer)
-    read = parts.read_corpus(corpus)
-    text_encoder = parts.text_encoder(encoder)
-    with (
-        parts.existing_store(store) as graph,
-        parts.more_training_sets(also, read, encoder, validation=validation) as others,
-    ):
-        own = parts.training_set(parts.views_of(graph, read, text_encoder), read, validation=validation)
-        for each in [own, *others]:
+    provenance.source_commit()
+    questions_by = learning.question_writer(writer)
+    read = opening.read_corpus(corpus)
+    text_encoder = opening.text_encoder(encoder)
+    with learning.training_sets(read, store, also, encoder, validation=validation) as sets:
+        for each in sets:
             refuse_fitted(text_encoder.adapter, each.validation)
         checkpoint = train_checkpoint(
-            [own, *others],
+            sets,
             model,
             trainer,
             embed=text_encoder.encode,
             text_encoder=text_encoder.model_id,
             folder=Path(output),
             seed=seed,
-            details=parts.provenance(seed, corpus={"path": read.path, "sha256": read.sha256}),
+            details=provenance.manifest(seed, corpus={"path": read.path, "sha256": read.sha256}),
             writer=questions_by,
         )
     stages = checkpoint.details["stages"]

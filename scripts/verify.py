@@ -21,11 +21,11 @@ def verify(
         rebuild: Whether to make the collection of descriptions anew from the store first.
     """
     from kg.errors import LocigraphError
-    from scripts import parts
+    from scripts.parts import opening, retrieving
 
-    text_encoder = parts.text_encoder(encoder)
-    with parts.existing_store(store) as graph, parts.vector_index(index, store) as vectors:
-        indexer = parts.indexer_of(graph, vectors, text_encoder)
+    text_encoder = opening.text_encoder(encoder)
+    with opening.existing_store(store) as graph, opening.vector_index(index, store) as vectors:
+        indexer = retrieving.indexer_of(graph, vectors, text_encoder)
         if rebuild:
             print(f"{indexer.rebuild(progress=True)} rows rebuilt")
         else:

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from consolidation.pipeline import Consolidator
 from consolidation.rules import RuleExtractor
 from kg.store import Store
-from scripts.context import HybridContext
+from scripts.parts.context import HybridContext
 from tests.fakes import SPACE, FakeEncoder, make_turns
 
 TURNS = make_turns(

@@ -28,7 +28,7 @@ from consolidation.rules import RuleExtractor
 from kg.errors import UnknownSpaceError
 from kg.store import Store
 from kg.types import NodeId, NodeStatus, SpaceId, Turn, TurnId, TurnState
-from scripts.context import HybridContext
+from scripts.parts.context import HybridContext
 from tests.consolidation.interrupted import build
 from tests.fakes import (
     MONDAY,

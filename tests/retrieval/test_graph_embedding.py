@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kg.errors import UnknownSpaceError
-from kg.types import NodeId, SpaceId
+from kg.types import SpaceId
 from retrieval.errors import IndexMismatchError, IndexUnavailableError
 from retrieval.graph_embedding import GraphEmbeddingRetriever
 from retrieval.milvus import Collection, CollectionSpec, IndexRow, MilvusIndex
@@ -20,11 +20,6 @@ HELD = make_snapshot(make_turns(["one", "two", "three"]), [Extra("knowledge_node
 VECTORS = np.asarray([[2, 0], [1, 1], [0, 3], [9, 9]], dtype=np.float32)
 LEXICAL = lexical_of(HELD)
 LATER = MONDAY + timedelta(minutes=1)
-
-
-def describe(space: SpaceId, node: NodeId) -> str | None:
-    document = LEXICAL.document(space, node)
-    return None if document is None else document.description
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +45,7 @@ def ranking(retriever: GraphEmbeddingRetriever, **options: Any) -> list[tuple[st
 
 
 def test_turns_are_ranked_by_inner_product_in_one_search(collection: Collection) -> None:
-    retriever = GraphEmbeddingRetriever(collection, encoder(), describe)
+    retriever = GraphEmbeddingRetriever(collection, encoder(), LEXICAL.description)
     result = retriever.retrieve("across", SPACE)
     assert [(hit.node_id, hit.score) for hit in result.hits] == [("n0", 2.0), ("n1", 1.0), ("n2", 0.0)]
     assert result.hits[0].signals == {"graph": 2.0}
@@ -59,19 +54,25 @@ def test_turns_are_ranked_by_inner_product_in_one_search(collection: Collection)
 
 
 def test_other_types_are_searched_on_request(collection: Collection) -> None:
-    retriever = GraphEmbeddingRetriever(collection, encoder(), describe, types=("knowledge_node",))
+    retriever = GraphEmbeddingRetriever(collection, encoder(), LEXICAL.description, types=("knowledge_node",))
     assert ranking(retriever) == [("n3", 9.0)]
 
 
 def test_later_nodes_are_invisible_and_the_query_is_told_the_time(collection: Collection) -> None:
     query = encoder()
-    assert [n for n, _ in ranking(GraphEmbeddingRetriever(collection, query, describe), as_of=LATER)] == ["n0", "n1"]
+    assert [n for n, _ in ranking(GraphEmbeddingRetriever(collection, query, LEXICAL.description), as_of=LATER)] == [
+        "n0",
+        "n1",
+    ]
     assert query.asked == [("across", LATER)]
 
 
 def test_a_view_of_the_time_is_searched_when_there_is_one(collection: Collection) -> None:
     retriever = GraphEmbeddingRetriever(
-        collection, encoder(), describe, view_of=lambda space, as_of: space if as_of is None else f"{space}@early"
+        collection,
+        encoder(),
+        LEXICAL.description,
+        view_of=lambda space, as_of: space if as_of is None else f"{space}@early",
     )
     assert ranking(retriever, as_of=LATER) == [("n1", 1.0), ("n0", 0.0)]
     assert ranking(retriever)[0] == ("n0", 2.0)
@@ -84,16 +85,16 @@ def test_a_node_that_is_gone_is_passed_over(collection: Collection) -> None:
 
 def test_collection_and_query_encoder_of_different_checkpoints_are_refused(collection: Collection) -> None:
     with pytest.raises(IndexMismatchError, match="checkpoint 'checkpoint-1' but the query encoder is of 'other'"):
-        GraphEmbeddingRetriever(collection, encoder("other"), describe)
+        GraphEmbeddingRetriever(collection, encoder("other"), LEXICAL.description)
 
 
 def test_an_unknown_tenant_is_an_error_and_not_an_empty_result(collection: Collection) -> None:
     with pytest.raises(UnknownSpaceError, match="'nobody'"):
-        GraphEmbeddingRetriever(collection, encoder(), describe).retrieve("across", SpaceId("nobody"))
+        GraphEmbeddingRetriever(collection, encoder(), LEXICAL.description).retrieve("across", SpaceId("nobody"))
 
 
 def test_an_outage_is_an_error_and_not_an_empty_result(tmp_path: Path) -> None:
     with MilvusIndex(str(tmp_path / "index.db")) as index:
         made = index.create("emb", CollectionSpec(2, "IP", "checkpoint-1", "schema"))
     with pytest.raises(IndexUnavailableError, match="cannot search"):
-        GraphEmbeddingRetriever(made, encoder(), describe).retrieve("across", SPACE)
+        GraphEmbeddingRetriever(made, encoder(), LEXICAL.description).retrieve("across", SPACE)

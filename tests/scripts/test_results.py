@@ -9,7 +9,8 @@ from kg.corpora import Conversation, Corpus
 from kg.errors import LocigraphError
 from kg.types import Question, SpaceId, TurnId
 from retrieval.evaluation import Fold, StrategyRun
-from scripts.parts import claim, names, unused_options
+from scripts.parts.options import names
+from scripts.parts.retrieving import claim, unused_options
 from scripts.results import write_results
 from tests.fakes import make_turns
 

@@ -1,0 +1,1 @@
+"""Builders: settings in, parts out. The one place where packages meet that do not import each other."""

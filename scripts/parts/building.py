@@ -1,0 +1,96 @@
+"""Builds graphs from conversations, and their views."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tqdm import tqdm
+
+from consolidation.pipeline import Consolidator, claim_space
+from consolidation.protocols import Extractor
+from consolidation.recorded import RecordedExtractor
+from consolidation.rules import RuleExtractor
+from kg.corpora import Corpus
+from kg.store import Store
+from kg.types import SpaceId, TurnState
+from retrieval.text_encoder import CachedTextEncoder
+from scripts.parts.context import HybridContext
+from scripts.settings import Consolidation
+from training.views import Views
+
+
+def extractor_for(consolidation: Consolidation, corpus: Corpus) -> Extractor:
+    """The architect and scribe of a name."""
+    return RuleExtractor() if consolidation == "rules" else RecordedExtractor(corpus.conversations)
+
+
+def build_graph(corpus: Corpus, extractor: Extractor, store: Store, encoder: CachedTextEncoder) -> dict[SpaceId, int]:
+    """Conversations into graph; what an earlier run did is passed over.
+
+    What becomes of a turn is decided by the text encoder without its adapter: graphs stay the same whatever retrieval
+    has learnt. Nodes get vectors of both.
+
+    Returns:
+        Number of failed turns by space, of spaces that have some.
+    """
+    for conversation in corpus.conversations:
+        store.append_turns(conversation.turns)
+        claim_space(store, conversation.space, extractor)
+    turns = [turn for conversation in corpus.conversations for turn in conversation.turns]
+    pending = sum(store.turn_counts(c.space)[TurnState.PENDING] for c in corpus.conversations)
+    failed: dict[SpaceId, int] = {}
+    if pending:
+        # One large batch now instead of a small one per turn.
+        texts = [turn.utterance for turn in turns]
+        plain = encoder.without_adapter()
+        plain.encode([*texts, *extractor.expected_texts(turns)], progress="encode")
+        context = HybridContext(store, plain)
+        try:
+            consolidator = Consolidator(store, extractor, plain, context)
+            with tqdm(desc="consolidate", total=pending, unit="turn") as bar:
+                for conversation in corpus.conversations:
+                    consolidator.run(conversation.space, on_turn=lambda: _advance(bar))
+        finally:
+            context.close()
+    for each in dict.fromkeys([encoder.without_adapter(), encoder]):
+        _embed_all(corpus, store, each)
+    for conversation in corpus.conversations:
+        count = len(store.failures(conversation.space))
+        if count:
+            failed[conversation.space] = count
+    return failed
+
+
+def _embed_all(corpus: Corpus, store: Store, encoder: CachedTextEncoder) -> None:
+    """Vectors for nodes that have none of this encoder, such as those of a graph that another one has built."""
+    lacking = {c.space: found for c in corpus.conversations if (found := store.unembedded(c.space, encoder.model_id))}
+    # One large batch now instead of a small one per space.
+    texts = [text for found in lacking.values() for _, text in found]
+    vectors = encoder.encode(texts, progress="embed" if lacking else None)
+    start = 0
+    for space, found in lacking.items():
+        nodes, rows = [node for node, _ in found], vectors[start : start + len(found)]
+        start += len(found)
+        # The index holds no vectors of adapters (see indexer_of).
+        store.put_embeddings(space, encoder.model_id, nodes, rows, to_indexes=encoder.adapter is None)
+
+
+def _advance(bar: tqdm[Any]) -> None:
+    bar.update()
+
+
+def views_of(graph: Store, corpus: Corpus, encoder: CachedTextEncoder | None) -> Views:
+    """Snapshots of a corpus' spaces, with an encoder's embeddings, or without any."""
+    model = None if encoder is None else encoder.model_id
+    return Views.of_corpus(lambda space, as_of: graph.snapshot(space, as_of=as_of, embedding_model=model), corpus)
+
+
+@contextmanager
+def built_views(corpus: Corpus, extractor: Extractor, encoder: CachedTextEncoder, store: str) -> Iterator[Views]:
+    """What trainings inside folds need: the graphs of a corpus, built where they are not yet, and encoded questions."""
+    with Store(store) as graph:
+        build_graph(corpus, extractor, graph, encoder)
+        encoder.encode([q.text for q in corpus.questions], progress="encode questions")
+        yield views_of(graph, corpus, encoder)

@@ -1,0 +1,165 @@
+"""What trainings need: conversations to learn from, question writers, folds."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from kg.corpora import Corpus
+from kg.errors import LocigraphError
+from retrieval.evaluation import Fold
+from retrieval.text_encoder import CachedTextEncoder
+from scripts.parts import provenance
+from scripts.parts.building import views_of
+from scripts.parts.opening import existing_store, read_corpus, text_encoder
+from scripts.settings import EncoderSettings, GraphSettings, WriterSettings
+from training.config import TrainConfig, changed
+from training.fit import TrainerConfig
+from training.folds import FoldTrainer
+from training.protocols import QuestionWriter
+from training.pseudo_queries import RULES
+from training.run import TrainingSet
+from training.views import Views
+
+
+def training_set(views: Views, corpus: Corpus, *, validation: int) -> TrainingSet:
+    """A corpus to learn from.
+
+    Args:
+        views: Its graphs.
+        corpus: Its questions; without any, its conversations are learnt from all the same.
+        validation: Conversations held back to decide when to stop, evenly from the list of all.
+
+    Raises:
+        LocigraphError: If none would be left to learn from, or ``validation`` is negative.
+    """
+    if validation < 0:
+        raise LocigraphError(f"validation is {validation}; 0 or more conversations can be held back")
+    spaces = sorted({q.space for q in corpus.questions} or {c.space for c in corpus.conversations})
+    if validation >= len(spaces):
+        raise LocigraphError(
+            f"{corpus.path}: validation is {validation}, but there are only {len(spaces)} conversations to learn from "
+            "and to hold back; lower it"
+        )
+    held_back = tuple(spaces[:: max(1, len(spaces) // validation)][:validation]) if validation else ()
+    return TrainingSet(corpus.questions, tuple(s for s in spaces if s not in held_back), held_back, views)
+
+
+@contextmanager
+def training_sets(
+    corpus: Corpus,
+    store: str,
+    also: Sequence[GraphSettings] | None,
+    encoder: EncoderSettings | None,
+    *,
+    validation: int,
+) -> Iterator[list[TrainingSet]]:
+    """A built graph to learn from, opened, and more of them.
+
+    Args:
+        corpus: The one the graph was built from.
+        store: Where the graph is.
+        also: As in ``more_training_sets``.
+        encoder: Whose embeddings to read; None for none.
+        validation: Conversations of each corpus that are held back.
+    """
+    with existing_store(store) as graph, more_training_sets(also, corpus, encoder, validation=validation) as others:
+        views = views_of(graph, corpus, None if encoder is None else text_encoder(encoder))
+        yield [training_set(views, corpus, validation=validation), *others]
+
+
+@contextmanager
+def more_training_sets(
+    graphs: Sequence[GraphSettings] | None, own: Corpus, encoder: EncoderSettings | None, *, validation: int
+) -> Iterator[list[TrainingSet]]:
+    """More graphs to learn from, opened.
+
+    Args:
+        graphs: Where they are; None for none.
+        own: The command's corpus, of graphs that name none.
+        encoder: The command's; None where no embeddings are needed.
+        validation: Conversations of each that are held back.
+    """
+    with ExitStack() as opened:
+        sets = []
+        for each in graphs or ():
+            if encoder is None and each.dtype is not None:
+                raise LocigraphError(
+                    f"also: dtype of {each.store!r} is given, but no embeddings are used; leave it out"
+                )
+            corpus = own if each.corpus is None else read_corpus(each.corpus)
+            if encoder is not None and each.dtype is not None:
+                texts: EncoderSettings | None = dataclasses.replace(encoder, dtype=each.dtype)
+            else:
+                texts = encoder
+            store = opened.enter_context(existing_store(each.store))
+            views = views_of(store, corpus, None if texts is None else text_encoder(texts))
+            sets.append(training_set(views, corpus, validation=validation))
+        yield sets
+
+
+def question_writer(settings: WriterSettings) -> QuestionWriter:
+    """What writes questions about facts.
+
+    Raises:
+        LocigraphError: If an endpoint is named without a model, or a model without an endpoint.
+    """
+    if settings.base_url is None:
+        if settings.model:
+            raise LocigraphError(f"writer.model is {settings.model!r} but writer.base_url names no endpoint; give both")
+        return RULES
+    if not settings.model:
+        raise LocigraphError(f"writer.base_url is {settings.base_url!r}, but writer.model is empty; give both")
+    from consolidation.questions import LLMQuestions  # its client takes a second to import
+
+    return LLMQuestions(
+        settings.base_url,
+        settings.model,
+        cassette=Path(settings.cassette),
+        api_key=os.environ.get(settings.api_key_env, "none"),
+        concurrency=settings.concurrency,
+    )
+
+
+def fold_trainer(
+    corpus: Corpus,
+    views: Views,
+    trainer: TrainerConfig,
+    encoder: CachedTextEncoder,
+    *,
+    seed: int,
+    also: Sequence[TrainingSet] = (),
+    writer: QuestionWriter = RULES,
+) -> FoldTrainer:
+    """What trains inside folds of a corpus."""
+    return FoldTrainer(
+        corpus.questions,
+        views,
+        trainer,
+        embed=encoder.encode,
+        text_encoder=encoder.model_id,
+        details=provenance.manifest(seed, corpus={"path": corpus.path, "sha256": corpus.sha256}),
+        also=also,
+        writer=writer,
+    )
+
+
+def configs_of_folds(model: TrainConfig, folds: Sequence[Fold], searched: str | None) -> list[TrainConfig]:
+    """The configuration of each fold: the given one, changed as a search chose for that fold.
+
+    Raises:
+        LocigraphError: If the search's file cannot be read or is of other folds.
+    """
+    if searched is None:
+        return [model] * len(folds)
+    from training.search import chosen_for
+
+    try:
+        found = json.loads(Path(searched).read_text())["folds"]
+        return [changed(model, chosen_for(found, fold)) for fold in folds]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise LocigraphError(f"{searched}: not the search.json of locigraph search ({error!r})") from error

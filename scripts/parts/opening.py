@@ -1,0 +1,86 @@
+"""Opens what settings name: corpus, text encoder, store, vector index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from kg.corpora import Corpus, load_corpus
+from kg.errors import LocigraphError
+from kg.store import Store
+from kg.types import Question
+from retrieval.milvus import MilvusIndex
+from retrieval.text_encoder import CachedTextEncoder
+from scripts.settings import CorpusSettings, EncoderSettings, IndexSettings
+from training.folds import refuse_known
+
+
+def read_corpus(settings: CorpusSettings) -> Corpus:
+    """The corpus of the settings."""
+    categories = None if settings.categories is None else tuple(settings.categories)
+    return load_corpus(
+        settings.format,
+        settings.path,
+        extractions=settings.extractions,
+        corrections=settings.corrections,
+        categories=categories,
+    )
+
+
+def text_encoder(settings: EncoderSettings) -> CachedTextEncoder:
+    """The text encoder with its cache."""
+    return CachedTextEncoder(
+        settings.model,
+        cache=Path(settings.cache),
+        adapter=None if settings.adapter is None else Path(settings.adapter),
+        device=settings.device,
+        dtype=settings.dtype,
+    )
+
+
+def held_out_encoder(settings: EncoderSettings, questions: Sequence[Question]) -> CachedTextEncoder:
+    """The text encoder for a test with these questions.
+
+    Raises:
+        LeakError: If its adapter knows one of their conversations.
+    """
+    encoder = text_encoder(settings)
+    if encoder.adapter is not None:
+        refuse_known(encoder.adapter, questions, option="encoder.adapter")
+    return encoder
+
+
+def existing_store(path: str) -> Store:
+    """A store that an earlier command made.
+
+    Raises:
+        LocigraphError: If there is none, rather than making an empty one.
+    """
+    file = path.removeprefix("sqlite:///")  # of SQLAlchemy's URLs the one that names a file
+    if "://" not in file and not Path(file).is_file():
+        raise LocigraphError(f"store {path!r} does not exist; run locigraph build, or name it with --store")
+    return Store(path)
+
+
+def vector_index(settings: IndexSettings, store: str) -> MilvusIndex:
+    """The vector index; by default a file of the store's own, beside it.
+
+    Raises:
+        LocigraphError: If none is named for a store on a server.
+    """
+    file = store.removeprefix("sqlite:///")
+    if settings.uri is None and "://" in file:
+        raise LocigraphError(
+            f"store {store.partition('@')[2] or store!r} has no folder to put an index in; name one with --index.uri"
+        )
+    return MilvusIndex(settings.uri or str(Path(file).with_suffix(".index.db")), token=settings.token)
+
+
+def check_device(device: str) -> None:
+    """Raise LocigraphError, before any work, if torch cannot use a device."""
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:  # the latter where torch was built without CUDA
+        raise LocigraphError(f"device {device!r} cannot be used here: {str(error)[:120]}") from error
