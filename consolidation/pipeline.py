@@ -32,7 +32,7 @@ from consolidation.blueprint import (
 from consolidation.dating import dated, day_end, day_start, days_of
 from consolidation.errors import ConsolidationError
 from consolidation.protocols import Context, ContextSource, Extractor, TextEncoder
-from consolidation.resolution import Resolver, concept_label, entity_key, full_name
+from consolidation.resolution import Resolver, concept_key, concept_label, entity_key, full_name
 from kg.store import Store
 from kg.types import (
     GraphChange,
@@ -126,12 +126,6 @@ class Consolidator:
                 failed += 1
             on_turn()
         return Outcome(len(pending) - failed, failed)
-
-    def retry(self, space: SpaceId) -> Outcome:
-        """Consolidate the turns that failed before, with the pending ones."""
-        for failure in self._store.failures(space):
-            self._store.retry_turn(space, failure.turn_id)
-        return self.run(space)
 
     def _consolidate(self, turn: Turn, memory: _SpaceMemory) -> None:
         context = Context(tuple(self._context.find(turn, limit=_CONTEXT_NODES)), memory.recent(turn, _RECENT_TURNS))
@@ -315,15 +309,11 @@ class _ChangeBuilder:
             self._relations.append(NewRelation(earlier, "PRECEDES", operation.ref))
 
     def _update(self, operation: UpdateNode) -> None:
-        words = self._wording.get(operation.id)
-        self._amend(
-            NodeUpdate(
-                operation.id,
-                label=words.label if words else None,
-                description=words.description if words else None,
-                add_provenance=(self._turn.turn_id,),
-            )
-        )
+        words, turn = self._wording.get(operation.id), self._turn
+        label = description = None
+        if words is not None:
+            label, description = words.label, dated(words.description, days_of(words.description, turn, None))
+        self._amend(NodeUpdate(operation.id, label, description, add_provenance=(turn.turn_id,)))
         self._relations.append(NewRelation(operation.id, "DERIVED_FROM", _EPISODE_REF))
 
     def _amend(self, update: NodeUpdate) -> None:
@@ -356,8 +346,10 @@ class _ChangeBuilder:
 
     def _topic(self, topic: Topic, made: list[AddNode]) -> None:
         label = concept_label(topic.label)
-        ref = f"concept:{label}"
-        if label is None or any(n.ref == ref for n in self._nodes):
+        if label is None:
+            return
+        ref = f"concept:{concept_key(label)}"  # of several spellings the first
+        if any(n.ref == ref for n in self._nodes):
             return
         self._nodes.append(NewNode(ref, "concept", label, topic.description, (self._turn.turn_id,)))
         self._relations.append(NewRelation(_EPISODE_REF, "HAS_CONCEPT", ref))

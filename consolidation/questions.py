@@ -10,7 +10,7 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import closing
+from contextlib import closing, contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -90,13 +90,8 @@ class LLMQuestions:
                 was written before is kept.
         """
         self._cassette.parent.mkdir(parents=True, exist_ok=True)
-        with closing(sqlite3.connect(self._cassette)) as kept:
-            try:
-                kept.execute("CREATE TABLE IF NOT EXISTS questions (key TEXT PRIMARY KEY, questions TEXT NOT NULL)")
-            except sqlite3.DatabaseError as error:
-                raise QuestionWriterError(
-                    f"{self._cassette}: no cassette of questions ({error}); name another file with --writer.cassette"
-                ) from error
+        with self._open() as kept:
+            kept.execute("CREATE TABLE IF NOT EXISTS questions (key TEXT PRIMARY KEY, questions TEXT NOT NULL)")
             wanted = {statement: self._key(statement) for statement in statements}
             found = dict(self._held(kept, wanted.values()))
             missing = [statement for statement, key in wanted.items() if key not in found]
@@ -119,6 +114,17 @@ class LLMQuestions:
                     pool.shutdown(cancel_futures=True)  # what has not been asked yet would fail alike
                     raise
         return [found[wanted[statement]] for statement in statements]
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        try:
+            with closing(sqlite3.connect(self._cassette, timeout=60)) as kept:
+                yield kept
+        except sqlite3.Error as error:
+            raise QuestionWriterError(
+                f"{self._cassette}: the cassette of questions cannot be used ({error}); if it is not locked by another "
+                "process, name another file with --writer.cassette"
+            ) from error
 
     def _key(self, statement: str) -> str:
         return hashlib.sha256(f"{self._version}\n{statement}".encode()).hexdigest()

@@ -87,9 +87,10 @@ class RuleExtractor:
         return copied_wording(plan)
 
     def expected_texts(self, turns: Sequence[Turn]) -> Sequence[str]:
-        """The facts and topics that ``plan`` will find."""
+        """The facts, topics and names that ``plan`` will find."""
         texts = [dated(draft, days_of(draft, turn, None)) for turn in turns for _, draft in _memorable(turn)]
-        return texts + [topic.description for turn in turns for topic in _topics(turn)]
+        texts += [topic.description for turn in turns for topic in _topics(turn)]
+        return texts + [mention.name for turn in turns for mention in _mentions(turn)]
 
 
 def copied_wording(plan: Blueprint) -> dict[str, Wording]:

@@ -6,25 +6,19 @@ import hashlib
 import math
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
-import sqlalchemy as sa
 from numpy.typing import NDArray
 from sqlalchemy import Connection, func, insert, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
-from kg import tables
-from kg.errors import InvalidVectorError, StoreError, UnknownNodeError, UnknownTypeError, nearest
-from kg.schema import SEARCHABLE_TYPES
-from kg.tables import epoch, optional_epoch
-from kg.types import GraphChange, NodeId, NodeStatus, NodeUpdate, SpaceId, TurnId, TurnState
-
-_Item = TypeVar("_Item")
-# SQLite allows 32,766 bound values in a statement; lists of ids are cut well below that.
-_CHUNK = 500
+from kg import embeddings, outbox, tables, turns
+from kg.errors import StoreError, UnknownNodeError, UnknownTypeError, nearest
+from kg.statements import chunks, insert_or_keep
+from kg.times import epoch, optional_epoch
+from kg.types import GraphChange, NodeId, NodeStatus, NodeUpdate, TurnId, TurnState
 
 
 def text_digest(text: str) -> str:
@@ -68,7 +62,7 @@ class Commit:
         self._write_provenance()
         self._write_embeddings()
         self._write_relations()
-        post(self._connection, change.space, touched, "upsert")
+        outbox.post(self._connection, change.space, touched, "upsert")
         if change.turn_id is not None:
             self._finish_turn(change.turn_id)
         return ids
@@ -80,7 +74,7 @@ class Commit:
         ).scalar()
         if state == TurnState.DONE:  # two processes that build one store would double every node
             raise StoreError(f"space {self._change.space!r}: turn {turn_id!r} is consolidated already")
-        set_turn_state(self._connection, self._change.space, turn_id, TurnState.DONE, None)
+        turns.set_state(self._connection, self._change.space, turn_id, TurnState.DONE, None)
 
     def _existing(self) -> dict[str, _Held]:
         refs = {node.ref for node in self._change.nodes}
@@ -165,8 +159,7 @@ class Commit:
         key = self._held[new.id].key
         self._provenance.append((key, new.add_provenance))
         if new.only_adds_provenance:
-            # Only what a search may return is counted by its turns, so no index needs to know of the others.
-            return key if self._held[new.id].type in SEARCHABLE_TYPES else None
+            return None  # no index holds the sources of nodes that are drawn from several
         table = tables.nodes
         old = self._connection.execute(select(table).where(table.c.key == key)).one()
         now = max(self._now, old.update_time)  # turns may come out of order; history must not
@@ -198,7 +191,7 @@ class Commit:
 
     def _write_provenance(self) -> None:
         named = sorted({turn_id for _, turn_ids in self._provenance for turn_id in turn_ids})
-        turn_keys = turn_keys_of(self._connection, self._change.space, named)
+        turn_keys = turns.keys_of(self._connection, self._change.space, named)
         for turn_id in named:
             if turn_id not in turn_keys:
                 raise StoreError(
@@ -210,14 +203,14 @@ class Commit:
             for turn_id in turn_ids
         ]
         if rows:
-            self._connection.execute(_insert_or_keep(self._connection, tables.provenance), rows)
+            self._connection.execute(insert_or_keep(self._connection, tables.provenance), rows)
 
     def _write_embeddings(self) -> None:
         if not self._embeddings:
             return
         if self._change.embedding_model is None:
             raise StoreError("a change with embeddings must name embedding_model")
-        put_embeddings(self._connection, self._change.embedding_model, self._embeddings)
+        embeddings.put_rows(self._connection, self._change.embedding_model, self._embeddings)
 
     def _write_relations(self) -> None:
         if not self._change.relations:
@@ -246,77 +239,4 @@ class Commit:
                     "valid_to": optional_epoch(relation.valid_to),
                 }
             )  # fmt: skip
-        self._connection.execute(_insert_or_keep(self._connection, tables.relations), rows)
-
-
-def turn_keys_of(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId]) -> dict[TurnId, int]:
-    """Integer names of turns; those not stored are left out."""
-    table = tables.turns
-    found: dict[TurnId, int] = {}
-    for chunk in chunks(list(turn_ids)):
-        rows = connection.execute(
-            select(table.c.turn_id, table.c.key).where(table.c.space == space, table.c.turn_id.in_(chunk))
-        )
-        found.update((TurnId(row.turn_id), int(row.key)) for row in rows)
-    return found
-
-
-def set_turn_state(
-    connection: Connection, space: SpaceId, turn_id: TurnId, state: TurnState, error: str | None
-) -> None:
-    """Say how far a turn's consolidation has come; StoreError if the space does not hold it."""
-    table = tables.turns
-    result = connection.execute(
-        update(table).where(table.c.space == space, table.c.turn_id == turn_id).values(state=state, error=error)
-    )
-    if result.rowcount != 1:
-        raise StoreError(f"space {space!r} holds no turn {turn_id!r}")
-
-
-def put_embeddings(connection: Connection, model: str, rows: Sequence[tuple[int, str, NDArray[np.float32]]]) -> None:
-    """Write (node key, text hash, vector) rows; the same text by the same model is written over."""
-    if not rows:
-        return
-    table = tables.embeddings
-    held = connection.execute(
-        select(table.c.vector).where(table.c.model == model).order_by(table.c.node_key.desc()).limit(1)
-    ).scalar()
-    dim = rows[0][2].size if held is None else len(held) // 4
-    for key, _, vector in rows:
-        if vector.shape != (dim,) or dim == 0 or not np.isfinite(vector).all():
-            raise InvalidVectorError(
-                f"embedding of node key {key} by {model!r} has shape {vector.shape} and "
-                f"{int((~np.isfinite(vector)).sum())} NaN or infinite values; expected ({dim},) finite numbers; "
-                "nothing was written"
-            )
-    statement = _dialect_insert(connection, table)
-    connection.execute(
-        statement.on_conflict_do_update(
-            index_elements=list(table.primary_key.columns), set_={"vector": statement.excluded.vector}
-        ),
-        [
-            {"node_key": key, "model": model, "text_hash": digest, "vector": vector.astype("<f4").tobytes()}
-            for key, digest, vector in rows
-        ],
-    )
-
-
-def _dialect_insert(connection: Connection, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
-    # "On conflict" is not in the SQL standard; SQLite and PostgreSQL share its syntax.
-    return sqlite.insert(table) if connection.dialect.name == "sqlite" else postgresql.insert(table)
-
-
-def _insert_or_keep(connection: Connection, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
-    return _dialect_insert(connection, table).on_conflict_do_nothing()
-
-
-def post(connection: Connection, space: SpaceId, keys: Sequence[int], action: str) -> None:
-    """Tell the indexes: an outbox row per node, ``action`` being ``upsert`` or ``delete``."""
-    if keys:
-        connection.execute(insert(tables.outbox), [{"space": space, "node_key": key, "action": action} for key in keys])
-
-
-def chunks(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
-    """The items in runs short enough for one statement."""
-    for start in range(0, len(items), _CHUNK):
-        yield items[start : start + _CHUNK]
+        self._connection.execute(insert_or_keep(self._connection, tables.relations), rows)

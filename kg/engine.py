@@ -39,6 +39,13 @@ def make_engine(url: str) -> Engine:
     return engine
 
 
+def is_seeded(connection: Connection) -> bool:
+    """Whether all built-in node types and relation labels are there."""
+    types = set(connection.scalars(select(tables.node_types.c.name)))
+    labels = set(connection.scalars(select(tables.relation_labels.c.name)))
+    return types.issuperset(t.name for t in NODE_TYPES) and labels.issuperset(r.name for r in RELATION_LABELS)
+
+
 def seed_schema(connection: Connection) -> None:
     """Write the built-in node types and relation labels that are not there yet."""
     held = set(connection.scalars(select(tables.node_types.c.name)))

@@ -8,9 +8,10 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select, update
 
-from kg import tables
-from kg.commit import chunks, post, turn_keys_of
+from kg import outbox, tables
+from kg import turns as turns_
 from kg.errors import StoreError
+from kg.statements import chunks
 from kg.types import SpaceId, TurnId
 
 # They are made of many turns and only name what these speak of; the wording of all others may hold what must go.
@@ -31,7 +32,7 @@ def turns(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId]) ->
     Raises:
         StoreError: If a turn is not in the space.
     """
-    turn_keys = turn_keys_of(connection, space, turn_ids)
+    turn_keys = turns_.keys_of(connection, space, turn_ids)
     missing = sorted(set(turn_ids) - set(turn_keys))
     if missing:
         raise StoreError(f"space {space!r} holds no turn {missing[0]!r}; nothing was forgotten")
@@ -65,18 +66,25 @@ def turns(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId]) ->
 
 
 def _reopen_superseded(connection: Connection, doomed: Sequence[int]) -> None:
-    """What a doomed fact had closed holds again, as if it had not been stated."""
-    relations, nodes = tables.relations, tables.nodes
+    """What a doomed fact had closed ends as if that had not been stated: by its own end, or by another successor."""
+    relations, nodes, versions = tables.relations, tables.nodes, tables.node_versions
+    gone = set(doomed)
+    successors = select(relations.c.target, relations.c.created_at).where(relations.c.label == "SUPERSEDED_BY")
     for chunk in chunks(sorted(doomed)):
         closed = connection.execute(
             select(relations.c.source, relations.c.created_at).where(
                 relations.c.label == "SUPERSEDED_BY", relations.c.target.in_(chunk)
             )
         ).all()
-        for row in closed:
-            # A fact that had ended by itself, before or later, has another end.
-            reopened = nodes.c.key == row.source, nodes.c.valid_to == row.created_at
-            connection.execute(update(nodes).where(*reopened).values(valid_to=None))
+        for source, closed_at in closed:
+            left = connection.execute(successors.where(relations.c.source == source)).all()
+            # Only supersession moves an end, so the first version has the node's own.
+            own = select(versions.c.valid_to).where(versions.c.key == source).order_by(versions.c.version).limit(1)
+            ends = [connection.execute(own).scalar(), *(row.created_at for row in left if row.target not in gone)]
+            end = min((each for each in ends if each is not None), default=None)
+            # One that had ended earlier by itself still ends there.
+            reopened = nodes.c.key == source, nodes.c.valid_to == closed_at
+            connection.execute(update(nodes).where(*reopened).values(valid_to=end))
 
 
 def _bridges(
@@ -102,8 +110,8 @@ def _bridges(
     return bridges
 
 
-def space(connection: Connection, space: SpaceId) -> None:
-    """Erase a tenant with everything it holds, within the connection's transaction."""
+def space(connection: Connection, space: SpaceId) -> int:
+    """Erase a tenant with everything it holds, within the connection's transaction; returns the number of nodes."""
     keys = list(connection.scalars(select(tables.nodes.c.key).where(tables.nodes.c.space == space)))
     _nodes(connection, space, keys)
     connection.execute(delete(tables.turns).where(tables.turns.c.space == space))
@@ -111,10 +119,11 @@ def space(connection: Connection, space: SpaceId) -> None:
         if name.partition("/")[2] == space:
             connection.execute(delete(tables.settings).where(tables.settings.c.name == name))
     connection.execute(delete(tables.spaces).where(tables.spaces.c.space == space))
+    return len(keys)
 
 
 def _nodes(connection: Connection, space: SpaceId, keys: Sequence[int]) -> None:
     """Relations, earlier versions and embeddings go with their nodes; the outbox tells every index."""
     for chunk in chunks(sorted(keys)):
         connection.execute(delete(tables.nodes).where(tables.nodes.c.key.in_(chunk)))
-    post(connection, space, keys, "delete")
+    outbox.post(connection, space, keys, "delete")

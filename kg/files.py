@@ -1,4 +1,4 @@
-"""Folders that are written whole or not at all."""
+"""Files and folders that are written whole or not at all."""
 
 from __future__ import annotations
 
@@ -7,6 +7,16 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a text file that takes the place of ``path`` when all of it is on the disk; an error changes nothing."""
+    part = path.with_name(path.name + ".part")
+    with part.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(part, path)
 
 
 @contextmanager
@@ -20,6 +30,10 @@ def replaced_folder(folder: Path) -> Iterator[Path]:
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     yield part
+    for path in [*part.rglob("*"), part]:  # on the disk before anything that is there goes
+        held = os.open(path, os.O_RDONLY)
+        os.fsync(held)
+        os.close(held)
     if folder.exists():
         shutil.rmtree(old, ignore_errors=True)
         os.replace(folder, old)  # a folder with content cannot be replaced in one step

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from kg.errors import TurnConflictError
-from kg.tables import moment, optional_epoch
+from kg.times import moment, optional_epoch
 from kg.types import Node, NodeId, NodeStatus, SpaceId, Turn, TurnId, TurnState
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -66,6 +67,11 @@ class Snapshot:
     def num_nodes(self) -> int:
         """Number of nodes."""
         return len(self.ids)
+
+    def active_rows(self, types: Collection[str] | None = None) -> NDArray[np.int64]:
+        """Rows of the active nodes, of all types or of some, ascending."""
+        wanted = self.active if types is None else self.active & np.isin(self.types, list(types))
+        return np.flatnonzero(wanted)
 
     @cached_property
     def row_of(self) -> dict[NodeId, int]:

@@ -1,8 +1,6 @@
-"""The store's tables. Times are seconds since 1970 UTC; ``key`` is a node's integer name inside the database."""
+"""The store's tables. Times are ``kg.times``' seconds; ``key`` is a node's integer name inside the database."""
 
 from __future__ import annotations
-
-from datetime import UTC, datetime
 
 from sqlalchemy import (
     JSON,
@@ -30,21 +28,6 @@ metadata = MetaData(
 
 # SQLite gives ids by itself only to a column that is exactly INTEGER PRIMARY KEY.
 _KEY = BigInteger().with_variant(Integer, "sqlite")
-
-
-def epoch(time: datetime) -> int:
-    """Whole seconds since 1970 UTC; a time without zone is read as UTC."""
-    return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp())
-
-
-def optional_epoch(time: datetime | None) -> int | None:
-    """``epoch`` that passes None through."""
-    return None if time is None else epoch(time)
-
-
-def moment(seconds: int | None) -> datetime | None:
-    """Inverse of ``optional_epoch``."""
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
 spaces = Table("spaces", metadata, Column("space", String, primary_key=True))

@@ -19,8 +19,8 @@ Attributes = Mapping[str, str | int | float | bool | list[str]]
 #: Recorded time of what a corpus gives no date for: earlier than every real date, so visible at any ``as_of``.
 UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
 
-#: Longest name of a space or a turn, in UTF-8: what a row of an index can hold.
-MAX_NAME_BYTES = 256
+#: Longest name of a space or a turn, in UTF-8: what a row of an index can hold, with "@" and a time behind a space.
+MAX_NAME_BYTES = 240
 
 
 def is_name(text: str) -> bool:

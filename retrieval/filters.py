@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kg.tables import epoch
+from kg.times import epoch
 from retrieval.errors import FilterError
 from retrieval.protocols import SearchScope
 

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from kg.schema import schema_hash
+from kg.schema import SEARCHABLE_TYPES, schema_hash
 from kg.snapshot import Snapshot
 from kg.store import Store
-from kg.tables import epoch
+from kg.times import epoch
 from kg.types import Node, NodeStatus, SpaceId, TurnId
 from retrieval.errors import IndexMismatchError
 from retrieval.milvus import FLAT_BELOW, Collection, CollectionSpec, IndexRow, IndexType, MilvusIndex
@@ -44,7 +44,7 @@ class Difference:
 
 
 class DescriptionIndexer:
-    """Keeps the collection of description embeddings equal to the store.
+    """Keeps the collection of description embeddings equal to the store's searchable nodes.
 
     Args:
         store: The truth.
@@ -113,10 +113,11 @@ class DescriptionIndexer:
         if collection is None:
             if not len(vectors):
                 return None
-            due = len(self._store.read_outbox(limit=FLAT_BELOW))  # a collection that outgrows its index can be rebuilt
+            due = self._store.outbox_size()  # a collection that outgrows its index can be rebuilt
             spec = CollectionSpec(vectors.shape[1], "COSINE", self._model, schema_hash(), index_type(due))
             collection = self._index.create(DESCRIPTIONS, spec)
-        active = [i for i, node in enumerate(nodes) if node.status == NodeStatus.ACTIVE]
+        # A search pays for every row of its tenant, so structure that no search returns has none.
+        active = [i for i, n in enumerate(nodes) if n.status == NodeStatus.ACTIVE and n.type in SEARCHABLE_TYPES]
         if active:
             turns = self._store.turns_of_nodes(space, [keys[i] for i in active])
             collection.upsert(
@@ -136,7 +137,7 @@ class DescriptionIndexer:
             differences.append(Difference(SpaceId(gone), 0, collection.count(gone), 0))
         for space in sorted(known):
             snapshot = self._store.snapshot(space, embedding_model=self._model)
-            expected = {int(k): row for row, k in enumerate(snapshot.keys) if snapshot.active[row]}
+            expected = {int(snapshot.keys[row]): int(row) for row in snapshot.active_rows(SEARCHABLE_TYPES)}
             held = collection.vectors(space, collection.node_keys(space))
             changed = sum(
                 1
@@ -147,6 +148,21 @@ class DescriptionIndexer:
                 Difference(space, len(expected.keys() - held.keys()), len(held.keys() - expected.keys()), changed)
             )
         return differences
+
+    def require_complete(self, spaces: Sequence[SpaceId]) -> None:
+        """Refuse to search spaces of which the collection lacks something: an outage is never an empty result.
+
+        Raises:
+            IndexMismatchError: Names the first, and what to do.
+        """
+        collection = self.collection()
+        for space in spaces:
+            due, held = self._store.node_count(space, SEARCHABLE_TYPES), collection.count(space)
+            if self._store.outbox_size(space) or held != due:
+                raise IndexMismatchError(
+                    f"space {space!r}: the index holds {held} of {due} searchable nodes, or an earlier wording; run "
+                    "locigraph build again, or locigraph verify --rebuild true"
+                )
 
     def rebuild(self, *, progress: bool = False) -> int:
         """Make the collection anew from the store; returns the number of nodes that were due.
@@ -187,4 +203,6 @@ def snapshot_rows(space: str, snapshot: Snapshot, rows: NDArray[np.int64]) -> li
 
 def index_row(space: str, node: Node, key: int, turn_ids: tuple[TurnId, ...]) -> IndexRow:
     """The index row of a node of the store."""
-    return IndexRow(space, key, node.id, node.type, epoch(node.created_at), turn_ids)
+    # What is drawn from many turns gains more without being written again; its hits get theirs from the lexical arm.
+    turns = turn_ids if node.type == "episode" else ()
+    return IndexRow(space, key, node.id, node.type, epoch(node.created_at), turns)

@@ -122,7 +122,6 @@ class LexicalIndex:
 
 def documents(snapshot: Snapshot, types: frozenset[str]) -> list[Document]:
     """Active nodes of the given types, oldest first."""
-    rows = np.flatnonzero(snapshot.active & np.isin(snapshot.types, list(types)))
     return [
         Document(
             snapshot.ids[row],
@@ -131,5 +130,5 @@ def documents(snapshot: Snapshot, types: frozenset[str]) -> list[Document]:
             snapshot.turns_of[row],
             int(snapshot.recorded_at[row]),
         )
-        for row in rows
+        for row in snapshot.active_rows(types)
     ]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from kg.schema import SEARCHABLE_TYPES
 from kg.snapshot import Snapshot
-from kg.tables import epoch
+from kg.times import epoch
 from kg.types import NodeId
 from retrieval.errors import FilterError
 from retrieval.protocols import SearchScope, VectorMatch
@@ -60,7 +60,7 @@ class MemoryVectors:
             snapshot: With embeddings.
             types: Of the nodes to write.
         """
-        rows = np.flatnonzero(snapshot.active & np.isin(snapshot.types, list(types)))
+        rows = snapshot.active_rows(types)
         matches = [
             (
                 VectorMatch(snapshot.ids[row], str(snapshot.types[row]), snapshot.turns_of[row], 0.0),

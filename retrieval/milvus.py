@@ -169,7 +169,8 @@ class MilvusIndex:
         )
         if not rows:
             raise IndexMismatchError(
-                f"collection {name!r} of index {self.uri!r} was not made by locigraph; choose another name"
+                f"collection {name!r} of index {self.uri!r} does not describe itself: its making was cut, or other "
+                "software made it; run locigraph verify --rebuild true, or name another index"
             )
         return Collection(self, name, CollectionSpec(**json.loads(rows[0]["turns"])))
 
@@ -229,7 +230,7 @@ class Collection:
             if held[name] != value:
                 raise IndexMismatchError(
                     f"collection {self.name!r} of index {self._index.uri!r} has {name} {held[name]!r} but {value!r} "
-                    "is needed; run locigraph refresh (graph embeddings) or locigraph verify --rebuild (descriptions)"
+                    "is needed; run locigraph refresh (graph embeddings) or verify --rebuild true (descriptions)"
                 )
 
     def describe_itself(self) -> None:

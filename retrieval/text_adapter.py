@@ -45,8 +45,8 @@ class TextAdapter:
     @property
     def spaces(self) -> frozenset[str]:
         """Conversations that it was trained or validated on."""
-        identity = self.details.get("identity", {})
-        return frozenset([*identity.get("train", ()), *identity.get("validation", ())])
+        identity = self.details["identity"]
+        return frozenset([*identity["train"], *identity["validation"]])
 
 
 def add_adapter(model: SentenceTransformer, *, rank: int, dropout: float) -> None:
@@ -112,6 +112,7 @@ def read_adapter(folder: Path, *, base: str) -> TextAdapter:
         manifest = json.loads((folder / _MANIFEST).read_text())
         found = TextAdapter(folder, str(manifest["base"]), str(manifest["version"]), dict(manifest["details"]))
         version = _version(folder)
+        len(found.spaces)  # of what nobody knows what it has seen, nothing can be measured
     except OSError as error:
         raise TextEncoderError(
             f"{folder}: no adapter of a text encoder there ({error.filename}: {error.strerror}); run locigraph "

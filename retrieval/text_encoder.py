@@ -11,8 +11,8 @@ import importlib.util
 import logging
 import os
 import sqlite3
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -73,17 +73,12 @@ class CachedTextEncoder:
         self._cache = cache
         self._plain: CachedTextEncoder | None = None
         self.encoded = 0  # texts that the model itself had to encode, since construction
-        try:
-            with closing(self._connect()) as connection:
-                connection.execute("PRAGMA journal_mode=WAL")
-                connection.execute(
-                    "CREATE TABLE IF NOT EXISTS vectors (model TEXT, digest BLOB, vector BLOB, "
-                    "PRIMARY KEY (model, digest)) WITHOUT ROWID"
-                )
-        except sqlite3.DatabaseError as error:
-            raise TextEncoderError(
-                f"{cache}: no cache of vectors ({error}); delete it or name another file with --encoder.cache"
-            ) from error
+        with self._connect() as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS vectors (model TEXT, digest BLOB, vector BLOB, "
+                "PRIMARY KEY (model, digest)) WITHOUT ROWID"
+            )
 
     @property
     def model_id(self) -> str:
@@ -128,12 +123,20 @@ class CachedTextEncoder:
             return np.zeros((0, 0), dtype=np.float32)
         return np.stack([found[digest] for digest in digests])
 
-    def _connect(self) -> sqlite3.Connection:
-        return sqlite3.connect(self._cache, timeout=60)
+    @contextmanager
+    def _connect(self) -> Iterator[sqlite3.Connection]:
+        try:
+            with closing(sqlite3.connect(self._cache, timeout=60)) as connection:
+                yield connection
+        except sqlite3.Error as error:
+            raise TextEncoderError(
+                f"{self._cache}: no cache of vectors ({error}); if no other process has locked it, "
+                "delete it or name another file with --encoder.cache"
+            ) from error
 
     def _read(self, digests: Sequence[bytes]) -> dict[bytes, NDArray[np.float32]]:
         found: dict[bytes, NDArray[np.float32]] = {}
-        with closing(self._connect()) as connection:
+        with self._connect() as connection:
             for start in range(0, len(digests), 500):
                 part = digests[start : start + 500]
                 marks = ",".join("?" * len(part))
@@ -146,7 +149,7 @@ class CachedTextEncoder:
 
     def _write(self, digests: Sequence[bytes], vectors: NDArray[np.float32]) -> None:
         rows = [(self.model_id, d, v.astype("<f4").tobytes()) for d, v in zip(digests, vectors, strict=True)]
-        with closing(self._connect()) as connection, connection:
+        with self._connect() as connection, connection:
             connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
 
     def _run(self, texts: Sequence[str]) -> NDArray[np.float32]:

@@ -40,8 +40,9 @@ def build(
         retrieving.indexer_of(graph, vectors, text_encoder).drain(progress=True)
         counts: dict[str, int] = {}
         for conversation in read.conversations:
-            for node in graph.nodes(conversation.space):
-                counts[node.type] = counts.get(node.type, 0) + 1
+            for kind in graph.node_types():
+                if found := graph.node_count(conversation.space, (kind,)):
+                    counts[kind] = counts.get(kind, 0) + found
     print(f"{len(read.conversations)} spaces in {store}: " + ", ".join(f"{n} {t}" for t, n in sorted(counts.items())))
     for space, count in failed.items():
         print(f"{space}: {count} turns failed; see their reasons and retry with --retry_failed true")

@@ -29,15 +29,12 @@ def forget(
     with opening.existing_store(store) as graph, opening.vector_index(index, store) as vectors:
         indexer = retrieving.indexer_of(graph, vectors, text_encoder)
         indexer.drain()  # what a forgetting that was cut has left
-        before = set(graph.snapshot(SpaceId(space)).keys.tolist())
         if turns is None:
-            graph.forget_space(SpaceId(space))
-            after: set[int] = set()
+            erased = graph.forget_space(SpaceId(space))
         else:
-            graph.forget(SpaceId(space), [TurnId(turn) for turn in turns])
-            after = set(graph.snapshot(SpaceId(space)).keys.tolist())
+            erased = graph.forget(SpaceId(space), [TurnId(turn) for turn in turns])
         indexer.drain()
-    print(f"{len(before - after)} nodes of {space} erased; run locigraph refresh, since their neighbours remember them")
+    print(f"{erased} nodes of {space} erased; run locigraph refresh, since their neighbours remember them")
 
 
 if __name__ == "__main__":

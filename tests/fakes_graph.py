@@ -15,7 +15,7 @@ from gnn.lexical import ContextHash, LexicalSketch, RelatedTerms
 from kg.errors import UnknownSpaceError
 from kg.schema import COINED_FAMILY, RELATION_LABELS
 from kg.snapshot import NO_TIME, Snapshot
-from kg.tables import epoch
+from kg.times import epoch
 from kg.types import NodeId, Question, SpaceId, Turn, TurnId
 from retrieval.errors import IndexUnavailableError
 from retrieval.lexical import LexicalIndex

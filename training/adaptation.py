@@ -29,6 +29,7 @@ from kg.types import Question
 from retrieval.errors import TextEncoderError
 from retrieval.text_adapter import TextAdapter, add_adapter, read_adapter, save_adapter
 from retrieval.text_encoder import load_model
+from training.callbacks import remove_resume_points
 from training.config import AdapterConfig
 from training.data import EpochDataModule
 from training.errors import TrainingDataError, TrainingError
@@ -268,9 +269,8 @@ def train_adapter(
     module = TextAdaptation(encoder, config, examples=len(steps), seed=seed)
     fingerprint = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
     folder.mkdir(parents=True, exist_ok=True)
-    for stale in folder.glob("*.ckpt"):
-        if fingerprint not in stale.name:
-            stale.unlink()
+    path = folder / f"adapt-{fingerprint}"
+    remove_resume_points(path, others_only=True)
     result = run_lightning(
         module,
         EpochDataModule(steps, checks, seed=seed),
@@ -279,15 +279,14 @@ def train_adapter(
         patience=config.patience,
         average=0.0,  # the rate falls to nothing instead
         gradient_clip=config.gradient_clip,
-        path=folder / f"adapt-{fingerprint}",
+        path=path,
         name="adapt",
     )
     if trainer.fast_dev_run:
         return None
     if is_first_process():
         save_adapter(encoder, target, base=model, details={**details, "identity": identity, "validation": result})
-        for resume_point in folder.glob("*.ckpt"):
-            resume_point.unlink()
+        remove_resume_points(path)
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         torch.distributed.barrier()  # the others read what the first has written
     return read_adapter(target, base=model)

@@ -114,6 +114,19 @@ class ResumePoint(L.Callback):
             os.replace(part, self._path)
 
 
+def remove_resume_points(path: Path, *, others_only: bool = False) -> None:
+    """Remove the resume points of a stage: its own, or those of other settings beside it.
+
+    Args:
+        path: Of the stage's resume point, without suffix: ``folder/<stage>-<fingerprint>``.
+        others_only: Whether its own stays.
+    """
+    stage, _, _ = path.name.rpartition("-")
+    for held in path.parent.glob(f"{stage}-*.ckpt"):
+        if not (others_only and held.stem == path.name):
+            held.unlink()
+
+
 class StepProgress(L.Callback):
     """One line for the whole stage, with rate and time left.
 

@@ -53,12 +53,12 @@ class Checkpoint:
     @property
     def spaces(self) -> frozenset[str]:
         """Conversations that it was trained or validated on."""
-        identity = self.details.get("identity", {})
-        return frozenset([*identity.get("train", ()), *identity.get("validation", ())])
+        identity = self.details["identity"]
+        return frozenset([*identity["train"], *identity["validation"]])
 
     @property
     def version(self) -> str:
-        """Twelve hexadecimal digits of weights and manifest; names the collection of its embeddings."""
+        """Twelve hexadecimal digits of weights and of all that using them needs; names the collection of embeddings."""
         digest = hashlib.sha256(json.dumps(self._identity(), sort_keys=True).encode())
         for name, tensor in sorted(self.network.state_dict().items()):
             digest.update(name.encode())
@@ -138,6 +138,12 @@ def load_checkpoint(folder: Path, *, text_encoder: str | None = None) -> Checkpo
     checkpoint = Checkpoint(
         network, model, sketch, manifest["text_encoder"], manifest["text_dim"], manifest.get("details", {})
     )
+    try:
+        len(checkpoint.spaces)
+    except (KeyError, TypeError) as error:  # of what nobody knows what it has seen, nothing can be measured
+        raise CheckpointError(
+            f"{folder / _MANIFEST}: does not say what it was trained and validated on ({error!r}); train again"
+        ) from error
     if checkpoint.version != manifest.get("version"):
         raise CheckpointError(
             f"{folder}: weights do not match the manifest (version {checkpoint.version} against "

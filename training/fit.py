@@ -16,11 +16,14 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
 from lightning.pytorch.strategies import DDPStrategy
 
-from training.callbacks import AverageAndStop, ResumePoint, StepProgress
+from training.callbacks import AverageAndStop, ResumePoint, StepProgress, remove_resume_points
 from training.config import StageConfig, TrainConfig
 from training.data import EpochDataModule, SpaceExample
 from training.errors import TrainingError
 from training.module import GraphRetrieval, RetrievalModule
+
+#: In the order in which they run; resume points have their names.
+STAGES = ("pretrain", "finetune")
 
 
 @dataclass(frozen=True)
@@ -87,11 +90,11 @@ def fit(
     folder.mkdir(parents=True, exist_ok=True)
     # In the names, so that another configuration's resume point is never taken up.
     fingerprint = _fingerprint(network, train, validation, config, seed, identity)
-    for stale in folder.glob("*.ckpt"):
-        if fingerprint not in stale.name:
-            stale.unlink()
+    paths = {label: folder / f"{label}-{fingerprint}" for label in STAGES}
+    for path in paths.values():
+        remove_resume_points(path, others_only=True)
     result = FitResult()
-    for number, (label, stage) in enumerate((("pretrain", config.pretrain), ("finetune", config.finetune))):
+    for number, (label, stage) in enumerate(zip(STAGES, (config.pretrain, config.finetune), strict=True)):
         if stage.epochs == 0:
             continue
         outcome = _run_stage(
@@ -101,7 +104,7 @@ def fit(
             stage,
             config,
             trainer,
-            folder / f"{label}-{fingerprint}",
+            paths[label],
             10 * seed + number,
             f"{name} {label}",
         )
@@ -202,7 +205,7 @@ def run_lightning(
         )
         trainer.fit(module, datamodule=data, ckpt_path=str(resume) if resume.is_file() else None, weights_only=True)
     best.finish(module)
-    if not data.validation:
+    if best.best_epoch < 0:  # nothing to validate on, or no question about it
         return {"best_epoch": -1}
     return {"best_epoch": best.best_epoch, "val_score": best.best_score}
 

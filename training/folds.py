@@ -32,7 +32,7 @@ def plan_folds(questions: Sequence[Question], *, folds: int, validation: int, se
 
     Raises:
         TrainingError: If there are more folds than conversations.
-        LeakError: If a conversation or the wording of a question is on both sides.
+        LeakError: If a conversation is on both sides.
     """
     weights: dict[str, int] = {}
     for question in questions:
@@ -162,7 +162,7 @@ def refuse_fitted(adapter: TextAdapter | None, validation: Sequence[str]) -> Non
     """
     if adapter is None:
         return
-    known = sorted({*adapter.details.get("identity", {}).get("train", ())} & {*validation})
+    known = sorted({*adapter.details["identity"]["train"]} & {*validation})
     if known:
         raise LeakError(
             f"space {known[0]!r} is to decide when to stop, but the adapter {adapter.folder} was "

@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from kg.schema import schema_hash
 from kg.snapshot import Snapshot
-from kg.tables import epoch
+from kg.times import epoch
 from kg.types import SpaceId
 from retrieval.errors import IndexMismatchError
 from retrieval.graph_embedding import DEFAULT_TYPES

@@ -21,11 +21,12 @@ import training
 from gnn.lexical import ContextHash
 from kg.snapshot import Snapshot
 from kg.types import Question, SpaceId
+from training.callbacks import remove_resume_points
 from training.checkpoint import Checkpoint, load_checkpoint
 from training.config import TrainConfig
 from training.data import make_example, make_sketch
 from training.errors import CheckpointError, TrainingDataError
-from training.fit import TrainerConfig, fit
+from training.fit import STAGES, TrainerConfig, fit
 from training.module import GraphRetrieval
 from training.protocols import Embed, QuestionWriter
 from training.pseudo_queries import RULES
@@ -139,8 +140,8 @@ def train_checkpoint(
     )  # fmt: skip
     if not trainer.fast_dev_run and is_first_process():  # with several devices all of them come by here
         checkpoint.save(folder / "checkpoint")
-        for resume_point in folder.glob("*.ckpt"):  # of no more use, and larger than the checkpoint
-            resume_point.unlink()
+        for stage in STAGES:  # of no more use, and larger than the checkpoint
+            remove_resume_points(folder / f"{stage}-")
     return checkpoint
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 from tqdm import tqdm
@@ -38,22 +38,19 @@ def build_graph(corpus: Corpus, extractor: Extractor, store: Store, encoder: Cac
     for conversation in corpus.conversations:
         store.append_turns(conversation.turns)
         claim_space(store, conversation.space, extractor)
-    turns = [turn for conversation in corpus.conversations for turn in conversation.turns]
-    pending = sum(store.turn_counts(c.space)[TurnState.PENDING] for c in corpus.conversations)
+    turns = [turn for c in corpus.conversations for turn in store.turns(c.space, state=TurnState.PENDING)]
     failed: dict[SpaceId, int] = {}
-    if pending:
+    if turns:
         # One large batch now instead of a small one per turn.
         texts = [turn.utterance for turn in turns]
         plain = encoder.without_adapter()
         plain.encode([*texts, *extractor.expected_texts(turns)], progress="encode")
-        context = HybridContext(store, plain)
-        try:
-            consolidator = Consolidator(store, extractor, plain, context)
-            with tqdm(desc="consolidate", total=pending, unit="turn") as bar:
-                for conversation in corpus.conversations:
+        with tqdm(desc="consolidate", total=len(turns), unit="turn") as bar:
+            for conversation in corpus.conversations:
+                # A context of its own: what it holds of a conversation is of no use to the next.
+                with closing(HybridContext(store, plain)) as context:
+                    consolidator = Consolidator(store, extractor, plain, context)
                     consolidator.run(conversation.space, on_turn=lambda: _advance(bar))
-        finally:
-            context.close()
     for each in dict.fromkeys([encoder.without_adapter(), encoder]):
         _embed_all(corpus, store, each)
     for conversation in corpus.conversations:
@@ -67,14 +64,14 @@ def _embed_all(corpus: Corpus, store: Store, encoder: CachedTextEncoder) -> None
     """Vectors for nodes that have none of this encoder, such as those of a graph that another one has built."""
     lacking = {c.space: found for c in corpus.conversations if (found := store.unembedded(c.space, encoder.model_id))}
     # One large batch now instead of a small one per space.
-    texts = [text for found in lacking.values() for _, text in found]
+    texts = [each.text for found in lacking.values() for each in found]
     vectors = encoder.encode(texts, progress="embed" if lacking else None)
     start = 0
     for space, found in lacking.items():
-        nodes, rows = [node for node, _ in found], vectors[start : start + len(found)]
+        rows = vectors[start : start + len(found)]
         start += len(found)
         # The index holds no vectors of adapters (see indexer_of).
-        store.put_embeddings(space, encoder.model_id, nodes, rows, to_indexes=encoder.adapter is None)
+        store.put_embeddings(space, encoder.model_id, found, rows, to_indexes=encoder.adapter is None)
 
 
 def _advance(bar: tqdm[Any]) -> None:

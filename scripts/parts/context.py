@@ -8,17 +8,15 @@ from datetime import datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from consolidation.blueprint import ContextNode
+from consolidation.blueprint import PLANNED_TYPES, ContextNode
 from kg.snapshot import Snapshot
 from kg.store import Store
-from kg.tables import epoch
+from kg.times import epoch
 from kg.types import Node, NodeId, NodeStatus, SpaceId, Turn
 from retrieval.hybrid import HybridRetriever
 from retrieval.lexical import Document, LexicalIndex
 from retrieval.memory_vectors import MemoryVectors
 from retrieval.protocols import TextEncoder, VectorMatch
-
-_CONTEXT_TYPES = ("event_node", "sub_event", "knowledge_node", "reflection")
 
 
 class HybridContext:
@@ -33,8 +31,8 @@ class HybridContext:
         self._store = store
         self._encoder = encoder
         self._vectors = MemoryVectors()
-        self._lexical = LexicalIndex(self._load, types=_CONTEXT_TYPES)
-        self._retriever = HybridRetriever(self._lexical, self._vectors, encoder, types=_CONTEXT_TYPES, depth=20)
+        self._lexical = LexicalIndex(self._load, types=PLANNED_TYPES)
+        self._retriever = HybridRetriever(self._lexical, self._vectors, encoder, types=PLANNED_TYPES, depth=20)
         self._nodes: dict[tuple[SpaceId, NodeId], Node] = {}
 
     def close(self) -> None:
@@ -44,7 +42,7 @@ class HybridContext:
     def _load(self, space: SpaceId, as_of: datetime | None) -> Snapshot:
         # The first question about a space: what earlier runs left is read once, later nodes come by observe().
         snapshot = self._store.snapshot(space, as_of=as_of, embedding_model=self._encoder.model_id)
-        nodes = self._store.nodes(space, types=_CONTEXT_TYPES)
+        nodes = self._store.nodes(space, types=PLANNED_TYPES)
         self._nodes.update({(space, node.id): node for node in nodes})
         rows = [snapshot.row_of[node.id] for node in nodes]
         self._add_vectors(space, nodes, snapshot.embeddings[rows])
@@ -55,11 +53,13 @@ class HybridContext:
         self._vectors.add(space, matches, vectors)
 
     def find(self, turn: Turn, *, limit: int) -> Sequence[ContextNode]:
-        """Event and knowledge nodes nearest to a turn's words."""
+        """Event and knowledge nodes nearest to a turn's words, of those that were known when it was said."""
         self._lexical.load(turn.space)
         result = self._retriever.retrieve(turn.utterance, turn.space, top_k=limit)
-        nodes = [self._nodes[turn.space, hit.node_id] for hit in result.hits[:limit]]
-        return [ContextNode(node.id, node.type, node.description, node.attributes) for node in nodes]
+        nodes = [self._nodes[turn.space, hit.node_id] for hit in result.hits]
+        # A retried turn comes after later ones are done: it must not change, nor end, what they said.
+        known = [node for node in nodes if node.created_at <= turn.recorded_at][:limit]
+        return [ContextNode(node.id, node.type, node.description, node.attributes) for node in known]
 
     def observe(self, space: SpaceId, nodes: Sequence[Node], vectors: NDArray[np.float32]) -> None:
         """Take in what a turn made, reworded or archived."""
@@ -67,7 +67,7 @@ class HybridContext:
             if node.status == NodeStatus.ARCHIVED:
                 self._lexical.remove(space, node.id)
                 self._vectors.remove(space, node.id)
-        kept = [i for i, n in enumerate(nodes) if n.type in _CONTEXT_TYPES and n.status == NodeStatus.ACTIVE]
+        kept = [i for i, n in enumerate(nodes) if n.type in PLANNED_TYPES and n.status == NodeStatus.ACTIVE]
         for i in kept:
             node = nodes[i]
             self._nodes[space, node.id] = node

@@ -31,15 +31,17 @@ def training_set(views: Views, corpus: Corpus, *, validation: int) -> TrainingSe
 
     Args:
         views: Its graphs.
-        corpus: Its questions; without any, its conversations are learnt from all the same.
+        corpus: Its questions; without any, all its conversations are learnt from, since none could judge.
         validation: Conversations held back to decide when to stop, evenly from the list of all.
 
     Raises:
         LocigraphError: If none would be left to learn from, or ``validation`` is negative.
     """
+    if not corpus.questions:
+        return TrainingSet((), tuple(sorted(c.space for c in corpus.conversations)), (), views)
     if validation < 0:
         raise LocigraphError(f"validation is {validation}; 0 or more conversations can be held back")
-    spaces = sorted({q.space for q in corpus.questions} or {c.space for c in corpus.conversations})
+    spaces = sorted({q.space for q in corpus.questions})
     if validation >= len(spaces):
         raise LocigraphError(
             f"{corpus.path}: validation is {validation}, but there are only {len(spaces)} conversations to learn from "

@@ -75,7 +75,7 @@ def vector_index(settings: IndexSettings, store: str) -> MilvusIndex:
         raise LocigraphError(
             f"store {store.partition('@')[2] or store!r} has no folder to put an index in; name one with --index.uri"
         )
-    return MilvusIndex(settings.uri or str(Path(file).with_suffix(".index.db")), token=settings.token)
+    return MilvusIndex(settings.uri or file.removesuffix(".sqlite") + ".index.db", token=settings.token)
 
 
 def check_device(device: str) -> None:

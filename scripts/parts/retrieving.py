@@ -125,7 +125,9 @@ def search_parts(
     @cache
     def indexed() -> VectorSearch:
         assert index is not None
-        return indexer_of(store, index, encoder).collection()
+        indexer = indexer_of(store, index, encoder)
+        indexer.require_complete(spaces)
+        return indexer.collection()
 
     @cache
     def in_memory() -> VectorSearch:

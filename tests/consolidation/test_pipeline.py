@@ -3,6 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -177,7 +178,8 @@ def test_retry_mends_a_failed_turn_and_closes_the_chain(store: Store) -> None:
     store.append_turns(make_turns(["one", "two", "three"]))
     consolidate(store, refusing("t1"))
     assert edges(store, "NEXT") == []
-    retried = Consolidator(store, FakeExtractor(), FakeEncoder(), FakeContext()).retry(SPACE)
+    store.retry_turn(SPACE, TurnId("t1"))
+    retried = Consolidator(store, FakeExtractor(), FakeEncoder(), FakeContext()).run(SPACE)
     assert retried == Outcome(done=1, failed=0)
     assert store.failures(SPACE) == []
     assert edges(store, "NEXT") == [("Ann: one", "Ben: two"), ("Ben: two", "Ann: three")]
@@ -197,8 +199,34 @@ def test_an_event_of_a_retried_turn_does_not_follow_the_events_of_later_turns(st
         return event(turn, context, complaint)
 
     consolidate(store, failing)
-    Consolidator(store, FakeExtractor(event), FakeEncoder(), FakeContext()).retry(SPACE)
+    store.retry_turn(SPACE, TurnId("t1"))
+    Consolidator(store, FakeExtractor(event), FakeEncoder(), FakeContext()).run(SPACE)
     assert edges(store, "PRECEDES") == [("event one", "event three"), ("event one", "event two")]
+
+
+def test_a_retried_turn_is_not_shown_and_cannot_end_what_was_said_after_it(store: Store) -> None:
+    said = make_turns([f"I live in {city} with my two cats." for city in ("Boston", "Denver", "Austin")])
+    store.append_turns([replace(turn, speaker="Ann") for turn in said])
+    rules = RuleExtractor()
+
+    def failing(turn: Turn, context: Context, complaint: str | None) -> Blueprint:
+        refusing("t1")(turn, context, complaint)
+        return mended(turn, context, complaint)
+
+    def mended(turn: Turn, context: Context, complaint: str | None) -> Blueprint:
+        return rules.plan(turn, context, complaint=complaint)
+
+    for plan in (failing, mended):
+        with closing(HybridContext(store, FakeEncoder())) as context:
+            Consolidator(store, FakeExtractor(plan), FakeEncoder(), context).run(SPACE)
+        for failure in store.failures(SPACE):
+            store.retry_turn(SPACE, failure.turn_id)
+    assert store.failures(SPACE) == []
+    facts = {node.provenance[0]: node for node in store.nodes(SPACE, types=["knowledge_node"])}
+    assert edges(store, "SUPERSEDED_BY") == sorted(
+        (facts[TurnId("t0")].description, facts[TurnId(turn)].description) for turn in ("t1", "t2")
+    )
+    assert facts[TurnId("t2")].valid_to is None
 
 
 def test_a_bad_plan_gets_one_repair_attempt_with_the_complaint(store: Store) -> None:

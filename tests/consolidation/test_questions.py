@@ -162,7 +162,7 @@ def test_a_full_width_question_mark_ends_a_question_too() -> None:
 def test_a_wrong_cassette_or_no_request_at_a_time_is_refused(tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "questions.sqlite").write_text("no database, but long enough to be taken for a broken one")
-    with pytest.raises(QuestionWriterError, match=r"questions\.sqlite: no cassette"):
+    with pytest.raises(QuestionWriterError, match=r"questions\.sqlite: the cassette of questions cannot be used"):
         writer("http://127.0.0.1:9/v1", tmp_path).write(["Ann left"])
     with pytest.raises(QuestionWriterError, match="concurrency is 0"):
         LLMQuestions("http://127.0.0.1:9/v1", "m", cassette=tmp_path / "c.sqlite", concurrency=0)

@@ -79,4 +79,7 @@ def test_the_expected_texts_hold_what_is_embedded() -> None:
     turn = make_turn(0, "I sold my red racing bicycle yesterday.")
     texts = RULES.expected_texts([turn])
     assert texts[0] == "Ann sold Ann's red racing bicycle yesterday. (31 December 2023)"
-    assert [t.description for t in RULES.plan(turn, NOTHING).topics] == texts[1:]
+    plan = RULES.plan(turn, NOTHING)
+    assert [*(t.description for t in plan.topics), *(m.name for m in plan.mentions)] == texts[1:]
+    assert plan.topics
+    assert plan.mentions

@@ -179,5 +179,5 @@ def test_conversations_without_turns_are_left_out_with_a_note(tmp_path: Path) ->
 def test_names_that_no_index_could_hold_are_refused(tmp_path: Path, field: str, name: str) -> None:
     data = line()
     (data if field == "conversation_id" else data["sessions"][1]["turns"][0])[field] = name
-    with pytest.raises(CorpusFormatError, match=rf"{field}.*at most 256 bytes without control characters"):
+    with pytest.raises(CorpusFormatError, match=rf"{field}.*at most 240 bytes without control characters"):
         read(tmp_path, data)

@@ -136,6 +136,30 @@ def test_more_nodes_than_one_statement_can_name_are_forgotten(store: Store) -> N
     assert len(store.nodes(SPACE)) == 1
 
 
+def test_what_a_forgotten_turn_had_closed_ends_by_its_other_successor_or_by_its_own_end(store: Store) -> None:
+    turns = make_turns(["Boston.", "Denver.", "Austin.", "Boston again."])
+    store.append_turns(turns)
+    own_end = turns[3].recorded_at
+    told = [fact("a", "lives in Boston", turns[0]), fact("b", "a lease", turns[0])]
+    first = store.commit(change_of(turns[0], nodes=[told[0], dataclasses.replace(told[1], valid_to=own_end)]))
+    boston, lease = first["a"], first["b"]
+    for turn, closes in ((turns[1], (boston, lease)), (turns[2], (boston,))):
+        open_ones = [i for i in closes if (end := store.node(SPACE, i).valid_to) is None or end > turn.recorded_at]
+        change = change_of(
+            turn,
+            nodes=[fact("c", turn.text, turn)],
+            relations=[NewRelation(closed, "SUPERSEDED_BY", "c") for closed in closes],
+        )
+        updates = tuple(NodeUpdate(i, valid_to=turn.recorded_at) for i in open_ones)
+        store.commit(dataclasses.replace(change, updates=updates))
+    assert store.node(SPACE, boston).valid_to == store.node(SPACE, lease).valid_to == turns[1].recorded_at
+    store.forget(SPACE, [TurnId("t1")])
+    assert store.node(SPACE, boston).valid_to == turns[2].recorded_at  # Austin is still true
+    assert store.node(SPACE, lease).valid_to == own_end
+    store.forget(SPACE, [TurnId("t2")])
+    assert store.node(SPACE, boston).valid_to is None
+
+
 def test_what_a_forgotten_turn_had_closed_is_open_again_and_its_neighbours_are_joined(store: Store) -> None:
     turns = make_turns(["I love pizza.", "Mm.", "Now I love ramen.", "Fine."])
     store.append_turns(turns)

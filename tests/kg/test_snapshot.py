@@ -11,7 +11,7 @@ import pytest
 from kg.errors import InvalidVectorError
 from kg.snapshot import NO_TIME, Snapshot
 from kg.store import Store
-from kg.tables import epoch
+from kg.times import epoch
 from kg.types import GraphChange, NewRelation, NodeId, NodeStatus, NodeUpdate
 from tests.fakes import MONDAY, SPACE, FakeEncoder, change_of, fact, make_turn, make_turns
 
@@ -140,7 +140,7 @@ def test_vectors_of_another_model_do_not_mix_in(store: Store) -> None:
     planted(store, FakeEncoder())
     other = FakeEncoder(dim=5, model_id="other")
     missing = store.unembedded(SPACE, "other")
-    store.put_embeddings(SPACE, "other", [i for i, _ in missing], other.encode([text for _, text in missing]))
+    store.put_embeddings(SPACE, "other", missing, other.encode([each.text for each in missing]))
     snapshot = store.snapshot(SPACE, embedding_model="other")
     assert snapshot.embeddings.shape == (4, 5)
     np.testing.assert_array_equal(snapshot.embeddings, other.encode(snapshot.descriptions))
