@@ -49,7 +49,7 @@ class TurnSignals:
         self._windows = _unit(np.stack([self._turns[near].mean(0) for near in around])) if around else self._turns
         self._bm25 = _index(words)
         self._bm25_windows = _index([[word for j in near for word in words[j]] for near in around])
-        facts = np.flatnonzero(snapshot.active & np.isin(snapshot.types, ["knowledge_node", "event_node"]))
+        facts = snapshot.active_rows(("knowledge_node", "event_node"))
         self._facts = snapshot.embeddings[facts]
         self._bm25_facts = _index([terms(snapshot.descriptions[row]) for row in facts])
         position = {int(turn): i for i, turn in enumerate(turns)}

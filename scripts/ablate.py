@@ -42,12 +42,13 @@ def ablate(
     from pathlib import Path
 
     from kg.errors import LocigraphError, nearest
+    from kg.files import replace_file
     from retrieval.evaluation import Fold, StrategyRun
     from retrieval.evaluation.ablation import ablation_figure, ablation_table
     from scripts.parts import building, learning, opening, provenance
-    from training.ablation import VARIANTS, rank_exactly
+    from training.ablation import VARIANTS
     from training.ablation import ablate as run
-    from training.experiment import outcomes
+    from training.experiment import outcomes, rank_exactly
     from training.folds import plan_folds
 
     provenance.source_commit()
@@ -73,12 +74,12 @@ def ablate(
             return rank_exactly(checkpoint, tested, views, text_encoder.encode, name=name)
 
         fold_of = {space: fold.index for fold in planned for space in fold.test}
-        summary = run(chosen, model, planned, read.questions, outcomes(read.questions, fold_of), run_fold, seed=seed)
+        summary = run(chosen, model, planned, outcomes(read.questions, fold_of), run_fold, seed=seed)
     manifest = provenance.manifest(seed, consolidation=consolidation, folds=len(planned), corpus=read.sha256)
-    (folder / "ablation.json").write_text(json.dumps({**summary, "manifest": manifest}, indent=1) + "\n")
+    replace_file(folder / "ablation.json", json.dumps({**summary, "manifest": manifest}, indent=1) + "\n")
     table = ablation_table(summary)
-    (folder / "ablation.md").write_text(table + "\n")
-    (folder / "ablation.svg").write_text(ablation_figure(summary))
+    replace_file(folder / "ablation.md", table + "\n")
+    replace_file(folder / "ablation.svg", ablation_figure(summary))
     print(table)
     print(f"numbers: {folder / 'ablation.json'}; plot: {folder / 'ablation.svg'}")
 

@@ -13,10 +13,6 @@ from scripts.settings import (
 from training.config import TrainConfig
 from training.fit import TrainerConfig
 
-STRATEGIES = (
-    "v1", "v1-k60", "v1-adapted", "v2", "v2-zero", "sum", "sum-adapted", "dense", "dense-adapted", "bm25",
-)  # fmt: skip
-
 
 def evaluate(
     *,
@@ -51,8 +47,9 @@ def evaluate(
             folds), v2-zero (a checkpoint as it is), sum (of six signals), dense, bm25; v1-adapted, sum-adapted and
             dense-adapted where ``encoder`` has an adapter, which v2 uses too and the others do not.
         baselines: Those of them that v2 is tested against, or v2-zero where v2 is not run; null for v1 and sum (with an
-            adapter v1, v1-adapted and sum-adapted), or for all where none of these is run. The others are shown without
-            a test, since every test weakens the others by Holm's correction.
+            adapter v1, v1-adapted and sum-adapted), or for all where none of these is run. Without v2, all others
+            are tested against those named. What is left is shown without a test, since every test weakens the others by
+            Holm's correction.
         output: Folder of the results.
         checkpoint: Checkpoint of v2-zero, which must not know the corpus.
         searched: search.json of locigraph search, whose choice for each fold changes ``model``; null for none.
@@ -77,18 +74,19 @@ def evaluate(
     from kg.store import Store
     from retrieval.evaluation import StrategyRun, text_table
     from scripts.parts import building, learning, opening, provenance, retrieving
+    from scripts.parts.strategies import chosen, comparisons, unused_options
     from scripts.results import write_results
     from training.checkpoint import load_checkpoint
     from training.experiment import joined_runs, run_checkpoint, run_strategy
     from training.folds import plan_folds, refuse_known
 
     provenance.source_commit()
-    names = _strategies(strategies, checkpoint=checkpoint, adapter=encoder.adapter)
+    names = chosen(strategies, checkpoint=checkpoint, adapter=encoder.adapter)
     if seeds < 1:
         raise LocigraphError(f"seeds is {seeds}; at least 1")
     of_v2 = {"searched": searched, "seeds": seeds > 1, "also": also, "writer": writer.base_url}
-    unused = retrieving.unused_options(names, checkpoint=checkpoint, adapter=encoder.adapter, only_v2=of_v2)
-    claimant, tested = retrieving.claim(names, baselines)
+    unused = unused_options(names, checkpoint=checkpoint, adapter=encoder.adapter, only_v2=of_v2)
+    pairs = comparisons(names, baselines)
     questions_by = learning.question_writer(writer)
     second_look = retrieving.second_look(reranker)
     read = opening.read_corpus(corpus)
@@ -159,7 +157,7 @@ def evaluate(
         seed,
         consolidation=consolidation,
         strategies=names,
-        baselines=tested,
+        baselines=None if pairs is None else sorted({baseline for _, baseline in pairs}),
         seeds=seeds if planned else 0,
         folds=len(planned),
         validation=validation,
@@ -173,23 +171,9 @@ def evaluate(
         also=[dataclasses.asdict(each) for each in also or ()],
         trainer=dataclasses.asdict(trainer),
     )
-    pairs = None if claimant is None else [(claimant, name) for name in tested]
     results = write_results(folder, read, runs, planned, pairs, notes, manifest, seed=seed)
     print(text_table(results))
     print(f"report: {folder / 'report.html'} and {folder / 'report.md'}; numbers: {folder / 'results.json'}")
-
-
-def _strategies(listed: str, *, checkpoint: str | None, adapter: str | None) -> list[str]:
-    from kg.errors import LocigraphError
-    from scripts.parts import options, retrieving
-
-    names = options.names(listed, STRATEGIES, "strategy")
-    if not names:
-        raise LocigraphError(f"strategies is {listed!r}; name at least one of {', '.join(STRATEGIES)}")
-    if checkpoint is None and "v2-zero" in names:
-        raise LocigraphError("strategy 'v2-zero' needs a checkpoint; name one with --checkpoint")
-    retrieving.require_adapter(names, adapter)
-    return names
 
 
 if __name__ == "__main__":

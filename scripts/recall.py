@@ -43,6 +43,7 @@ def recall(
     from kg.types import SpaceId
     from retrieval.graph_embedding import GraphEmbeddingRetriever
     from scripts.parts import opening, options, retrieving
+    from scripts.parts.strategies import WITH_INDEX, require_adapter
     from scripts.tables import hits_table
     from training.checkpoint import load_checkpoint
     from training.inference import CheckpointQueryEncoder
@@ -50,7 +51,7 @@ def recall(
 
     if top_k < 1:
         raise LocigraphError(f"top_k is {top_k}; at least 1 memory can be shown")
-    retrieving.require_adapter([strategy], encoder.adapter)
+    require_adapter([strategy], encoder.adapter)
     time = options.parse_time(as_of)
     text_encoder = opening.text_encoder(encoder)
     with ExitStack() as opened:
@@ -58,7 +59,7 @@ def recall(
         graph.require_space(SpaceId(space))
         # Milvus Lite lets one process at a time in: who needs no vectors need not wait for another.
         vectors = None
-        if strategy in retrieving.WITH_INDEX:
+        if strategy in WITH_INDEX:
             vectors = opened.enter_context(opening.vector_index(index, store))
         searching = retrieving.search_parts(graph, text_encoder, [strategy], spaces=[SpaceId(space)], index=vectors)
         with searching as (lexical, strategies):

@@ -22,25 +22,25 @@ def refresh(
         checkpoint: Folder of the checkpoint.
         device: torch device to encode on.
     """
-    from functools import cache
     from pathlib import Path
 
-    from kg.snapshot import Snapshot
     from scripts.parts import opening
     from training.checkpoint import load_checkpoint
-    from training.refresh import View
     from training.refresh import refresh as run
+    from training.views import View
 
     opening.check_device(device)
     text_encoder = opening.text_encoder(encoder)
     loaded = load_checkpoint(Path(checkpoint), text_encoder=text_encoder.model_id)
     with opening.existing_store(store) as graph, opening.vector_index(index, store) as vectors:
-
-        @cache
-        def snapshot(view: View) -> Snapshot:
-            return graph.snapshot(view.space, embedding_model=text_encoder.model_id)
-
-        done = run(vectors, loaded, [View(space) for space in graph.spaces()], snapshot, device=device)
+        done = run(
+            vectors,
+            loaded,
+            [View(space) for space in graph.spaces()],
+            # Read anew each time: all graphs of a large store would not fit in memory.
+            lambda view: graph.snapshot(view.space, embedding_model=text_encoder.model_id),
+            device=device,
+        )
     print(
         f"{done.nodes} turns in {done.collection} (checkpoint {loaded.version}), {done.written} written now; "
         f"index finds {done.sample_recall:.0%} of the exact neighbours"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kg.corpora import Corpus
+from kg.files import replace_file
 from retrieval.evaluation import Fold, QuestionOutcome, StrategyRun, summarise, write_report
 from retrieval.evaluation.notes import a_a_note, session_recall
 from retrieval.evaluation.report import Results, SecondGold
@@ -73,24 +74,25 @@ def write_results(
         "sessions": sessions,
         "second_gold": second,
     }  # fmt: skip
-    (folder / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+    replace_file(folder / "results.json", json.dumps(results, indent=1) + "\n")
     write_report(folder, results)
     return results
 
 
 def write_rankings(path: Path, questions: Sequence[QuestionOutcome], runs: Sequence[StrategyRun]) -> None:
     """One line of JSON per strategy and question: turn ids best first, gold, fold."""
-    with path.open("w") as lines:
-        for run in runs:
-            for question in questions:
-                line = {
-                    "question_id": question.question_id,
-                    "space": question.space,
-                    "category": question.category,
-                    "strategy": run.name,
-                    "seed": run.seed,
-                    "fold": question.fold,
-                    "gold": question.gold,
-                    "ranking": run.rankings[question.question_id],
-                }
-                lines.write(json.dumps(line) + "\n")
+    lines = [
+        {
+            "question_id": question.question_id,
+            "space": question.space,
+            "category": question.category,
+            "strategy": run.name,
+            "seed": run.seed,
+            "fold": question.fold,
+            "gold": question.gold,
+            "ranking": run.rankings[question.question_id],
+        }
+        for run in runs
+        for question in questions
+    ]
+    replace_file(path, "".join(json.dumps(line) + "\n" for line in lines))

@@ -44,6 +44,7 @@ def search(
     from pathlib import Path
 
     from kg.errors import LocigraphError
+    from kg.files import replace_file
     from kg.types import SpaceId
     from retrieval.evaluation import Fold
     from scripts.parts import building, learning, opening, provenance
@@ -84,7 +85,7 @@ def search(
         space={name: dataclasses.asdict(choice) for name, choice in SPACE.items()},
         model=dataclasses.asdict(model),
     )
-    (folder / "search.json").write_text(json.dumps({"folds": found, "manifest": manifest}, indent=1) + "\n")
+    replace_file(folder / "search.json", json.dumps({"folds": found, "manifest": manifest}, indent=1) + "\n")
     for number, each in enumerate(found):
         best = max(trial["score"] for trial in each["trials"])
         print(f"fold {number}: {each['trials'][0]['score']:.4f} as given, {best:.4f} with {each['best']}")

@@ -147,7 +147,8 @@ def small_checkpoint(*, seed: int = 0, text_encoder: str = "fake-bow") -> Checkp
         ("boat", "canoe"), np.array([[1], [0]], dtype=np.int32), np.array([[0.5], [0.25]], dtype=np.float16)
     )
     sketch = LexicalSketch(64, ("canoe", "boat"), related)
-    return Checkpoint(network, SMALL_MODEL, sketch, text_encoder, TEXT_DIM, {"seed": seed})
+    details = {"seed": seed, "identity": {"train": ["elsewhere"], "validation": []}}
+    return Checkpoint(network, SMALL_MODEL, sketch, text_encoder, TEXT_DIM, details)
 
 
 # --- indexes ---------------------------------------------------------------------------------------------------

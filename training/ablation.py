@@ -5,17 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from gnn.hetero import NODE_TYPES
-from kg.types import Question
 from retrieval.evaluation import Fold, QuestionOutcome, StrategyRun, summarise
 from retrieval.evaluation.results import Summary
-from training.checkpoint import Checkpoint
 from training.config import TrainConfig, changed
-from training.inference import CheckpointQueryEncoder, encode_graph
-from training.protocols import Embed
-from training.views import Views
+from training.experiment import joined_runs
 
 #: Name of the unchanged model in the results.
 FULL = "full"
@@ -71,42 +65,10 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
 }  # fmt: skip
 
 
-def rank_exactly(
-    checkpoint: Checkpoint, questions: Sequence[Question], views: Views, embed: Embed, *, name: str, top_k: int = 50
-) -> StrategyRun:
-    """Rank turns by matrix product: what an exact index returns, without the time of writing one.
-
-    Args:
-        checkpoint: Trained.
-        questions: To ask.
-        views: Their graphs.
-        embed: Text encoder.
-        name: Of the run.
-        top_k: Turns per ranking.
-    """
-    encoder = CheckpointQueryEncoder(checkpoint, embed)
-    rankings: dict[str, tuple[str, ...]] = {}
-    for view in dict.fromkeys(views.of(q.space, q.asked_at) for q in questions):
-        asked = [q for q in questions if views.of(q.space, q.asked_at) == view]
-        snapshot = views.snapshot(view)
-        rows = np.flatnonzero((snapshot.types == "episode") & snapshot.active)
-        if not len(rows):  # asked before the first turn
-            rankings.update({question.question_id: () for question in asked})
-            continue
-        stored = encode_graph(checkpoint, snapshot)[rows]
-        queries = encoder.encode_queries([q.text for q in asked], asked_at=[q.asked_at for q in asked])
-        order = np.argsort(-(queries @ stored.T), axis=1, kind="stable")[:, :top_k]
-        for question, best in zip(asked, order, strict=True):
-            rankings[question.question_id] = tuple(snapshot.turns_of[rows[i]][0] for i in best)
-    no_time = {question.question_id: 0.0 for question in questions}
-    return StrategyRun(name, rankings, no_time, no_time)
-
-
 def ablate(
     variants: Mapping[str, Mapping[str, Any]],
     config: TrainConfig,
     folds: Sequence[Fold],
-    questions: Sequence[Question],
     outcomes: Sequence[QuestionOutcome],
     run_fold: Callable[[str, TrainConfig, Fold], StrategyRun],
     *,
@@ -118,8 +80,7 @@ def ablate(
         variants: Changes by name.
         config: The full model's.
         folds: By conversation.
-        questions: All of them.
-        outcomes: The same for the evaluation.
+        outcomes: All questions.
         run_fold: Trains a named configuration on a fold and asks its test questions.
         seed: Of the statistics.
 
@@ -129,8 +90,5 @@ def ablate(
     configs = {FULL: config} | {name: changed(config, changes) for name, changes in variants.items()}
     runs = []
     for name, variant in configs.items():
-        parts = [run_fold(name, variant, fold) for fold in folds]
-        rankings = {key: ranking for part in parts for key, ranking in part.rankings.items()}
-        no_time = {question.question_id: 0.0 for question in questions}
-        runs.append(StrategyRun(name, rankings, no_time, no_time))
+        runs.append(joined_runs([run_fold(name, variant, fold) for fold in folds]))
     return summarise(outcomes, runs, comparisons=[(name, FULL) for name in variants], metrics=("recall@10",), seed=seed)

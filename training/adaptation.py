@@ -92,7 +92,7 @@ def text_example(snapshot: Snapshot, questions: Sequence[Question], *, name: str
         questions: About this space.
         name: Of the example.
     """
-    rows = [row for row, kind in enumerate(snapshot.types.tolist()) if kind in _ANSWERS and snapshot.active[row]]
+    rows = snapshot.active_rows(_ANSWERS).tolist()
     sources = [set(snapshot.turns_of[row]) for row in rows]
     turns = torch.tensor([i for i, row in enumerate(rows) if snapshot.types[row] == "episode"], dtype=torch.int64)
     shape = (len(questions), len(rows))

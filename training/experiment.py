@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 
 from kg.types import NodeId, Question, SpaceId
@@ -15,7 +16,7 @@ from retrieval.milvus import MilvusIndex
 from retrieval.protocols import Retriever
 from retrieval.turns import turns_of_hits
 from training.checkpoint import Checkpoint
-from training.inference import CheckpointQueryEncoder
+from training.inference import CheckpointQueryEncoder, encode_graph
 from training.protocols import Embed
 from training.refresh import GRAPH_ALIAS, refresh
 from training.views import Views
@@ -97,3 +98,34 @@ def run_checkpoint(
     if index.alias_target(GRAPH_ALIAS) != done.collection:
         index.drop(done.collection)
     return run
+
+
+def rank_exactly(
+    checkpoint: Checkpoint, questions: Sequence[Question], views: Views, embed: Embed, *, name: str, top_k: int = 50
+) -> StrategyRun:
+    """Rank turns by matrix product: what an exact index returns, without the time of writing one.
+
+    Args:
+        checkpoint: Trained.
+        questions: To ask.
+        views: Their graphs.
+        embed: Text encoder.
+        name: Of the run.
+        top_k: Turns per ranking.
+    """
+    encoder = CheckpointQueryEncoder(checkpoint, embed)
+    rankings: dict[str, tuple[str, ...]] = {}
+    for view in dict.fromkeys(views.of(q.space, q.asked_at) for q in questions):
+        asked = [q for q in questions if views.of(q.space, q.asked_at) == view]
+        snapshot = views.snapshot(view)
+        rows = snapshot.active_rows(("episode",))
+        if not len(rows):  # asked before the first turn
+            rankings.update({question.question_id: () for question in asked})
+            continue
+        stored = encode_graph(checkpoint, snapshot)[rows]
+        queries = encoder.encode_queries([q.text for q in asked], asked_at=[q.asked_at for q in asked])
+        order = np.argsort(-(queries @ stored.T), axis=1, kind="stable")[:, :top_k]
+        for question, best in zip(asked, order, strict=True):
+            rankings[question.question_id] = tuple(snapshot.turns_of[rows[i]][0] for i in best)
+    no_time = {question.question_id: 0.0 for question in questions}
+    return StrategyRun(name, rankings, no_time, no_time)

@@ -19,7 +19,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -98,7 +97,7 @@ def make_pseudo_queries(
         made[kind] = PseudoQueries(query_batch(texts, embed(texts), sketch, context), positive, masked)
 
     sourced = []
-    for row in np.flatnonzero(np.isin(snapshot.types, ["knowledge_node", "event_node"])).tolist():
+    for row in snapshot.active_rows(("knowledge_node", "event_node")).tolist():
         turns = [candidate_of[turn] for turn in snapshot.turns_of[row] if turn in candidate_of]
         if turns:
             sourced.append((snapshot.descriptions[row], turns))
@@ -174,7 +173,7 @@ def _masked(snapshot: Snapshot, embed: Embed) -> tuple[dict[str, str], Snapshot]
     spans: dict[str, str] = {}
     descriptions = list(snapshot.descriptions)
     rows = []
-    for row in np.flatnonzero((snapshot.types == "episode") & snapshot.active).tolist():
+    for row in snapshot.active_rows(("episode",)).tolist():
         cut = cut_span(descriptions[row])
         if cut is not None:
             spans[snapshot.turns_of[row][0]], descriptions[row] = cut

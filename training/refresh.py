@@ -9,16 +9,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 import numpy as np
-from numpy.typing import NDArray
 from tqdm import tqdm
 
 from kg.schema import schema_hash
 from kg.snapshot import Snapshot
-from kg.times import epoch
-from kg.types import SpaceId
 from retrieval.errors import IndexMismatchError
 from retrieval.graph_embedding import DEFAULT_TYPES
 from retrieval.indexer import index_type, snapshot_rows
@@ -27,6 +23,7 @@ from retrieval.protocols import SearchScope
 from training.checkpoint import Checkpoint
 from training.errors import TrainingError
 from training.inference import encode_graph
+from training.views import View
 
 #: Alias that v2 searches.
 GRAPH_ALIAS = "graph_embeddings"
@@ -35,19 +32,6 @@ _SAMPLE = 20
 _SAMPLE_TOP_K = 10
 # Below this share of the exact neighbours an approximate index is refused.
 _LEAST_RECALL = 0.9
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """A space as known at a time; ``name`` is its tenant key in the collection."""
-
-    space: SpaceId
-    as_of: datetime | None = None
-
-    @property
-    def name(self) -> str:
-        """The space's own name for the present graph."""
-        return str(self.space) if self.as_of is None else f"{self.space}@{epoch(self.as_of)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +78,7 @@ def refresh(
     for view in views:
         if named[view.name] != view:  # each would be served the other's rows
             raise TrainingError(f"{view} and {named[view.name]} have the same name in a collection; rename a space")
-    name = _collection_name(checkpoint, views, load, types)
-    due = {view: len(_searched(load(view), types)) for view in views}
+    name, due = _due(checkpoint, views, load, types)
     total = sum(due.values())
     spec = CollectionSpec(
         checkpoint.network.nodes.config.vector_dim, "IP", checkpoint.version, schema_hash(), index_type(total)
@@ -107,7 +90,7 @@ def refresh(
             if collection.count(view.name) != due[view]:
                 snapshot = load(view)
                 vectors = encode_graph(checkpoint, snapshot, device=device)
-                rows = _searched(snapshot, types)
+                rows = snapshot.active_rows(types)
                 collection.upsert(snapshot_rows(view.name, snapshot, rows), vectors[rows])
                 written += len(rows)
             bar.update(due[view])
@@ -121,18 +104,17 @@ def refresh(
     return Refreshed(name, total, written, recall)
 
 
-def _searched(snapshot: Snapshot, types: Sequence[str]) -> NDArray[np.int64]:
-    """Rows of the active nodes of some types."""
-    return np.flatnonzero(snapshot.active & np.isin(snapshot.types, list(types)))
-
-
-def _collection_name(
+def _due(
     checkpoint: Checkpoint, views: Sequence[View], load: Callable[[View], Snapshot], types: Sequence[str]
-) -> str:
+) -> tuple[str, dict[View, int]]:
+    """The name of the collection that is due, and how many rows each view has there."""
     digest = hashlib.sha256(f"{checkpoint.version} {sorted(types)}".encode())
+    counts = {}
     for view in views:
-        digest.update(f"{view.name}={load(view).fingerprint};".encode())
-    return _PREFIX + digest.hexdigest()[:16]
+        snapshot = load(view)
+        digest.update(f"{view.name}={snapshot.fingerprint};".encode())
+        counts[view] = len(snapshot.active_rows(types))
+    return _PREFIX + digest.hexdigest()[:16], counts
 
 
 def _verify(
@@ -156,7 +138,7 @@ def _verify(
     if not due[view]:
         return 1.0
     snapshot = load(view)
-    rows = _searched(snapshot, types)
+    rows = snapshot.active_rows(types)
     exact = encode_graph(checkpoint, snapshot, device=device)[rows]
     ids = [snapshot.ids[row] for row in rows]
     norms = np.linalg.norm(exact, axis=1)

@@ -30,8 +30,7 @@ from training.fit import STAGES, TrainerConfig, fit
 from training.module import GraphRetrieval
 from training.protocols import Embed, QuestionWriter
 from training.pseudo_queries import RULES
-from training.refresh import View
-from training.views import Views
+from training.views import View, Views
 
 
 @dataclass(frozen=True, eq=False)

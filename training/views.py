@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 
 from kg.corpora import Corpus
 from kg.snapshot import Snapshot
+from kg.times import epoch
 from kg.types import SpaceId
-from training.refresh import View
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A space as known at a time; ``name`` is its tenant key in the collection."""
+
+    space: SpaceId
+    as_of: datetime | None = None
+
+    @property
+    def name(self) -> str:
+        """The space's own name for the present graph."""
+        return str(self.space) if self.as_of is None else f"{self.space}@{epoch(self.as_of)}"
 
 
 class Views:

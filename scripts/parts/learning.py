@@ -35,12 +35,10 @@ def training_set(views: Views, corpus: Corpus, *, validation: int) -> TrainingSe
         validation: Conversations held back to decide when to stop, evenly from the list of all.
 
     Raises:
-        LocigraphError: If none would be left to learn from, or ``validation`` is negative.
+        LocigraphError: If none would be left to learn from.
     """
     if not corpus.questions:
         return TrainingSet((), tuple(sorted(c.space for c in corpus.conversations)), (), views)
-    if validation < 0:
-        raise LocigraphError(f"validation is {validation}; 0 or more conversations can be held back")
     spaces = sorted({q.space for q in corpus.questions})
     if validation >= len(spaces):
         raise LocigraphError(
@@ -68,7 +66,12 @@ def training_sets(
         also: As in ``more_training_sets``.
         encoder: Whose embeddings to read; None for none.
         validation: Conversations of each corpus that are held back.
+
+    Raises:
+        LocigraphError: If that is negative, or there is no graph.
     """
+    if validation < 0:
+        raise LocigraphError(f"validation is {validation}; 0 or more conversations can be held back")
     with existing_store(store) as graph, more_training_sets(also, corpus, encoder, validation=validation) as others:
         views = views_of(graph, corpus, None if encoder is None else text_encoder(encoder))
         yield [training_set(views, corpus, validation=validation), *others]

@@ -20,6 +20,9 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> str:
     return tiny_text_encoder(tmp_path_factory.mktemp("models") / "tiny")
 
 
+SEEN = {"identity": {"train": ["a"], "validation": ["b"]}}
+
+
 def changed_adapter(base: str, folder: Path, *, seed: int = 0) -> tuple[TextAdapter, np.ndarray]:
     """An adapter with random weights, and what the model gives with it."""
     model = load_model(base, device="cpu")
@@ -29,7 +32,7 @@ def changed_adapter(base: str, folder: Path, *, seed: int = 0) -> tuple[TextAdap
         if parameter.requires_grad:
             torch.nn.init.normal_(parameter, std=0.3)
     vectors = model.encode(TEXTS, normalize_embeddings=True)
-    adapter = save_adapter(model, folder, base=base, details={"identity": {"train": ["a"], "validation": ["b"]}})
+    adapter = save_adapter(model, folder, base=base, details=SEEN)
     return adapter, np.asarray(vectors)
 
 
@@ -55,7 +58,7 @@ def test_a_saved_adapter_gives_the_vectors_it_gave_in_training(base: str, tmp_pa
 def test_an_untrained_adapter_changes_nothing(base: str, tmp_path: Path) -> None:
     model = load_model(base, device="cpu")
     add_adapter(model, rank=2, dropout=0.0)
-    save_adapter(model, tmp_path / "adapter", base=base, details={})
+    save_adapter(model, tmp_path / "adapter", base=base, details=SEEN)
     plain = encoded(base, tmp_path / "cache.sqlite")
     np.testing.assert_allclose(encoded(base, tmp_path / "cache.sqlite", tmp_path / "adapter"), plain, atol=1e-6)
 
@@ -106,7 +109,7 @@ def test_an_adapter_of_layers_that_the_model_lacks_is_refused(base: str, tmp_pat
     model = load_model(base, device="cpu")
     add_adapter(model, rank=2, dropout=0.0)
     folder = tmp_path / "adapter"
-    save_adapter(model, folder, base=base, details={})
+    save_adapter(model, folder, base=base, details=SEEN)
     weights = load_file(folder / "adapter_model.safetensors")
     name = next(iter(sorted(weights)))
     weights[name.replace("layer.0", "layer.7")] = weights.pop(name)
@@ -119,3 +122,12 @@ def test_an_adapter_of_layers_that_the_model_lacks_is_refused(base: str, tmp_pat
     (folder / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(TextEncoderError, match=r"has no layer .*layer\.7"):
         encoded(base, tmp_path / "c.sqlite", folder)
+
+
+def test_an_adapter_that_does_not_say_what_it_has_seen_is_refused(base: str, tmp_path: Path) -> None:
+    adapter, _ = changed_adapter(base, tmp_path / "adapter")
+    assert adapter.spaces == {"a", "b"}
+    manifest = tmp_path / "adapter" / "manifest.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"details": {}}))
+    with pytest.raises(TextEncoderError, match="damaged"):
+        read_adapter(tmp_path / "adapter", base=base)

@@ -10,7 +10,7 @@ from kg.errors import LocigraphError
 from kg.types import Question, SpaceId, TurnId
 from retrieval.evaluation import Fold, StrategyRun
 from scripts.parts.options import names
-from scripts.parts.retrieving import claim, unused_options
+from scripts.parts.strategies import comparisons, unused_options
 from scripts.results import write_results
 from tests.fakes import make_turns
 
@@ -54,23 +54,29 @@ def test_files_hold_every_run_and_a_second_gold(tmp_path: Path) -> None:
 
 
 def test_v2_is_tested_against_v1_and_sum_unless_told_otherwise() -> None:
-    assert claim(["v1", "v2", "v2-zero", "sum", "dense"], None) == ("v2", ["v1", "sum"])
-    assert claim(["v2", "dense", "bm25"], None) == ("v2", ["dense", "bm25"])
-    assert claim(["v1", "v2-zero"], None) == ("v2-zero", ["v1"])
-    assert claim(["v1", "v2", "dense"], "dense") == ("v2", ["dense"])
-    assert claim(["v1", "dense"], None) == (None, ["v1"])
+    assert comparisons(["v1", "v2", "v2-zero", "sum", "dense"], None) == [("v2", "v1"), ("v2", "sum")]
+    assert comparisons(["v2", "dense", "bm25"], None) == [("v2", "dense"), ("v2", "bm25")]
+    assert comparisons(["v1", "v2-zero"], None) == [("v2-zero", "v1")]
+    assert comparisons(["v1", "v2", "dense"], "dense") == [("v2", "dense")]
+
+
+def test_without_v2_all_others_are_tested_against_the_named_baselines() -> None:
+    assert comparisons(["v1", "sum", "dense"], "sum") == [("v1", "sum"), ("dense", "sum")]
+    assert comparisons(["v1", "dense"], None) is None  # the report's choice
+    with pytest.raises(LocigraphError, match="no strategy is left"):
+        comparisons(["v1", "sum"], "v1,sum")
 
 
 def test_a_baseline_that_is_not_run_is_refused() -> None:
     with pytest.raises(LocigraphError, match="baseline 'sum'"):
-        claim(["v1", "v2"], "sum")
+        comparisons(["v1", "v2"], "sum")
     with pytest.raises(LocigraphError, match="nearest is 'dense'"):
         names("dens", ["dense", "v1"], "strategy")
 
 
 def test_with_an_adapter_v2_is_tested_against_baselines_with_it() -> None:
     run = ["v1", "v1-adapted", "v2", "sum", "sum-adapted", "dense"]
-    assert claim(run, None) == ("v2", ["v1", "v1-adapted", "sum-adapted"])
+    assert comparisons(run, None) == [("v2", name) for name in ("v1", "v1-adapted", "sum-adapted")]
 
 
 def test_an_adapter_that_no_strategy_uses_is_noted() -> None:

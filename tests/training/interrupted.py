@@ -20,9 +20,9 @@ from tests.fakes import FakeEncoder
 from tests.fakes_graph import CPU, TEXT_DIM, planted_space, small_checkpoint, small_config
 from training import fit
 from training.callbacks import ResumePoint
-from training.refresh import View, refresh
+from training.refresh import refresh
 from training.run import TrainingSet, train_checkpoint
-from training.views import Views
+from training.views import View, Views
 
 SPACES = {space.space: (space, questions) for space, questions in map(planted_space, range(1, 5))}
 

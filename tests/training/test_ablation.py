@@ -5,14 +5,14 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from kg.types import Question
 from retrieval.evaluation import Fold, QuestionOutcome, StrategyRun
 from retrieval.evaluation.ablation import ablation_figure, ablation_rows, ablation_table
 from tests.fakes import FakeEncoder
 from tests.fakes_graph import TEXT_DIM, planted_space, small_checkpoint
-from training.ablation import FULL, VARIANTS, ablate, rank_exactly
+from training.ablation import FULL, VARIANTS, ablate
 from training.config import TrainConfig, changed
 from training.errors import TrainingError
+from training.experiment import rank_exactly
 from training.inference import CheckpointQueryEncoder, encode_graph
 from training.views import Views
 
@@ -45,7 +45,6 @@ def test_exact_ranking_equals_a_loop_over_all_turns() -> None:
 
 def planted_summary(variants: Sequence[str]) -> tuple[str, str, list[float]]:
     spaces = [f"s{i}" for i in range(6)]
-    questions: list[Question] = []
     gold = [QuestionOutcome(f"{s}:{i}", s, "c", ("t0",)) for s in spaces for i in range(4)]
     rng = np.random.default_rng(0)
 
@@ -53,11 +52,11 @@ def planted_summary(variants: Sequence[str]) -> tuple[str, str, list[float]]:
         chance = 0.9 if name == FULL else 0.4
         tested = [o for o in gold if o.space in fold.test]
         rankings = {o.question_id: ("t0",) if rng.random() < chance else ("t1",) for o in tested}
-        return StrategyRun(name, rankings, {}, {})
+        no_time = dict.fromkeys(rankings, 0.0)
+        return StrategyRun(name, rankings, no_time, no_time)
 
-    asked = [Question(o.space, o.question_id, "", "c", ()) for o in gold]  # type: ignore[arg-type]  # plain names serve
     folds = [Fold(i, (), (), tuple(spaces[2 * i : 2 * i + 2])) for i in range(3)]
-    summary = ablate({v: {} for v in variants}, TrainConfig(), folds, questions or asked, gold, run_fold, seed=0)
+    summary = ablate({v: {} for v in variants}, TrainConfig(), folds, gold, run_fold, seed=0)
     return ablation_table(summary), ablation_figure(summary), [row["delta"] for row in ablation_rows(summary)]
 
 

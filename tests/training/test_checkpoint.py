@@ -37,7 +37,7 @@ def test_a_checkpoint_read_back_gives_the_same_vectors(folder: Path) -> None:
     first, second = (CheckpointQueryEncoder(checkpoint, embed) for checkpoint in (made, loaded))
     np.testing.assert_array_equal(first.encode_queries(texts), second.encode_queries(texts))
     np.testing.assert_array_equal(first.encode_query(texts[0]), first.encode_queries(texts)[0])
-    assert (loaded.version, loaded.details, loaded.sketch) == (made.version, {"seed": 0}, made.sketch)
+    assert (loaded.version, loaded.details, loaded.sketch) == (made.version, made.details, made.sketch)
     assert first.version == made.version
     assert loaded.sketch.related.of(["boat"]) == made.sketch.related.of(["boat"]) == {"canoe": 0.5}
 
@@ -56,6 +56,13 @@ def test_the_version_changes_with_weights_text_encoder_and_sketch() -> None:
     assert small_checkpoint().version == small_checkpoint().version
 
 
+def test_a_checkpoint_that_does_not_say_what_it_has_seen_is_refused(folder: Path) -> None:
+    for details in ({}, {"identity": {"train": ["a"]}}):  # or every test would pass for one on new conversations
+        edit_manifest(folder, details=details)
+        with pytest.raises(CheckpointError, match="does not say what it was trained and validated on"):
+            load_checkpoint(folder)
+
+
 def test_a_checkpoint_holds_safetensors_and_json_and_no_pickle(folder: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == ["manifest.json", "model.safetensors"]
     assert [path.name for path in folder.parent.iterdir()] == ["checkpoint"]
@@ -65,7 +72,7 @@ def test_saving_again_replaces_what_was_there(folder: Path) -> None:
     (folder.parent / "checkpoint.part").mkdir()
     (folder.parent / "checkpoint.part" / "half").touch()
     small_checkpoint(seed=5).save(folder)
-    assert load_checkpoint(folder).details == {"seed": 5}
+    assert load_checkpoint(folder).details["seed"] == 5
     assert [path.name for path in folder.parent.iterdir()] == ["checkpoint"]
 
 

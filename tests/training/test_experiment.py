@@ -9,8 +9,9 @@ from kg.types import NodeId, SpaceId
 from retrieval.milvus import MilvusIndex
 from tests.training.planted import EMBED, PLANTED, QUESTIONS, VIEWS, made_of
 from training.experiment import joined_runs, outcomes, run_checkpoint
-from training.refresh import GRAPH_ALIAS, View, refresh
+from training.refresh import GRAPH_ALIAS, refresh
 from training.run import TrainingSet
+from training.views import View
 
 
 def test_a_comparison_asks_every_question_once_and_leaves_nothing_in_the_index(tmp_path: Path) -> None:

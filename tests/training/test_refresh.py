@@ -19,7 +19,8 @@ from tests.fakes import FakeEncoder
 from tests.fakes_graph import TEXT_DIM, planted_space, small_checkpoint
 from training.errors import TrainingError
 from training.inference import CheckpointQueryEncoder, encode_graph
-from training.refresh import GRAPH_ALIAS, View, forget_in_collections, refresh
+from training.refresh import GRAPH_ALIAS, forget_in_collections, refresh
+from training.views import View
 
 SPACES = {View(SpaceId(f"planted{number}")): planted_space(number)[0] for number in (1, 2)}
 VIEWS = list(SPACES)
@@ -94,9 +95,9 @@ def test_archived_nodes_are_not_written(index: MilvusIndex) -> None:
 
 def test_an_interrupted_refresh_goes_on_where_it_was_cut(index: MilvusIndex) -> None:
     checkpoint = small_checkpoint()
-    # Names and counts read every view twice; the fifth load is the first view's encoding, the sixth the second's.
+    # The name reads both views; the third load is the first view's encoding, the fourth the second's.
     with pytest.raises(PowerCut):
-        refresh(index, checkpoint, VIEWS, cut_after(5), progress=None)
+        refresh(index, checkpoint, VIEWS, cut_after(3), progress=None)
     (half,) = index.collections()
     assert index.open(half).count() == TURNS
     assert index.alias_target(GRAPH_ALIAS) is None

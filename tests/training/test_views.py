@@ -7,8 +7,7 @@ from kg.types import SpaceId
 from tests.fakes import MONDAY, SPACE, make_turns
 from tests.fakes_graph import make_snapshot
 from tests.training.planted import PLANTED, VIEWS
-from training.refresh import View
-from training.views import Views
+from training.views import View, Views
 
 
 def test_a_view_hides_later_turns_and_is_read_once() -> None:
