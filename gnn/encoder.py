@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from gnn.errors import GraphError
 from gnn.hetero import METADATA, TRAITS, GraphInputs, reverse_of
 from gnn.hgt import HGTLayer, typed_linear
-from gnn.packed import EdgeType, GraphMetadata, PackedGraph, segment_ptr
+from gnn.layout import segment_ptr
+from gnn.packed import EdgeType, GraphMetadata, PackedGraph
 
 FACT: EdgeType = ("knowledge_node", "DERIVED_FROM", "episode")
 EVENT: EdgeType = ("event_node", "DERIVED_FROM", "episode")

@@ -23,7 +23,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from gnn.errors import GraphError
-from gnn.packed import EdgeLayout, GraphMetadata, PackedGraph, RowBlock, SortedEdges
+from gnn.layout import EdgeLayout, RowBlock, SortedEdges
+from gnn.packed import GraphMetadata, PackedGraph
 
 if TYPE_CHECKING:  # its import takes seconds, and only a referee brings one
     from torch_geometric.nn import HGTConv

@@ -10,9 +10,17 @@ from typing import Any
 
 from kg.corpora import Corpus
 from kg.files import replace_file
-from retrieval.evaluation import Fold, QuestionOutcome, StrategyRun, summarise, write_report
-from retrieval.evaluation.notes import a_a_note, session_recall
-from retrieval.evaluation.report import Results, SecondGold
+from retrieval.evaluation import (
+    Fold,
+    QuestionOutcome,
+    Results,
+    SecondGold,
+    StrategyRun,
+    session_recall,
+    summarise,
+    write_report,
+)
+from retrieval.evaluation.notes import a_a_note
 from training.experiment import outcomes
 
 
@@ -53,7 +61,7 @@ def write_results(
     session_of = {str(c.space): {str(t.turn_id): t.session_id for t in c.turns} for c in corpus.conversations}
     sessions: dict[str, dict[str, float]] = {}
     for name, same in repetitions.items():
-        found = [session_recall(questions, [run], session_of).get(name, {}) for run in same]
+        found = [session_recall(questions, run, session_of) for run in same]
         if found[0]:
             sessions[name] = {key: sum(each[key] for each in found) / len(found) for key in found[0]}
     said += [f"{name}: session recall@5 {s['recall@5']:.3f}, @10 {s['recall@10']:.3f}" for name, s in sessions.items()]

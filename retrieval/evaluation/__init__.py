@@ -19,17 +19,10 @@ from retrieval.evaluation.metrics import (
     reciprocal_rank,
     score_ranking,
 )
-from retrieval.evaluation.report import CorpusSummary, Results, text_table, write_report
-from retrieval.evaluation.results import (
-    Comparison,
-    QuestionOutcome,
-    StrategyRun,
-    StrategySummary,
-    Summary,
-    default_comparisons,
-    session_metrics,
-    summarise,
-)
+from retrieval.evaluation.outcomes import QuestionOutcome, StrategyRun
+from retrieval.evaluation.report import text_table, write_report
+from retrieval.evaluation.results import Comparison, CorpusSummary, Results, SecondGold, StrategySummary, Summary
+from retrieval.evaluation.sessions import session_recall
 from retrieval.evaluation.significance import (
     AACheck,
     a_a_check,
@@ -39,6 +32,7 @@ from retrieval.evaluation.significance import (
     sign_flip_test,
     smallest_p,
 )
+from retrieval.evaluation.summary import default_comparisons, summarise
 
 __all__ = [
     "METRICS",
@@ -51,6 +45,7 @@ __all__ = [
     "LeakError",
     "QuestionOutcome",
     "Results",
+    "SecondGold",
     "StrategyRun",
     "StrategySummary",
     "Summary",
@@ -69,7 +64,7 @@ __all__ = [
     "recall_curve",
     "reciprocal_rank",
     "score_ranking",
-    "session_metrics",
+    "session_recall",
     "sign_flip_test",
     "smallest_p",
     "summarise",

@@ -1,11 +1,11 @@
-"""Sentences that a report adds to its tables: whether the test holds its level, and recall of sessions."""
+"""What a report says of its own test: whether it holds its level."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from retrieval.evaluation.metrics import evidence_recall
-from retrieval.evaluation.results import QuestionOutcome, StrategyRun, session_metrics
+from retrieval.evaluation.outcomes import QuestionOutcome, StrategyRun
 from retrieval.evaluation.significance import a_a_check
 
 
@@ -35,20 +35,3 @@ def a_a_note(questions: Sequence[QuestionOutcome], first: StrategyRun, second: S
         f"{found.clusters} conversations rejects {found.rate:.1%} of {found.trials} true nulls at {found.nominal:.0%}: "
         f"it {verdict}."
     )
-
-
-def session_recall(
-    questions: Sequence[QuestionOutcome],
-    runs: Sequence[StrategyRun],
-    session_of: Mapping[str, Mapping[str, str]],
-) -> dict[str, dict[str, float]]:
-    """Recall of sessions by strategy; empty when no question cites sessions.
-
-    Args:
-        questions: All questions.
-        runs: All strategies.
-        session_of: Space -> turn id -> session id.
-    """
-    if not any(question.gold_sessions for question in questions):
-        return {}
-    return {run.name: session_metrics(questions, run, session_of) for run in runs}

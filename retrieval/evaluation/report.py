@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NotRequired, TypedDict
 
 from retrieval.evaluation.document import (
     Block,
@@ -23,39 +22,11 @@ from retrieval.evaluation.document import (
     markdown_text,
 )
 from retrieval.evaluation.formatting import flat, milliseconds, p_value, signed, unsigned
-from retrieval.evaluation.results import CLAIMANT, Comparison, Interval, StrategySummary, Summary
+from retrieval.evaluation.results import CLAIMANT, Comparison, Interval, Results, StrategySummary, Summary
 from retrieval.evaluation.significance import smallest_p
 
 #: Differences with a corrected p up to this are called shown.
 SIGNIFICANCE_LEVEL = 0.05
-
-
-class CorpusSummary(TypedDict):
-    """What was asked. ``skipped`` counts, by reason, the questions that could not be scored."""
-
-    path: str
-    sha256: str
-    questions: int
-    skipped: dict[str, int]
-
-
-class SecondGold(Summary):
-    """The same rankings against corrected evidence; ``changed`` counts the questions whose gold differs."""
-
-    changed: int
-
-
-class Results(Summary):
-    """What a report shows: ``summarise``'s output and where it comes from.
-
-    ``manifest`` is any JSON; "command" and "commit" in it are shown among the steps to reproduce.
-    """
-
-    corpus: CorpusSummary
-    manifest: Mapping[str, object]
-    notes: NotRequired[list[str]]
-    sessions: NotRequired[Mapping[str, Mapping[str, float]]]
-    second_gold: NotRequired[SecondGold | None]
 
 
 def text_table(results: Summary) -> str:

@@ -1,30 +1,13 @@
-"""From the rankings of several strategies to one table of results.
+"""The table of results as plain dictionaries and lists, so that one object is printed, reported and written as JSON.
 
-``summarise`` gives plain dictionaries and lists, so that the same object is printed, reported and written as
-JSON. An interval is ``[low, high]``; both ends are None where it cannot be known because all questions come
+An interval is ``[low, high]``; both ends are None where it cannot be known because all questions come
 from one conversation.
 """
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypedDict, TypeVar
-
-import numpy as np
-
-from kg.errors import nearest
-from retrieval.evaluation.errors import EvaluationError, IncompleteRunError
-from retrieval.evaluation.metrics import METRICS, evidence_recall, recall_curve, score_ranking
-from retrieval.evaluation.significance import (
-    FloatArray,
-    cluster_bootstraps,
-    holm,
-    question_level_tests,
-    sign_flip_tests,
-)
+from collections.abc import Mapping
+from typing import NotRequired, TypedDict
 
 #: Depths of the recall curve; strategies should return at least the largest number of turns.
 CURVE_TOP_KS: tuple[int, ...] = (1, 2, 3, 5, 10, 15, 20, 30, 50)
@@ -32,41 +15,6 @@ CURVE_TOP_KS: tuple[int, ...] = (1, 2, 3, 5, 10, 15, 20, 30, 50)
 CLAIMANT = "v2"
 
 Interval = list[float | None]
-
-Value = TypeVar("Value")
-
-
-@dataclass(frozen=True, slots=True)
-class QuestionOutcome:
-    """A question that is scored, and what a right ranking would hold.
-
-    ``space`` is its conversation, the unit of all statistics. ``gold`` holds ids of turns and must not be
-    empty; ``gold_sessions`` ids of sessions where the corpus cites those. ``fold`` is the cross-validation
-    fold that tested it; None without folds.
-    """
-
-    question_id: str
-    space: str
-    category: str
-    gold: tuple[str, ...]
-    gold_sessions: tuple[str, ...] = ()
-    fold: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class StrategyRun:
-    """What one strategy returned: turn ids best first, and milliseconds, each by question id.
-
-    ``search_ms`` is the time of the search without encoding the query, ``encode_ms`` that of encoding alone
-    (0 for a strategy without an encoder). ``seed`` tells repetitions of one strategy apart; None for a strategy
-    that nothing random decides.
-    """
-
-    name: str
-    rankings: Mapping[str, Sequence[str]]
-    search_ms: Mapping[str, float]
-    encode_ms: Mapping[str, float]
-    seed: int | None = None
 
 
 class RecallCurve(TypedDict):
@@ -132,302 +80,29 @@ class Summary(TypedDict):
     comparisons: list[Comparison]
 
 
-def summarise(
-    questions: Sequence[QuestionOutcome],
-    runs: Sequence[StrategyRun],
-    *,
-    comparisons: Sequence[tuple[str, str]] | None = None,
-    metrics: Sequence[str] = ("recall@10", "ndcg@10"),
-    seed: int = 0,
-) -> Summary:
-    """Score, average and compare strategies over the same questions.
+class CorpusSummary(TypedDict):
+    """What was asked. ``skipped`` counts, by reason, the questions that could not be scored."""
 
-    Means are over questions; where a strategy was run with several seeds, a question's score is the mean over them.
-    Intervals are 95% cluster bootstraps; p-values come from the sign-flip test over
-    conversations, and ``p_holm`` corrects for all entries of ``comparisons`` together, all metrics included.
+    path: str
+    sha256: str
+    questions: int
+    skipped: dict[str, int]
 
-    Args:
-        questions: Questions with gold evidence; those without are counted by the caller.
-        runs: One per strategy and seed; may hold further questions, which are not looked at.
-        comparisons: Pairs (a, b) of names, reported as a minus b; None: ``default_comparisons``.
-        metrics: Which of ``METRICS`` are compared; the comparisons are grouped by it.
-        seed: Of bootstrap and random sign patterns.
 
-    Raises:
-        IncompleteRunError: If a run lacks a question's ranking or time.
-        EvaluationError: If there are no questions or runs, an id or a name and seed occur twice, a question has no
-            gold, a ranking holds a turn twice, a time is negative or not finite, or a pair or a metric is
-            unknown.
+class SecondGold(Summary):
+    """The same rankings against corrected evidence; ``changed`` counts the questions whose gold differs."""
+
+    changed: int
+
+
+class Results(Summary):
+    """What a report shows: ``summarise``'s output and where it comes from.
+
+    ``manifest`` is any JSON; "command" and "commit" in it are shown among the steps to reproduce.
     """
-    _check_questions(questions)
-    _check_runs(questions, runs)
-    repetitions: dict[str, list[StrategyRun]] = {}
-    for run in runs:
-        repetitions.setdefault(run.name, []).append(run)
-    tables = {name: [_score_table(questions, run) for run in same] for name, same in repetitions.items()}
-    scores = {name: np.mean(held, axis=0) for name, held in tables.items()}
-    pairs = default_comparisons(list(scores)) if comparisons is None else list(comparisons)
-    _check_comparisons(pairs, metrics, list(scores))
-    clusters = [question.space for question in questions]
-    categories = _rows_by_category(questions)
 
-    low, high = cluster_bootstraps(np.hstack(list(scores.values())), clusters, seed=seed)
-    width = len(METRICS) + len(CURVE_TOP_KS)
-    strategies = {
-        name: _strategy_summary(
-            same,
-            questions,
-            tables=tables[name],
-            scores=scores[name],
-            low=low[index * width : (index + 1) * width],
-            high=high[index * width : (index + 1) * width],
-            categories=categories,
-        )
-        for index, (name, same) in enumerate(repetitions.items())
-    }
-    return Summary(
-        strategies=strategies,
-        comparisons=_compare(scores, pairs, metrics, clusters=clusters, categories=categories, seed=seed),
-    )
-
-
-def default_comparisons(names: Sequence[str]) -> list[tuple[str, str]]:
-    """The pairs that are compared when nobody says: "v2" and each other one, or each later one and the first.
-
-    Not all pairs, and not both lists at once: Holm's correction multiplies by their number, and with 10
-    conversations 26 comparisons can no longer give a significant result, whatever the data
-    (``significance.smallest_p``).
-
-    Args:
-        names: Strategies in the order of the runs; without "v2" the first is the baseline.
-
-    Returns:
-        Pairs (a, b), to be read as a minus b; empty for fewer than two names.
-    """
-    if CLAIMANT in names:
-        return [(CLAIMANT, name) for name in names if name != CLAIMANT]
-    return [(name, names[0]) for name in names[1:]]
-
-
-def session_metrics(
-    questions: Sequence[QuestionOutcome],
-    run: StrategyRun,
-    session_of: Mapping[str, Mapping[str, str]],
-) -> dict[str, float]:
-    """Evidence recall at session level, for corpora that cite sessions.
-
-    Each turn is replaced by its session and only a session's first mention is kept, so that ``top_k`` counts
-    sessions, as LongMemEval's turn-to-session evaluation does. Unlike its recall_any and recall_all this is
-    the share found.
-
-    Args:
-        questions: Those without ``gold_sessions`` are left out.
-        run: The strategy.
-        session_of: Space -> turn id -> session id; by space, since turn ids may repeat between conversations.
-
-    Returns:
-        Means under "recall@5" and "recall@10", and the number of questions under "questions".
-
-    Raises:
-        IncompleteRunError: If the run lacks a question.
-        EvaluationError: If no question has gold sessions, or a returned turn has no session.
-    """
-    cited = [question for question in questions if question.gold_sessions]
-    if not cited:
-        raise EvaluationError("no question cites a session; leave out the metrics at session level")
-    curves = []
-    for question in cited:
-        ranking = _of_question(run, "rankings", run.rankings, question.question_id)
-        known = session_of.get(question.space, {})
-        unknown = [turn_id for turn_id in ranking if turn_id not in known]
-        if unknown:
-            raise EvaluationError(
-                f"strategy {run.name!r}, question {question.question_id!r}: turn {unknown[0]!r} has no "
-                f"session in space {question.space!r}"
-            )
-        sessions = list(dict.fromkeys(known[turn_id] for turn_id in ranking))
-        gold = frozenset(question.gold_sessions)
-        curves.append([evidence_recall(sessions, gold, top_k) for top_k in (5, 10)])
-    at_5, at_10 = np.mean(curves, axis=0)
-    return {"recall@5": float(at_5), "recall@10": float(at_10), "questions": float(len(cited))}
-
-
-def _check_questions(questions: Sequence[QuestionOutcome]) -> None:
-    if not questions:
-        raise EvaluationError("there are no questions with gold evidence; nothing can be scored")
-    repeated = [name for name, times in Counter(q.question_id for q in questions).items() if times > 1]
-    if repeated:
-        raise EvaluationError(f"question id {repeated[0]!r} occurs more than once; ids must be unique")
-    for question in questions:
-        if not question.gold:
-            raise EvaluationError(
-                f"question {question.question_id!r} has no gold evidence; count it among the skipped ones"
-            )
-
-
-def _check_runs(questions: Sequence[QuestionOutcome], runs: Sequence[StrategyRun]) -> None:
-    if not runs:
-        raise EvaluationError("there are no strategies to score")
-    repeated = [key for key, times in Counter((run.name, run.seed) for run in runs).items() if times > 1]
-    if repeated:
-        name, seed = repeated[0]
-        raise EvaluationError(f"strategy name {name!r} occurs more than once with seed {seed}; tell them apart")
-    for run in runs:
-        for question in questions:
-            _of_question(run, "rankings", run.rankings, question.question_id)
-            for field, times_ms in (("search_ms", run.search_ms), ("encode_ms", run.encode_ms)):
-                value = _of_question(run, field, times_ms, question.question_id)
-                if not math.isfinite(value) or value < 0.0:
-                    raise EvaluationError(
-                        f"strategy {run.name!r}, question {question.question_id!r}: {field} is {value}; "
-                        "expected milliseconds, 0 or more"
-                    )
-
-
-def _of_question(run: StrategyRun, field: str, values: Mapping[str, Value], question_id: str) -> Value:
-    if question_id not in values:
-        raise IncompleteRunError(
-            f"strategy {run.name!r} has no entry in '{field}' for question {question_id!r}; run it again: "
-            "a missing answer is not an empty one"
-        )
-    return values[question_id]
-
-
-def _check_comparisons(pairs: Sequence[tuple[str, str]], metrics: Sequence[str], names: Sequence[str]) -> None:
-    for a, b in pairs:
-        for name in (a, b):
-            if name not in names:
-                raise EvaluationError(f"comparison ({a!r}, {b!r}): no strategy {name!r}{nearest(name, names)}")
-        if a == b:
-            raise EvaluationError(f"comparison ({a!r}, {b!r}) sets a strategy against itself")
-    for metric in metrics:
-        if metric not in METRICS:
-            raise EvaluationError(f"metric {metric!r} is not computed{nearest(metric, METRICS)}")
-    for label, entries in (("comparison", list(pairs)), ("metric", list(metrics))):
-        if len(set(entries)) < len(entries):
-            # Holm would count it twice and so punish all the others.
-            raise EvaluationError(f"a {label} is listed twice in {entries}")
-
-
-def _score_table(questions: Sequence[QuestionOutcome], run: StrategyRun) -> FloatArray:
-    """Scores of each question, shape [questions, metrics + depths of the curve]."""
-    rows = []
-    for question in questions:
-        ranking, gold = run.rankings[question.question_id], frozenset(question.gold)
-        try:
-            scores = score_ranking(ranking, gold)
-            curve = recall_curve(ranking, gold, CURVE_TOP_KS)
-        except ValueError as error:
-            raise EvaluationError(f"strategy {run.name!r}, question {question.question_id!r}: {error}") from error
-        rows.append([scores[metric] for metric in METRICS] + curve)
-    return np.array(rows, dtype=np.float64)
-
-
-def _rows_by_category(questions: Sequence[QuestionOutcome]) -> dict[str, list[int]]:
-    """Positions of the questions of each category, categories in sorted order."""
-    rows: dict[str, list[int]] = {category: [] for category in sorted({q.category for q in questions})}
-    for index, question in enumerate(questions):
-        rows[question.category].append(index)
-    return rows
-
-
-def _strategy_summary(
-    same: Sequence[StrategyRun],
-    questions: Sequence[QuestionOutcome],
-    *,
-    tables: Sequence[FloatArray],
-    scores: FloatArray,
-    low: FloatArray,
-    high: FloatArray,
-    categories: Mapping[str, Sequence[int]],
-) -> StrategySummary:
-    means = scores.mean(axis=0)
-    curve = slice(len(METRICS), None)
-    ids = [question.question_id for question in questions]
-    return StrategySummary(
-        overall=_by_metric(means),
-        by_category={name: _by_metric(scores[list(rows)].mean(axis=0)) for name, rows in categories.items()},
-        intervals={metric: [_known(low[index]), _known(high[index])] for index, metric in enumerate(METRICS)},
-        recall_curve=RecallCurve(
-            k=list(CURVE_TOP_KS),
-            mean=[float(value) for value in means[curve]],
-            low=[_known(value) for value in low[curve]],
-            high=[_known(value) for value in high[curve]],
-        ),
-        latency_ms=_percentiles([run.search_ms[name] for run in same for name in ids]),
-        encode_ms=_percentiles([run.encode_ms[name] for run in same for name in ids]),
-        by_seed={str(run.seed): _by_metric(table.mean(axis=0)) for run, table in zip(same, tables, strict=True)}
-        if len(same) > 1
-        else {},
-    )
-
-
-def _compare(
-    scores: Mapping[str, FloatArray],
-    pairs: Sequence[tuple[str, str]],
-    metrics: Sequence[str],
-    *,
-    clusters: Sequence[str],
-    categories: Mapping[str, Sequence[int]],
-    seed: int,
-) -> list[Comparison]:
-    asked = [(a, b, metric) for metric in metrics for a, b in pairs]
-    if not asked:
-        return []
-    columns = [METRICS.index(metric) for _, _, metric in asked]
-    # [questions, comparisons]
-    differences = np.stack(
-        [scores[a][:, column] - scores[b][:, column] for (a, b, _), column in zip(asked, columns, strict=True)],
-        axis=1,
-    )
-    low, high = cluster_bootstraps(differences, clusters, seed=seed)
-    p_values = [float(p) for p in sign_flip_tests(differences, clusters, seed=seed)]
-    question_level = question_level_tests(differences, seed=seed)
-    within = {
-        name: _category_deltas(differences[list(rows)], [clusters[row] for row in rows], seed)
-        for name, rows in categories.items()
-    }
-    return [
-        Comparison(
-            a=a,
-            b=b,
-            metric=metric,
-            delta=float(differences[:, index].mean()),
-            ci_low=_known(low[index]),
-            ci_high=_known(high[index]),
-            p=p_values[index],
-            p_holm=adjusted,
-            p_question_level=float(question_level[index]),
-            clusters=len(set(clusters)),
-            by_category={name: deltas[index] for name, deltas in within.items()},
-        )
-        for index, ((a, b, metric), adjusted) in enumerate(zip(asked, holm(p_values), strict=True))
-    ]
-
-
-def _category_deltas(differences: FloatArray, clusters: Sequence[str], seed: int) -> list[CategoryDelta]:
-    """One entry per comparison, from the questions [questions, comparisons] of one category."""
-    low, high = cluster_bootstraps(differences, clusters, seed=seed)
-    return [
-        CategoryDelta(
-            delta=float(differences[:, index].mean()),
-            ci_low=_known(low[index]),
-            ci_high=_known(high[index]),
-            questions=len(differences),
-        )
-        for index in range(differences.shape[1])
-    ]
-
-
-def _by_metric(values: FloatArray) -> dict[str, float]:
-    return {metric: float(values[index]) for index, metric in enumerate(METRICS)}
-
-
-def _known(value: float) -> float | None:
-    """JSON has no NaN: an unknown end of an interval is None."""
-    return None if math.isnan(value) else float(value)
-
-
-def _percentiles(times_ms: Sequence[float]) -> Percentiles:
-    p50, p95 = np.percentile(times_ms, [50.0, 95.0])
-    return Percentiles(p50=float(p50), p95=float(p95))
+    corpus: CorpusSummary
+    manifest: Mapping[str, object]
+    notes: NotRequired[list[str]]
+    sessions: NotRequired[Mapping[str, Mapping[str, float]]]
+    second_gold: NotRequired[SecondGold | None]

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from retrieval.evaluation.report import CorpusSummary, Results
-from retrieval.evaluation.results import QuestionOutcome, StrategyRun, Summary, summarise
+from retrieval.evaluation import QuestionOutcome, StrategyRun, Summary, summarise
+from retrieval.evaluation.results import CorpusSummary, Results
 
 NASTY = '<script>alert("x")</script> $x$ | `a` & \x1b[31m'
 CONVERSATIONS = 6
 QUESTIONS_EACH = 4
+
+
+def run_of(name: str, rankings: dict[str, tuple[str, ...]]) -> StrategyRun:
+    """A run of equal times."""
+    return StrategyRun(name, rankings, dict.fromkeys(rankings, 1.0), dict.fromkeys(rankings, 0.0))
 
 
 def planted_questions() -> list[QuestionOutcome]:

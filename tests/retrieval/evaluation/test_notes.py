@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from retrieval.evaluation import QuestionOutcome, StrategyRun
-from retrieval.evaluation.notes import a_a_note, session_recall
+from retrieval.evaluation.notes import a_a_note
 
 SPACES = [f"s{i}" for i in range(8)]
 QUESTIONS = [QuestionOutcome(f"{s}:{i}", s, "c", ("t0",), ("one",)) for s in SPACES for i in range(3)]
@@ -18,11 +18,3 @@ def test_the_a_a_note_says_how_often_true_nulls_are_rejected() -> None:
     assert "v2 against v1" in note
     assert "8 conversations" in note
     assert "must not be believed" not in note
-
-
-def test_session_recall_counts_sessions_and_is_empty_without_cited_ones() -> None:
-    session_of = {space: {"t0": "one", "t1": "two"} for space in SPACES}
-    found = session_recall(QUESTIONS, [run("v2", {"s0:0", "s1:1"})], session_of)
-    assert found["v2"]["recall@5"] == 2 / 24
-    uncited = [QuestionOutcome("s0:0", "s0", "c", ("t0",))]
-    assert session_recall(uncited, [run("v2", set())], session_of) == {}

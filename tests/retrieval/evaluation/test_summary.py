@@ -9,14 +9,8 @@ import pytest
 
 from retrieval.evaluation.errors import EvaluationError, IncompleteRunError
 from retrieval.evaluation.metrics import METRICS
-from retrieval.evaluation.results import (
-    CURVE_TOP_KS,
-    QuestionOutcome,
-    StrategyRun,
-    default_comparisons,
-    session_metrics,
-    summarise,
-)
+from retrieval.evaluation.outcomes import QuestionOutcome, StrategyRun
+from retrieval.evaluation.results import CURVE_TOP_KS
 from retrieval.evaluation.significance import (
     cluster_bootstrap,
     holm,
@@ -24,16 +18,14 @@ from retrieval.evaluation.significance import (
     sign_flip_test,
     smallest_p,
 )
+from retrieval.evaluation.summary import default_comparisons, summarise
 from tests.retrieval.evaluation.planted import (
     CONVERSATIONS,
     planted_questions,
     planted_run,
     planted_summary,
+    run_of,
 )
-
-
-def run_of(name: str, rankings: dict[str, tuple[str, ...]]) -> StrategyRun:
-    return StrategyRun(name, rankings, dict.fromkeys(rankings, 1.0), dict.fromkeys(rankings, 0.0))
 
 
 def mixed_questions() -> list[QuestionOutcome]:
@@ -248,30 +240,3 @@ def test_malformed_requests_are_refused() -> None:
         summarise(questions, [run], metrics=["recall@11"])
     with pytest.raises(EvaluationError, match="comparison is listed twice"):
         summarise(questions, [run, other], comparisons=[("v1", "v2"), ("v1", "v2")])
-
-
-def test_session_recall_counts_each_session_once() -> None:
-    questions = [
-        QuestionOutcome("q1", "c1", "x", ("t1",), gold_sessions=("s1", "s6")),
-        QuestionOutcome("q2", "c1", "x", ("t1",)),
-    ]
-    # Sessions in order of first mention: s1 s2 s3 s4 s5 s6; s6 is the sixth although its turn is the eighth.
-    ranking = ("t1a", "t1b", "t2", "t1c", "t3", "t4", "t5", "t6")
-    session_of = {"c1": {turn: f"s{turn[1]}" for turn in ranking}}
-    run = run_of("v1", {"q1": ranking})
-    assert session_metrics(questions, run, session_of) == {
-        "recall@5": 0.5,
-        "recall@10": 1.0,
-        "questions": 1.0,
-    }
-
-
-def test_session_metrics_refuse_unknown_turns_and_corpora_without_sessions() -> None:
-    question = QuestionOutcome("q1", "c1", "x", ("t1",), gold_sessions=("s1",))
-    run = run_of("v1", {"q1": ("t1",)})
-    with pytest.raises(EvaluationError, match="turn 't1' has no session in space 'c1'"):
-        session_metrics([question], run, {"other": {"t1": "s1"}})
-    with pytest.raises(EvaluationError, match="no question cites a session"):
-        session_metrics([dataclasses.replace(question, gold_sessions=())], run, {})
-    with pytest.raises(IncompleteRunError):
-        session_metrics([question], run_of("v1", {}), {})

@@ -1,0 +1,187 @@
+"""From a checked plan and its words to the change of the graph: dates, entities, topics and edges resolved in code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consolidation.blueprint import (
+    AddNode,
+    AddRelation,
+    ArchiveNode,
+    Blueprint,
+    Mention,
+    SupersedeNode,
+    Topic,
+    UpdateNode,
+    Wording,
+)
+from consolidation.dating import dated, day_end, day_start, days_of
+from consolidation.memory import EPISODE_REF, SpaceMemory
+from consolidation.resolution import concept_key, concept_label, entity_key, full_name
+from kg.types import (
+    GraphChange,
+    NewNode,
+    NewRelation,
+    NodeId,
+    NodeStatus,
+    NodeUpdate,
+    Turn,
+)
+
+_EPISODE = "episode"
+
+
+def change_of(turn: Turn, plan: Blueprint, wording: Mapping[str, Wording], memory: SpaceMemory) -> GraphChange:
+    """A turn's plan and words as a change of the store, not yet embedded.
+
+    Args:
+        turn: Whose plan it is.
+        plan: Checked.
+        wording: Checked; by the ids of the plan.
+        memory: What is known of the space.
+    """
+    return _ChangeBuilder(turn, plan, wording, memory).build()
+
+
+class _ChangeBuilder:
+    """A checked plan and its words, as a change of the store."""
+
+    def __init__(self, turn: Turn, plan: Blueprint, wording: Mapping[str, Wording], memory: SpaceMemory) -> None:
+        self._turn = turn
+        self._plan = plan
+        self._wording = wording
+        self._memory = memory
+        self._nodes: list[NewNode] = []
+        self._updates: dict[NodeId, NodeUpdate] = {}
+        self._relations: list[NewRelation] = []
+
+    def build(self) -> GraphChange:
+        turn = self._turn
+        self._nodes.append(
+            NewNode(
+                EPISODE_REF, _EPISODE, f"{turn.speaker} {turn.turn_id}", turn.utterance, (turn.turn_id,),
+                valid_from=turn.spoken_at, valid_to=turn.spoken_at, attributes={"speaker": turn.speaker},
+            )
+        )  # fmt: skip
+        for step in (-1, 1):
+            neighbour = self._memory.beside(turn, step)
+            if neighbour is not None:
+                ends = (neighbour, EPISODE_REF) if step < 0 else (EPISODE_REF, neighbour)
+                self._relations.append(NewRelation(ends[0], "NEXT", ends[1]))
+        for operation in self._plan.operations:
+            if isinstance(operation, AddNode):
+                self._add(operation)
+            elif isinstance(operation, AddRelation):
+                self._relations.append(NewRelation(operation.source, operation.label, operation.target))
+            elif isinstance(operation, UpdateNode):
+                self._update(operation)
+            elif isinstance(operation, ArchiveNode):
+                self._amend(NodeUpdate(operation.id, status=NodeStatus.ARCHIVED))
+            elif isinstance(operation, SupersedeNode):
+                if self._memory.is_open_at(operation.id, turn.recorded_at):
+                    self._amend(NodeUpdate(operation.id, valid_to=turn.recorded_at))
+                self._relations.append(NewRelation(operation.id, "SUPERSEDED_BY", operation.successor))
+        made = [op for op in self._plan.operations if isinstance(op, AddNode)]
+        for mention in self._plan.mentions:
+            self._mention(mention, made)
+        for topic in self._plan.topics:
+            self._topic(topic, made)
+        return GraphChange(
+            turn.space, turn.recorded_at, turn.turn_id, tuple(self._nodes), tuple(self._updates.values()),
+            tuple(self._relations),
+        )  # fmt: skip
+
+    def _add(self, operation: AddNode) -> None:
+        turn, words = self._turn, self._wording[operation.ref]
+        days = days_of(words.description, turn, operation.days)
+        description = dated(words.description, days)
+        valid_from, valid_to = turn.spoken_at, None
+        if days is not None:
+            valid_from, valid_to = day_start(days[0]), day_end(days[1])
+        if operation.type == "knowledge_node":
+            valid_to = None  # a fact that began on a day goes on
+        self._nodes.append(
+            NewNode(
+                operation.ref, operation.type, words.label, description, operation.turn_ids, valid_from, valid_to,
+                operation.attributes,
+            )
+        )  # fmt: skip
+        for turn_id in operation.turn_ids:
+            episode = EPISODE_REF if turn_id == turn.turn_id else self._memory.episodes.get(turn_id)
+            if episode is not None:
+                self._relations.append(NewRelation(operation.ref, "DERIVED_FROM", episode))
+        earlier = self._memory.event_before(turn) if operation.type == "event_node" else None
+        if earlier is not None:
+            self._relations.append(NewRelation(earlier, "PRECEDES", operation.ref))
+
+    def _update(self, operation: UpdateNode) -> None:
+        words, turn = self._wording.get(operation.id), self._turn
+        label = description = None
+        if words is not None:
+            label, description = words.label, dated(words.description, days_of(words.description, turn, None))
+        self._amend(NodeUpdate(operation.id, label, description, add_provenance=(turn.turn_id,)))
+        self._relations.append(NewRelation(operation.id, "DERIVED_FROM", EPISODE_REF))
+
+    def _amend(self, update: NodeUpdate) -> None:
+        held = self._updates.get(update.id)
+        if held is not None:
+            given = {
+                name: getattr(update, name)
+                for name in ("label", "description", "status", "valid_to")
+                if getattr(update, name) is not None
+            }
+            sources = tuple(dict.fromkeys(held.add_provenance + update.add_provenance))
+            update = replace(held, **given, add_provenance=sources)
+        self._updates[update.id] = update
+
+    def _mention(self, mention: Mention, made: list[AddNode]) -> None:
+        name = full_name(mention.name, self._memory.speakers)
+        target: str | None = self._memory.resolver.entity(name, self._memory.speakers)
+        if target is None:
+            same = [n.ref for n in self._nodes if n.type == "entity" and entity_key(n.label) == entity_key(name)]
+            target = same[0] if same else f"entity:{name}"
+            if not same:
+                self._nodes.append(
+                    NewNode(target, "entity", name, name, (self._turn.turn_id,), attributes={"kind": mention.kind})
+                )
+        else:
+            self._amend(NodeUpdate(NodeId(target), add_provenance=(self._turn.turn_id,)))
+        self._relations.append(NewRelation(EPISODE_REF, "MENTIONS", target))
+        whole = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)", re.IGNORECASE)  # not "Ann" in "planned"
+        self._relations += [NewRelation(op.ref, "MENTIONS", target) for op in made if whole.search(op.draft)]
+
+    def _topic(self, topic: Topic, made: list[AddNode]) -> None:
+        label = concept_label(topic.label)
+        if label is None:
+            return
+        ref = f"concept:{concept_key(label)}"  # of several spellings the first
+        if any(n.ref == ref for n in self._nodes):
+            return
+        self._nodes.append(NewNode(ref, "concept", label, topic.description, (self._turn.turn_id,)))
+        self._relations.append(NewRelation(EPISODE_REF, "HAS_CONCEPT", ref))
+        self._relations += [NewRelation(op.ref, "ABOUT_CONCEPT", ref) for op in made]
+
+
+def merge_topics(
+    change: GraphChange, nodes: tuple[NewNode, ...], vectors: NDArray[np.float32], memory: SpaceMemory
+) -> tuple[GraphChange, tuple[NewNode, ...], NDArray[np.float32]]:
+    """Put existing concepts in the place of new ones that mean the same."""
+    existing: dict[str, NodeId] = {}
+    for node, vector in zip(nodes, vectors, strict=True):
+        if node.type == "concept":
+            found = memory.resolver.concept(node.label, vector)
+            if found is not None:
+                existing[node.ref] = found
+    if not existing:
+        return change, nodes, vectors
+    keep = [i for i, node in enumerate(nodes) if node.ref not in existing]
+    relations = tuple(replace(r, target=existing.get(r.target, r.target)) for r in change.relations)
+    sources = (change.turn_id,) if change.turn_id is not None else ()
+    updates = tuple(NodeUpdate(node_id, add_provenance=sources) for node_id in dict.fromkeys(existing.values()))
+    merged = replace(change, relations=relations, updates=change.updates + updates)
+    return merged, tuple(nodes[i] for i in keep), vectors[keep]

@@ -1,0 +1,90 @@
+"""What is scored: questions with their gold, and the rankings that a strategy returned for them."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from retrieval.evaluation.errors import EvaluationError, IncompleteRunError
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionOutcome:
+    """A question that is scored, and what a right ranking would hold.
+
+    ``space`` is its conversation, the unit of all statistics. ``gold`` holds ids of turns and must not be
+    empty; ``gold_sessions`` ids of sessions where the corpus cites those. ``fold`` is the cross-validation
+    fold that tested it; None without folds.
+    """
+
+    question_id: str
+    space: str
+    category: str
+    gold: tuple[str, ...]
+    gold_sessions: tuple[str, ...] = ()
+    fold: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyRun:
+    """What one strategy returned: turn ids best first, and milliseconds, each by question id.
+
+    ``search_ms`` is the time of the search without encoding the query, ``encode_ms`` that of encoding alone
+    (0 for a strategy without an encoder). ``seed`` tells repetitions of one strategy apart; None for a strategy
+    that nothing random decides.
+    """
+
+    name: str
+    rankings: Mapping[str, Sequence[str]]
+    search_ms: Mapping[str, float]
+    encode_ms: Mapping[str, float]
+    seed: int | None = None
+
+
+def check_questions(questions: Sequence[QuestionOutcome]) -> None:
+    """Raise EvaluationError unless every question has an id of its own and gold evidence."""
+    if not questions:
+        raise EvaluationError("there are no questions with gold evidence; nothing can be scored")
+    repeated = [name for name, times in Counter(q.question_id for q in questions).items() if times > 1]
+    if repeated:
+        raise EvaluationError(f"question id {repeated[0]!r} occurs more than once; ids must be unique")
+    for question in questions:
+        if not question.gold:
+            raise EvaluationError(
+                f"question {question.question_id!r} has no gold evidence; count it among the skipped ones"
+            )
+
+
+def check_runs(questions: Sequence[QuestionOutcome], runs: Sequence[StrategyRun]) -> None:
+    """Raise EvaluationError unless every run has an answer and its times for every question."""
+    if not runs:
+        raise EvaluationError("there are no strategies to score")
+    repeated = [key for key, times in Counter((run.name, run.seed) for run in runs).items() if times > 1]
+    if repeated:
+        name, seed = repeated[0]
+        raise EvaluationError(f"strategy name {name!r} occurs more than once with seed {seed}; tell them apart")
+    for run in runs:
+        for question in questions:
+            of_question(run, "rankings", run.rankings, question.question_id)
+            for field, times_ms in (("search_ms", run.search_ms), ("encode_ms", run.encode_ms)):
+                value = of_question(run, field, times_ms, question.question_id)
+                if not math.isfinite(value) or value < 0.0:
+                    raise EvaluationError(
+                        f"strategy {run.name!r}, question {question.question_id!r}: {field} is {value}; "
+                        "expected milliseconds, 0 or more"
+                    )
+
+
+def of_question(run: StrategyRun, field: str, values: Mapping[str, Value], question_id: str) -> Value:
+    """What a run holds for a question; IncompleteRunError if it lacks it."""
+    if question_id not in values:
+        raise IncompleteRunError(
+            f"strategy {run.name!r} has no entry in '{field}' for question {question_id!r}; run it again: "
+            "a missing answer is not an empty one"
+        )
+    return values[question_id]

@@ -1,0 +1,55 @@
+"""Recall of sessions, for corpora that cite those."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from retrieval.evaluation.errors import EvaluationError
+from retrieval.evaluation.metrics import evidence_recall
+from retrieval.evaluation.outcomes import QuestionOutcome, StrategyRun, of_question
+
+
+def session_recall(
+    questions: Sequence[QuestionOutcome],
+    run: StrategyRun,
+    session_of: Mapping[str, Mapping[str, str]],
+) -> dict[str, float]:
+    """Evidence recall at session level, for corpora that cite sessions.
+
+    Each turn is replaced by its session and only a session's first mention is kept, so that ``top_k`` counts
+    sessions, as LongMemEval's turn-to-session evaluation does. Unlike its recall_any and recall_all this is
+    the share found.
+
+    Args:
+        questions: Those without ``gold_sessions`` are left out.
+        run: The strategy.
+        session_of: Space -> turn id -> session id; by space, since turn ids may repeat between conversations.
+
+    Returns:
+        Means under "recall@5" and "recall@10", and the number of questions under "questions"; empty when no question
+        cites sessions.
+
+    Raises:
+        IncompleteRunError: If the run lacks a question.
+        EvaluationError: If a returned turn has no session.
+    """
+    cited = [question for question in questions if question.gold_sessions]
+    if not cited:
+        return {}
+    curves = []
+    for question in cited:
+        ranking = of_question(run, "rankings", run.rankings, question.question_id)
+        known = session_of.get(question.space, {})
+        unknown = [turn_id for turn_id in ranking if turn_id not in known]
+        if unknown:
+            raise EvaluationError(
+                f"strategy {run.name!r}, question {question.question_id!r}: turn {unknown[0]!r} has no "
+                f"session in space {question.space!r}"
+            )
+        sessions = list(dict.fromkeys(known[turn_id] for turn_id in ranking))
+        gold = frozenset(question.gold_sessions)
+        curves.append([evidence_recall(sessions, gold, top_k) for top_k in (5, 10)])
+    at_5, at_10 = np.mean(curves, axis=0)
+    return {"recall@5": float(at_5), "recall@10": float(at_10), "questions": float(len(cited))}
