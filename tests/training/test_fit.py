@@ -28,6 +28,7 @@ from tests.fakes_graph import (
     planted_space,
     small_config,
 )
+from training.callbacks import remove_resume_points
 from training.config import ModelConfig, StageConfig, TrainConfig, changed
 from training.data import SpaceExample, make_example
 from training.errors import TrainingDataError, TrainingError
@@ -284,3 +285,20 @@ def test_a_turn_that_says_what_the_answer_says_is_no_negative_when_likely_answer
 def test_a_cosine_out_of_range_is_refused() -> None:
     with pytest.raises(TrainingError, match="false_negative is 0; expected a cosine above 0, at most 1"):
         StageConfig(epochs=1, false_negative=0)
+
+
+def test_only_resume_points_of_the_same_stage_are_removed(tmp_path: Path) -> None:
+    names = [
+        "finetune-aaa.ckpt",
+        "finetune-bbb.ckpt",
+        "pretrain-ccc.ckpt",
+        "adapt-ddd.ckpt",
+        "mine.ckpt",
+        "finetune.txt",
+    ]
+    for name in names:
+        (tmp_path / name).touch()
+    remove_resume_points(tmp_path / "finetune-aaa", others_only=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(set(names) - {"finetune-bbb.ckpt"})
+    remove_resume_points(tmp_path / "finetune-aaa")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names[2:])
