@@ -355,22 +355,24 @@ def without_relations(graph: PackedGraph, excluded: tuple[str, ...]) -> PackedGr
 
     Args:
         graph: The graph.
-        excluded: Relation names; ``NEXT`` stands for all its hops.
+        excluded: Relation names, ``NEXT`` standing for all its hops; or, with the type of the source before a colon,
+            such as ``event_node:DERIVED_FROM``, for that type alone.
 
     Raises:
         GraphError: If a name is no relation of the metadata.
     """
     if not excluded:
         return graph
-    names = [relation.removeprefix("rev_") for _, relation, _ in graph.metadata.edge_types]
+    names: list[set[str]] = []
+    for source, relation, target in graph.metadata.edge_types:
+        name = relation.removeprefix("rev_")
+        first = source if name == relation else target
+        names.append({name, f"{first}:{name}"} | ({"NEXT"} if name.startswith("NEXT_") else set()))
+    known = set().union(*names)
     for name in excluded:
-        if name not in names:
-            raise GraphError(f"relation {name!r} is none of {sorted(set(names))}")
-    drop = {
-        position
-        for position, name in enumerate(names)
-        if name in excluded or (name.startswith("NEXT_") and "NEXT" in excluded)
-    }
+        if name not in known:
+            raise GraphError(f"relation {name!r} is none of {sorted(known)}")
+    drop = {position for position, each in enumerate(names) if each & {*excluded}}
     keep = torch.ones(graph.num_edges, dtype=torch.bool, device=graph.device)
     for position in drop:
         keep[graph.edge_ptr[position] : graph.edge_ptr[position + 1]] = False

@@ -115,18 +115,30 @@ class QueryEncoder(nn.Module):
     Args:
         config: Of the node encoder.
         speaker_dim: Width of the speakers in the context block; the dates follow.
-        rank: Of the residual that adapts the question's embedding.
+        gated: Whether the kind of question scales the blocks.
+        rank: Of the residual that adapts the question's embedding; 0 leaves it out.
         dropout: In the small networks that look at the question.
     """
 
-    def __init__(self, config: EncoderConfig, *, speaker_dim: int = 64, rank: int = 32, dropout: float = 0.3) -> None:
+    def __init__(
+        self,
+        config: EncoderConfig,
+        *,
+        speaker_dim: int = 64,
+        gated: bool = True,
+        rank: int = 32,
+        dropout: float = 0.3,
+    ) -> None:
         super().__init__()
         self.config = config
         self.speaker_dim = speaker_dim
-        self.down = nn.Linear(config.text_dim, rank, bias=False)
-        self.up = nn.Linear(rank, config.text_dim, bias=False)
-        nn.init.zeros_(self.up.weight)
-        self.gates = _small_network(config.text_dim, 32, _GATES, dropout)
+        self.gated, self.rank = gated, rank
+        if rank:
+            self.down = nn.Linear(config.text_dim, rank, bias=False)
+            self.up = nn.Linear(rank, config.text_dim, bias=False)
+            nn.init.zeros_(self.up.weight)
+        if gated:
+            self.gates = _small_network(config.text_dim, 32, _GATES, dropout)
         self.term_weight = nn.Parameter(torch.zeros(TERM_ROWS))
         self.related_weight = nn.Parameter(torch.tensor(_RELATED_START))
         self.context_weight = nn.Parameter(torch.tensor([_SPEAKER_START, _DATE_START]))
@@ -147,7 +159,8 @@ class QueryEncoder(nn.Module):
         text = batch.text
         if self.training and noise:
             text = F.normalize(text + torch.randn_like(text) * noise / text.shape[1] ** 0.5, dim=1)
-        gates = torch.exp(self.gates(text))  # [questions, 5], 1 before training
+        # [questions, 5], 1 before training
+        gates = torch.exp(self.gates(text)) if self.gated else text.new_ones(len(batch), _GATES)
         related = torch.exp(self.related_weight) * gates[batch.term_question, 4] * batch.term_likeness
         share = torch.where(batch.term_is_related, related, 1.0)
         weight = _TERM_SCALE * torch.exp(self.term_weight[batch.term_row]) * batch.term_sign * share
@@ -160,7 +173,7 @@ class QueryEncoder(nn.Module):
         # With context_dim 0 both parts are empty.
         speaker, date = batch.context[:, : self.speaker_dim], batch.context[:, self.speaker_dim :]
         blocks = [
-            gates[:, 0:1] * (text + self.up(self.down(text))),
+            gates[:, 0:1] * (text + self.up(self.down(text)) if self.rank else text),
             gates[:, 1:2] * lexical.view(len(batch), -1)[:, :width],
             self.free(text) if self.config.free_dim else text.new_zeros(len(batch), 0),
             gates[:, 2:3] * self.context_weight[0] * speaker,

@@ -38,6 +38,7 @@ def ablate(
         encoder: Text encoder.
         seed: Of everything random.
     """
+    import dataclasses
     import json
     from pathlib import Path
 
@@ -52,6 +53,8 @@ def ablate(
     from training.folds import plan_folds
 
     provenance.source_commit()
+    if variants is not None and not variants:
+        raise LocigraphError("variants is empty; name some, or leave it out for all")
     for name in variants or ():
         if name not in VARIANTS:
             raise LocigraphError(f"variant {name!r} is not known{nearest(name, VARIANTS)}")
@@ -75,7 +78,17 @@ def ablate(
 
         fold_of = {space: fold.index for fold in planned for space in fold.test}
         summary = run(chosen, model, planned, outcomes(read.questions, fold_of), run_fold, seed=seed)
-    manifest = provenance.manifest(seed, consolidation=consolidation, folds=len(planned), corpus=read.sha256)
+    manifest = provenance.manifest(
+        seed,
+        consolidation=consolidation,
+        folds=len(planned),
+        validation=validation,
+        corpus=read.sha256,
+        text_encoder=text_encoder.model_id,
+        model=dataclasses.asdict(model),
+        variants=chosen,
+        trainer=dataclasses.asdict(trainer),
+    )
     replace_file(folder / "ablation.json", json.dumps({**summary, "manifest": manifest}, indent=1) + "\n")
     table = ablation_table(summary)
     replace_file(folder / "ablation.md", table + "\n")

@@ -12,6 +12,9 @@ from jsonargparse import ActionConfigFile, ArgumentParser  # type: ignore[attr-d
 
 from kg.errors import LocigraphError
 
+# Seeds are multiplied and counted up from, within the 32 bits that numpy takes.
+_SEEDS = 1_000_000
+
 _HELP = {
     "demo": "the main job on the bundled sample: graph, v1, trained v2, report",
     "build": "conversations into a graph and its index",
@@ -70,6 +73,8 @@ def _run(command: str, words: list[str]) -> None:
     except LocigraphError as error:
         fail(str(error))
     values: dict[str, Any] = {name: value for name, value in vars(settings).items() if name != "config"}
+    if not 0 <= values.get("seed", 0) < _SEEDS:
+        fail(f"seed is {values['seed']}; expected 0 or more, below {_SEEDS}")
     _quiet()
     try:
         function(**values)

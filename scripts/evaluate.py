@@ -100,7 +100,14 @@ def evaluate(
         given = load_checkpoint(Path(checkpoint), text_encoder=text_encoder.model_id)
         refuse_known(given, read.questions, option="checkpoint")
     planned = plan_folds(read.questions, folds=folds, validation=validation, seed=seed) if "v2" in names else ()
-    configs = learning.configs_of_folds(model, planned, searched) if planned else []
+    configs = learning.configs_of_folds(
+        model,
+        planned,
+        searched if planned else None,
+        consolidation=consolidation,
+        corpus=read.sha256,
+        text_encoder=text_encoder.model_id,
+    )
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
     graph_path = store or str(folder / "graph.sqlite")
@@ -115,6 +122,7 @@ def evaluate(
             used.encode([q.text for q in read.questions], progress="encode questions")
         views = building.views_of(graph, read, text_encoder)
         runs: list[StrategyRun] = []
+        seconds: list[float] = []
         notes = [*read.notes, *unused]
         if reranker is not None:
             notes.append(f"the best hits of every strategy were scored again by the cross-encoder {reranker}")
@@ -144,6 +152,7 @@ def evaluate(
                                 seed=each,
                                 name=f"seed {each}, fold {fold.index}",
                             )
+                            seconds.append(trained.details["seconds"])
                             of_folds.append(asked_of(trained, [q for q in read.questions if q.space in fold.test]))
                         runs.append(joined_runs(of_folds, seed=each))
                 elif name == "v2-zero" and given is not None:
@@ -167,6 +176,7 @@ def evaluate(
         adapter=None if text_encoder.adapter is None else text_encoder.adapter.version,
         reranker=reranker,
         model=dataclasses.asdict(model),
+        training_seconds=seconds,
         writer=questions_by.name,
         also=[dataclasses.asdict(each) for each in also or ()],
         trainer=dataclasses.asdict(trainer),

@@ -33,7 +33,8 @@ def recall(
         strategy: ``v2`` needs a checkpoint and a refresh.
         checkpoint: Folder of the checkpoint, for ``v2``.
         reranker: Cross-encoder (hub name or folder) that scores the best hits again; null for none.
-        as_of: Time (ISO 8601) whose knowledge may be used; null for now.
+        as_of: Time (ISO 8601) whose knowledge may be used; null for now. v2 leaves out later turns, but the
+            vectors of earlier ones were made of the present graph: what came later has coloured them.
         top_k: Number of memories to show.
     """
     from contextlib import ExitStack

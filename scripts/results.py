@@ -16,6 +16,7 @@ from retrieval.evaluation import (
     Results,
     SecondGold,
     StrategyRun,
+    copied_evidence,
     session_recall,
     summarise,
     write_report,
@@ -58,6 +59,16 @@ def write_results(
         for run in repetitions[pairs[0][0]]:
             of_seed = "" if run.seed is None else f" (seed {run.seed})"
             said.append(a_a_note(questions, run, repetitions["v1"][0], seed=seed) + of_seed)
+    copied = copied_evidence(
+        folds,
+        {question.question_id: (question.space, question.gold) for question in questions},
+        {str(c.space): {str(t.turn_id): t.text for t in c.turns} for c in corpus.conversations},
+    )
+    if copied:
+        said.append(
+            f"some evidence of {len(copied)} questions stands word for word in a conversation that their fold learns "
+            f"from: {', '.join(copied)}"
+        )
     session_of = {str(c.space): {str(t.turn_id): t.session_id for t in c.turns} for c in corpus.conversations}
     sessions: dict[str, dict[str, float]] = {}
     for name, same in repetitions.items():

@@ -70,7 +70,13 @@ def search(
             def train(config: TrainConfig, name: str, fold: Fold = fold) -> float:
                 made = fold_trainer.train(fold, config, folder=folder / name, seed=seed, name=name)
                 shutil.rmtree(folder / name)  # the score is what a trial is for
-                return float(list(made.details["stages"].values())[-1]["val_score"])  # of the model that comes out
+                scores = [stage["val_score"] for stage in made.details["stages"].values() if "val_score" in stage]
+                if not scores:
+                    raise LocigraphError(
+                        f"{name}: no validation score to judge by; no stage was trained, or no validation conversation "
+                        "has a question whose evidence its graph shows"
+                    )
+                return float(scores[-1])  # of the model that comes out
 
             graphs = [views.snapshot(views.of(SpaceId(s), None)).fingerprint for s in (*fold.train, *fold.validation)]
             identity = " ".join([source_digest(), text_encoder.model_id, read.sha256, *graphs])
@@ -82,6 +88,9 @@ def search(
         folds=folds,
         validation=validation,
         corpus=read.sha256,
+        text_encoder=text_encoder.model_id,
+        trials=trials,
+        trainer=dataclasses.asdict(trainer),
         space={name: dataclasses.asdict(choice) for name, choice in SPACE.items()},
         model=dataclasses.asdict(model),
     )

@@ -40,9 +40,9 @@ def explanation_table(explanations: Sequence[Explanation], *, influences: int) -
         for influence in found.influences[:influences]:
             without = "" if influence.score_without is None else f"  (score without it {influence.score_without:.3f})"
             lines += [
-                f"       {influence.total:+.3f}  {influence.relation}: {_cut(influence.description, 80)}",
-                f"               meaning {influence.meaning:+.3f}  words {influence.words:+.3f}  "
-                f"date {influence.date:+.3f}{without}",
+                f"       {influence.effect:+.3f}  {influence.relation}: {_cut(influence.description, 80)}",
+                f"               share {influence.total:+.3f}: meaning {influence.meaning:+.3f}  "
+                f"words {influence.words:+.3f}  date {influence.date:+.3f}{without}",
             ]
     return "\n".join(lines)
 

@@ -34,7 +34,7 @@ from training.config import AdapterConfig
 from training.data import EpochDataModule
 from training.errors import TrainingDataError, TrainingError
 from training.fit import TrainerConfig, run_lightning
-from training.module import RankingScores
+from training.module import RankingScores, inner_products
 from training.run import TrainingGraph, TrainingSet, graphs_of, is_first_process, sides_of, source_digest
 
 # Kinds of nodes that state what a turn says.
@@ -165,10 +165,7 @@ class TextAdaptation(L.LightningModule):
         self.log_dict(self._scores.means(), batch_size=1, sync_dist=True)
 
     def _cosines(self, questions: Sequence[str], documents: Sequence[str]) -> Tensor:
-        asked, held = self._embed(questions), self._embed(documents)
-        # In half precision cosines above .5 would be rounded to steps of .004.
-        with torch.autocast(asked.device.type, enabled=False):
-            return asked @ held.T
+        return inner_products(self._embed(questions), self._embed(documents))
 
     def _embed(self, texts: Sequence[str]) -> Tensor:
         """Unit-length embeddings, [texts, dim]; texts of like length together, which wastes least on padding."""

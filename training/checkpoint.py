@@ -19,7 +19,7 @@ from training.config import ModelConfig
 from training.errors import CheckpointError
 from training.module import GraphRetrieval
 
-_FORMAT = 3
+_FORMAT = 4
 _WEIGHTS, _MANIFEST = "model.safetensors", "manifest.json"
 # Names of the sketch's tables among the weights.
 _RELATED_ROWS, _RELATED_LIKENESS = "related_rows", "related_likeness"

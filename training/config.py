@@ -35,8 +35,11 @@ class ModelConfig:
         free_dim: Width of the block that only states and question decide; 0 leaves it out.
         edge_gate: Whether an edge's own features move its weight in the mixing over relations.
         state_gate: Whether HGT states move it.
+        query_gates: Whether the kind of question scales the blocks of its vector.
+        query_rank: Rank of the residual that adapts a question's embedding; 0 leaves it out.
         dropout: In HGT part and query networks.
-        excluded_relations: Relations not used, such as ``MENTIONS``.
+        excluded_relations: Relations not used, such as ``MENTIONS``, or ``event_node:DERIVED_FROM`` for those of one
+            type of source.
     """
 
     lexical_dim: int = 2048
@@ -54,14 +57,20 @@ class ModelConfig:
     free_dim: int = 64
     edge_gate: bool = True
     state_gate: bool = True
+    query_gates: bool = True
+    query_rank: int = 32
     dropout: float = 0.3
     excluded_relations: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        if self.heads < 1 or self.hidden_dim % self.heads:
-            raise TrainingError(f"model.hidden_dim {self.hidden_dim} is not a multiple of model.heads {self.heads}")
-        if min(self.lexical_dim, self.dedicated_terms, self.speaker_dim, self.date_dim, self.free_dim, self.layers) < 0:
-            raise TrainingError("model: a width and the number of layers are 0 or more")
+        for name in ("lexical_dim", "dedicated_terms", "speaker_dim", "date_dim", "free_dim", "layers", "query_rank"):
+            if getattr(self, name) < 0:
+                raise TrainingError(f"model.{name} is {getattr(self, name)}; expected 0 or more")
+        if self.heads < 1 or self.hidden_dim < 1 or self.hidden_dim % self.heads:
+            raise TrainingError(
+                f"model.hidden_dim is {self.hidden_dim} and model.heads {self.heads}; expected at least 1, the first a "
+                "multiple of the second"
+            )
         if not 0 <= self.dropout < 1:
             raise TrainingError(f"model.dropout is {self.dropout}; expected a share in [0, 1)")
         if self.related_terms < 0 or not 0 < self.least_likeness < 1:
@@ -120,6 +129,9 @@ class StageConfig:
     def __post_init__(self) -> None:
         if self.epochs < 0 or self.patience < 0:
             raise TrainingError(f"epochs is {self.epochs} and patience {self.patience}; expected 0 or more")
+        for name in ("ranking", "link", *KINDS, "views"):
+            if not getattr(self, name) >= 0:
+                raise TrainingError(f"weight {name} of a loss is {getattr(self, name)}; expected 0 or more")
         if not 0 < self.false_negative <= 1:
             raise TrainingError(f"false_negative is {self.false_negative}; expected a cosine above 0, at most 1")
 
@@ -161,8 +173,11 @@ class OptimiserConfig:
 
     def __post_init__(self) -> None:
         for field_ in dataclasses.fields(self):
-            if getattr(self, field_.name) < 0:
+            if not getattr(self, field_.name) >= 0:
                 raise TrainingError(f"optimiser.{field_.name} is {getattr(self, field_.name)}; expected 0 or more")
+        for name in ("average", "term_dropout"):
+            if getattr(self, name) >= 1:
+                raise TrainingError(f"optimiser.{name} is {getattr(self, name)}; expected a share in [0, 1)")
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, Self, TypeVar
@@ -136,18 +137,20 @@ def make_example(
 class _EpochSampler(Sampler[int]):
     """A shuffle that depends on seed and epoch only, so that a resumed run sees the same order.
 
-    It asks for the epoch: of a resumed run Lightning takes the order before it calls ``set_epoch``.
+    It asks for the epoch: of a resumed run Lightning takes the order before it calls ``set_epoch``. Of several
+    processes each gets every so many-th of one order, which begins anew where it does not come out even.
     """
 
-    def __init__(self, count: int, seed: int, epoch: Callable[[], int]) -> None:
+    def __init__(self, count: int, seed: int, epoch: Callable[[], int], *, rank: int = 0, processes: int = 1) -> None:
         self._count, self._seed, self._epoch = count, seed, epoch
+        self._rank, self._processes = rank, processes
 
     def __len__(self) -> int:
-        return self._count
+        return math.ceil(self._count / self._processes)
 
     def __iter__(self) -> Iterator[int]:
         order = np.random.default_rng([self._seed, self._epoch()]).permutation(self._count)
-        return iter(order.tolist())
+        return iter(np.resize(order, len(self) * self._processes)[self._rank :: self._processes].tolist())
 
 
 class Example(Protocol):
@@ -189,7 +192,9 @@ class EpochDataModule(L.LightningDataModule, Generic[E]):
 
     def train_dataloader(self) -> DataLoader[E]:
         """Training examples, shuffled by epoch."""
-        sampler = _EpochSampler(len(self.train), self._seed, self._epochs_done)
+        trainer = self.trainer
+        place = {} if trainer is None else {"rank": trainer.global_rank, "processes": trainer.world_size}
+        sampler = _EpochSampler(len(self.train), self._seed, self._epochs_done, **place)
         # A loader draws a number whenever it begins, which a resumed run does at another point: not from torch's own
         # generator, then, which dropout draws from.
         return DataLoader(
@@ -207,7 +212,7 @@ class EpochDataModule(L.LightningDataModule, Generic[E]):
         return int(self.trainer.fit_loop.epoch_progress.current.processed)  # type: ignore[attr-defined]
 
     def val_dataloader(self) -> DataLoader[E] | list[DataLoader[E]]:
-        """Validation examples in order; no loader at all when there are none."""
+        """Validation examples in order, all of them in every process; no loader at all when there are none."""
         if not self.validation:
             return []
         return DataLoader(

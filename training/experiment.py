@@ -16,6 +16,7 @@ from retrieval.milvus import MilvusIndex
 from retrieval.protocols import Retriever
 from retrieval.turns import turns_of_hits
 from training.checkpoint import Checkpoint
+from training.folds import refuse_known
 from training.inference import CheckpointQueryEncoder, encode_graph
 from training.protocols import Embed
 from training.refresh import GRAPH_ALIAS, refresh
@@ -75,7 +76,7 @@ def run_checkpoint(
     """Embed the questions' graphs with a checkpoint, write them to the index, and ask.
 
     Args:
-        checkpoint: Must not know the questions' conversations.
+        checkpoint: Trained.
         questions: With evidence.
         index: Where the embeddings go.
         views: The graphs.
@@ -83,7 +84,11 @@ def run_checkpoint(
         describe: Text of a node.
         second_look: Adds to the retriever what looks at its hits again.
         name: In the results; None for v2.
+
+    Raises:
+        LeakError: If the checkpoint knows a question's conversation.
     """
+    refuse_known(checkpoint, questions, option="checkpoint")
     needed = list(dict.fromkeys(views.of(q.space, q.asked_at) for q in questions))
     done = refresh(index, checkpoint, needed, views.snapshot, alias=None)
     retriever = GraphEmbeddingRetriever(
@@ -112,7 +117,11 @@ def rank_exactly(
         embed: Text encoder.
         name: Of the run.
         top_k: Turns per ranking.
+
+    Raises:
+        LeakError: If the checkpoint knows a question's conversation.
     """
+    refuse_known(checkpoint, questions, option="checkpoint")
     encoder = CheckpointQueryEncoder(checkpoint, embed)
     rankings: dict[str, tuple[str, ...]] = {}
     for view in dict.fromkeys(views.of(q.space, q.asked_at) for q in questions):

@@ -7,11 +7,12 @@ the HGT state's share, speaker, date, and the turn's bias.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from gnn.encoder import without_relations
 from gnn.hetero import METADATA, GraphInputs, inputs_of, reverse_of, to_hetero
@@ -31,6 +32,8 @@ class Influence:
         relation: By which it is reached, seen from the neighbour, such as ``DERIVED_FROM`` or ``NEXT``.
         description: Its text.
         meaning, words, date: Its shares by text block, lexical block and context block.
+        effect: By how much the score would fall without it, gates and states unchanged: a relation's neighbours are
+            averaged, so without one that says less to the question than the others the score would rise.
         score_without: The turn's score when the edge is deleted from the graph, in both directions, and everything is
             computed anew; None when not asked for.
     """
@@ -41,6 +44,7 @@ class Influence:
     meaning: float
     words: float
     date: float
+    effect: float
     score_without: float | None = None
 
     @property
@@ -60,7 +64,7 @@ class Explanation:
         own_meaning, own_words, own_context: The turn's own shares (context: its speaker and date).
         states: Share of the HGT states through residual and free block.
         bias: What the turn's traits give it whatever is asked.
-        influences: Of neighbours, greatest first.
+        influences: Of neighbours, greatest effect first.
     """
 
     turn_id: TurnId
@@ -118,15 +122,16 @@ def explain(
             weight = mixing.weight[edges]
             shares = torch.stack([meaning[source], words[source], context[source]], dim=1) * weight
             own_meaning = float(mixing.own[node, 0] * meaning[node])
-            order = shares.sum(1).argsort(descending=True, stable=True).tolist()
-            influences = [_influence(inputs, snapshot, int(mixing.edge[edges][i]), shares[i].tolist()) for i in order]
+            effects = _effects(inputs, mixing.edge[edges], shares.sum(1))
+            order = effects.argsort(descending=True, stable=True).tolist()
+            influences = [
+                _influence(inputs, snapshot, int(mixing.edge[edges][i]), shares[i].tolist(), float(effects[i]))
+                for i in order
+            ]
             for position, i in enumerate(order[:check_deletions]):
                 without = _without_edge(inputs, int(mixing.edge[edges][i]))
                 score = float(nodes(without).joined()[node] @ query)
-                held = influences[position]
-                influences[position] = Influence(
-                    held.node_id, held.relation, held.description, held.meaning, held.words, held.date, score
-                )
+                influences[position] = replace(influences[position], score_without=score)
             row = int(inputs.rows[node])
             # The text block holds own, neighbours and the states' residual; the first two are known.
             residual = float(vectors.text[node] @ q_text) - own_meaning - float(shares[:, 0].sum())
@@ -146,9 +151,21 @@ def explain(
     return explanations
 
 
-def _influence(inputs: GraphInputs, snapshot: Snapshot, edge: int, shares: list[float]) -> Influence:
+def _effects(inputs: GraphInputs, edges: Tensor, share: Tensor) -> Tensor:
+    """What each of a turn's edges adds to the mean over its relation, [edges]."""
+    bounds = torch.tensor(inputs.graph.edge_ptr[1:])
+    relation = torch.bucketize(edges.cpu(), bounds, right=True).to(share.device)
+    relations = len(bounds)
+    count = torch.bincount(relation, minlength=relations)[relation]
+    total = torch.zeros(relations, device=share.device).index_add_(0, relation, share)[relation]
+    return torch.where(count > 1, (count * share - total) / (count - 1).clamp(min=1), share)
+
+
+def _influence(inputs: GraphInputs, snapshot: Snapshot, edge: int, shares: list[float], effect: float) -> Influence:
     row = int(inputs.rows[inputs.graph.source[edge]])
-    return Influence(snapshot.ids[row], _relation_of(inputs, edge)[1], snapshot.descriptions[row], *shares)
+    meaning, words, date = shares
+    relation = _relation_of(inputs, edge)[1]
+    return Influence(snapshot.ids[row], relation, snapshot.descriptions[row], meaning, words, date, effect)
 
 
 def _relation_of(inputs: GraphInputs, edge: int) -> tuple[str, str, str]:

@@ -48,7 +48,7 @@ class TrainerConfig:
     compile: bool = False
     fast_dev_run: bool = False
     csv_log: bool = True
-    wandb_mode: str = "disabled"
+    wandb_mode: Literal["disabled", "offline", "online"] = "disabled"
     wandb_project: str = "locigraph"
 
 
@@ -197,6 +197,9 @@ def run_lightning(
             fast_dev_run=config.fast_dev_run,
             logger=_loggers(config, path, name),
             callbacks=callbacks,
+            # Training examples are dealt out by their own sampler. Every process validates on all spaces: shared out,
+            # some would count twice, and a process without a question would leave the others waiting.
+            use_distributed_sampler=False,
             enable_checkpointing=False,
             enable_progress_bar=False,
             enable_model_summary=False,

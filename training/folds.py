@@ -75,6 +75,8 @@ class FoldTrainer:
     ) -> None:
         self._questions = tuple(questions)
         self._views = views
+        if trainer.fast_dev_run:
+            raise TrainingError("trainer.fast_dev_run trains nothing that could be compared; it is for locigraph train")
         if trainer.devices not in ("auto", "1", 1):
             raise TrainingError(
                 f"trainer.devices is {trainer.devices}; training inside folds uses one device, since every process of "

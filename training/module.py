@@ -61,7 +61,19 @@ class GraphRetrieval(nn.Module):
         super().__init__()
         config = encoder_config(model, text_dim)
         self.nodes = NodeEncoder(config)
-        self.queries = QueryEncoder(config, speaker_dim=model.speaker_dim, dropout=model.dropout)
+        self.queries = QueryEncoder(
+            config,
+            speaker_dim=model.speaker_dim,
+            gated=model.query_gates,
+            rank=model.query_rank,
+            dropout=model.dropout,
+        )
+
+
+def inner_products(queries: Tensor, stored: Tensor) -> Tensor:
+    """Scores of questions and turns, [questions, turns], never in half precision: there, near scores would be equal."""
+    with torch.autocast(queries.device.type, enabled=False):
+        return queries.float() @ stored.float().T
 
 
 class RankingScores:
@@ -155,8 +167,7 @@ class RetrievalModule(L.LightningModule):
         queries = self.network.queries(
             questions, noise=self.optimiser.query_noise, term_dropout=self.optimiser.term_dropout
         )
-        logits: Tensor = self.log_scale.exp() * queries @ vectors.joined()[episodes].T
-        return logits
+        return self.log_scale.exp() * inner_products(queries, vectors.joined()[episodes])
 
     def _ranked(self, logits: Tensor, positive: Tensor, text: Tensor) -> Tensor:
         ignore = None
@@ -225,7 +236,7 @@ class RetrievalModule(L.LightningModule):
             self.log("probe/uniformity", uniformity(states), batch_size=1)
         if batch.questions is None:
             return
-        self._scores.add(self.network.queries(batch.questions) @ stored.T, batch.positive)
+        self._scores.add(inner_products(self.network.queries(batch.questions), stored), batch.positive)
 
     def on_validation_epoch_end(self) -> None:
         """Means over questions; ``val/score``, their sum, decides when to stop."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -90,6 +91,7 @@ def train_checkpoint(
     Raises:
         TrainingDataError: If there is nothing to train on, or a space is on both sides.
     """
+    started = time.monotonic()
     graphs = graphs_of(data)
     if config.finetune.epochs and config.finetune.ranking and not any(g.questions for g in graphs if g.is_training):
         raise TrainingDataError("no training space has a question with evidence; fine-tuning needs some")
@@ -135,7 +137,7 @@ def train_checkpoint(
     )
     checkpoint = Checkpoint(
         network, config.model, sketch, text_encoder, text_dim,
-        {**details, "identity": identity, "stages": result.stages},
+        {**details, "identity": identity, "stages": result.stages, "seconds": round(time.monotonic() - started, 1)},
     )  # fmt: skip
     if not trainer.fast_dev_run and is_first_process():  # with several devices all of them come by here
         checkpoint.save(folder / "checkpoint")

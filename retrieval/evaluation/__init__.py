@@ -8,7 +8,7 @@ function of its arguments and seed, except ``write_report``.
 from __future__ import annotations
 
 from retrieval.evaluation.errors import EvaluationError, IncompleteRunError, LeakError
-from retrieval.evaluation.leaks import Fold, check_folds, check_text_leak, make_folds
+from retrieval.evaluation.leaks import Fold, check_folds, check_text_leak, copied_evidence, make_folds
 from retrieval.evaluation.metrics import (
     METRICS,
     all_evidence_recall,
@@ -54,6 +54,7 @@ __all__ = [
     "check_folds",
     "check_text_leak",
     "cluster_bootstrap",
+    "copied_evidence",
     "default_comparisons",
     "evidence_recall",
     "hit",

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from retrieval.evaluation.errors import EvaluationError, LeakError
 
+_LEAST_WORDS = 8
 _NOT_WORD = re.compile(r"[\W_]+")
 
 
@@ -141,6 +142,36 @@ def check_text_leak(train_questions: Iterable[str], test_questions: Iterable[str
             f"test question {leaked[0]!r} is also a training question{_others(leaked)}; "
             "remove it from training or from the test"
         )
+
+
+def copied_evidence(
+    folds: Sequence[Fold],
+    evidence: Mapping[str, tuple[str, Sequence[str]]],
+    texts: Mapping[str, Mapping[str, str]],
+) -> list[str]:
+    """Questions some of whose evidence stands word for word in a conversation that their fold learns from.
+
+    Corpora that fill histories from one pool of sessions have such; no id gives them away.
+
+    Args:
+        folds: Of the comparison.
+        evidence: Question id -> (space, turn ids).
+        texts: Space -> turn id -> words; turns of fewer than eight words are like others by chance and not looked at.
+
+    Returns:
+        Ids of the questions, in the order of ``evidence``.
+    """
+    held = {
+        space: {turn: wording(text) for turn, text in turns.items() if len(text.split()) >= _LEAST_WORDS}
+        for space, turns in texts.items()
+    }
+    found = set()
+    for fold in folds:
+        learnt = {words for space in (*fold.train, *fold.validation) for words in held.get(space, {}).values()}
+        for question, (space, turns) in evidence.items():
+            if space in fold.test and any(held.get(space, {}).get(turn) in learnt for turn in turns):
+                found.add(question)
+    return [question for question in evidence if question in found]
 
 
 def _deal(spaces: Sequence[str], folds: int, seed: int, weights: Mapping[str, float] | None) -> list[list[str]]:

@@ -145,11 +145,12 @@ def _opening(results: Results) -> list[Block]:
     comparisons = results["comparisons"]
     if comparisons:
         clusters = min(entry["clusters"] for entry in comparisons)
-        reachable = smallest_p(clusters, len(comparisons))
+        pairs = len({(entry["a"], entry["b"]) for entry in comparisons})
+        reachable = smallest_p(clusters, pairs)
         if reachable > SIGNIFICANCE_LEVEL:
             blocks.append(
                 Callout(
-                    f"With {_plural(clusters, 'conversation')} and {_plural(len(comparisons), 'comparison')} "
+                    f"With {_plural(clusters, 'conversation')} and {_plural(pairs, 'comparison')} "
                     f"the smallest p after Holm is {unsigned(reachable)}: no difference can be called shown, "
                     "however large. Test more conversations or compare fewer pairs."
                 )
@@ -238,7 +239,7 @@ def _comparisons(comparisons: Sequence[Comparison]) -> list[Block]:
         Heading("Comparisons"),
         Paragraph(
             "Paired per question, clustered by conversation: p from a sign-flip test over conversations, "
-            "intervals from a bootstrap over conversations. Holm's correction covers all rows. With n "
+            "intervals from a bootstrap over conversations. Holm's correction covers all rows of one metric. With n "
             "conversations no p below 2^(1 - n) is possible."
         ),
         Table(header, rows, text_columns=3),

@@ -42,7 +42,7 @@ def summarise(
 
     Means are over questions; where a strategy was run with several seeds, a question's score is the mean over them.
     Intervals are 95% cluster bootstraps; p-values come from the sign-flip test over
-    conversations, and ``p_holm`` corrects for all entries of ``comparisons`` together, all metrics included.
+    conversations, and ``p_holm`` corrects for all pairs, within each metric: two metrics of one ranking make one claim.
 
     Args:
         questions: Questions with gold evidence; those without are counted by the caller.
@@ -196,6 +196,8 @@ def _compare(
     )
     low, high = cluster_bootstraps(differences, clusters, seed=seed)
     p_values = [float(p) for p in sign_flip_tests(differences, clusters, seed=seed)]
+    families = [p_values[start : start + len(pairs)] for start in range(0, len(asked), len(pairs))]  # one a metric
+    adjusted = [p for family in families for p in holm(family)]
     question_level = question_level_tests(differences, seed=seed)
     within = {
         name: _category_deltas(differences[list(rows)], [clusters[row] for row in rows], seed)
@@ -210,12 +212,12 @@ def _compare(
             ci_low=_known(low[index]),
             ci_high=_known(high[index]),
             p=p_values[index],
-            p_holm=adjusted,
+            p_holm=adjusted[index],
             p_question_level=float(question_level[index]),
             clusters=len(set(clusters)),
             by_category={name: deltas[index] for name, deltas in within.items()},
         )
-        for index, ((a, b, metric), adjusted) in enumerate(zip(asked, holm(p_values), strict=True))
+        for index, (a, b, metric) in enumerate(asked)
     ]
 
 

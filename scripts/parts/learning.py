@@ -153,18 +153,33 @@ def fold_trainer(
     )
 
 
-def configs_of_folds(model: TrainConfig, folds: Sequence[Fold], searched: str | None) -> list[TrainConfig]:
+def configs_of_folds(
+    model: TrainConfig, folds: Sequence[Fold], searched: str | None, **made_with: object
+) -> list[TrainConfig]:
     """The configuration of each fold: the given one, changed as a search chose for that fold.
 
+    Args:
+        model: The given one.
+        folds: Of the comparison.
+        searched: The search's file; None for none.
+        made_with: Settings that the search must share, by their names in its manifest.
+
     Raises:
-        LocigraphError: If the search's file cannot be read or is of other folds.
+        LocigraphError: If the search's file cannot be read, or is of other folds or settings.
     """
     if searched is None:
         return [model] * len(folds)
     from training.search import chosen_for
 
     try:
-        found = json.loads(Path(searched).read_text())["folds"]
-        return [changed(model, chosen_for(found, fold)) for fold in folds]
+        found = json.loads(Path(searched).read_text())
+        for name, value in made_with.items():
+            held = found["manifest"]["settings"][name]
+            if held != value:
+                raise LocigraphError(
+                    f"{searched}: the search had {name} {held!r}, this evaluation has {value!r}; search again with its "
+                    "settings"
+                )
+        return [changed(model, chosen_for(found["folds"], fold)) for fold in folds]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise LocigraphError(f"{searched}: not the search.json of locigraph search ({error!r})") from error

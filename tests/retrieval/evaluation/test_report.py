@@ -136,8 +136,8 @@ def test_the_report_holds_every_part(planted: tuple[Path, Path]) -> None:
     assert "Check that the SHA-256 of data/sample.json is ab12." in page
     assert "```\nlocigraph evaluate --config run.yaml\n```" in markdown
     # nDCG@10 with gold at ranks 1-2 is 1; at 4-5 it is (1/log2 5 + 1/log2 6) / (1 + 1/log2 3) = .501.
-    # The same in all 6 conversations: p = 2^-5, and 4 * 2^-5 after Holm over 4 comparisons.
-    assert "| v2 | v1 | ndcg@10 | +.499 | \\[+.499, +.499\\] | .031 | .125 | \\<.001 | 6 |" in markdown
+    # The same in all 6 conversations: p = 2^-5, and 2 * 2^-5 after Holm over 2 comparisons.
+    assert "| v2 | v1 | ndcg@10 | +.499 | \\[+.499, +.499\\] | .031 | .062 | \\<.001 | 6 |" in markdown
     assert page.count("<svg") == 3
 
 
@@ -192,9 +192,9 @@ def test_stored_results_give_the_same_report_to_the_byte(planted: tuple[Path, Pa
 
 
 def test_a_family_too_large_for_the_conversations_is_warned_of(planted: tuple[Path, Path]) -> None:
-    # 6 conversations: p >= 1/32; 4 comparisons after Holm: .125.
+    # 6 conversations: p >= 1/32; 2 comparisons after Holm: .062.
     markdown_path, html_path = planted
-    expected = "With 6 conversations and 4 comparisons the smallest p after Holm is .125"
+    expected = "With 6 conversations and 2 comparisons the smallest p after Holm is .062"
     assert expected in markdown_path.read_text("utf-8")
     assert f'<p class="warning"><strong>Warning:</strong> {expected}' in html_path.read_text("utf-8")
 

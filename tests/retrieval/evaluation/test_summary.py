@@ -102,7 +102,7 @@ def test_comparisons_equal_the_single_functions() -> None:
     assert first["p"] == pytest.approx(sign_flip_test(differences, clusters, seed=5))
     assert first["p_question_level"] == pytest.approx(question_level_test(differences, seed=5))
     assert (first["ci_low"], first["ci_high"]) == pytest.approx(cluster_bootstrap(differences, clusters, seed=5))
-    assert [first["p_holm"], second["p_holm"]] == pytest.approx(holm([first["p"], second["p"]]))
+    assert [first["p_holm"], second["p_holm"]] == [first["p"], second["p"]]  # one pair: nothing to correct for
     in_b = [index for index, question in enumerate(questions) if question.category == "b"]
     expected = cluster_bootstrap([differences[i] for i in in_b], [clusters[i] for i in in_b], seed=5)
     category = first["by_category"]["b"]
@@ -240,3 +240,13 @@ def test_malformed_requests_are_refused() -> None:
         summarise(questions, [run], metrics=["recall@11"])
     with pytest.raises(EvaluationError, match="comparison is listed twice"):
         summarise(questions, [run, other], comparisons=[("v1", "v2"), ("v1", "v2")])
+
+
+def test_holm_corrects_for_all_pairs_within_each_metric() -> None:
+    questions = planted_questions()
+    runs = [planted_run(name, first_gold_rank=rank) for name, rank in (("v1", 4), ("v2", 1), ("bm25", 11))]
+    pairs = [("v2", "v1"), ("v2", "bm25"), ("v1", "bm25")]
+    found = summarise(questions, runs, comparisons=pairs)["comparisons"]
+    assert [entry["metric"] for entry in found] == ["recall@10"] * 3 + ["ndcg@10"] * 3
+    for of_metric in (found[:3], found[3:]):
+        assert [entry["p_holm"] for entry in of_metric] == pytest.approx(holm([entry["p"] for entry in of_metric]))
