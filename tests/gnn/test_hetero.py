@@ -151,3 +151,14 @@ def test_chosen_nodes_take_texts_words_and_traits_of_another_graph() -> None:
         assert getattr(mixed, name)[1].equal(getattr(first, name)[1])
     assert mixed.graph is first.graph
     assert mixed.context is first.context
+
+
+def test_turns_and_events_are_dated_and_facts_are_not() -> None:
+    day = 1_700_000_000
+    held = np.full(SNAPSHOT.num_nodes, day, dtype=np.int64)
+    inputs = make_inputs(replace(SNAPSHOT, valid_from=held, valid_to=held))
+    at = {int(row): i for i, row in enumerate(inputs.rows.tolist())}
+    dates = inputs.context[:, CONTEXT.speaker_dim :]
+    assert dates[at[EVENT]].any()
+    assert dates[at[0]].any()
+    assert not dates[at[FACT]].any()

@@ -80,3 +80,10 @@ def test_a_space_without_facts_is_searched_by_its_turns() -> None:
 
 def test_before_the_first_turn_nothing_is_found() -> None:
     assert retriever(make_snapshot([], [])).retrieve("canoe", SPACE, as_of=datetime(1900, 1, 1, tzinfo=UTC)).hits == ()
+
+
+def test_a_window_ends_with_its_session() -> None:
+    snapshot = make_snapshot(
+        make_turns(["Hello", "I bought a canoe"], ["nice one", "so long", "good night", "see you", "take care"])
+    )
+    assert (signals("canoe", snapshot)["bm25_window"] > 0).tolist() == [True, True, *[False] * 5]

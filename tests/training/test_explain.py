@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from kg.snapshot import Snapshot
-from tests.fakes import FakeEncoder
-from tests.fakes_graph import TEXT_DIM, planted_space, small_checkpoint
+from tests.fakes import FakeEncoder, make_turns
+from tests.fakes_graph import TEXT_DIM, Extra, make_snapshot, planted_space, small_checkpoint
 from training.checkpoint import Checkpoint
 from training.explain import explain
 from training.inference import CheckpointQueryEncoder, encode_graph
@@ -54,6 +54,23 @@ def test_a_planted_fact_is_named_as_the_strongest_neighbour_and_deleting_it_lowe
         assert strongest.score_without is not None
         assert strongest.score_without < best.score
     assert explained
+
+
+def test_the_effect_of_a_neighbour_is_what_deleting_it_does_also_among_several() -> None:
+    lines = ["my canoe", "a kite", "the drum"]
+    facts = [Extra("knowledge_node", text, (0,)) for text in ("canoe canoe red", "kite kite", "drum otter")]
+    snapshot = make_snapshot(make_turns(lines), facts, [(3 + i, "DERIVED_FROM", 0) for i in range(3)])
+    checkpoint = small_checkpoint()
+    found = explain(checkpoint, snapshot, "Which canoe?", embed=EMBED, top_k=3, check_deletions=9)
+    (best,) = (each for each in found if each.turn_id == "t0")
+    of_facts = [each for each in best.influences if each.relation == "DERIVED_FROM"]
+    assert len(of_facts) == 3
+    for each in best.influences:
+        assert each.score_without is not None
+        assert best.score - each.score_without == pytest.approx(each.effect, abs=1e-5)
+    assert of_facts[0].description == "canoe canoe red"
+    assert of_facts[0].effect > 0 > of_facts[-1].effect  # without the one that says least the mean would rise
+    assert [each.effect for each in best.influences] == sorted((e.effect for e in best.influences), reverse=True)
 
 
 def test_a_turn_without_neighbours_is_explained_by_itself() -> None:

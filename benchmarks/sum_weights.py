@@ -1,0 +1,136 @@
+"""Weights of the six signals of ``sum``: recall@10 and nDCG@10 with equal, given and searched ones, on a built graph.
+
+    locigraph build --corpus.path threads --store data/threads.sqlite --encoder.adapter checkpoints/text
+    python -m benchmarks.sum_weights --store data/threads.sqlite --adapter checkpoints/text
+
+The search goes through the weights one by one until none is better. On the corpus that is tested it is an upper bound
+of what fixed weights can reach there, not a baseline. ``--against`` compares the searched weights with a strategy of an
+evaluation's ``rankings.jsonl`` by questions and conversations.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from kg.types import Question, SpaceId
+from retrieval.evaluation import cluster_bootstrap, score_ranking, sign_flip_test
+from retrieval.weighted_sum import SIGNALS, TurnSignals
+from scripts.parts import opening
+from scripts.settings import CorpusSettings, EncoderSettings
+
+_VALUES = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0)
+_METRICS = ("recall@10", "ndcg@10")
+Signals = NDArray[np.float64]
+
+
+class Asked:
+    """All signals of all questions, so that other weights cost a matrix product."""
+
+    def __init__(
+        self, questions: Sequence[Question], signals: Sequence[Signals], turns: Sequence[Sequence[str]]
+    ) -> None:
+        self.questions, self._signals, self._turns = questions, signals, turns
+
+    def scores(self, weights: Sequence[float]) -> NDArray[np.float64]:
+        """recall@10 and nDCG@10 of each question, [questions, 2]."""
+        rows = []
+        for question, signals, turns in zip(self.questions, self._signals, self._turns, strict=True):
+            best = np.argsort(-(np.asarray(weights) @ signals), kind="stable")[:50]
+            found = score_ranking([turns[i] for i in best], set(question.evidence))
+            rows.append([found[metric] for metric in _METRICS])
+        return np.asarray(rows)
+
+    def search(self, start: Sequence[float]) -> list[float]:
+        """Weights with the best sum of both means that changing one at a time comes to."""
+        best, reached = list(start), float(self.scores(start).mean(0).sum())
+        improved = True
+        while improved:
+            improved = False
+            for signal in tqdm(range(len(SIGNALS)), desc="weights", unit="signal", leave=False):
+                for value in _VALUES:
+                    tried = [*best[:signal], value, *best[signal + 1 :]]
+                    if any(tried) and (total := float(self.scores(tried).mean(0).sum())) > reached + 1e-9:
+                        best, reached, improved = tried, total, True
+        return best
+
+
+def ask(options: argparse.Namespace) -> Asked:
+    """Signals of every question of the corpus."""
+    corpus = opening.read_corpus(CorpusSettings(path=options.corpus, format=options.format))
+    encoder = opening.text_encoder(
+        EncoderSettings(dtype=options.dtype, cache=options.cache, adapter=options.adapter, device="cpu")
+    )
+    questions = sorted((q for q in corpus.questions if q.evidence), key=lambda q: (q.space, str(q.asked_at)))
+    vectors = encoder.encode([q.text for q in questions], progress="encode questions")
+    signals, turns = [], []
+    with opening.existing_store(options.store) as store:
+        held: tuple[object, TurnSignals] | None = None
+        for question, vector in zip(tqdm(questions, desc="signals", unit="question"), vectors, strict=True):
+            key = question.space, question.asked_at
+            if held is None or held[0] != key:
+                snapshot = store.snapshot(
+                    SpaceId(question.space), as_of=question.asked_at, embedding_model=encoder.model_id
+                )
+                held = key, TurnSignals(snapshot)
+            signals.append(held[1].of(question.text, vector))
+            turns.append([held[1].snapshot.turns_of[row][0] for row in held[1].rows])
+    return Asked(questions, signals, turns)
+
+
+def against(asked: Asked, scores: NDArray[np.float64], path: str, strategy: str) -> str:
+    """A strategy of an evaluation minus these scores, in recall@10."""
+    of_question: dict[str, list[float]] = {}
+    for line in Path(path).read_text().splitlines():
+        entry = json.loads(line)
+        if entry["strategy"] == strategy:
+            found = score_ranking(entry["ranking"], set(entry["gold"]))["recall@10"]
+            of_question.setdefault(entry["question_id"], []).append(found)
+    differences = [
+        float(np.mean(of_question[q.question_id])) - s for q, s in zip(asked.questions, scores[:, 0], strict=True)
+    ]
+    clusters = [str(q.space) for q in asked.questions]
+    low, high = cluster_bootstrap(differences, clusters)
+    return f"{np.mean(differences):+.3f} [{low:+.3f}, {high:+.3f}], p {sign_flip_test(differences, clusters):.3f}"
+
+
+def main() -> None:
+    """Print a row for equal, given and searched weights."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--corpus", default="threads")
+    parser.add_argument("--format", choices=["jsonl", "locomo", "longmemeval"], default="jsonl")
+    parser.add_argument("--store", required=True)
+    parser.add_argument("--adapter", help="of the text encoder")
+    parser.add_argument(
+        "--dtype", choices=["float32", "bfloat16"], default="float32", help="the store's text encoder's"
+    )
+    parser.add_argument("--cache", default="runs/text_cache.sqlite", help="of the text encoder")
+    parser.add_argument("--weights", type=float, nargs=len(SIGNALS), help=f"of {', '.join(SIGNALS)}")
+    parser.add_argument("--against", help="rankings.jsonl of an evaluation of the same questions")
+    parser.add_argument("--strategy", default="v2", help="of that evaluation")
+    options = parser.parse_args()
+    asked = ask(options)
+    equal = [1.0] * len(SIGNALS)
+    rows = {"equal": equal, "searched here": asked.search(equal)}
+    if options.weights:
+        rows["given"] = options.weights
+    print(f"{len(asked.questions)} questions; weights of {', '.join(SIGNALS)}; recall@10 / nDCG@10")
+    for name, weights in rows.items():
+        scores = asked.scores(weights)
+        means = " / ".join(f"{mean:.4f}" for mean in scores.mean(0))
+        compared = (
+            f"  {options.strategy} minus it: {against(asked, scores, options.against, options.strategy)}"
+            if options.against
+            else ""
+        )
+        print(f"{name:>14}  {' '.join(f'{w:g}' for w in weights):<24}  {means}{compared}")
+
+
+if __name__ == "__main__":
+    main()
