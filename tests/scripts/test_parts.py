@@ -1,19 +1,23 @@
 from __future__ import annotations
 
 import inspect
+import json
 from pathlib import Path
 from typing import get_args, get_type_hints
 
 import pytest
 
 from kg.corpora import Corpus
+from kg.errors import LocigraphError
 from kg.types import Question, SpaceId
+from retrieval.evaluation import Fold
 from scripts import recall
-from scripts.parts.learning import training_set
+from scripts.parts.learning import configs_of_folds, training_set
 from scripts.parts.opening import vector_index
 from scripts.parts.strategies import STRATEGIES
 from scripts.settings import IndexSettings
 from tests.fakes import make_conversation
+from training.config import TrainConfig
 from training.views import Views
 
 VIEWS = Views(lambda space, as_of: pytest.fail("nothing needs to be read"), {})
@@ -46,3 +50,16 @@ def test_conversations_without_questions_are_all_learnt_from_since_none_could_ju
     asked = tuple(Question(space, f"q{space}", "Hello?", "c", ()) for space in spaces)
     made = training_set(VIEWS, corpus_of(spaces, asked), validation=2)
     assert (made.train, made.validation) == (("s1", "s3"), ("s0", "s2"))
+
+
+def test_a_search_of_other_data_or_another_text_encoder_is_not_used(tmp_path: Path) -> None:
+    fold = Fold(0, ("a",), ("b",), ("c",))
+    settings = {"corpus": "123", "text_encoder": "m+1"}
+    found = {"folds": [{"test": ["c"], "trials": [], "best": {"model.layers": 2}}], "manifest": {"settings": settings}}
+    file = tmp_path / "search.json"
+    file.write_text(json.dumps(found))
+    (config,) = configs_of_folds(TrainConfig(), [fold], str(file), **settings)
+    assert config.model.layers == 2
+    with pytest.raises(LocigraphError, match=r"the search had text_encoder 'm\+1', this evaluation has 'm'"):
+        configs_of_folds(TrainConfig(), [fold], str(file), corpus="123", text_encoder="m")
+    assert configs_of_folds(TrainConfig(), [fold], None, corpus="other") == [TrainConfig()]

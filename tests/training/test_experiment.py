@@ -4,11 +4,13 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from kg.types import NodeId, SpaceId
+from retrieval.evaluation import LeakError
 from retrieval.milvus import MilvusIndex
 from tests.training.planted import EMBED, PLANTED, QUESTIONS, VIEWS, made_of
-from training.experiment import joined_runs, outcomes, run_checkpoint
+from training.experiment import joined_runs, outcomes, rank_exactly, run_checkpoint
 from training.refresh import GRAPH_ALIAS, refresh
 from training.run import TrainingSet
 from training.views import View
@@ -38,3 +40,19 @@ def test_a_comparison_asks_every_question_once_and_leaves_nothing_in_the_index(t
     assert {o.fold for o in outcomes(QUESTIONS, folds)} == {0, 1, 2}
     assert np.isfinite(list(joined.search_ms.values())).all()
     assert NodeId("n0") in PLANTED[SpaceId("planted1")][0].ids
+
+
+def test_a_checkpoint_is_not_asked_about_what_it_was_trained_or_validated_on(tmp_path: Path) -> None:
+    known, held_back, unseen = PLANTED
+    trained = made_of(tmp_path / "run", TrainingSet(QUESTIONS, (known,), (held_back,), VIEWS))
+    for space in (known, held_back):
+        asked = [q for q in QUESTIONS if q.space == space]
+        with pytest.raises(LeakError, match=f"was trained or validated on space '{space}'"):
+            rank_exactly(trained, asked, VIEWS, EMBED, name="x")
+        with (
+            MilvusIndex(str(tmp_path / "index.db")) as index,
+            pytest.raises(LeakError, match=f"was trained or validated on space '{space}'"),
+        ):
+            run_checkpoint(trained, asked, index=index, views=VIEWS, embed=EMBED, describe=lambda s, n: None)
+    asked = [q for q in QUESTIONS if q.space == unseen]
+    assert len(rank_exactly(trained, asked, VIEWS, EMBED, name="x").rankings) == len(asked)
