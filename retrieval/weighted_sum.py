@@ -22,7 +22,7 @@ from retrieval.protocols import DEFAULT_TOP_K, Hit, Result, TextEncoder, Timing
 
 #: Meaning and words of the turn, of the turn with its two neighbours, and of the best fact or event drawn from it.
 SIGNALS = ("dense", "bm25", "dense_window", "bm25_window", "dense_facts", "bm25_facts")
-#: All alike. Weights chosen on the test questions themselves gain .01 to .025 recall@10 on LoCoMo-10: little to tune.
+#: All alike: weights chosen on another corpus do better on one kind of graph, worse on the other (docs/experiments.md).
 EQUAL_WEIGHTS: Mapping[str, float] = dict.fromkeys(SIGNALS, 1.0)
 _SPACES_KEPT = 8
 
