@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-RRF_K = 60
+USUAL_RRF_K = 60
 
 
-def reciprocal_rank_fusion(rankings: Sequence[Sequence[str]], *, rrf_k: int = RRF_K) -> list[tuple[str, float]]:
+def reciprocal_rank_fusion(rankings: Sequence[Sequence[str]], *, rrf_k: int = USUAL_RRF_K) -> list[tuple[str, float]]:
     """Fuse rankings by the sum of 1 / (``rrf_k`` + rank), rank from 1.
 
     Args:

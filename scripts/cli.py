@@ -26,7 +26,7 @@ _HELP = {
     "ablate": "what each part of the model is worth: trained again with one thing changed",
     "recall": "ask the memory of a space",
     "explain": "take the scores of v2 apart: own text, neighbours by relation, states, speaker, date",
-    "verify": "compare the index with the store, or rebuild it",
+    "verify": "compare the index of descriptions with the store, or rebuild it",
     "forget": "erase turns, or a space, from graph and indexes",
 }
 

@@ -12,7 +12,9 @@ def verify(
     encoder: EncoderSettings = EncoderSettings(),
     rebuild: bool = False,
 ) -> None:
-    """Compare the vector index with the store, row by row and vector by vector.
+    """Compare the index of descriptions with the store, row by row and vector by vector.
+
+    Graph embeddings are verified by each refresh, whose collection's name changes with the graph.
 
     Args:
         store: The graph, which is the truth.

@@ -101,7 +101,8 @@ class FoldTrainer:
             name: On the progress bar and in the manifest.
 
         Raises:
-            LeakError: If one of the other corpora holds a test conversation.
+            LeakError: If one of the other corpora holds a test conversation, or a training question has the wording of
+                one that is tested.
         """
         for other in self._also:
             known = sorted({*other.train, *other.validation} & set(fold.test))
@@ -115,6 +116,8 @@ class FoldTrainer:
         if left_out and note not in self.notes:
             self.notes.append(note)
         others = [dataclasses.replace(o, questions=without_wordings(o.questions, tested)) for o in self._also]
+        # On what goes in, whatever was left out above.
+        check_text_leak([q.text for each in (own, *others) for q in each.questions], [q.text for q in tested])
         return train_checkpoint(
             [own, *others],
             config,
@@ -132,9 +135,7 @@ class FoldTrainer:
 def without_wordings(questions: Sequence[Question], tested: Sequence[Question]) -> tuple[Question, ...]:
     """The questions whose wording no tested question has."""
     known = {wording(q.text) for q in tested}
-    kept = tuple(q for q in questions if wording(q.text) not in known)
-    check_text_leak([q.text for q in kept], [q.text for q in tested])
-    return kept
+    return tuple(q for q in questions if wording(q.text) not in known)
 
 
 def refuse_known(made: Checkpoint | TextAdapter, questions: Sequence[Question], *, option: str) -> None:

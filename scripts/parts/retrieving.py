@@ -8,7 +8,7 @@ from functools import cache
 
 from kg.store import Store
 from kg.types import SpaceId
-from retrieval.fusion import RRF_K
+from retrieval.fusion import USUAL_RRF_K
 from retrieval.hybrid import HybridRetriever
 from retrieval.indexer import DescriptionIndexer
 from retrieval.lexical import LexicalIndex
@@ -86,7 +86,7 @@ def search_parts(
         if kind == "dense":
             return DenseRetriever(vectors, used, turns, name=name)
         if kind == "v1-k60":
-            hybrid = HybridRetriever(lexical, vectors, used, name=name, rrf_k=RRF_K)
+            hybrid = HybridRetriever(lexical, vectors, used, name=name, rrf_k=USUAL_RRF_K)
         else:
             hybrid = HybridRetriever(lexical, vectors, used, name=name)
         closing.callback(hybrid.close)

@@ -287,6 +287,18 @@ def test_a_cosine_out_of_range_is_refused() -> None:
         StageConfig(epochs=1, false_negative=0)
 
 
+def test_gradients_are_clipped_before_they_move_the_weights(tmp_path: Path) -> None:
+    moved = []
+    for clip in (1.0, 1e-12):
+        config = changed(small_config(finetune=2), {"optimiser.gradient_clip": clip, "optimiser.average": 0.0})
+        trained = network()
+        fit(trained, [example(1)], [], config, CPU, folder=tmp_path / str(clip), seed=0)
+        moved.append(float(trained.queries.term_weight.detach().abs().max()))
+    # Far below Adam's epsilon a gradient moves next to nothing; term weights do not decay.
+    assert moved[0] > 1e-3
+    assert moved[1] < 1e-5
+
+
 def test_only_resume_points_of_the_same_stage_are_removed(tmp_path: Path) -> None:
     names = [
         "finetune-aaa.ckpt",

@@ -14,6 +14,7 @@ from retrieval.evaluation import Fold, LeakError, check_folds
 from retrieval.text_adapter import TextAdapter
 from tests.fakes_graph import CPU, small_config
 from tests.training.planted import EMBED, QUESTIONS, VIEWS
+from training import folds
 from training.errors import TrainingError
 from training.folds import FoldTrainer, plan_folds, refuse_fitted, refuse_known, without_wordings
 from training.run import TrainingSet
@@ -117,3 +118,16 @@ def test_training_in_folds_refuses_several_devices() -> None:
     several = dataclasses.replace(CPU, devices=2)
     with pytest.raises(TrainingError, match="devices is 2; training inside folds uses one"):
         FoldTrainer(QUESTIONS, VIEWS, several, embed=EMBED, text_encoder="fake-bow", details={})
+
+
+def test_a_wording_that_slips_through_is_refused_before_it_is_learnt_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leaking = replace(QUESTIONS[0], text=next(q.text for q in QUESTIONS if q.space == "planted2"))
+    monkeypatch.setattr(
+        folds, "without_wordings", lambda questions, tested: tuple(questions)
+    )  # the fault that is planted
+    with pytest.raises(LeakError, match="is also a training question"):
+        trainer(questions=(leaking, *QUESTIONS[1:])).train(
+            FOLD, small_config(finetune=1), folder=tmp_path, seed=0, name="a"
+        )
