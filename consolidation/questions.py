@@ -10,7 +10,6 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import closing, contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from tqdm import tqdm
 
 from consolidation.errors import QuestionWriterError
+from kg.files import opened_sqlite
 
 PROMPT = files("consolidation").joinpath("prompts", "questions.txt").read_text()
 _MOST_QUESTIONS, _MOST_CHARACTERS = 2, 300
@@ -90,7 +90,7 @@ class LLMQuestions:
                 was written before is kept.
         """
         self._cassette.parent.mkdir(parents=True, exist_ok=True)
-        with self._open() as kept:
+        with opened_sqlite(self._cassette, self._failed) as kept:
             kept.execute("CREATE TABLE IF NOT EXISTS questions (key TEXT PRIMARY KEY, questions TEXT NOT NULL)")
             wanted = {statement: self._key(statement) for statement in statements}
             found = dict(self._held(kept, wanted.values()))
@@ -115,16 +115,11 @@ class LLMQuestions:
                     raise
         return [found[wanted[statement]] for statement in statements]
 
-    @contextmanager
-    def _open(self) -> Iterator[sqlite3.Connection]:
-        try:
-            with closing(sqlite3.connect(self._cassette, timeout=60)) as kept:
-                yield kept
-        except sqlite3.Error as error:
-            raise QuestionWriterError(
-                f"{self._cassette}: the cassette of questions cannot be used ({error}); if it is not locked by another "
-                "process, name another file with --writer.cassette"
-            ) from error
+    def _failed(self, error: sqlite3.Error) -> QuestionWriterError:
+        return QuestionWriterError(
+            f"{self._cassette}: the cassette of questions cannot be used ({error}); if it is not locked by another "
+            "process, name another file with --writer.cassette"
+        )
 
     def _key(self, statement: str) -> str:
         return hashlib.sha256(f"{self._version}\n{statement}".encode()).hexdigest()

@@ -1,11 +1,12 @@
-"""Files and folders that are written whole or not at all."""
+"""Files and folders that are written whole or not at all, and small databases."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 
@@ -17,6 +18,21 @@ def replace_file(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(part, path)
+
+
+@contextmanager
+def opened_sqlite(path: Path, failed: Callable[[sqlite3.Error], Exception]) -> Iterator[sqlite3.Connection]:
+    """A connection to a small database of one's own, such as a cache; waits a minute for another process's lock.
+
+    Args:
+        path: Made when absent.
+        failed: Makes the error to raise for one of SQLite's.
+    """
+    try:
+        with closing(sqlite3.connect(path, timeout=60)) as connection:
+            yield connection
+    except sqlite3.Error as error:
+        raise failed(error) from error
 
 
 @contextmanager

@@ -7,6 +7,7 @@ an indexer later drains into the vector index; the index can always be rebuilt f
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -247,15 +248,17 @@ class Store:
             sources = turns_.of_nodes(connection, space, [row.key for row in rows], latest=latest)
         return [node_of(space, row, sources.get(row.key, ())) for row in rows]
 
-    def node_count(self, space: SpaceId, types: Sequence[str]) -> int:
-        """Number of active nodes of some types, as they are now."""
+    def node_counts(self, space: SpaceId) -> Counter[str]:
+        """Number of active nodes of each type, as they are now."""
         self.require_space(space)
         table = tables.nodes
-        query = select(func.count()).where(
-            table.c.space == space, table.c.type.in_(types), table.c.status == NodeStatus.ACTIVE
+        query = (
+            select(table.c.type, func.count())
+            .where(table.c.space == space, table.c.status == NodeStatus.ACTIVE)
+            .group_by(table.c.type)
         )
         with self._read() as connection:
-            return connection.execute(query).scalar_one()
+            return Counter({kind: int(count) for kind, count in connection.execute(query)})
 
     def node(self, space: SpaceId, node_id: NodeId, *, as_of: datetime | None = None) -> Node:
         """One node, archived or not.

@@ -119,7 +119,9 @@ class DescriptionIndexer:
         # A search pays for every row of its tenant, so structure that no search returns has none.
         active = [i for i, n in enumerate(nodes) if n.status == NodeStatus.ACTIVE and n.type in SEARCHABLE_TYPES]
         if active:
-            turns = self._store.turns_of_nodes(space, [keys[i] for i in active])
+            # Not of what is drawn from many turns, which gains more without being written again: its hits get theirs
+            # from the lexical arm.
+            turns = self._store.turns_of_nodes(space, [keys[i] for i in active if nodes[i].type == "episode"])
             collection.upsert(
                 [index_row(space, nodes[i], keys[i], turns.get(keys[i], ())) for i in active], vectors[active]
             )
@@ -157,7 +159,8 @@ class DescriptionIndexer:
         """
         collection = self.collection()
         for space in spaces:
-            due, held = self._store.node_count(space, SEARCHABLE_TYPES), collection.count(space)
+            counts, held = self._store.node_counts(space), collection.count(space)
+            due = sum(counts[kind] for kind in SEARCHABLE_TYPES)
             if self._store.outbox_size(space) or held != due:
                 raise IndexMismatchError(
                     f"space {space!r}: the index holds {held} of {due} searchable nodes, or an earlier wording; run "
@@ -203,6 +206,4 @@ def snapshot_rows(space: str, snapshot: Snapshot, rows: NDArray[np.int64]) -> li
 
 def index_row(space: str, node: Node, key: int, turn_ids: tuple[TurnId, ...]) -> IndexRow:
     """The index row of a node of the store."""
-    # What is drawn from many turns gains more without being written again; its hits get theirs from the lexical arm.
-    turns = turn_ids if node.type == "episode" else ()
-    return IndexRow(space, key, node.id, node.type, epoch(node.created_at), turns)
+    return IndexRow(space, key, node.id, node.type, epoch(node.created_at), turn_ids)

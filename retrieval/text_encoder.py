@@ -11,8 +11,8 @@ import importlib.util
 import logging
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from kg.files import opened_sqlite
 from retrieval.errors import TextEncoderError
 from retrieval.text_adapter import TextAdapter, apply_adapter, read_adapter
 
@@ -123,16 +124,14 @@ class CachedTextEncoder:
             return np.zeros((0, 0), dtype=np.float32)
         return np.stack([found[digest] for digest in digests])
 
-    @contextmanager
-    def _connect(self) -> Iterator[sqlite3.Connection]:
-        try:
-            with closing(sqlite3.connect(self._cache, timeout=60)) as connection:
-                yield connection
-        except sqlite3.Error as error:
-            raise TextEncoderError(
-                f"{self._cache}: no cache of vectors ({error}); if no other process has locked it, "
-                "delete it or name another file with --encoder.cache"
-            ) from error
+    def _connect(self) -> AbstractContextManager[sqlite3.Connection]:
+        return opened_sqlite(self._cache, self._failed)
+
+    def _failed(self, error: sqlite3.Error) -> TextEncoderError:
+        return TextEncoderError(
+            f"{self._cache}: no cache of vectors ({error}); if no other process has locked it, "
+            "delete it or name another file with --encoder.cache"
+        )
 
     def _read(self, digests: Sequence[bytes]) -> dict[bytes, NDArray[np.float32]]:
         found: dict[bytes, NDArray[np.float32]] = {}

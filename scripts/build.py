@@ -24,6 +24,8 @@ def build(
         encoder: Text encoder.
         retry_failed: Whether to try failed turns again.
     """
+    from collections import Counter
+
     from kg.store import Store
     from scripts.parts import building, opening, retrieving
 
@@ -38,11 +40,9 @@ def build(
                         graph.retry_turn(conversation.space, failure.turn_id)
         failed = building.build_graph(read, extractor, graph, text_encoder)
         retrieving.indexer_of(graph, vectors, text_encoder).drain(progress=True)
-        counts: dict[str, int] = {}
+        counts: Counter[str] = Counter()
         for conversation in read.conversations:
-            for kind in graph.node_types():
-                if found := graph.node_count(conversation.space, (kind,)):
-                    counts[kind] = counts.get(kind, 0) + found
+            counts += graph.node_counts(conversation.space)
     print(f"{len(read.conversations)} spaces in {store}: " + ", ".join(f"{n} {t}" for t, n in sorted(counts.items())))
     for space, count in failed.items():
         print(f"{space}: {count} turns failed; see their reasons and retry with --retry_failed true")

@@ -67,7 +67,7 @@ def recall(
             if strategy == "v2" and vectors is not None:
                 loaded = load_checkpoint(Path(checkpoint), text_encoder=text_encoder.model_id)
                 collection = vectors.open(GRAPH_ALIAS)
-                turns, held = graph.node_count(SpaceId(space), ("episode",)), collection.count(space)
+                turns, held = graph.node_counts(SpaceId(space))["episode"], collection.count(space)
                 if held < turns:
                     raise LocigraphError(
                         f"space {space!r}: {held} of {turns} turns have graph embeddings; run locigraph refresh with "
