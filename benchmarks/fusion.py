@@ -14,14 +14,14 @@ import argparse
 import numpy as np
 from tqdm import tqdm
 
-from kg.types import SpaceId
-from retrieval.evaluation.metrics import score_ranking
-from retrieval.hybrid import HybridRetriever
-from retrieval.lexical import LexicalIndex
-from retrieval.memory_vectors import MemoryVectors
-from retrieval.turns import turns_of_hits
-from scripts.parts import opening
-from scripts.settings import CorpusSettings, EncoderSettings
+from locigraph.kg.types import SpaceId
+from locigraph.retrieval.evaluation.metrics import score_ranking
+from locigraph.retrieval.hits import turns_of_hits
+from locigraph.retrieval.index.documents import LexicalIndex
+from locigraph.retrieval.index.memory_vectors import MemoryVectors
+from locigraph.retrieval.strategies.hybrid import HybridRetriever
+from locigraph.scripts.parts import opening
+from locigraph.scripts.settings import CorpusSettings, EncoderSettings
 
 _METRICS = ("recall@10", "ndcg@10")
 

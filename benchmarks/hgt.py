@@ -26,8 +26,8 @@ from torch import Tensor, nn
 from torch_geometric.data import HeteroData
 from torch_geometric.nn import HGTConv
 
-from gnn.hgt import HGTLayer
-from gnn.packed import GraphMetadata, PackedGraph, pack
+from locigraph.gnn.hgt import HGTLayer
+from locigraph.gnn.packed import GraphMetadata, PackedGraph, pack
 
 NODE_TYPES = ("speaker", "turn", "fact", "entity", "session")
 FORWARD_TYPES = (

@@ -12,10 +12,10 @@ import argparse
 
 import numpy as np
 
-from kg.corpora import Corpus
-from kg.text import words
-from scripts.parts import opening
-from scripts.settings import CorpusSettings, EncoderSettings
+from locigraph.kg.corpora import Corpus
+from locigraph.kg.language.tokens import words
+from locigraph.scripts.parts import opening
+from locigraph.scripts.settings import CorpusSettings, EncoderSettings
 
 
 def main() -> None:

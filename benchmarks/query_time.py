@@ -17,15 +17,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gnn.encoder import EncoderConfig
-from kg.schema import SEARCHABLE_TYPES
-from kg.types import NodeId, SpaceId, TurnId
-from retrieval.bm25 import Bm25Index
-from retrieval.fusion import reciprocal_rank_fusion
-from retrieval.graph_embedding import DEFAULT_TYPES
-from retrieval.indexer import index_type
-from retrieval.milvus import Collection, CollectionSpec, IndexRow, MilvusIndex
-from retrieval.protocols import SearchScope
+from locigraph.gnn.encoder import EncoderConfig
+from locigraph.kg.schema import SEARCHABLE_TYPES
+from locigraph.kg.types import NodeId, SpaceId, TurnId
+from locigraph.retrieval.index.bm25 import Bm25Index
+from locigraph.retrieval.index.descriptions import index_type
+from locigraph.retrieval.index.milvus import Collection, CollectionSpec, IndexRow, MilvusIndex
+from locigraph.retrieval.protocols import SearchScope
+from locigraph.retrieval.rank_fusion import reciprocal_rank_fusion
+from locigraph.retrieval.strategies.graph_embedding import DEFAULT_TYPES
 
 _TENANTS = 10
 _QUERIES = 40

@@ -6,8 +6,8 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
-from consolidation.errors import BlueprintError, WordingError
-from kg.types import Attributes, NodeId, TurnId
+from locigraph.consolidation.errors import BlueprintError, WordingError
+from locigraph.kg.types import Attributes, NodeId, TurnId
 
 #: Types that an architect may make; categories belong to the classification service, episodes to nobody.
 PLANNED_TYPES = ("event_node", "sub_event", "knowledge_node", "reflection")

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from consolidation.blueprint import (
+from locigraph.consolidation.blueprint import (
     AddNode,
     AddRelation,
     ArchiveNode,
@@ -20,10 +20,10 @@ from consolidation.blueprint import (
     UpdateNode,
     Wording,
 )
-from consolidation.dating import dated, day_end, day_start, days_of
-from consolidation.memory import EPISODE_REF, SpaceMemory
-from consolidation.resolution import concept_key, concept_label, entity_key, full_name
-from kg.types import (
+from locigraph.consolidation.dating import dated, day_end, day_start, days_of
+from locigraph.consolidation.memory import EPISODE_REF, SpaceMemory
+from locigraph.consolidation.resolution import concept_key, concept_label, entity_key, full_name
+from locigraph.kg.types import (
     GraphChange,
     NewNode,
     NewRelation,

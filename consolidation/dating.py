@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, time, timedelta
 
-from kg.dates import resolve_times
-from kg.types import Turn
+from locigraph.kg.language.dates import resolve_times
+from locigraph.kg.types import Turn
 
 Days = tuple[date, date]
 

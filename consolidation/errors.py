@@ -7,7 +7,7 @@ LocigraphError (kg.errors)
 └── QuestionWriterError   the endpoint that writes questions fails, or writes something else
 """
 
-from kg.errors import LocigraphError
+from locigraph.kg.errors import LocigraphError
 
 
 class ConsolidationError(LocigraphError):

@@ -6,10 +6,10 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from consolidation.protocols import TextEncoder
-from consolidation.resolution import Resolver
-from kg.store import Store
-from kg.types import (
+from locigraph.consolidation.protocols import TextEncoder
+from locigraph.consolidation.resolution import Resolver
+from locigraph.kg.store import Store
+from locigraph.kg.types import (
     NewNode,
     NodeId,
     SpaceId,

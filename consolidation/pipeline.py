@@ -12,18 +12,18 @@ from typing import TypeVar
 
 import numpy as np
 
-from consolidation.blueprint import (
+from locigraph.consolidation.blueprint import (
     Blueprint,
     Wording,
     check_blueprint,
     check_wording,
 )
-from consolidation.change import change_of, merge_topics
-from consolidation.errors import ConsolidationError
-from consolidation.memory import SpaceMemory
-from consolidation.protocols import Context, ContextSource, Extractor, TextEncoder
-from kg.store import Store
-from kg.types import (
+from locigraph.consolidation.change import change_of, merge_topics
+from locigraph.consolidation.errors import ConsolidationError
+from locigraph.consolidation.memory import SpaceMemory
+from locigraph.consolidation.protocols import Context, ContextSource, Extractor, TextEncoder
+from locigraph.kg.store import Store
+from locigraph.kg.types import (
     NewNode,
     Node,
     NodeId,

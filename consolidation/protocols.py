@@ -9,8 +9,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from consolidation.blueprint import Blueprint, ContextNode, Wording
-from kg.types import Node, SpaceId, Turn
+from locigraph.consolidation.blueprint import Blueprint, ContextNode, Wording
+from locigraph.kg.types import Node, SpaceId, Turn
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,10 @@ from openai import OpenAI, OpenAIError
 from openai.types.chat import ChatCompletionMessageParam
 from tqdm import tqdm
 
-from consolidation.errors import QuestionWriterError
-from kg.files import opened_sqlite
+from locigraph.consolidation.errors import QuestionWriterError
+from locigraph.kg.files import opened_sqlite
 
-PROMPT = files("consolidation").joinpath("prompts", "questions.txt").read_text()
+PROMPT = files("locigraph.consolidation").joinpath("prompts", "questions.txt").read_text()
 _MOST_QUESTIONS, _MOST_CHARACTERS = 2, 300
 _BATCH = 20
 _ATTEMPTS = 2  # the second with what was wrong

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from kg.text import STOP_WORDS, terms, words
-from kg.types import Node, NodeId
+from locigraph.kg.language.tokens import STOP_WORDS, terms, words
+from locigraph.kg.types import Node, NodeId
 
 _ARTICLE = re.compile(r"^(the|a|an|my|our|his|her|their)\s+", re.IGNORECASE)
 #: Cosine from which two topics are one.

@@ -16,11 +16,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812  (the name every PyTorch reader knows)
 from torch import Tensor, nn
 
-from gnn.errors import GraphError
-from gnn.hetero import METADATA, TRAITS, GraphInputs, reverse_of
-from gnn.hgt import HGTLayer, typed_linear
-from gnn.layout import segment_ptr
-from gnn.packed import EdgeType, GraphMetadata, PackedGraph
+from locigraph.gnn.errors import GraphError
+from locigraph.gnn.hetero import METADATA, TRAITS, GraphInputs, reverse_of
+from locigraph.gnn.hgt import HGTLayer, typed_linear
+from locigraph.gnn.layout import segment_ptr
+from locigraph.gnn.packed import EdgeType, GraphMetadata, PackedGraph
 
 FACT: EdgeType = ("knowledge_node", "DERIVED_FROM", "episode")
 EVENT: EdgeType = ("event_node", "DERIVED_FROM", "episode")

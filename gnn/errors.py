@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kg.errors import LocigraphError, nearest
+from locigraph.kg.errors import LocigraphError, nearest
 
 
 class GnnError(LocigraphError):

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
-from gnn.errors import GraphError, UnknownNodeTypeError
-from gnn.lexical import ContextHash, LexicalSketch
-from gnn.packed import EdgeType, GraphMetadata, PackedGraph, pack
-from kg.schema import COINED_FAMILY
-from kg.snapshot import NO_TIME, Snapshot
-from kg.text import terms
+from locigraph.gnn.errors import GraphError, UnknownNodeTypeError
+from locigraph.gnn.lexical import ContextHash, LexicalSketch
+from locigraph.gnn.packed import EdgeType, GraphMetadata, PackedGraph, pack
+from locigraph.kg.language.tokens import terms
+from locigraph.kg.schema import COINED_FAMILY
+from locigraph.kg.snapshot import NO_TIME, Snapshot
 
 #: The network's node types. Rare store types share the weights of the type they are closest to.
 NODE_TYPES = ("episode", "event_node", "knowledge_node", "concept", "entity")

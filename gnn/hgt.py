@@ -22,9 +22,9 @@ import torch.nn.functional as F  # noqa: N812  (the name every PyTorch reader kn
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from gnn.errors import GraphError
-from gnn.layout import EdgeLayout, RowBlock, SortedEdges
-from gnn.packed import GraphMetadata, PackedGraph
+from locigraph.gnn.errors import GraphError
+from locigraph.gnn.layout import EdgeLayout, RowBlock, SortedEdges
+from locigraph.gnn.packed import GraphMetadata, PackedGraph
 
 if TYPE_CHECKING:  # its import takes seconds, and only a referee brings one
     from torch_geometric.nn import HGTConv

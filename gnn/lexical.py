@@ -23,9 +23,9 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from kg.dates import CalendarPart, calendar_parts
-from kg.snapshot import NO_TIME
-from kg.text import STOP_WORDS, stem, terms, words
+from locigraph.kg.language.dates import CalendarPart, calendar_parts
+from locigraph.kg.language.tokens import STOP_WORDS, stem, terms, words
+from locigraph.kg.snapshot import NO_TIME
 
 # Brings a typical document's sketch to about the length of its text embedding.
 _SCALE = 0.01

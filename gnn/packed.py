@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
-from gnn.errors import GraphError, UnknownEdgeTypeError, UnknownNodeTypeError
-from gnn.layout import EdgeLayout, layout_of
+from locigraph.gnn.errors import GraphError, UnknownEdgeTypeError, UnknownNodeTypeError
+from locigraph.gnn.layout import EdgeLayout, layout_of
 
 EdgeType = tuple[str, str, str]
 

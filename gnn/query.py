@@ -12,8 +12,8 @@ import torch.nn.functional as F  # noqa: N812  (the name every PyTorch reader kn
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gnn.encoder import EncoderConfig
-from gnn.lexical import ContextHash, LexicalSketch, question_terms, stable_hash
+from locigraph.gnn.encoder import EncoderConfig
+from locigraph.gnn.lexical import ContextHash, LexicalSketch, question_terms, stable_hash
 
 #: Rows of the table of learnt term weights; terms share rows by hash.
 TERM_ROWS = 1 << 14

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gnn.errors import GraphError
-from gnn.packed import EdgeType, PackedGraph
+from locigraph.gnn.errors import GraphError
+from locigraph.gnn.packed import EdgeType, PackedGraph
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from kg.types import NodeId, SpaceId, TurnId
+from locigraph.kg.types import NodeId, SpaceId, TurnId
 
 #: Stands for "no time" in the snapshot's integer time arrays.
 NO_TIME = np.iinfo(np.int64).min

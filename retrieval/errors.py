@@ -8,7 +8,7 @@ LocigraphError (kg.errors)
     └── FilterError            a search without a tenant, or a filter value that cannot be expressed
 """
 
-from kg.errors import LocigraphError
+from locigraph.kg.errors import LocigraphError
 
 
 class RetrievalError(LocigraphError):

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kg.types import NodeId, SpaceId, TurnId
+from locigraph.kg.types import NodeId, SpaceId, TurnId
 
 #: Turns a strategy returns when the caller does not say.
 DEFAULT_TOP_K = 20

@@ -8,9 +8,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from kg.types import SpaceId
-from retrieval.errors import TextEncoderError
-from retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Retriever, Timing
+from locigraph.kg.types import SpaceId
+from locigraph.retrieval.errors import TextEncoderError
+from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Retriever, Timing
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder

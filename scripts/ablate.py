@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from scripts.settings import Consolidation, CorpusSettings, EncoderSettings
-from training.config import TrainConfig
-from training.fit import TrainerConfig
+from locigraph.scripts.settings import Consolidation, CorpusSettings, EncoderSettings
+from locigraph.training.config import TrainConfig
+from locigraph.training.fit import TrainerConfig
 
 
 def ablate(
@@ -42,15 +42,15 @@ def ablate(
     import json
     from pathlib import Path
 
-    from kg.errors import LocigraphError, nearest
-    from kg.files import replace_file
-    from retrieval.evaluation import Fold, StrategyRun
-    from retrieval.evaluation.ablation import ablation_figure, ablation_table
-    from scripts.parts import building, learning, opening, provenance
-    from training.ablation import VARIANTS
-    from training.ablation import ablate as run
-    from training.experiment import outcomes, rank_exactly
-    from training.folds import plan_folds
+    from locigraph.kg.errors import LocigraphError, nearest
+    from locigraph.kg.files import replace_file
+    from locigraph.retrieval.evaluation import Fold, StrategyRun
+    from locigraph.retrieval.evaluation.ablation_report import ablation_figure, ablation_table
+    from locigraph.scripts.parts import building, learning, opening, provenance
+    from locigraph.training.ablation import VARIANTS
+    from locigraph.training.ablation import ablate as run
+    from locigraph.training.experiment import outcomes, rank_exactly
+    from locigraph.training.folds import plan_folds
 
     provenance.source_commit()
     if variants is not None and not variants:
@@ -101,6 +101,6 @@ if __name__ == "__main__":
     import sys
     from pathlib import Path
 
-    from scripts.cli import main
+    from locigraph.scripts.cli import main
 
     main([Path(__file__).stem, *sys.argv[1:]])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from retrieval.text_encoder import DEFAULT_MODEL
-from scripts.settings import CorpusSettings, GraphSettings
-from training.config import AdapterConfig
-from training.fit import TrainerConfig
+from locigraph.retrieval.text.text_encoder import DEFAULT_MODEL
+from locigraph.scripts.settings import CorpusSettings, GraphSettings
+from locigraph.training.config import AdapterConfig
+from locigraph.training.fit import TrainerConfig
 
 
 def adapt(
@@ -38,8 +38,8 @@ def adapt(
     """
     from pathlib import Path
 
-    from scripts.parts import learning, opening, provenance
-    from training.adaptation import train_adapter
+    from locigraph.scripts.parts import learning, opening, provenance
+    from locigraph.training.adaptation import train_adapter
 
     provenance.source_commit()
     read = opening.read_corpus(corpus)
@@ -63,6 +63,6 @@ if __name__ == "__main__":
     import sys
     from pathlib import Path
 
-    from scripts.cli import main
+    from locigraph.scripts.cli import main
 
     main([Path(__file__).stem, *sys.argv[1:]])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.settings import Consolidation, CorpusSettings, EncoderSettings, IndexSettings
+from locigraph.scripts.settings import Consolidation, CorpusSettings, EncoderSettings, IndexSettings
 
 
 def build(
@@ -26,8 +26,8 @@ def build(
     """
     from collections import Counter
 
-    from kg.store import Store
-    from scripts.parts import building, opening, retrieving
+    from locigraph.kg.store import Store
+    from locigraph.scripts.parts import building, opening, retrieving
 
     read = opening.read_corpus(corpus)
     extractor = building.extractor_for(consolidation, read)
@@ -52,6 +52,6 @@ if __name__ == "__main__":
     import sys
     from pathlib import Path
 
-    from scripts.cli import main
+    from locigraph.scripts.cli import main
 
     main([Path(__file__).stem, *sys.argv[1:]])

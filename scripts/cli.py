@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from jsonargparse import ActionConfigFile, ArgumentParser  # type: ignore[attr-defined]  # exported at run time
 
-from kg.errors import LocigraphError
+from locigraph.kg.errors import LocigraphError
 
 # Seeds are multiplied and counted up from, within the 32 bits that numpy takes.
 _SEEDS = 1_000_000
@@ -91,7 +91,7 @@ def _run(command: str, words: list[str]) -> None:
 def _command(name: str) -> Callable[..., None]:
     from importlib import import_module
 
-    function: Callable[..., None] = getattr(import_module(f"scripts.{name}"), name)
+    function: Callable[..., None] = getattr(import_module(f"locigraph.scripts.{name}"), name)
     return function
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from scripts.settings import Consolidation, CorpusSettings, EncoderSettings
-from training.config import TrainConfig
-from training.fit import TrainerConfig
+from locigraph.scripts.settings import Consolidation, CorpusSettings, EncoderSettings
+from locigraph.training.config import TrainConfig
+from locigraph.training.fit import TrainerConfig
 
 
 def demo(
@@ -36,8 +36,8 @@ def demo(
     """
     import shlex
 
-    from scripts.evaluate import evaluate
-    from scripts.parts import opening
+    from locigraph.scripts.evaluate import evaluate
+    from locigraph.scripts.parts import opening
 
     strategies = {
         "v1": True, "v1-adapted": encoder.adapter is not None, "v2": True, "v2-zero": checkpoint is not None,
@@ -68,6 +68,6 @@ if __name__ == "__main__":
     import sys
     from pathlib import Path
 
-    from scripts.cli import main
+    from locigraph.scripts.cli import main
 
     main([Path(__file__).stem, *sys.argv[1:]])

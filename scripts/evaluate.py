@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.settings import (
+from locigraph.scripts.settings import (
     Consolidation,
     CorpusSettings,
     EncoderSettings,
@@ -10,8 +10,8 @@ from scripts.settings import (
     IndexSettings,
     WriterSettings,
 )
-from training.config import TrainConfig
-from training.fit import TrainerConfig
+from locigraph.training.config import TrainConfig
+from locigraph.training.fit import TrainerConfig
 
 
 def evaluate(
@@ -70,15 +70,15 @@ def evaluate(
     from functools import partial
     from pathlib import Path
 
-    from kg.errors import LocigraphError
-    from kg.store import Store
-    from retrieval.evaluation import StrategyRun, text_table
-    from scripts.parts import building, learning, opening, provenance, retrieving
-    from scripts.parts.strategies import chosen, comparisons, unused_options
-    from scripts.results import write_results
-    from training.checkpoint import load_checkpoint
-    from training.experiment import joined_runs, run_checkpoint, run_strategy
-    from training.folds import plan_folds, refuse_known
+    from locigraph.kg.errors import LocigraphError
+    from locigraph.kg.store import Store
+    from locigraph.retrieval.evaluation import StrategyRun, text_table
+    from locigraph.scripts.parts import building, learning, opening, provenance, retrieving
+    from locigraph.scripts.parts.strategies import chosen, comparisons, unused_options
+    from locigraph.scripts.results import write_results
+    from locigraph.training.checkpoint import load_checkpoint
+    from locigraph.training.experiment import joined_runs, run_checkpoint, run_strategy
+    from locigraph.training.folds import plan_folds, refuse_known
 
     provenance.source_commit()
     names = chosen(strategies, checkpoint=checkpoint, adapter=encoder.adapter)
@@ -190,6 +190,6 @@ if __name__ == "__main__":
     import sys
     from pathlib import Path
 
-    from scripts.cli import main
+    from locigraph.scripts.cli import main
 
     main([Path(__file__).stem, *sys.argv[1:]])

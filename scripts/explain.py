@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.settings import EncoderSettings
+from locigraph.scripts.settings import EncoderSettings
 
 
 def explain(
@@ -32,12 +32,12 @@ def explain(
     """
     from pathlib import Path
 
-    from kg.errors import LocigraphError
-    from kg.types import SpaceId
-    from scripts.parts import opening, options
-    from scripts.tables import explanation_table
-    from training.checkpoint import load_checkpoint
-    from training.explain import explain as take_apart
+    from locigraph.kg.errors import LocigraphError
+    from locigraph.kg.types import SpaceId
+    from locigraph.scripts.parts import opening, options
+    from locigraph.scripts.tables import explanation_table
+    from locigraph.training.checkpoint import load_checkpoint
+    from locigraph.training.explain import explain as take_apart
 
     if top_k < 1 or influences < 0:
         raise LocigraphError(f"top_k is {top_k} and influences {influences}; expected at least 1, and 0 or more")
@@ -63,6 +63,6 @@ if __name__ == "__main__":
     import sys
     from pathlib import Path
 
-    from scripts.cli import main
+    from locigraph.scripts.cli import main
 
     main([Path(__file__).stem, *sys.argv[1:]])

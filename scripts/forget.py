@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.settings import EncoderSettings, IndexSettings
+from locigraph.scripts.settings import EncoderSettings, IndexSettings
 
 
 def forget(
@@ -22,8 +22,8 @@ def forget(
         index: Vector index.
         encoder: Text encoder the graph was built with.
     """
-    from kg.types import SpaceId, TurnId
-    from scripts.parts import opening, retrieving
+    from locigraph.kg.types import SpaceId, TurnId
+    from locigraph.scripts.parts import opening, retrieving
 
     text_encoder = opening.text_encoder(encoder)
     with opening.existing_store(store) as graph, opening.vector_index(index, store) as vectors:
@@ -41,6 +41,6 @@ if __name__ == "__main__":
     import sys
     from pathlib import Path
 
-    from scripts.cli import main
+    from locigraph.scripts.cli import main
 
     main([Path(__file__).stem, *sys.argv[1:]])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from scripts.settings import EncoderSettings, IndexSettings
+from locigraph.scripts.settings import EncoderSettings, IndexSettings
 
 
 def recall(
@@ -40,15 +40,15 @@ def recall(
     from contextlib import ExitStack
     from pathlib import Path
 
-    from kg.errors import LocigraphError
-    from kg.types import SpaceId
-    from retrieval.graph_embedding import GraphEmbeddingRetriever
-    from scripts.parts import opening, options, retrieving
-    from scripts.parts.strategies import WITH_INDEX, require_adapter
-    from scripts.tables import hits_table
-    from training.checkpoint import load_checkpoint
-    from training.inference import CheckpointQueryEncoder
-    from training.refresh import GRAPH_ALIAS
+    from locigraph.kg.errors import LocigraphError
+    from locigraph.kg.types import SpaceId
+    from locigraph.retrieval.strategies.graph_embedding import GraphEmbeddingRetriever
+    from locigraph.scripts.parts import opening, options, retrieving
+    from locigraph.scripts.parts.strategies import WITH_INDEX, require_adapter
+    from locigraph.scripts.tables import hits_table
+    from locigraph.training.checkpoint import load_checkpoint
+    from locigraph.training.inference import CheckpointQueryEncoder
+    from locigraph.training.refresh import GRAPH_ALIAS
 
     if top_k < 1:
         raise LocigraphError(f"top_k is {top_k}; at least 1 memory can be shown")
@@ -90,6 +90,6 @@ if __name__ == "__main__":
     import sys
     from pathlib import Path
 
-    from scripts.cli import main
+    from locigraph.scripts.cli import main
 
     main([Path(__file__).stem, *sys.argv[1:]])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.settings import EncoderSettings, IndexSettings
+from locigraph.scripts.settings import EncoderSettings, IndexSettings
 
 
 def refresh(
@@ -24,10 +24,10 @@ def refresh(
     """
     from pathlib import Path
 
-    from scripts.parts import opening
-    from training.checkpoint import load_checkpoint
-    from training.refresh import refresh as run
-    from training.views import View
+    from locigraph.scripts.parts import opening
+    from locigraph.training.checkpoint import load_checkpoint
+    from locigraph.training.refresh import refresh as run
+    from locigraph.training.views import View
 
     opening.check_device(device)
     text_encoder = opening.text_encoder(encoder)
@@ -51,6 +51,6 @@ if __name__ == "__main__":
     import sys
     from pathlib import Path
 
-    from scripts.cli import main
+    from locigraph.scripts.cli import main
 
     main([Path(__file__).stem, *sys.argv[1:]])

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kg.corpora import Corpus
-from kg.files import replace_file
-from retrieval.evaluation import (
+from locigraph.kg.corpora import Corpus
+from locigraph.kg.files import replace_file
+from locigraph.retrieval.evaluation import (
     Fold,
     QuestionOutcome,
     Results,
@@ -21,8 +21,8 @@ from retrieval.evaluation import (
     summarise,
     write_report,
 )
-from retrieval.evaluation.notes import a_a_note
-from training.experiment import outcomes
+from locigraph.retrieval.evaluation.notes import a_a_note
+from locigraph.training.experiment import outcomes
 
 
 def write_results(

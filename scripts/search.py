@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from scripts.settings import Consolidation, CorpusSettings, EncoderSettings
-from training.config import TrainConfig
-from training.fit import TrainerConfig
+from locigraph.scripts.settings import Consolidation, CorpusSettings, EncoderSettings
+from locigraph.training.config import TrainConfig
+from locigraph.training.fit import TrainerConfig
 
 
 def search(
@@ -43,14 +43,14 @@ def search(
     import shutil
     from pathlib import Path
 
-    from kg.errors import LocigraphError
-    from kg.files import replace_file
-    from kg.types import SpaceId
-    from retrieval.evaluation import Fold
-    from scripts.parts import building, learning, opening, provenance
-    from training.folds import plan_folds
-    from training.run import source_digest
-    from training.search import SPACE, search_fold
+    from locigraph.kg.errors import LocigraphError
+    from locigraph.kg.files import replace_file
+    from locigraph.kg.types import SpaceId
+    from locigraph.retrieval.evaluation import Fold
+    from locigraph.scripts.parts import building, learning, opening, provenance
+    from locigraph.training.folds import plan_folds
+    from locigraph.training.run import source_digest
+    from locigraph.training.search import SPACE, search_fold
 
     provenance.source_commit()
     read = opening.read_corpus(corpus)
@@ -105,6 +105,6 @@ if __name__ == "__main__":
     import sys
     from pathlib import Path
 
-    from scripts.cli import main
+    from locigraph.scripts.cli import main
 
     main([Path(__file__).stem, *sys.argv[1:]])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from retrieval.text_encoder import DEFAULT_MODEL
+from locigraph.retrieval.text.text_encoder import DEFAULT_MODEL
 
 
 @dataclass(frozen=True)

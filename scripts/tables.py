@@ -6,8 +6,8 @@ import shutil
 import textwrap
 from collections.abc import Sequence
 
-from retrieval.protocols import Hit
-from training.explain import Explanation
+from locigraph.retrieval.protocols import Hit
+from locigraph.training.explain import Explanation
 
 
 def hits_table(hits: Sequence[Hit]) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from scripts.settings import CorpusSettings, EncoderSettings, GraphSettings, WriterSettings
-from training.config import TrainConfig
-from training.fit import TrainerConfig
+from locigraph.scripts.settings import CorpusSettings, EncoderSettings, GraphSettings, WriterSettings
+from locigraph.training.config import TrainConfig
+from locigraph.training.fit import TrainerConfig
 
 
 def train(
@@ -36,9 +36,9 @@ def train(
     """
     from pathlib import Path
 
-    from scripts.parts import learning, opening, provenance
-    from training.folds import refuse_fitted
-    from training.run import train_checkpoint
+    from locigraph.scripts.parts import learning, opening, provenance
+    from locigraph.training.folds import refuse_fitted
+    from locigraph.training.run import train_checkpoint
 
     provenance.source_commit()
     questions_by = learning.question_writer(writer)
@@ -69,6 +69,6 @@ if __name__ == "__main__":
     import sys
     from pathlib import Path
 
-    from scripts.cli import main
+    from locigraph.scripts.cli import main
 
     main([Path(__file__).stem, *sys.argv[1:]])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.settings import EncoderSettings, IndexSettings
+from locigraph.scripts.settings import EncoderSettings, IndexSettings
 
 
 def verify(
@@ -22,8 +22,8 @@ def verify(
         encoder: Text encoder the graph was built with.
         rebuild: Whether to make the collection of descriptions anew from the store first.
     """
-    from kg.errors import LocigraphError
-    from scripts.parts import opening, retrieving
+    from locigraph.kg.errors import LocigraphError
+    from locigraph.scripts.parts import opening, retrieving
 
     text_encoder = opening.text_encoder(encoder)
     with opening.existing_store(store) as graph, opening.vector_index(index, store) as vectors:
@@ -44,6 +44,6 @@ if __name__ == "__main__":
     import sys
     from pathlib import Path
 
-    from scripts.cli import main
+    from locigraph.scripts.cli import main
 
     main([Path(__file__).stem, *sys.argv[1:]])

@@ -10,10 +10,10 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 from numpy.typing import NDArray
 
-from consolidation.blueprint import AddNode, Blueprint, ContextNode, Wording, needs_words
-from consolidation.protocols import Context
-from kg.corpora import Conversation, Extractions
-from kg.types import GraphChange, NewNode, NewRelation, Node, NodeUpdate, SpaceId, Turn, TurnId
+from locigraph.consolidation.blueprint import AddNode, Blueprint, ContextNode, Wording, needs_words
+from locigraph.consolidation.protocols import Context
+from locigraph.kg.corpora import Conversation, Extractions
+from locigraph.kg.types import GraphChange, NewNode, NewRelation, Node, NodeUpdate, SpaceId, Turn, TurnId
 
 #: A Monday; the first turn of every built conversation is spoken then.
 MONDAY = datetime(2024, 1, 1, 12, tzinfo=UTC)

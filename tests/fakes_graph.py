@@ -10,22 +10,22 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gnn.hetero import GraphInputs, inputs_of, to_hetero
-from gnn.lexical import ContextHash, LexicalSketch, RelatedTerms
-from kg.errors import UnknownSpaceError
-from kg.schema import COINED_FAMILY, RELATION_LABELS
-from kg.snapshot import NO_TIME, Snapshot
-from kg.times import epoch
-from kg.types import NodeId, Question, SpaceId, Turn, TurnId
-from retrieval.errors import IndexUnavailableError
-from retrieval.lexical import LexicalIndex
-from retrieval.memory_vectors import MemoryVectors
-from retrieval.protocols import Hit, SearchScope, VectorMatch
+from locigraph.gnn.hetero import GraphInputs, inputs_of, to_hetero
+from locigraph.gnn.lexical import ContextHash, LexicalSketch, RelatedTerms
+from locigraph.kg.errors import UnknownSpaceError
+from locigraph.kg.schema import COINED_FAMILY, RELATION_LABELS
+from locigraph.kg.snapshot import NO_TIME, Snapshot
+from locigraph.kg.times import epoch
+from locigraph.kg.types import NodeId, Question, SpaceId, Turn, TurnId
+from locigraph.retrieval.errors import IndexUnavailableError
+from locigraph.retrieval.index.documents import LexicalIndex
+from locigraph.retrieval.index.memory_vectors import MemoryVectors
+from locigraph.retrieval.protocols import Hit, SearchScope, VectorMatch
+from locigraph.training.checkpoint import Checkpoint
+from locigraph.training.config import ModelConfig, OptimiserConfig, StageConfig, TrainConfig
+from locigraph.training.fit import TrainerConfig
+from locigraph.training.module import GraphRetrieval
 from tests.fakes import SPACE, FakeEncoder, make_turns
-from training.checkpoint import Checkpoint
-from training.config import ModelConfig, OptimiserConfig, StageConfig, TrainConfig
-from training.fit import TrainerConfig
-from training.module import GraphRetrieval
 
 _FAMILIES = {label.name: label.family for label in RELATION_LABELS}
 TEXT_DIM = 32

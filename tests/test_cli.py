@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kg.store import Store
-from kg.types import SpaceId, TurnId
-from retrieval.text_adapter import read_adapter
-from retrieval.text_encoder import DEFAULT_MODEL
-from scripts import cli
+from locigraph.kg.store import Store
+from locigraph.kg.types import SpaceId, TurnId
+from locigraph.retrieval.text.text_adapter import read_adapter
+from locigraph.retrieval.text.text_encoder import DEFAULT_MODEL
+from locigraph.scripts import cli
+from locigraph.training.checkpoint import load_checkpoint
 from tests.fakes_models import tiny_cross_encoder, tiny_text_encoder
-from training.checkpoint import load_checkpoint
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 

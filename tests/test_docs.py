@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import cli
+from locigraph.scripts import cli
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md"), ROOT / "checkpoints" / "README.md"])

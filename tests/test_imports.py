@@ -28,21 +28,25 @@ FORBIDDEN = {
 
 
 def imported(path: Path) -> set[str]:
-    """Top-level names of all that a file imports, wherever in it the statement stands."""
-    names: set[str] = set()
+    """Packages that a file imports, ours without the name they share, wherever in it the statement stands."""
+    modules: list[str] = []
     for statement in ast.walk(ast.parse(path.read_text())):
         if isinstance(statement, ast.Import):
-            names.update(alias.name.split(".")[0] for alias in statement.names)
+            modules += [alias.name for alias in statement.names]
         elif isinstance(statement, ast.ImportFrom):
             assert statement.level == 0, f"{path}: relative import of {statement.module}"
-            names.add((statement.module or "").split(".")[0])
-    return names
+            module = statement.module or ""
+            modules += [f"{module}.{alias.name}" for alias in statement.names] if module == "locigraph" else [module]
+    return {module.removeprefix("locigraph.").split(".")[0] for module in modules}
 
 
 def test_imports_are_found_wherever_they_stand(tmp_path: Path) -> None:
     path = tmp_path / "module.py"
-    path.write_text("import a.b\ndef f():\n    from c.d import e\nif True:\n    import g as h, i\n")
-    assert imported(path) == {"a", "c", "g", "i"}
+    path.write_text(
+        "import a.b\ndef f():\n    from c.d import e\nif True:\n    import g as h, i\n"
+        "from locigraph import kg\nfrom locigraph.gnn.x import y\n"
+    )
+    assert imported(path) == {"a", "c", "g", "i", "kg", "gnn"}
 
 
 @pytest.mark.parametrize("package", ALLOWED)
@@ -61,3 +65,10 @@ def test_packages_do_without_what_belongs_to_others(package: str) -> None:
         wrong = imported(path) & FORBIDDEN[package]
         # The text encoder loads torch when it is first used, and only then.
         assert not wrong, f"{path.relative_to(ROOT)} imports {sorted(wrong)}"
+
+
+def test_no_two_files_of_the_packages_have_the_same_name() -> None:
+    # By convention each package has its own errors and its own protocols.
+    shared = {"__init__", "__main__", "errors", "protocols"}
+    names = [path.stem for package in ALLOWED for path in (ROOT / package).rglob("*.py") if path.stem not in shared]
+    assert sorted({name for name in names if names.count(name) > 1}) == []

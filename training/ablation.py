@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gnn.hetero import NODE_TYPES
-from retrieval.evaluation import Fold, QuestionOutcome, StrategyRun, summarise
-from retrieval.evaluation.results import Summary
-from training.config import TrainConfig, changed
-from training.experiment import joined_runs
+from locigraph.gnn.hetero import NODE_TYPES
+from locigraph.retrieval.evaluation import Fold, QuestionOutcome, StrategyRun, summarise
+from locigraph.retrieval.evaluation.results import Summary
+from locigraph.training.config import TrainConfig, changed
+from locigraph.training.experiment import joined_runs
 
 #: Name of the unchanged model in the results.
 FULL = "full"

@@ -23,19 +23,19 @@ import torch
 import torch.nn.functional as F  # noqa: N812  (the name every PyTorch reader knows)
 from torch import Tensor
 
-from gnn.losses import multi_positive_loss
-from kg.snapshot import Snapshot
-from kg.types import Question
-from retrieval.errors import TextEncoderError
-from retrieval.text_adapter import TextAdapter, add_adapter, read_adapter, save_adapter
-from retrieval.text_encoder import load_model
-from training.callbacks import remove_resume_points
-from training.config import AdapterConfig
-from training.data import EpochDataModule
-from training.errors import TrainingDataError, TrainingError
-from training.fit import TrainerConfig, run_lightning
-from training.module import RankingScores, inner_products
-from training.run import TrainingGraph, TrainingSet, graphs_of, is_first_process, sides_of, source_digest
+from locigraph.gnn.losses import multi_positive_loss
+from locigraph.kg.snapshot import Snapshot
+from locigraph.kg.types import Question
+from locigraph.retrieval.errors import TextEncoderError
+from locigraph.retrieval.text.text_adapter import TextAdapter, add_adapter, read_adapter, save_adapter
+from locigraph.retrieval.text.text_encoder import load_model
+from locigraph.training.callbacks import remove_resume_points
+from locigraph.training.config import AdapterConfig
+from locigraph.training.data import EpochDataModule
+from locigraph.training.errors import TrainingDataError, TrainingError
+from locigraph.training.fit import TrainerConfig, run_lightning
+from locigraph.training.module import RankingScores, inner_products
+from locigraph.training.run import TrainingGraph, TrainingSet, graphs_of, is_first_process, sides_of, source_digest
 
 # Kinds of nodes that state what a turn says.
 _ANSWERS = ("episode", "knowledge_node", "event_node")

@@ -12,12 +12,12 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from gnn.lexical import ContextHash, LexicalSketch, RelatedTerms
-from kg.files import replaced_folder, whole_folder
-from kg.schema import schema_hash
-from training.config import ModelConfig
-from training.errors import CheckpointError
-from training.module import GraphRetrieval
+from locigraph.gnn.lexical import ContextHash, LexicalSketch, RelatedTerms
+from locigraph.kg.files import replaced_folder, whole_folder
+from locigraph.kg.schema import schema_hash
+from locigraph.training.config import ModelConfig
+from locigraph.training.errors import CheckpointError
+from locigraph.training.module import GraphRetrieval
 
 _FORMAT = 4
 _WEIGHTS, _MANIFEST = "model.safetensors", "manifest.json"

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gnn.hetero import NODE_TYPES
-from gnn.lexical import LexicalSketch, RelatedTerms
-from kg.errors import nearest
-from training.errors import TrainingError
-from training.pseudo_queries import KINDS, Kind
+from locigraph.gnn.hetero import NODE_TYPES
+from locigraph.gnn.lexical import LexicalSketch, RelatedTerms
+from locigraph.kg.errors import nearest
+from locigraph.training.errors import TrainingError
+from locigraph.training.pseudo_queries import KINDS, Kind
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
 
-from gnn.hetero import METADATA, GraphInputs, inputs_of, to_hetero
-from gnn.lexical import (
+from locigraph.gnn.hetero import METADATA, GraphInputs, inputs_of, to_hetero
+from locigraph.gnn.lexical import (
     ContextHash,
     LexicalSketch,
     RelatedTerms,
@@ -22,14 +22,14 @@ from gnn.lexical import (
     frequent_terms,
     related_terms,
 )
-from gnn.query import QueryBatch, query_batch
-from kg.snapshot import Snapshot
-from kg.text import terms
-from kg.types import Question
-from training.config import ModelConfig
-from training.errors import TrainingDataError
-from training.protocols import Embed, QuestionWriter
-from training.pseudo_queries import RULES, Kind, PseudoQueries, make_pseudo_queries
+from locigraph.gnn.query import QueryBatch, query_batch
+from locigraph.kg.language.tokens import terms
+from locigraph.kg.snapshot import Snapshot
+from locigraph.kg.types import Question
+from locigraph.training.config import ModelConfig
+from locigraph.training.errors import TrainingDataError
+from locigraph.training.protocols import Embed, QuestionWriter
+from locigraph.training.pseudo_queries import RULES, Kind, PseudoQueries, make_pseudo_queries
 
 # Stems in the table of related ones: it grows with them, by 6 bytes a relation in the checkpoint, and the time of its
 # making by their square.

@@ -6,7 +6,7 @@ LocigraphError (kg.errors)
     └── TrainingDataError   there is nothing to learn from
 """
 
-from kg.errors import LocigraphError
+from locigraph.kg.errors import LocigraphError
 
 
 class TrainingError(LocigraphError):

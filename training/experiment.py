@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from kg.types import NodeId, Question, SpaceId
-from retrieval.evaluation import QuestionOutcome, StrategyRun
-from retrieval.evaluation.results import CURVE_TOP_KS
-from retrieval.graph_embedding import GraphEmbeddingRetriever
-from retrieval.milvus import MilvusIndex
-from retrieval.protocols import Retriever
-from retrieval.turns import turns_of_hits
-from training.checkpoint import Checkpoint
-from training.folds import refuse_known
-from training.inference import CheckpointQueryEncoder, encode_graph
-from training.protocols import Embed
-from training.refresh import GRAPH_ALIAS, refresh
-from training.views import Views
+from locigraph.kg.types import NodeId, Question, SpaceId
+from locigraph.retrieval.evaluation import QuestionOutcome, StrategyRun
+from locigraph.retrieval.evaluation.results import CURVE_TOP_KS
+from locigraph.retrieval.hits import turns_of_hits
+from locigraph.retrieval.index.milvus import MilvusIndex
+from locigraph.retrieval.protocols import Retriever
+from locigraph.retrieval.strategies.graph_embedding import GraphEmbeddingRetriever
+from locigraph.training.checkpoint import Checkpoint
+from locigraph.training.folds import refuse_known
+from locigraph.training.inference import CheckpointQueryEncoder, encode_graph
+from locigraph.training.protocols import Embed
+from locigraph.training.refresh import GRAPH_ALIAS, refresh
+from locigraph.training.views import Views
 
 _DEPTH = max(CURVE_TOP_KS)
 

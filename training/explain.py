@@ -14,13 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gnn.encoder import without_relations
-from gnn.hetero import METADATA, GraphInputs, inputs_of, reverse_of, to_hetero
-from gnn.query import query_batch
-from kg.snapshot import Snapshot
-from kg.types import NodeId, TurnId
-from training.checkpoint import Checkpoint
-from training.protocols import Embed
+from locigraph.gnn.encoder import without_relations
+from locigraph.gnn.hetero import METADATA, GraphInputs, inputs_of, reverse_of, to_hetero
+from locigraph.gnn.query import query_batch
+from locigraph.kg.snapshot import Snapshot
+from locigraph.kg.types import NodeId, TurnId
+from locigraph.training.checkpoint import Checkpoint
+from locigraph.training.protocols import Embed
 
 
 @dataclass(frozen=True, slots=True)

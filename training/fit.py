@@ -16,11 +16,11 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
 from lightning.pytorch.strategies import DDPStrategy
 
-from training.callbacks import AverageAndStop, ResumePoint, StepProgress, remove_resume_points
-from training.config import StageConfig, TrainConfig
-from training.data import EpochDataModule, SpaceExample
-from training.errors import TrainingError
-from training.module import GraphRetrieval, RetrievalModule
+from locigraph.training.callbacks import AverageAndStop, ResumePoint, StepProgress, remove_resume_points
+from locigraph.training.config import StageConfig, TrainConfig
+from locigraph.training.data import EpochDataModule, SpaceExample
+from locigraph.training.errors import TrainingError
+from locigraph.training.module import GraphRetrieval, RetrievalModule
 
 #: In the order in which they run; resume points have their names.
 STAGES = ("pretrain", "finetune")

@@ -7,18 +7,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kg.types import Question
-from retrieval.evaluation import Fold, LeakError, check_folds, check_text_leak, make_folds
-from retrieval.evaluation.leaks import wording
-from retrieval.text_adapter import TextAdapter
-from training.checkpoint import Checkpoint
-from training.config import TrainConfig
-from training.errors import TrainingError
-from training.fit import TrainerConfig
-from training.protocols import Embed, QuestionWriter
-from training.pseudo_queries import RULES
-from training.run import TrainingSet, train_checkpoint
-from training.views import Views
+from locigraph.kg.types import Question
+from locigraph.retrieval.evaluation import Fold, LeakError, check_folds, check_text_leak, make_folds
+from locigraph.retrieval.evaluation.leaks import wording
+from locigraph.retrieval.text.text_adapter import TextAdapter
+from locigraph.training.checkpoint import Checkpoint
+from locigraph.training.config import TrainConfig
+from locigraph.training.errors import TrainingError
+from locigraph.training.fit import TrainerConfig
+from locigraph.training.protocols import Embed, QuestionWriter
+from locigraph.training.pseudo_queries import RULES
+from locigraph.training.run import TrainingSet, train_checkpoint
+from locigraph.training.views import Views
 
 
 def plan_folds(questions: Sequence[Question], *, folds: int, validation: int, seed: int) -> tuple[Fold, ...]:

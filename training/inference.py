@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gnn.hetero import METADATA, inputs_of, to_hetero
-from gnn.query import query_batch
-from kg.snapshot import Snapshot
-from training.checkpoint import Checkpoint
-from training.protocols import Embed
+from locigraph.gnn.hetero import METADATA, inputs_of, to_hetero
+from locigraph.gnn.query import query_batch
+from locigraph.kg.snapshot import Snapshot
+from locigraph.training.checkpoint import Checkpoint
+from locigraph.training.protocols import Embed
 
 
 class CheckpointQueryEncoder:

@@ -9,22 +9,22 @@ import torch
 import torch.nn.functional as F  # noqa: N812  (the name every PyTorch reader knows)
 from torch import Tensor, nn
 
-from gnn.encoder import EVENT, FACT, EncoderConfig, NodeEncoder, NodeVectors
-from gnn.hetero import FORWARD_EDGE_TYPES, METADATA
-from gnn.losses import link_loss, multi_positive_loss, nt_xent
-from gnn.probes import spread, uniformity
-from gnn.query import QueryBatch, QueryEncoder
-from gnn.sampling import (
+from locigraph.gnn.encoder import EVENT, FACT, EncoderConfig, NodeEncoder, NodeVectors
+from locigraph.gnn.hetero import FORWARD_EDGE_TYPES, METADATA
+from locigraph.gnn.losses import link_loss, multi_positive_loss, nt_xent
+from locigraph.gnn.probes import spread, uniformity
+from locigraph.gnn.query import QueryBatch, QueryEncoder
+from locigraph.gnn.sampling import (
     drop_edges,
     hide_sources_of_half,
     likely_false_negatives,
     random_half,
     split_supervision,
 )
-from retrieval.evaluation import evidence_recall, ndcg
-from training.config import ModelConfig, OptimiserConfig, StageConfig
-from training.data import SpaceExample
-from training.pseudo_queries import Kind
+from locigraph.retrieval.evaluation import evidence_recall, ndcg
+from locigraph.training.config import ModelConfig, OptimiserConfig, StageConfig
+from locigraph.training.data import SpaceExample
+from locigraph.training.pseudo_queries import Kind
 
 _PREDICTED = tuple(t for t in FORWARD_EDGE_TYPES if not t[1].startswith("NEXT"))
 _SUPERVISION_SHARE = 0.2

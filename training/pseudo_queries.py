@@ -22,11 +22,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from gnn.hetero import METADATA, GraphInputs, inputs_of, to_hetero
-from gnn.lexical import ContextHash, LexicalSketch, stable_hash
-from gnn.query import QueryBatch, query_batch
-from kg.snapshot import Snapshot
-from training.protocols import Embed, QuestionWriter
+from locigraph.gnn.hetero import METADATA, GraphInputs, inputs_of, to_hetero
+from locigraph.gnn.lexical import ContextHash, LexicalSketch, stable_hash
+from locigraph.gnn.query import QueryBatch, query_batch
+from locigraph.kg.snapshot import Snapshot
+from locigraph.training.protocols import Embed, QuestionWriter
 
 Kind = Literal["fact_questions", "facts", "spans"]
 KINDS: tuple[Kind, ...] = ("fact_questions", "facts", "spans")

@@ -13,17 +13,17 @@ from dataclasses import dataclass
 import numpy as np
 from tqdm import tqdm
 
-from kg.schema import schema_hash
-from kg.snapshot import Snapshot
-from retrieval.errors import IndexMismatchError
-from retrieval.graph_embedding import DEFAULT_TYPES
-from retrieval.indexer import index_type, snapshot_rows
-from retrieval.milvus import Collection, CollectionSpec, MilvusIndex
-from retrieval.protocols import SearchScope
-from training.checkpoint import Checkpoint
-from training.errors import TrainingError
-from training.inference import encode_graph
-from training.views import View
+from locigraph.kg.schema import schema_hash
+from locigraph.kg.snapshot import Snapshot
+from locigraph.retrieval.errors import IndexMismatchError
+from locigraph.retrieval.index.descriptions import index_type, snapshot_rows
+from locigraph.retrieval.index.milvus import Collection, CollectionSpec, MilvusIndex
+from locigraph.retrieval.protocols import SearchScope
+from locigraph.retrieval.strategies.graph_embedding import DEFAULT_TYPES
+from locigraph.training.checkpoint import Checkpoint
+from locigraph.training.errors import TrainingError
+from locigraph.training.inference import encode_graph
+from locigraph.training.views import View
 
 #: Alias that v2 searches.
 GRAPH_ALIAS = "graph_embeddings"

@@ -15,23 +15,21 @@ from typing import Any
 import torch
 from lightning.pytorch.utilities import rank_zero_only
 
-import gnn
-import kg
-import retrieval.evaluation
-import training
-from gnn.lexical import ContextHash
-from kg.snapshot import Snapshot
-from kg.types import Question, SpaceId
-from training.callbacks import remove_resume_points
-from training.checkpoint import Checkpoint, load_checkpoint
-from training.config import TrainConfig
-from training.data import make_example, make_sketch
-from training.errors import CheckpointError, TrainingDataError
-from training.fit import STAGES, TrainerConfig, fit
-from training.module import GraphRetrieval
-from training.protocols import Embed, QuestionWriter
-from training.pseudo_queries import RULES
-from training.views import View, Views
+from locigraph import gnn, kg, training
+from locigraph.gnn.lexical import ContextHash
+from locigraph.kg.snapshot import Snapshot
+from locigraph.kg.types import Question, SpaceId
+from locigraph.retrieval import evaluation
+from locigraph.training.callbacks import remove_resume_points
+from locigraph.training.checkpoint import Checkpoint, load_checkpoint
+from locigraph.training.config import TrainConfig
+from locigraph.training.data import make_example, make_sketch
+from locigraph.training.errors import CheckpointError, TrainingDataError
+from locigraph.training.fit import STAGES, TrainerConfig, fit
+from locigraph.training.module import GraphRetrieval
+from locigraph.training.protocols import Embed, QuestionWriter
+from locigraph.training.pseudo_queries import RULES
+from locigraph.training.views import View, Views
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,7 +202,7 @@ def source_digest() -> str:
     In a checkpoint's identity, so that one that other code has trained is not taken for finished.
     """
     digest = hashlib.sha256()
-    for package in (gnn, kg, retrieval.evaluation, training):
+    for package in (gnn, kg, evaluation, training):
         for path in sorted(Path(package.__path__[0]).glob("*.py")):
             digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()[:12]

@@ -14,9 +14,9 @@ from typing import Any, TypedDict
 
 import optuna
 
-from retrieval.evaluation import Fold
-from training.config import TrainConfig, changed
-from training.errors import TrainingError
+from locigraph.retrieval.evaluation import Fold
+from locigraph.training.config import TrainConfig, changed
+from locigraph.training.errors import TrainingError
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from kg.corpora import Corpus
-from kg.snapshot import Snapshot
-from kg.times import epoch
-from kg.types import SpaceId
+from locigraph.kg.corpora import Corpus
+from locigraph.kg.snapshot import Snapshot
+from locigraph.kg.times import epoch
+from locigraph.kg.types import SpaceId
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Readers of conversation corpora: files in, turns, questions and recorded extractions out."""
 
-from kg.corpora.corpus import Conversation, Corpus, Extractions, RecordedEvent, RecordedItem
-from kg.corpora.reading import FORMATS, load_corpus
+from locigraph.kg.corpora.corpus import Conversation, Corpus, Extractions, RecordedEvent, RecordedItem
+from locigraph.kg.corpora.reading import FORMATS, load_corpus
 
 __all__ = [
     "FORMATS",

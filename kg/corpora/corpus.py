@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 
-from kg.errors import CorpusFormatError, nearest
-from kg.types import Question, SpaceId, Turn, TurnId
+from locigraph.kg.errors import CorpusFormatError, nearest
+from locigraph.kg.types import Question, SpaceId, Turn, TurnId
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import date
 
-from kg.corpora.corpus import Conversation, Corpus, Extractions, RecordedEvent, RecordedItem
-from kg.corpora.parsing import Record, Utterance, file_sha256, json_lines, number_turns
-from kg.errors import CorpusFormatError
-from kg.types import Question, SpaceId, TurnId
+from locigraph.kg.corpora.corpus import Conversation, Corpus, Extractions, RecordedEvent, RecordedItem
+from locigraph.kg.corpora.parsing import Record, Utterance, file_sha256, json_lines, number_turns
+from locigraph.kg.errors import CorpusFormatError
+from locigraph.kg.types import Question, SpaceId, TurnId
 
 
 def read(path: str) -> Corpus:

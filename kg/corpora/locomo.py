@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from kg.corpora.corpus import Conversation, Corpus
-from kg.corpora.parsing import Record, Utterance, decode, file_sha256, json_lines, number_turns, parse_json
-from kg.errors import CorpusFormatError
-from kg.types import Question, SpaceId, TurnId
+from locigraph.kg.corpora.corpus import Conversation, Corpus
+from locigraph.kg.corpora.parsing import Record, Utterance, decode, file_sha256, json_lines, number_turns, parse_json
+from locigraph.kg.errors import CorpusFormatError
+from locigraph.kg.types import Question, SpaceId, TurnId
 
 #: The names that the paper gives to the numbers in the file.
 CATEGORIES: Mapping[int, str] = {

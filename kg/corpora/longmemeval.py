@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
-from kg.corpora.corpus import Conversation, Corpus
-from kg.corpora.parsing import Record, Utterance, decode, file_sha256, number_turns, parse_json
-from kg.errors import CorpusFormatError
-from kg.types import Question, SpaceId, TurnId
+from locigraph.kg.corpora.corpus import Conversation, Corpus
+from locigraph.kg.corpora.parsing import Record, Utterance, decode, file_sha256, number_turns, parse_json
+from locigraph.kg.errors import CorpusFormatError
+from locigraph.kg.types import Question, SpaceId, TurnId
 
 _CLOCK = "%Y/%m/%d (%a) %H:%M"
 

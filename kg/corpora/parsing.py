@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from kg.errors import CorpusFormatError
-from kg.types import SpaceId, Turn, TurnId
+from locigraph.kg.errors import CorpusFormatError
+from locigraph.kg.types import SpaceId, Turn, TurnId
 
 # JSON can spell half of a surrogate pair, and PostgreSQL has no NUL: no database could hold them.
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")

@@ -7,11 +7,11 @@ from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
-from kg.corpora import jsonl, locomo, longmemeval
-from kg.corpora.corpus import Conversation, Corpus
-from kg.corpora.parsing import Record, json_lines
-from kg.errors import CorpusFormatError, nearest
-from kg.types import MAX_NAME_BYTES, is_name
+from locigraph.kg.corpora import jsonl, locomo, longmemeval
+from locigraph.kg.corpora.corpus import Conversation, Corpus
+from locigraph.kg.corpora.parsing import Record, json_lines
+from locigraph.kg.errors import CorpusFormatError, nearest
+from locigraph.kg.types import MAX_NAME_BYTES, is_name
 
 FORMATS: Mapping[str, Callable[[str], Corpus]] = {
     "locomo": locomo.read,
@@ -50,7 +50,7 @@ def load_corpus(
     if format not in FORMATS:
         raise CorpusFormatError(path, None, "format", format, f"a known format{nearest(format, FORMATS)}")
     if path in BUNDLED:
-        with resources.as_file(resources.files("kg.corpora") / f"{path}.jsonl") as bundled:
+        with resources.as_file(resources.files("locigraph.kg.corpora") / f"{path}.jsonl") as bundled:
             corpus = replace(jsonl.read(str(bundled)), path=path)
     else:
         corpus = FORMATS[format](path)

@@ -7,9 +7,9 @@ function of its arguments and seed, except ``write_report``.
 
 from __future__ import annotations
 
-from retrieval.evaluation.errors import EvaluationError, IncompleteRunError, LeakError
-from retrieval.evaluation.leaks import Fold, check_folds, check_text_leak, copied_evidence, make_folds
-from retrieval.evaluation.metrics import (
+from locigraph.retrieval.evaluation.errors import EvaluationError, IncompleteRunError, LeakError
+from locigraph.retrieval.evaluation.leaks import Fold, check_folds, check_text_leak, copied_evidence, make_folds
+from locigraph.retrieval.evaluation.metrics import (
     METRICS,
     all_evidence_recall,
     evidence_recall,
@@ -19,11 +19,18 @@ from retrieval.evaluation.metrics import (
     reciprocal_rank,
     score_ranking,
 )
-from retrieval.evaluation.outcomes import QuestionOutcome, StrategyRun
-from retrieval.evaluation.report import text_table, write_report
-from retrieval.evaluation.results import Comparison, CorpusSummary, Results, SecondGold, StrategySummary, Summary
-from retrieval.evaluation.sessions import session_recall
-from retrieval.evaluation.significance import (
+from locigraph.retrieval.evaluation.outcomes import QuestionOutcome, StrategyRun
+from locigraph.retrieval.evaluation.report import text_table, write_report
+from locigraph.retrieval.evaluation.results import (
+    Comparison,
+    CorpusSummary,
+    Results,
+    SecondGold,
+    StrategySummary,
+    Summary,
+)
+from locigraph.retrieval.evaluation.sessions import session_recall
+from locigraph.retrieval.evaluation.significance import (
     AACheck,
     a_a_check,
     cluster_bootstrap,
@@ -32,7 +39,7 @@ from retrieval.evaluation.significance import (
     sign_flip_test,
     smallest_p,
 )
-from retrieval.evaluation.summary import default_comparisons, summarise
+from locigraph.retrieval.evaluation.summary import default_comparisons, summarise
 
 __all__ = [
     "METRICS",

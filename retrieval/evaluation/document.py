@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from retrieval.evaluation.formatting import flat
+from locigraph.retrieval.evaluation.formatting import flat
 
 
 @dataclass(frozen=True, slots=True)

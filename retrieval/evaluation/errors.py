@@ -8,7 +8,7 @@ LocigraphError (kg)
 
 from __future__ import annotations
 
-from kg.errors import LocigraphError
+from locigraph.kg.errors import LocigraphError
 
 
 class EvaluationError(LocigraphError):

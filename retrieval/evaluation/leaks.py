@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from retrieval.evaluation.errors import EvaluationError, LeakError
+from locigraph.retrieval.evaluation.errors import EvaluationError, LeakError
 
 _LEAST_WORDS = 8
 _NOT_WORD = re.compile(r"[\W_]+")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from retrieval.evaluation.metrics import evidence_recall
-from retrieval.evaluation.outcomes import QuestionOutcome, StrategyRun
-from retrieval.evaluation.significance import a_a_check
+from locigraph.retrieval.evaluation.metrics import evidence_recall
+from locigraph.retrieval.evaluation.outcomes import QuestionOutcome, StrategyRun
+from locigraph.retrieval.evaluation.significance import a_a_check
 
 
 def a_a_note(questions: Sequence[QuestionOutcome], first: StrategyRun, second: StrategyRun, *, seed: int) -> str:

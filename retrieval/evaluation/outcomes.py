@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from retrieval.evaluation.errors import EvaluationError, IncompleteRunError
+from locigraph.retrieval.evaluation.errors import EvaluationError, IncompleteRunError
 
 Value = TypeVar("Value")
 

@@ -18,8 +18,8 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator, PercentFormatter
 
-from retrieval.evaluation.formatting import flat, milliseconds, signed
-from retrieval.evaluation.results import CLAIMANT, Comparison, StrategySummary
+from locigraph.retrieval.evaluation.formatting import flat, milliseconds, signed
+from locigraph.retrieval.evaluation.results import CLAIMANT, Comparison, StrategySummary
 
 #: Okabe and Ito 2008, colours told apart with all common forms of colour blindness; their black is left out
 #: because it vanishes on dark ground and their yellow because it vanishes on light, grey is added.

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from retrieval.evaluation.document import (
+from locigraph.retrieval.evaluation.document import (
     Block,
     Bullets,
     Callout,
@@ -21,9 +21,9 @@ from retrieval.evaluation.document import (
     html_page,
     markdown_text,
 )
-from retrieval.evaluation.formatting import flat, milliseconds, p_value, signed, unsigned
-from retrieval.evaluation.results import CLAIMANT, Comparison, Interval, Results, StrategySummary, Summary
-from retrieval.evaluation.significance import smallest_p
+from locigraph.retrieval.evaluation.formatting import flat, milliseconds, p_value, signed, unsigned
+from locigraph.retrieval.evaluation.results import CLAIMANT, Comparison, Interval, Results, StrategySummary, Summary
+from locigraph.retrieval.evaluation.significance import smallest_p
 
 #: Differences with a corrected p up to this are called shown.
 SIGNIFICANCE_LEVEL = 0.05
@@ -88,7 +88,7 @@ def write_report(directory: Path | str, results: Results) -> tuple[Path, Path]:
         TypeError: If the manifest is not JSON.
         OSError: If a file cannot be written.
     """
-    from retrieval.evaluation.plots import standalone  # late, as in _blocks
+    from locigraph.retrieval.evaluation.plots import standalone  # late, as in _blocks
 
     folder = Path(directory)
     blocks = _blocks(results)
@@ -105,7 +105,7 @@ def write_report(directory: Path | str, results: Results) -> tuple[Path, Path]:
 
 def _blocks(results: Results) -> list[Block]:
     # Imported late: matplotlib takes half a second, and who only needs a metric should not wait for it.
-    from retrieval.evaluation.plots import category_figure, latency_figure, recall_curve_figure
+    from locigraph.retrieval.evaluation.plots import category_figure, latency_figure, recall_curve_figure
 
     strategies = results["strategies"]
     curve = Figure(

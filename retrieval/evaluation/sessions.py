@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from retrieval.evaluation.errors import EvaluationError
-from retrieval.evaluation.metrics import evidence_recall
-from retrieval.evaluation.outcomes import QuestionOutcome, StrategyRun, of_question
+from locigraph.retrieval.evaluation.errors import EvaluationError
+from locigraph.retrieval.evaluation.metrics import evidence_recall
+from locigraph.retrieval.evaluation.outcomes import QuestionOutcome, StrategyRun, of_question
 
 
 def session_recall(

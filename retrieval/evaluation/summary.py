@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from kg.errors import nearest
-from retrieval.evaluation.errors import EvaluationError
-from retrieval.evaluation.metrics import METRICS, recall_curve, score_ranking
-from retrieval.evaluation.outcomes import QuestionOutcome, StrategyRun, check_questions, check_runs
-from retrieval.evaluation.results import (
+from locigraph.kg.errors import nearest
+from locigraph.retrieval.evaluation.errors import EvaluationError
+from locigraph.retrieval.evaluation.metrics import METRICS, recall_curve, score_ranking
+from locigraph.retrieval.evaluation.outcomes import QuestionOutcome, StrategyRun, check_questions, check_runs
+from locigraph.retrieval.evaluation.results import (
     CLAIMANT,
     CURVE_TOP_KS,
     CategoryDelta,
@@ -21,7 +21,7 @@ from retrieval.evaluation.results import (
     StrategySummary,
     Summary,
 )
-from retrieval.evaluation.significance import (
+from locigraph.retrieval.evaluation.significance import (
     FloatArray,
     cluster_bootstraps,
     holm,

@@ -8,17 +8,17 @@ from typing import Any
 
 from tqdm import tqdm
 
-from consolidation.pipeline import Consolidator, claim_space
-from consolidation.protocols import Extractor
-from consolidation.recorded import RecordedExtractor
-from consolidation.rules import RuleExtractor
-from kg.corpora import Corpus
-from kg.store import Store
-from kg.types import SpaceId, TurnState
-from retrieval.text_encoder import CachedTextEncoder
-from scripts.parts.context import HybridContext
-from scripts.settings import Consolidation
-from training.views import Views
+from locigraph.consolidation.extractors.recorded import RecordedExtractor
+from locigraph.consolidation.extractors.rules import RuleExtractor
+from locigraph.consolidation.pipeline import Consolidator, claim_space
+from locigraph.consolidation.protocols import Extractor
+from locigraph.kg.corpora import Corpus
+from locigraph.kg.store import Store
+from locigraph.kg.types import SpaceId, TurnState
+from locigraph.retrieval.text.text_encoder import CachedTextEncoder
+from locigraph.scripts.parts.context import HybridContext
+from locigraph.scripts.settings import Consolidation
+from locigraph.training.views import Views
 
 
 def extractor_for(consolidation: Consolidation, corpus: Corpus) -> Extractor:

@@ -8,15 +8,15 @@ from datetime import datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from consolidation.blueprint import PLANNED_TYPES, ContextNode
-from kg.snapshot import Snapshot
-from kg.store import Store
-from kg.times import epoch
-from kg.types import Node, NodeId, NodeStatus, SpaceId, Turn
-from retrieval.hybrid import HybridRetriever
-from retrieval.lexical import Document, LexicalIndex
-from retrieval.memory_vectors import MemoryVectors
-from retrieval.protocols import TextEncoder, VectorMatch
+from locigraph.consolidation.blueprint import PLANNED_TYPES, ContextNode
+from locigraph.kg.snapshot import Snapshot
+from locigraph.kg.store import Store
+from locigraph.kg.times import epoch
+from locigraph.kg.types import Node, NodeId, NodeStatus, SpaceId, Turn
+from locigraph.retrieval.index.documents import Document, LexicalIndex
+from locigraph.retrieval.index.memory_vectors import MemoryVectors
+from locigraph.retrieval.protocols import TextEncoder, VectorMatch
+from locigraph.retrieval.strategies.hybrid import HybridRetriever
 
 
 class HybridContext:

@@ -9,21 +9,21 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from kg.corpora import Corpus
-from kg.errors import LocigraphError
-from retrieval.evaluation import Fold
-from retrieval.text_encoder import CachedTextEncoder
-from scripts.parts import provenance
-from scripts.parts.building import views_of
-from scripts.parts.opening import existing_store, read_corpus, text_encoder
-from scripts.settings import EncoderSettings, GraphSettings, WriterSettings
-from training.config import TrainConfig, changed
-from training.fit import TrainerConfig
-from training.folds import FoldTrainer
-from training.protocols import QuestionWriter
-from training.pseudo_queries import RULES
-from training.run import TrainingSet
-from training.views import Views
+from locigraph.kg.corpora import Corpus
+from locigraph.kg.errors import LocigraphError
+from locigraph.retrieval.evaluation import Fold
+from locigraph.retrieval.text.text_encoder import CachedTextEncoder
+from locigraph.scripts.parts import provenance
+from locigraph.scripts.parts.building import views_of
+from locigraph.scripts.parts.opening import existing_store, read_corpus, text_encoder
+from locigraph.scripts.settings import EncoderSettings, GraphSettings, WriterSettings
+from locigraph.training.config import TrainConfig, changed
+from locigraph.training.fit import TrainerConfig
+from locigraph.training.folds import FoldTrainer
+from locigraph.training.protocols import QuestionWriter
+from locigraph.training.pseudo_queries import RULES
+from locigraph.training.run import TrainingSet
+from locigraph.training.views import Views
 
 
 def training_set(views: Views, corpus: Corpus, *, validation: int) -> TrainingSet:
@@ -119,7 +119,7 @@ def question_writer(settings: WriterSettings) -> QuestionWriter:
         return RULES
     if not settings.model:
         raise LocigraphError(f"writer.base_url is {settings.base_url!r}, but writer.model is empty; give both")
-    from consolidation.questions import LLMQuestions  # its client takes a second to import
+    from locigraph.consolidation.questions import LLMQuestions  # its client takes a second to import
 
     return LLMQuestions(
         settings.base_url,
@@ -169,7 +169,7 @@ def configs_of_folds(
     """
     if searched is None:
         return [model] * len(folds)
-    from training.search import chosen_for
+    from locigraph.training.search import chosen_for
 
     try:
         found = json.loads(Path(searched).read_text())

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import torch
 
-from kg.corpora import Corpus, load_corpus
-from kg.errors import LocigraphError
-from kg.store import Store
-from kg.types import Question
-from retrieval.milvus import MilvusIndex
-from retrieval.text_encoder import CachedTextEncoder
-from scripts.settings import CorpusSettings, EncoderSettings, IndexSettings
-from training.folds import refuse_known
+from locigraph.kg.corpora import Corpus, load_corpus
+from locigraph.kg.errors import LocigraphError
+from locigraph.kg.store import Store
+from locigraph.kg.types import Question
+from locigraph.retrieval.index.milvus import MilvusIndex
+from locigraph.retrieval.text.text_encoder import CachedTextEncoder
+from locigraph.scripts.settings import CorpusSettings, EncoderSettings, IndexSettings
+from locigraph.training.folds import refuse_known
 
 
 def read_corpus(settings: CorpusSettings) -> Corpus:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from kg.errors import LocigraphError, nearest
+from locigraph.kg.errors import LocigraphError, nearest
 
 
 def names(listed: str, known: Sequence[str], kind: str) -> list[str]:

@@ -6,21 +6,21 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
 
-from kg.store import Store
-from kg.types import SpaceId
-from retrieval.fusion import USUAL_RRF_K
-from retrieval.hybrid import HybridRetriever
-from retrieval.indexer import DescriptionIndexer
-from retrieval.lexical import LexicalIndex
-from retrieval.memory_vectors import MemoryVectors
-from retrieval.milvus import MilvusIndex
-from retrieval.protocols import Retriever, VectorSearch
-from retrieval.rerank import CrossEncoderReranker, RerankedRetriever
-from retrieval.single_arm import Bm25Retriever, DenseRetriever
-from retrieval.text_encoder import CachedTextEncoder
-from retrieval.weighted_sum import WeightedSumRetriever
-from scripts.parts.strategies import ADAPTED, TRAINED
-from training.refresh import forget_in_collections
+from locigraph.kg.store import Store
+from locigraph.kg.types import SpaceId
+from locigraph.retrieval.index.descriptions import DescriptionIndexer
+from locigraph.retrieval.index.documents import LexicalIndex
+from locigraph.retrieval.index.memory_vectors import MemoryVectors
+from locigraph.retrieval.index.milvus import MilvusIndex
+from locigraph.retrieval.protocols import Retriever, VectorSearch
+from locigraph.retrieval.rank_fusion import USUAL_RRF_K
+from locigraph.retrieval.rerank import CrossEncoderReranker, RerankedRetriever
+from locigraph.retrieval.strategies.hybrid import HybridRetriever
+from locigraph.retrieval.strategies.single_signal import Bm25Retriever, DenseRetriever
+from locigraph.retrieval.strategies.weighted_sum import WeightedSumRetriever
+from locigraph.retrieval.text.text_encoder import CachedTextEncoder
+from locigraph.scripts.parts.strategies import ADAPTED, TRAINED
+from locigraph.training.refresh import forget_in_collections
 
 
 def indexer_of(store: Store, index: MilvusIndex, encoder: CachedTextEncoder) -> DescriptionIndexer:

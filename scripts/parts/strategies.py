@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kg.errors import LocigraphError
-from scripts.parts.options import names
+from locigraph.kg.errors import LocigraphError
+from locigraph.scripts.parts.options import names
 
 #: All that ``evaluate`` can run.
 STRATEGIES = (

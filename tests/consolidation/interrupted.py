@@ -13,10 +13,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from consolidation.pipeline import Consolidator
-from consolidation.rules import RuleExtractor
-from kg.store import Store
-from scripts.parts.context import HybridContext
+from locigraph.consolidation.extractors.rules import RuleExtractor
+from locigraph.consolidation.pipeline import Consolidator
+from locigraph.kg.store import Store
+from locigraph.scripts.parts.context import HybridContext
 from tests.fakes import SPACE, FakeEncoder, make_turns
 
 TURNS = make_turns(

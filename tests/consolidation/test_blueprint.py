@@ -5,7 +5,7 @@ from datetime import date
 
 import pytest
 
-from consolidation.blueprint import (
+from locigraph.consolidation.blueprint import (
     MAX_DESCRIPTION,
     MAX_LABEL,
     MAX_MENTIONS,
@@ -24,8 +24,8 @@ from consolidation.blueprint import (
     check_blueprint,
     check_wording,
 )
-from consolidation.errors import BlueprintError, WordingError
-from kg.types import NodeId, TurnId
+from locigraph.consolidation.errors import BlueprintError, WordingError
+from locigraph.kg.types import NodeId, TurnId
 
 SHOWN = (ContextNode(NodeId("shown"), "knowledge_node", "a fact"),)
 ADD = AddNode("n0", "knowledge_node", "draft", (TurnId("t1"),))

@@ -4,7 +4,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from consolidation.dating import dated, day_end, day_start, days_in_words, days_of
+from locigraph.consolidation.dating import dated, day_end, day_start, days_in_words, days_of
 from tests.fakes import make_turn
 
 TURN = make_turn(0, "x")  # Monday 1 January 2024

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from consolidation.blueprint import (
+from locigraph.consolidation.blueprint import (
     AddNode,
     AddRelation,
     ArchiveNode,
@@ -22,14 +22,14 @@ from consolidation.blueprint import (
     Topic,
     UpdateNode,
 )
-from consolidation.errors import ConsolidationError
-from consolidation.pipeline import Consolidator, Outcome
-from consolidation.protocols import Context
-from consolidation.rules import RuleExtractor
-from kg.errors import UnknownSpaceError
-from kg.store import Store
-from kg.types import NodeId, NodeStatus, SpaceId, Turn, TurnId, TurnState
-from scripts.parts.context import HybridContext
+from locigraph.consolidation.errors import ConsolidationError
+from locigraph.consolidation.extractors.rules import RuleExtractor
+from locigraph.consolidation.pipeline import Consolidator, Outcome
+from locigraph.consolidation.protocols import Context
+from locigraph.kg.errors import UnknownSpaceError
+from locigraph.kg.store import Store
+from locigraph.kg.types import NodeId, NodeStatus, SpaceId, Turn, TurnId, TurnState
+from locigraph.scripts.parts.context import HybridContext
 from tests.consolidation.interrupted import build
 from tests.fakes import (
     MONDAY,
@@ -280,7 +280,7 @@ class _NaNEncoder(FakeEncoder):
 
 
 def test_an_encoder_that_makes_nan_stops_the_run_and_writes_no_node(store: Store) -> None:
-    from kg.errors import InvalidVectorError
+    from locigraph.kg.errors import InvalidVectorError
 
     store.append_turns([make_turn(0, "one")])
     with pytest.raises(InvalidVectorError):

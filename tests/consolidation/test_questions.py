@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consolidation.errors import QuestionWriterError
-from consolidation.questions import LLMQuestions, parse_reply
+from locigraph.consolidation.errors import QuestionWriterError
+from locigraph.consolidation.questions import LLMQuestions, parse_reply
 
 Answer = Callable[[list[dict[str, str]]], tuple[int, str]]
 STATEMENTS = ["Ann has a canoe", "Ben left", "Ann has a canoe", "Mm"]

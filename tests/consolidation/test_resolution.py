@@ -2,8 +2,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from consolidation.resolution import CONCEPT_MERGE, Resolver, concept_key, concept_label, entity_key, full_name
-from kg.types import NodeId
+from locigraph.consolidation.resolution import (
+    CONCEPT_MERGE,
+    Resolver,
+    concept_key,
+    concept_label,
+    entity_key,
+    full_name,
+)
+from locigraph.kg.types import NodeId
 
 A = np.array([1, 0], dtype=np.float32)
 

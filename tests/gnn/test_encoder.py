@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from gnn.encoder import EncoderConfig, NodeEncoder, without_relations
-from gnn.errors import GraphError
-from gnn.hetero import METADATA, GraphInputs, reverse_of
-from gnn.packed import EdgeType, PackedGraph
+from locigraph.gnn.encoder import EncoderConfig, NodeEncoder, without_relations
+from locigraph.gnn.errors import GraphError
+from locigraph.gnn.hetero import METADATA, GraphInputs, reverse_of
+from locigraph.gnn.packed import EdgeType, PackedGraph
 from tests.fakes import make_turns
 from tests.fakes_graph import CONTEXT, SKETCH, TEXT_DIM, Extra, make_inputs, make_snapshot
 

@@ -7,9 +7,17 @@ import pytest
 import torch
 from torch_geometric.data import HeteroData
 
-from gnn.errors import GraphError, UnknownEdgeTypeError, UnknownNodeTypeError
-from gnn.hetero import FORWARD_EDGE_TYPES, METADATA, NEXT_HOPS, check_receivers, inputs_of, reverse_of, to_hetero
-from gnn.packed import EdgeType, GraphMetadata
+from locigraph.gnn.errors import GraphError, UnknownEdgeTypeError, UnknownNodeTypeError
+from locigraph.gnn.hetero import (
+    FORWARD_EDGE_TYPES,
+    METADATA,
+    NEXT_HOPS,
+    check_receivers,
+    inputs_of,
+    reverse_of,
+    to_hetero,
+)
+from locigraph.gnn.packed import EdgeType, GraphMetadata
 from tests.fakes import make_turns
 from tests.fakes_graph import CONTEXT, SKETCH, Extra, make_inputs, make_snapshot
 

@@ -9,9 +9,9 @@ from torch import Tensor
 from torch_geometric.data import HeteroData
 from torch_geometric.nn import HGTConv
 
-from gnn.errors import GraphError
-from gnn.hgt import HGTLayer
-from gnn.packed import GraphMetadata, PackedGraph, pack
+from locigraph.gnn.errors import GraphError
+from locigraph.gnn.hgt import HGTLayer
+from locigraph.gnn.packed import GraphMetadata, PackedGraph, pack
 
 METADATA = GraphMetadata(
     ("a", "b", "c"),

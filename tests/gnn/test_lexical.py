@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gnn.lexical import (
+from locigraph.gnn.lexical import (
     ContextHash,
     LexicalSketch,
     RelatedTerms,
@@ -22,7 +22,7 @@ from gnn.lexical import (
     related_terms,
     stable_hash,
 )
-from kg.snapshot import NO_TIME
+from locigraph.kg.snapshot import NO_TIME
 
 WORDS = [f"w{i}" for i in range(8)]
 DOCUMENTS = st.lists(st.lists(st.sampled_from(WORDS), max_size=8), min_size=1, max_size=6)

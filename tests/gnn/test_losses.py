@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from gnn.errors import GraphError
-from gnn.losses import link_loss, multi_positive_loss, nt_xent
+from locigraph.gnn.errors import GraphError
+from locigraph.gnn.losses import link_loss, multi_positive_loss, nt_xent
 
 
 def unit(rows: int, dim: int = 4, seed: int = 0) -> Tensor:

@@ -3,8 +3,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
-from gnn.errors import GraphError, UnknownEdgeTypeError, UnknownNodeTypeError
-from gnn.packed import GraphMetadata, PackedGraph, pack
+from locigraph.gnn.errors import GraphError, UnknownEdgeTypeError, UnknownNodeTypeError
+from locigraph.gnn.packed import GraphMetadata, PackedGraph, pack
 
 SAID, REV_SAID, ABOUT = ("speaker", "said", "turn"), ("turn", "rev_said", "speaker"), ("turn", "about", "entity")
 METADATA = GraphMetadata(("speaker", "turn", "entity"), (SAID, REV_SAID, ABOUT))

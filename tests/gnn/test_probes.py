@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from gnn.probes import spread, uniformity
+from locigraph.gnn.probes import spread, uniformity
 
 
 def test_collapsed_embeddings_have_no_spread_and_uniformity_0() -> None:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from gnn.encoder import EncoderConfig
-from gnn.lexical import ContextHash, LexicalSketch, RelatedTerms, question_terms
-from gnn.query import QueryBatch, QueryEncoder, query_batch
+from locigraph.gnn.encoder import EncoderConfig
+from locigraph.gnn.lexical import ContextHash, LexicalSketch, RelatedTerms, question_terms
+from locigraph.gnn.query import QueryBatch, QueryEncoder, query_batch
 from tests.fakes import FakeEncoder
 
 CONTEXT = ContextHash(8, 16)

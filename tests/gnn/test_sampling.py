@@ -5,10 +5,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gnn.errors import GraphError
-from gnn.hetero import reverse_of
-from gnn.packed import EdgeType, PackedGraph
-from gnn.sampling import drop_edges, hide_sources_of_half, likely_false_negatives, random_half, split_supervision
+from locigraph.gnn.errors import GraphError
+from locigraph.gnn.hetero import reverse_of
+from locigraph.gnn.packed import EdgeType, PackedGraph
+from locigraph.gnn.sampling import (
+    drop_edges,
+    hide_sources_of_half,
+    likely_false_negatives,
+    random_half,
+    split_supervision,
+)
 from tests.fakes import make_turns
 from tests.fakes_graph import Extra, make_inputs, make_snapshot
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kg.corpora import Corpus, load_corpus
-from kg.errors import CorpusFormatError
+from locigraph.kg.corpora import Corpus, load_corpus
+from locigraph.kg.errors import CorpusFormatError
 
 
 def line() -> dict[str, Any]:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kg.corpora import Corpus, load_corpus
-from kg.corpora.locomo import KNOWN_SHA256
-from kg.errors import CorpusFormatError
+from locigraph.kg.corpora import Corpus, load_corpus
+from locigraph.kg.corpora.locomo import KNOWN_SHA256
+from locigraph.kg.errors import CorpusFormatError
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "locomo" / "locomo10.json"
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kg.corpora import Corpus, load_corpus
-from kg.errors import CorpusFormatError
+from locigraph.kg.corpora import Corpus, load_corpus
+from locigraph.kg.errors import CorpusFormatError
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "longmemeval" / "longmemeval_s_dev100.json.gz"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kg.files import replaced_folder, whole_folder
+from locigraph.kg.files import replaced_folder, whole_folder
 
 
 def content(folder: Path) -> dict[str, str]:

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from kg.corpora import Corpus, load_corpus
+from locigraph.kg.corpora import Corpus, load_corpus
 
 
 @pytest.fixture(scope="module")

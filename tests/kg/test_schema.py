@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kg import schema
-from kg.schema import NODE_TYPES, RELATION_LABELS, SEARCHABLE_TYPES, schema_hash
-from kg.store import Store
+from locigraph.kg import schema
+from locigraph.kg.schema import NODE_TYPES, RELATION_LABELS, SEARCHABLE_TYPES, schema_hash
+from locigraph.kg.store import Store
 
 
 def test_every_parent_is_a_type_that_stands_before_its_child() -> None:

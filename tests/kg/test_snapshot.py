@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kg.errors import InvalidVectorError
-from kg.snapshot import NO_TIME, Snapshot
-from kg.store import Store
-from kg.times import epoch
-from kg.types import GraphChange, NewRelation, NodeId, NodeStatus, NodeUpdate
+from locigraph.kg.errors import InvalidVectorError
+from locigraph.kg.snapshot import NO_TIME, Snapshot
+from locigraph.kg.store import Store
+from locigraph.kg.times import epoch
+from locigraph.kg.types import GraphChange, NewRelation, NodeId, NodeStatus, NodeUpdate
 from tests.fakes import MONDAY, SPACE, FakeEncoder, change_of, fact, make_turn, make_turns
 
 LATER = MONDAY + timedelta(days=7)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval.query_generator import RuleQueryGenerator
+from locigraph.retrieval.query_generator import RuleQueryGenerator
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kg.types import SpaceId
-from retrieval.errors import TextEncoderError
-from retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Timing
-from retrieval.rerank import CrossEncoderReranker, RerankedRetriever
+from locigraph.kg.types import SpaceId
+from locigraph.retrieval.errors import TextEncoderError
+from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Timing
+from locigraph.retrieval.rerank import CrossEncoderReranker, RerankedRetriever
 from tests.fakes_graph import hit
 
 

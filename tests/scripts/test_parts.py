@@ -7,18 +7,18 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from kg.corpora import Corpus
-from kg.errors import LocigraphError
-from kg.types import Question, SpaceId
-from retrieval.evaluation import Fold
-from scripts import recall
-from scripts.parts.learning import configs_of_folds, training_set
-from scripts.parts.opening import vector_index
-from scripts.parts.strategies import STRATEGIES
-from scripts.settings import IndexSettings
+from locigraph.kg.corpora import Corpus
+from locigraph.kg.errors import LocigraphError
+from locigraph.kg.types import Question, SpaceId
+from locigraph.retrieval.evaluation import Fold
+from locigraph.scripts import recall
+from locigraph.scripts.parts.learning import configs_of_folds, training_set
+from locigraph.scripts.parts.opening import vector_index
+from locigraph.scripts.parts.strategies import STRATEGIES
+from locigraph.scripts.settings import IndexSettings
+from locigraph.training.config import TrainConfig
+from locigraph.training.views import Views
 from tests.fakes import make_conversation
-from training.config import TrainConfig
-from training.views import Views
 
 VIEWS = Views(lambda space, as_of: pytest.fail("nothing needs to be read"), {})
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from kg.corpora import Conversation, Corpus
-from kg.errors import LocigraphError
-from kg.types import Question, SpaceId, TurnId
-from retrieval.evaluation import Fold, StrategyRun
-from scripts.parts.options import names
-from scripts.parts.strategies import comparisons, unused_options
-from scripts.results import write_results
+from locigraph.kg.corpora import Conversation, Corpus
+from locigraph.kg.errors import LocigraphError
+from locigraph.kg.types import Question, SpaceId, TurnId
+from locigraph.retrieval.evaluation import Fold, StrategyRun
+from locigraph.scripts.parts.options import names
+from locigraph.scripts.parts.strategies import comparisons, unused_options
+from locigraph.scripts.results import write_results
 from tests.fakes import make_turns
 
 SPACES = [SpaceId(f"s{i}") for i in range(6)]

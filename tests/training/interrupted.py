@@ -14,15 +14,15 @@ from typing import Any
 
 import torch
 
-from kg.snapshot import Snapshot
-from retrieval.milvus import Collection, MilvusIndex
+from locigraph.kg.snapshot import Snapshot
+from locigraph.retrieval.index.milvus import Collection, MilvusIndex
+from locigraph.training import fit
+from locigraph.training.callbacks import ResumePoint
+from locigraph.training.refresh import refresh
+from locigraph.training.run import TrainingSet, train_checkpoint
+from locigraph.training.views import View, Views
 from tests.fakes import FakeEncoder
 from tests.fakes_graph import CPU, TEXT_DIM, planted_space, small_checkpoint, small_config
-from training import fit
-from training.callbacks import ResumePoint
-from training.refresh import refresh
-from training.run import TrainingSet, train_checkpoint
-from training.views import View, Views
 
 SPACES = {space.space: (space, questions) for space, questions in map(planted_space, range(1, 5))}
 

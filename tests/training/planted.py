@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from locigraph.training.checkpoint import Checkpoint
+from locigraph.training.run import TrainingSet, train_checkpoint
+from locigraph.training.views import Views
 from tests.fakes import FakeEncoder
 from tests.fakes_graph import CPU, TEXT_DIM, planted_space, small_config
-from training.checkpoint import Checkpoint
-from training.run import TrainingSet, train_checkpoint
-from training.views import Views
 
 EMBED = FakeEncoder(TEXT_DIM).encode
 PLANTED = {space.space: (space, questions) for space, questions in map(planted_space, range(1, 4))}

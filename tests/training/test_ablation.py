@@ -5,16 +5,16 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from retrieval.evaluation import Fold, QuestionOutcome, StrategyRun
-from retrieval.evaluation.ablation import ablation_figure, ablation_rows, ablation_table
+from locigraph.retrieval.evaluation import Fold, QuestionOutcome, StrategyRun
+from locigraph.retrieval.evaluation.ablation_report import ablation_figure, ablation_rows, ablation_table
+from locigraph.training.ablation import FULL, VARIANTS, ablate
+from locigraph.training.config import TrainConfig, changed
+from locigraph.training.errors import TrainingError
+from locigraph.training.experiment import rank_exactly
+from locigraph.training.inference import CheckpointQueryEncoder, encode_graph
+from locigraph.training.views import Views
 from tests.fakes import FakeEncoder
 from tests.fakes_graph import TEXT_DIM, planted_space, small_checkpoint
-from training.ablation import FULL, VARIANTS, ablate
-from training.config import TrainConfig, changed
-from training.errors import TrainingError
-from training.experiment import rank_exactly
-from training.inference import CheckpointQueryEncoder, encode_graph
-from training.views import Views
 
 EMBED = FakeEncoder(TEXT_DIM).encode
 

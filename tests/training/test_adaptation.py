@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 import torch
 
-from kg.types import Question, SpaceId, TurnId
-from retrieval.text_encoder import CachedTextEncoder
+from locigraph.kg.types import Question, SpaceId, TurnId
+from locigraph.retrieval.text.text_encoder import CachedTextEncoder
+from locigraph.training import fit
+from locigraph.training.adaptation import TextAdaptation, TextExample, text_example, train_adapter
+from locigraph.training.callbacks import ResumePoint
+from locigraph.training.config import AdapterConfig
+from locigraph.training.errors import TrainingDataError, TrainingError
+from locigraph.training.run import TrainingSet
+from locigraph.training.views import Views
 from tests.fakes import SPACE, make_turns
 from tests.fakes_graph import CPU, Extra, make_snapshot, planted_space
 from tests.fakes_models import tiny_text_encoder
-from training import fit
-from training.adaptation import TextAdaptation, TextExample, text_example, train_adapter
-from training.callbacks import ResumePoint
-from training.config import AdapterConfig
-from training.errors import TrainingDataError, TrainingError
-from training.run import TrainingSet
-from training.views import Views
 
 SPACES = {space.space: (space, questions) for space, questions in map(planted_space, range(1, 4))}
 DATA = TrainingSet(

@@ -9,11 +9,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from locigraph.training.checkpoint import load_checkpoint
+from locigraph.training.errors import CheckpointError
+from locigraph.training.inference import CheckpointQueryEncoder, encode_graph
 from tests.fakes import FakeEncoder
 from tests.fakes_graph import TEXT_DIM, planted_space, small_checkpoint
-from training.checkpoint import load_checkpoint
-from training.errors import CheckpointError
-from training.inference import CheckpointQueryEncoder, encode_graph
 
 
 @pytest.fixture

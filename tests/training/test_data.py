@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from kg.types import Question, TurnId
+from locigraph.kg.types import Question, TurnId
+from locigraph.training.config import ModelConfig
+from locigraph.training.data import EpochDataModule, SpaceExample, make_example, make_sketch
+from locigraph.training.errors import TrainingDataError
 from tests.fakes import SPACE, FakeEncoder, make_turns
 from tests.fakes_graph import CONTEXT, SKETCH, TEXT_DIM, Extra, make_snapshot, planted_space
-from training.config import ModelConfig
-from training.data import EpochDataModule, SpaceExample, make_example, make_sketch
-from training.errors import TrainingDataError
 
 EMBED = FakeEncoder(TEXT_DIM).encode
 TURNS = make_turns(["I have a canoe", "What colour?", "Red"])

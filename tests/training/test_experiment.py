@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kg.types import NodeId, SpaceId
-from retrieval.evaluation import LeakError
-from retrieval.milvus import MilvusIndex
+from locigraph.kg.types import NodeId, SpaceId
+from locigraph.retrieval.evaluation import LeakError
+from locigraph.retrieval.index.milvus import MilvusIndex
+from locigraph.training.experiment import joined_runs, outcomes, rank_exactly, run_checkpoint
+from locigraph.training.refresh import GRAPH_ALIAS, refresh
+from locigraph.training.run import TrainingSet
+from locigraph.training.views import View
 from tests.training.planted import EMBED, PLANTED, QUESTIONS, VIEWS, made_of
-from training.experiment import joined_runs, outcomes, rank_exactly, run_checkpoint
-from training.refresh import GRAPH_ALIAS, refresh
-from training.run import TrainingSet
-from training.views import View
 
 
 def test_a_comparison_asks_every_question_once_and_leaves_nothing_in_the_index(tmp_path: Path) -> None:

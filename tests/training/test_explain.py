@@ -5,13 +5,13 @@ import dataclasses
 import pytest
 import torch
 
-from kg.snapshot import Snapshot
+from locigraph.kg.snapshot import Snapshot
+from locigraph.training.checkpoint import Checkpoint
+from locigraph.training.explain import explain
+from locigraph.training.inference import CheckpointQueryEncoder, encode_graph
+from locigraph.training.module import GraphRetrieval
 from tests.fakes import FakeEncoder, make_turns
 from tests.fakes_graph import TEXT_DIM, Extra, make_snapshot, planted_space, small_checkpoint
-from training.checkpoint import Checkpoint
-from training.explain import explain
-from training.inference import CheckpointQueryEncoder, encode_graph
-from training.module import GraphRetrieval
 
 EMBED = FakeEncoder(TEXT_DIM).encode
 SNAPSHOT, QUESTIONS = planted_space(1)

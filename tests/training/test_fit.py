@@ -9,12 +9,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from gnn.encoder import EncoderConfig, NodeEncoder
-from gnn.hetero import METADATA
-from gnn.losses import link_loss
-from gnn.packed import EdgeType
-from gnn.sampling import split_supervision
-from kg.types import Question, TurnId
+from locigraph.gnn.encoder import EncoderConfig, NodeEncoder
+from locigraph.gnn.hetero import METADATA
+from locigraph.gnn.losses import link_loss
+from locigraph.gnn.packed import EdgeType
+from locigraph.gnn.sampling import split_supervision
+from locigraph.kg.types import Question, TurnId
+from locigraph.training.callbacks import remove_resume_points
+from locigraph.training.config import ModelConfig, StageConfig, TrainConfig, changed
+from locigraph.training.data import SpaceExample, make_example
+from locigraph.training.errors import TrainingDataError, TrainingError
+from locigraph.training.fit import FitResult, fit
+from locigraph.training.module import GraphRetrieval, RetrievalModule, encoder_config
+from locigraph.training.pseudo_queries import KINDS
 from tests.fakes import FakeEncoder, make_turns
 from tests.fakes_graph import (
     CONTEXT,
@@ -28,13 +35,6 @@ from tests.fakes_graph import (
     planted_space,
     small_config,
 )
-from training.callbacks import remove_resume_points
-from training.config import ModelConfig, StageConfig, TrainConfig, changed
-from training.data import SpaceExample, make_example
-from training.errors import TrainingDataError, TrainingError
-from training.fit import FitResult, fit
-from training.module import GraphRetrieval, RetrievalModule, encoder_config
-from training.pseudo_queries import KINDS
 
 FACT: EdgeType = ("knowledge_node", "DERIVED_FROM", "episode")
 

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kg.types import Question, SpaceId, TurnId
-from retrieval.evaluation import Fold, LeakError, check_folds
-from retrieval.text_adapter import TextAdapter
+from locigraph.kg.types import Question, SpaceId, TurnId
+from locigraph.retrieval.evaluation import Fold, LeakError, check_folds
+from locigraph.retrieval.text.text_adapter import TextAdapter
+from locigraph.training import folds
+from locigraph.training.errors import TrainingError
+from locigraph.training.folds import FoldTrainer, plan_folds, refuse_fitted, refuse_known, without_wordings
+from locigraph.training.run import TrainingSet
 from tests.fakes_graph import CPU, small_config
 from tests.training.planted import EMBED, QUESTIONS, VIEWS
-from training import folds
-from training.errors import TrainingError
-from training.folds import FoldTrainer, plan_folds, refuse_fitted, refuse_known, without_wordings
-from training.run import TrainingSet
 
 
 def question(space: str, name: str, text: str) -> Question:

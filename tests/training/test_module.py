@@ -8,13 +8,13 @@ import lightning as L  # noqa: N812
 import pytest
 import torch
 
+from locigraph.training.callbacks import AverageAndStop
+from locigraph.training.config import StageConfig
+from locigraph.training.data import EpochDataModule, SpaceExample, make_example
+from locigraph.training.module import GraphRetrieval, RetrievalModule, inner_products
+from locigraph.training.pseudo_queries import KINDS
 from tests.fakes import FakeEncoder
 from tests.fakes_graph import CONTEXT, SKETCH, SMALL_MODEL, TEXT_DIM, planted_space, small_config
-from training.callbacks import AverageAndStop
-from training.config import StageConfig
-from training.data import EpochDataModule, SpaceExample, make_example
-from training.module import GraphRetrieval, RetrievalModule, inner_products
-from training.pseudo_queries import KINDS
 
 
 def example() -> SpaceExample:

@@ -4,10 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnn.hetero import GraphInputs
-from tests.fakes import FakeEncoder, make_turns
-from tests.fakes_graph import CONTEXT, SKETCH, TEXT_DIM, Extra, make_inputs, make_snapshot
-from training.pseudo_queries import (
+from locigraph.gnn.hetero import GraphInputs
+from locigraph.training.pseudo_queries import (
     KINDS,
     RULES,
     Kind,
@@ -16,6 +14,8 @@ from training.pseudo_queries import (
     make_pseudo_queries,
     pseudo_questions,
 )
+from tests.fakes import FakeEncoder, make_turns
+from tests.fakes_graph import CONTEXT, SKETCH, TEXT_DIM, Extra, make_inputs, make_snapshot
 
 EMBED = FakeEncoder(TEXT_DIM).encode
 LONG = "I bought a red canoe at the lake from my uncle"

@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 import torch
 
-from kg.errors import InvalidVectorError
-from kg.snapshot import Snapshot
-from kg.types import SpaceId
-from retrieval.errors import IndexMismatchError
-from retrieval.graph_embedding import GraphEmbeddingRetriever
-from retrieval.milvus import MilvusIndex
-from retrieval.protocols import SearchScope
+from locigraph.kg.errors import InvalidVectorError
+from locigraph.kg.snapshot import Snapshot
+from locigraph.kg.types import SpaceId
+from locigraph.retrieval.errors import IndexMismatchError
+from locigraph.retrieval.index.milvus import MilvusIndex
+from locigraph.retrieval.protocols import SearchScope
+from locigraph.retrieval.strategies.graph_embedding import GraphEmbeddingRetriever
+from locigraph.training.errors import TrainingError
+from locigraph.training.inference import CheckpointQueryEncoder, encode_graph
+from locigraph.training.refresh import GRAPH_ALIAS, forget_in_collections, refresh
+from locigraph.training.views import View
 from tests.fakes import FakeEncoder
 from tests.fakes_graph import TEXT_DIM, planted_space, small_checkpoint
-from training.errors import TrainingError
-from training.inference import CheckpointQueryEncoder, encode_graph
-from training.refresh import GRAPH_ALIAS, forget_in_collections, refresh
-from training.views import View
 
 SPACES = {View(SpaceId(f"planted{number}")): planted_space(number)[0] for number in (1, 2)}
 VIEWS = list(SPACES)

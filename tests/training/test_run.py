@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from kg.types import Question, TurnId
+from locigraph.kg.types import Question, TurnId
+from locigraph.training.config import StageConfig
+from locigraph.training.errors import TrainingDataError
+from locigraph.training.run import TrainingSet
+from locigraph.training.views import Views
 from tests.fakes import make_turns
 from tests.fakes_graph import CPU, make_snapshot, small_config
 from tests.training.planted import QUESTIONS, VIEWS, made_of
-from training.config import StageConfig
-from training.errors import TrainingDataError
-from training.run import TrainingSet
-from training.views import Views
 
 
 def train(folder: Path, questions: tuple[Question, ...] = QUESTIONS, *, epochs: int = 1) -> tuple[str, float]:
@@ -32,7 +32,7 @@ def test_a_finished_training_is_loaded_and_another_made_when_anything_differs(tm
 def test_a_training_of_other_code_is_not_taken_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = train(tmp_path)
     assert list(tmp_path.glob("*.ckpt")) == []
-    monkeypatch.setattr("training.run.source_digest", lambda: "another")
+    monkeypatch.setattr("locigraph.training.run.source_digest", lambda: "another")
     assert train(tmp_path)[1] != first[1]
 
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from retrieval.evaluation import Fold
-from training.config import TrainConfig, changed
-from training.errors import TrainingError
-from training.search import SPACE, Between, OneOf, chosen_for, search_fold
+from locigraph.retrieval.evaluation import Fold
+from locigraph.training.config import TrainConfig, changed
+from locigraph.training.errors import TrainingError
+from locigraph.training.search import SPACE, Between, OneOf, chosen_for, search_fold
 
 FOLD = Fold(0, ("a", "b"), ("c",), ("d",))
 TWO: dict[str, Between | OneOf] = {"model.layers": OneOf((0, 2)), "optimiser.lr": Between(1e-4, 1e-2)}

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from kg.corpora import load_corpus
-from retrieval.text_adapter import read_adapter
-from retrieval.text_encoder import DEFAULT_MODEL, CachedTextEncoder
-from training.checkpoint import load_checkpoint
+from locigraph.kg.corpora import load_corpus
+from locigraph.retrieval.text.text_adapter import read_adapter
+from locigraph.retrieval.text.text_encoder import DEFAULT_MODEL, CachedTextEncoder
+from locigraph.training.checkpoint import load_checkpoint
 
 FOLDER = Path(__file__).parents[2] / "checkpoints" / "default"
 ADAPTER = FOLDER.with_name("text")

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from kg.snapshot import Snapshot
-from kg.types import SpaceId
+from locigraph.kg.snapshot import Snapshot
+from locigraph.kg.types import SpaceId
+from locigraph.training.views import View, Views
 from tests.fakes import MONDAY, SPACE, make_turns
 from tests.fakes_graph import make_snapshot
 from tests.training.planted import PLANTED, VIEWS
-from training.views import View, Views
 
 
 def test_a_view_hides_later_turns_and_is_read_once() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from retrieval.evaluation import QuestionOutcome, StrategyRun, Summary, summarise
-from retrieval.evaluation.results import CorpusSummary, Results
+from locigraph.retrieval.evaluation import QuestionOutcome, StrategyRun, Summary, summarise
+from locigraph.retrieval.evaluation.results import CorpusSummary, Results
 
 NASTY = '<script>alert("x")</script> $x$ | `a` & \x1b[31m'
 CONVERSATIONS = 6

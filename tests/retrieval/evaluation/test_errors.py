@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from kg.errors import LocigraphError
-from retrieval.evaluation.errors import EvaluationError, IncompleteRunError, LeakError
+from locigraph.kg.errors import LocigraphError
+from locigraph.retrieval.evaluation.errors import EvaluationError, IncompleteRunError, LeakError
 
 
 @pytest.mark.parametrize("error", [LeakError, IncompleteRunError])

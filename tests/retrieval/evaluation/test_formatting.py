@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from retrieval.evaluation.formatting import flat, milliseconds, p_value, signed, unsigned
+from locigraph.retrieval.evaluation.formatting import flat, milliseconds, p_value, signed, unsigned
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval.evaluation.errors import EvaluationError, LeakError
-from retrieval.evaluation.leaks import Fold, check_folds, check_text_leak, copied_evidence, make_folds
+from locigraph.retrieval.evaluation.errors import EvaluationError, LeakError
+from locigraph.retrieval.evaluation.leaks import Fold, check_folds, check_text_leak, copied_evidence, make_folds
 
 TEN = [f"conv-{index}" for index in range(10)]
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval.evaluation.metrics import (
+from locigraph.retrieval.evaluation.metrics import (
     METRICS,
     all_evidence_recall,
     evidence_recall,

@@ -5,8 +5,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from retrieval.evaluation import summarise
-from retrieval.evaluation.plots import category_figure, latency_figure, recall_curve_figure, standalone
+from locigraph.retrieval.evaluation import summarise
+from locigraph.retrieval.evaluation.plots import category_figure, latency_figure, recall_curve_figure, standalone
 from tests.retrieval.evaluation.planted import NASTY, planted_questions, planted_run, planted_summary
 
 NAMES = ("v2", NASTY, "v1")

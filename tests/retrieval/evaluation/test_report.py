@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from retrieval.evaluation.report import comparison_sentence, text_table, write_report
-from retrieval.evaluation.results import Comparison, Results
+from locigraph.retrieval.evaluation.report import comparison_sentence, text_table, write_report
+from locigraph.retrieval.evaluation.results import Comparison, Results
 from tests.retrieval.evaluation.planted import NASTY, planted_results, planted_summary
 
 

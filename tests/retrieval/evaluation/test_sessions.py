@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from retrieval.evaluation import EvaluationError, IncompleteRunError, QuestionOutcome, session_recall
+from locigraph.retrieval.evaluation import EvaluationError, IncompleteRunError, QuestionOutcome, session_recall
 from tests.retrieval.evaluation.planted import run_of
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from retrieval.evaluation.significance import (
+from locigraph.retrieval.evaluation.significance import (
     EXACT_CLUSTERS,
     a_a_check,
     cluster_bootstrap,

@@ -7,18 +7,18 @@ import math
 import numpy as np
 import pytest
 
-from retrieval.evaluation.errors import EvaluationError, IncompleteRunError
-from retrieval.evaluation.metrics import METRICS
-from retrieval.evaluation.outcomes import QuestionOutcome, StrategyRun
-from retrieval.evaluation.results import CURVE_TOP_KS
-from retrieval.evaluation.significance import (
+from locigraph.retrieval.evaluation.errors import EvaluationError, IncompleteRunError
+from locigraph.retrieval.evaluation.metrics import METRICS
+from locigraph.retrieval.evaluation.outcomes import QuestionOutcome, StrategyRun
+from locigraph.retrieval.evaluation.results import CURVE_TOP_KS
+from locigraph.retrieval.evaluation.significance import (
     cluster_bootstrap,
     holm,
     question_level_test,
     sign_flip_test,
     smallest_p,
 )
-from retrieval.evaluation.summary import default_comparisons, summarise
+from locigraph.retrieval.evaluation.summary import default_comparisons, summarise
 from tests.retrieval.evaluation.planted import (
     CONVERSATIONS,
     planted_questions,

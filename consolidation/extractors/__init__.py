@@ -1,0 +1,1 @@
+"""Extractors: what turns a turn into changes of the graph."""

@@ -1,0 +1,124 @@
+"""Replays extractions that somebody's language model made, so that a real model's graph can be built offline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from locigraph.consolidation.blueprint import AddNode, Blueprint, Mention, Operation, Topic, UpdateNode, Wording
+from locigraph.consolidation.dating import dated, days_of
+from locigraph.consolidation.errors import ConsolidationError
+from locigraph.consolidation.extractors.rules import copied_wording, short_label
+from locigraph.consolidation.protocols import Context
+from locigraph.kg.corpora import Conversation, RecordedEvent
+from locigraph.kg.language.tokens import terms
+from locigraph.kg.types import SpaceId, Turn, TurnId
+
+# Kinds of the published entity lists that name things; "When", "How" and "Why" name times and manners.
+_ENTITY_KINDS = {"Who": "person", "Where": "location", "What": "other", None: "other"}
+# An event is pinned to the turn of its topic box that holds at least this share of its words.
+_PINNED_FROM = 0.5
+
+
+class RecordedExtractor:
+    """Architect and scribe that look up what was recorded.
+
+    A fact is added at the last of its source turns. The published events cite all turns of their topic box; each is
+    pinned to the turn of the box whose words it shares most, so that a hit on it stands for that turn, or kept with
+    the whole box when no turn holds half of its words.
+
+    Args:
+        conversations: With their extractions.
+
+    Raises:
+        ConsolidationError: If a conversation has none.
+    """
+
+    name = "recorded"
+
+    def __init__(self, conversations: Sequence[Conversation]) -> None:
+        self._plans: dict[tuple[SpaceId, TurnId], Blueprint] = {}
+        for conversation in conversations:
+            if conversation.extractions.is_empty:
+                raise ConsolidationError(
+                    f"conversation {conversation.space!r} has no recorded extractions; use --consolidation rules, or "
+                    "name a file with corpus.extractions"
+                )
+            self._plans.update(_plans(conversation))
+
+    def plan(self, turn: Turn, context: Context, *, complaint: str | None = None) -> Blueprint:
+        """What was recorded for this turn; a fact that the graph holds word for word is not added again."""
+        recorded = self._plans.get((turn.space, turn.turn_id), Blueprint())
+        held = {node.description: node.id for node in context.nodes}
+        operations: list[Operation] = []
+        for operation in recorded.operations:
+            same = None
+            if isinstance(operation, AddNode):
+                same = held.get(dated(operation.draft, days_of(operation.draft, turn, operation.days)))
+            if same is not None:
+                operations.append(UpdateNode(same))
+            else:
+                operations.append(operation)
+        return Blueprint(tuple(operations), recorded.mentions, recorded.topics)
+
+    def write(
+        self, turn: Turn, plan: Blueprint, context: Context, *, complaint: str | None = None
+    ) -> Mapping[str, Wording]:
+        """The recorded words."""
+        return copied_wording(plan)
+
+    def expected_texts(self, turns: Sequence[Turn]) -> Sequence[str]:
+        """All that was recorded for these turns."""
+        texts: list[str] = []
+        for turn in turns:
+            plan = self._plans.get((turn.space, turn.turn_id), Blueprint())
+            added = [op for op in plan.operations if isinstance(op, AddNode)]
+            texts += [dated(op.draft, days_of(op.draft, turn, op.days)) for op in added]
+            texts += [topic.description for topic in plan.topics]
+            texts += [mention.name for mention in plan.mentions]
+        return texts
+
+
+def _plans(conversation: Conversation) -> dict[tuple[SpaceId, TurnId], Blueprint]:
+    position = {turn.turn_id: turn.position for turn in conversation.turns}
+    turn_of = {turn.turn_id: turn for turn in conversation.turns}
+    operations: dict[TurnId, list[Operation]] = {}
+    mentions: dict[TurnId, dict[str, Mention]] = {}
+    topics: dict[TurnId, list[Topic]] = {}
+
+    def add(kind: str, text: str, turn_ids: Sequence[TurnId], days: RecordedEvent | None = None) -> None:
+        last = max(turn_ids, key=position.__getitem__)
+        there = operations.setdefault(last, [])
+        span = None
+        if days is not None and days.start is not None:
+            span = (days.start, max(days.start, days.end or days.start))
+        there.append(AddNode(f"n{len(there)}", kind, text, tuple(turn_ids), span))
+
+    extractions = conversation.extractions
+    for fact in extractions.facts:
+        add("knowledge_node", fact.text, fact.turn_ids)
+    for event in extractions.events:
+        add("event_node", event.text, _pin([turn_of[t] for t in event.turn_ids], event.text), event)
+    for entity in extractions.entities:
+        if entity.kind in _ENTITY_KINDS:
+            for turn_id in entity.turn_ids:
+                mentions.setdefault(turn_id, {})[entity.text] = Mention(entity.text, _ENTITY_KINDS[entity.kind])
+    for topic in extractions.topics:
+        for turn_id in topic.turn_ids:
+            topics.setdefault(turn_id, []).append(Topic(short_label(topic.text), topic.text))
+    return {
+        (conversation.space, turn.turn_id): Blueprint(
+            tuple(operations.get(turn.turn_id, ())),
+            tuple(mentions.get(turn.turn_id, {}).values()),
+            tuple(topics.get(turn.turn_id, ())),
+        )
+        for turn in conversation.turns
+    }
+
+
+def _pin(turns: Sequence[Turn], text: str) -> tuple[TurnId, ...]:
+    wanted = set(terms(text))
+    shares = [len(wanted & set(terms(turn.utterance))) / max(1, len(wanted)) for turn in turns]
+    best = max(range(len(turns)), key=lambda i: (shares[i], -i))
+    if shares[best] >= _PINNED_FROM:
+        return (turns[best].turn_id,)
+    return tuple(turn.turn_id for turn in turns)

@@ -1,0 +1,164 @@
+"""A deterministic stand-in for a language model: it copies wording, and so invents nothing.
+
+A sentence worth remembering becomes a fact, or an event when it tells of something dated; the first person is
+replaced by the speaker's name. Names and phrases become mentions and topics. No model is downloaded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from locigraph.consolidation.blueprint import (
+    MAX_LABEL,
+    AddNode,
+    Blueprint,
+    ContextNode,
+    Mention,
+    Operation,
+    SupersedeNode,
+    Topic,
+    UpdateNode,
+    Wording,
+)
+from locigraph.consolidation.dating import dated, days_of
+from locigraph.consolidation.extractors.sentences import in_third_person, phrases, sentences
+from locigraph.consolidation.protocols import Context
+from locigraph.kg.language.dates import resolve_times
+from locigraph.kg.language.tokens import STOP_WORDS, terms, words
+from locigraph.kg.types import NodeId, Turn
+
+# A sentence with fewer content words says too little to stand alone.
+_MIN_TERMS = 3
+# Longer turns are exposition, such as an assistant's answers: only what they say in the first person is kept.
+_EXPOSITION = 600
+_FIRST_PERSON = re.compile(r"\b(i|i'm|i've|i'd|i'll|my|me|we|we're|we've|our|us)\b", re.IGNORECASE)
+_PAST = re.compile(
+    r"\b(\w{3,}ed|was|were|went|had|did|got|made|took|saw|met|came|found|bought|gave|told|won|lost|began|left|felt"
+    r"|taught|built|wrote|read|ran|spent|brought|chose|drove|flew|grew|held|kept|knew|led|sold|sent|sang|swam|wore)\b",
+    re.IGNORECASE,
+)
+_NAME = re.compile(r"(?<![.!?]\s)(?<!^)\b([A-Z][\w'’]+(?:\s+(?:of\s+|the\s+)?[A-Z][\w'’]+)*)")
+
+# One value at a time: when another value is stated, the earlier fact is superseded.
+_SLOTS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("home", re.compile(r"\b(?:live|living|moved) (?:now )?(?:in|to) (?P<value>[A-Z]\w+)")),
+    ("work", re.compile(r"\b(?:work|working|job) as an? (?P<value>\w+(?: \w+)?)")),
+    ("favourite", re.compile(r"\bfavou?rite (?P<what>\w+) is (?P<value>[\w' ]+)")),
+)
+_SAME_FACT = 0.8  # Jaccard overlap of terms from which two facts say the same
+_MAX_TOPICS, _MAX_TOPICS_OF_EXPOSITION = 3, 1
+
+
+class RuleExtractor:
+    """Architect and scribe by rules."""
+
+    name = "rules"
+
+    def plan(self, turn: Turn, context: Context, *, complaint: str | None = None) -> Blueprint:
+        """Facts, events, mentions and topics of a turn; ``complaint`` cannot change what rules say."""
+        operations: list[Operation] = []
+        known = {node.id: frozenset(terms(node.description)) for node in context.nodes}
+        updated = set()
+        for number, (sentence, draft) in enumerate(_memorable(turn)):
+            ref = f"n{number}"
+            repeated = _same_fact(draft, context.nodes, known)
+            if repeated is not None:
+                if repeated.id not in updated:
+                    operations.append(UpdateNode(repeated.id))
+                    updated.add(repeated.id)
+                continue
+            slot = _slot(sentence, turn.speaker)
+            attributes = {"speaker": turn.speaker} | ({} if slot is None else {"slot": slot[0], "value": slot[1]})
+            kind = "event_node" if _is_event(sentence, turn) else "knowledge_node"
+            operations.append(AddNode(ref, kind, draft, (turn.turn_id,), attributes=attributes))
+            if slot is not None:
+                operations += [
+                    SupersedeNode(node.id, ref)
+                    for node in context.nodes
+                    if node.attributes.get("slot") == slot[0] and node.attributes.get("value") != slot[1]
+                ]
+        return Blueprint(tuple(operations), _mentions(turn), _topics(turn))
+
+    def write(
+        self, turn: Turn, plan: Blueprint, context: Context, *, complaint: str | None = None
+    ) -> Mapping[str, Wording]:
+        """The drafts themselves, labelled by their first content words."""
+        return copied_wording(plan)
+
+    def expected_texts(self, turns: Sequence[Turn]) -> Sequence[str]:
+        """The facts, topics and names that ``plan`` will find."""
+        texts = [dated(draft, days_of(draft, turn, None)) for turn in turns for _, draft in _memorable(turn)]
+        texts += [topic.description for turn in turns for topic in _topics(turn)]
+        return texts + [mention.name for turn in turns for mention in _mentions(turn)]
+
+
+def copied_wording(plan: Blueprint) -> dict[str, Wording]:
+    """Every draft as it stands, labelled by its first content words."""
+    return {
+        operation.ref: Wording(short_label(operation.draft), operation.draft)
+        for operation in plan.operations
+        if isinstance(operation, AddNode)
+    }
+
+
+def short_label(text: str) -> str:
+    """The first six content words of a text, or its beginning when it has none."""
+    kept = [word for word in words(text) if word not in STOP_WORDS]
+    return " ".join(kept[:6])[:100] or text[:60]
+
+
+def _memorable(turn: Turn) -> list[tuple[str, str]]:
+    found = []
+    is_long = len(turn.text) > _EXPOSITION
+    for sentence in sentences(turn.text):
+        if sentence.endswith("?"):
+            continue
+        is_told = _FIRST_PERSON.search(sentence) or (not is_long and _PAST.search(sentence))
+        if is_told and len(terms(sentence)) >= _MIN_TERMS:
+            found.append((sentence, in_third_person(sentence, turn.speaker)[:1_500]))
+    return found[:12]
+
+
+def _is_event(sentence: str, turn: Turn) -> bool:
+    day = turn.spoken_at.date() if turn.spoken_at else None
+    return bool(resolve_times(sentence, day))
+
+
+def _same_fact(draft: str, nodes: Sequence[ContextNode], known: Mapping[NodeId, frozenset[str]]) -> ContextNode | None:
+    mine = frozenset(terms(draft))
+    for node in nodes:
+        theirs = known[node.id]
+        if mine and len(mine & theirs) >= _SAME_FACT * len(mine | theirs):
+            return node
+    return None
+
+
+def _slot(sentence: str, speaker: str) -> tuple[str, str] | None:
+    if not re.search(r"\b(I|I'm|my|My)\b", sentence):
+        return None
+    for name, pattern in _SLOTS:
+        match = pattern.search(sentence)
+        if match:
+            groups = match.groupdict()
+            what = f":{groups['what'].lower()}" if "what" in groups else ""
+            return f"{speaker}:{name}{what}", groups["value"].strip().lower()
+    return None
+
+
+def _mentions(turn: Turn) -> tuple[Mention, ...]:
+    found = {turn.speaker: Mention(turn.speaker, "person")}
+    for match in _NAME.finditer(turn.text):
+        name = match.group(1).removesuffix("'s").removesuffix("’s")
+        if name.lower() not in STOP_WORDS and 2 < len(name) <= MAX_LABEL and not resolve_times(f"in {name}", None):
+            found.setdefault(name, Mention(name, "other"))
+    return tuple(found.values())[:8]
+
+
+def _topics(turn: Turn) -> tuple[Topic, ...]:
+    text = f"{turn.text}. {turn.image_caption or ''}"
+    exclude = frozenset(words(turn.speaker))
+    short = [phrase for phrase in phrases(text, exclude=exclude) if len(phrase) <= MAX_LABEL]
+    found = sorted(short, key=lambda phrase: -len(phrase.split()))
+    limit = _MAX_TOPICS_OF_EXPOSITION if len(turn.text) > _EXPOSITION else _MAX_TOPICS
+    return tuple(Topic(phrase, phrase) for phrase in found[:limit])

@@ -1,0 +1,1 @@
+"""English as consolidation, search and features all read it: terms and dates."""

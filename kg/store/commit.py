@@ -1,0 +1,242 @@
+"""One transaction's work: a change of the graph, written with its history and its outbox rows."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+import unicodedata
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection, func, insert, select, update
+
+from locigraph.kg.errors import StoreError, UnknownNodeError, UnknownTypeError, nearest
+from locigraph.kg.store import embeddings, outbox, tables, turns
+from locigraph.kg.store.statements import chunks, insert_or_keep
+from locigraph.kg.times import epoch, optional_epoch
+from locigraph.kg.types import GraphChange, NodeId, NodeStatus, NodeUpdate, TurnId, TurnState
+
+
+def text_digest(text: str) -> str:
+    """Sixteen hexadecimal digits that name a description."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def sanitize_label(label: str) -> str:
+    """Lower-case ASCII letters, digits and underscores, at most 48, never empty."""
+    ascii_label = unicodedata.normalize("NFKD", label).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9]+", "_", ascii_label).strip("_")[:48].rstrip("_") or "node"
+
+
+class _Held(NamedTuple):
+    key: int
+    type: str
+    created_at: int
+
+
+class Commit:
+    """One transaction's work: resolves temporary names, writes nodes, updates, edges and the outbox.
+
+    Rows of one table go in one statement: a turn makes dozens of them, and statements are what costs.
+    """
+
+    def __init__(self, connection: Connection, change: GraphChange) -> None:
+        self._connection = connection
+        self._change = change
+        self._now = epoch(change.recorded_at)
+        self._held = self._existing()  # the nodes that the change names, by id
+        self._keys = {name: held.key for name, held in self._held.items()}  # by id, and by ref once made
+        self._provenance: list[tuple[int, Sequence[TurnId]]] = []
+        self._embeddings: list[tuple[int, str, NDArray[np.float32]]] = []
+
+    def run(self) -> dict[str, NodeId]:
+        """Write everything; the ids given to new nodes, by ref."""
+        change = self._change
+        ids = self._add_nodes()
+        touched = [self._keys[node.ref] for node in change.nodes]
+        touched += [key for update_ in change.updates if (key := self._update_node(update_)) is not None]
+        self._write_provenance()
+        self._write_embeddings()
+        self._write_relations()
+        outbox.post(self._connection, change.space, touched, "upsert")
+        if change.turn_id is not None:
+            self._finish_turn(change.turn_id)
+        return ids
+
+    def _finish_turn(self, turn_id: TurnId) -> None:
+        table = tables.turns
+        state = self._connection.execute(
+            select(table.c.state).where(table.c.space == self._change.space, table.c.turn_id == turn_id)
+        ).scalar()
+        if state == TurnState.DONE:  # two processes that build one store would double every node
+            raise StoreError(f"space {self._change.space!r}: turn {turn_id!r} is consolidated already")
+        turns.set_state(self._connection, self._change.space, turn_id, TurnState.DONE, None)
+
+    def _existing(self) -> dict[str, _Held]:
+        refs = {node.ref for node in self._change.nodes}
+        names = {str(update_.id) for update_ in self._change.updates}
+        names.update(end for relation in self._change.relations for end in (relation.source, relation.target))
+        table = tables.nodes
+        found: dict[str, _Held] = {}
+        for chunk in chunks(sorted(names - refs)):
+            rows = self._connection.execute(
+                select(table.c.id, table.c.key, table.c.type, table.c.created_at).where(
+                    table.c.space == self._change.space, table.c.id.in_(chunk)
+                )
+            )
+            found.update((row.id, _Held(int(row.key), row.type, int(row.created_at))) for row in rows)
+        return found
+
+    def _add_nodes(self) -> dict[str, NodeId]:
+        nodes = self._change.nodes
+        known = set(self._connection.scalars(select(tables.node_types.c.name)))
+        for node in nodes:
+            if node.type not in known:
+                raise UnknownTypeError(f"node type {node.type!r} is not in the schema{nearest(node.type, known)}")
+            if not node.description.strip():
+                raise StoreError(f"node {node.ref!r} ({node.type}) has an empty description; nothing could find it")
+        refs = [node.ref for node in nodes]
+        if len(set(refs)) != len(refs):
+            twice = next(ref for ref in refs if refs.count(ref) > 1)
+            raise StoreError(f"two new nodes of one change share the temporary id {twice!r}")
+        if not nodes:
+            return {}
+        ids = self._unique_ids([node.label for node in nodes])
+        rows = [
+            {
+                "space": self._change.space, "id": node_id, "type": node.type, "label": node.label,
+                "description": node.description, "text_hash": text_digest(node.description),
+                "status": NodeStatus.ACTIVE, "created_at": self._now, "update_time": self._now,
+                "valid_from": optional_epoch(node.valid_from), "valid_to": optional_epoch(node.valid_to),
+                "attributes": dict(node.attributes),
+            }
+            for node, node_id in zip(nodes, ids, strict=True)
+        ]  # fmt: skip
+        keys = self._connection.scalars(
+            insert(tables.nodes).returning(tables.nodes.c.key, sort_by_parameter_order=True), rows
+        ).all()
+        for node, row, key in zip(nodes, rows, keys, strict=True):
+            self._keys[node.ref] = int(key)
+            self._provenance.append((int(key), node.provenance))
+            if node.embedding is not None:
+                self._embeddings.append((int(key), str(row["text_hash"]), node.embedding))
+        return dict(zip(refs, ids, strict=True))
+
+    def _unique_ids(self, labels: Sequence[str]) -> list[NodeId]:
+        moment_ = f"{datetime.fromtimestamp(self._now, UTC):%Y%m%dT%H%M%S}"
+        wanted = [f"{moment_}_{sanitize_label(label)}" for label in labels]
+        table = tables.nodes
+        ids: list[NodeId] = []
+        taken: set[str] = set()
+        for chunk in chunks(wanted):
+            taken.update(
+                self._connection.scalars(
+                    select(table.c.id).where(table.c.space == self._change.space, table.c.id.in_(chunk))
+                )
+            )
+        for base in wanted:
+            candidate, number = base, 1
+            while candidate in taken or (number > 1 and self._is_taken(candidate)):
+                number += 1
+                candidate = f"{base}_{number}"
+            taken.add(candidate)
+            ids.append(NodeId(candidate))
+        return ids
+
+    def _is_taken(self, node_id: str) -> bool:
+        table = tables.nodes
+        query = select(table.c.key).where(table.c.space == self._change.space, table.c.id == node_id)
+        return self._connection.execute(query).first() is not None
+
+    def _update_node(self, new: NodeUpdate) -> int | None:
+        """Apply one update; the node's key when indexes must hear of it."""
+        if new.id not in self._held:
+            raise UnknownNodeError(f"space {self._change.space!r} holds no node {new.id!r} that could be updated")
+        key = self._held[new.id].key
+        self._provenance.append((key, new.add_provenance))
+        if new.only_adds_provenance:
+            return None  # no index holds the sources of nodes that are drawn from several
+        table = tables.nodes
+        old = self._connection.execute(select(table).where(table.c.key == key)).one()
+        now = max(self._now, old.update_time)  # turns may come out of order; history must not
+        version = self._connection.execute(select(func.count()).where(tables.node_versions.c.key == key)).scalar_one()
+        kept = ("label", "description", "text_hash", "status", "update_time", "valid_from", "valid_to", "attributes")
+        self._connection.execute(
+            insert(tables.node_versions).values(
+                key=key, version=version, recorded_until=now, **{name: getattr(old, name) for name in kept}
+            )
+        )
+        given: dict[str, Any] = {
+            "label": new.label, "description": new.description, "status": new.status,
+            "valid_from": optional_epoch(new.valid_from), "valid_to": optional_epoch(new.valid_to),
+            "attributes": None if new.attributes is None else dict(new.attributes),
+        }  # fmt: skip
+        values = {name: value for name, value in given.items() if value is not None}
+        text_hash = old.text_hash if new.description is None else text_digest(new.description)
+        self._connection.execute(
+            update(table).where(table.c.key == key).values(update_time=now, text_hash=text_hash, **values)
+        )
+        if new.embedding is not None:
+            self._embeddings.append((key, text_hash, new.embedding))
+        return key
+
+    def _key(self, name: str) -> int:
+        if name not in self._keys:
+            raise UnknownNodeError(f"space {self._change.space!r} holds no node {name!r}, nor does this change make it")
+        return self._keys[name]
+
+    def _write_provenance(self) -> None:
+        named = sorted({turn_id for _, turn_ids in self._provenance for turn_id in turn_ids})
+        turn_keys = turns.keys_of(self._connection, self._change.space, named)
+        for turn_id in named:
+            if turn_id not in turn_keys:
+                raise StoreError(
+                    f"space {self._change.space!r}: provenance names turn {turn_id!r}, which is not stored"
+                )
+        rows = [
+            {"node_key": key, "turn_key": turn_keys[turn_id], "recorded_at": self._now}
+            for key, turn_ids in self._provenance
+            for turn_id in turn_ids
+        ]
+        if rows:
+            self._connection.execute(insert_or_keep(self._connection, tables.provenance), rows)
+
+    def _write_embeddings(self) -> None:
+        if not self._embeddings:
+            return
+        if self._change.embedding_model is None:
+            raise StoreError("a change with embeddings must name embedding_model")
+        embeddings.put_rows(self._connection, self._change.embedding_model, self._embeddings)
+
+    def _write_relations(self) -> None:
+        if not self._change.relations:
+            return
+        labels = set(self._connection.scalars(select(tables.relation_labels.c.name)))
+        rows = []
+        for relation in self._change.relations:
+            if relation.label not in labels:
+                raise UnknownTypeError(
+                    f"relation label {relation.label!r} is not in the schema{nearest(relation.label, labels)}; "
+                    "coin it first"
+                )
+            if not math.isfinite(relation.weight):
+                raise StoreError(
+                    f"relation {relation.source!r} {relation.label} {relation.target!r} has weight {relation.weight}; "
+                    "expected a finite number"
+                )
+            source, target = self._key(relation.source), self._key(relation.target)
+            # Turns may come out of order; an edge cannot be known before both its ends are.
+            ends = [self._held[end].created_at for end in (relation.source, relation.target) if end in self._held]
+            rows.append(
+                {
+                    "space": self._change.space, "source": source, "label": relation.label, "target": target,
+                    "weight": relation.weight, "created_at": max([self._now, *ends]),
+                    "turn_id": self._change.turn_id, "valid_from": optional_epoch(relation.valid_from),
+                    "valid_to": optional_epoch(relation.valid_to),
+                }
+            )  # fmt: skip
+        self._connection.execute(insert_or_keep(self._connection, tables.relations), rows)

@@ -1,0 +1,128 @@
+"""Description embeddings, one a node, text encoder and wording: an earlier version of a node keeps its vector."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import sqlalchemy as sa
+from numpy.typing import NDArray
+from sqlalchemy import Connection, select
+
+from locigraph.kg.errors import InvalidVectorError, UnknownNodeError
+from locigraph.kg.store import tables
+from locigraph.kg.store.rows import node_of
+from locigraph.kg.store.statements import chunks, dialect_insert
+from locigraph.kg.types import Node, NodeId, NodeStatus, SpaceId
+
+
+@dataclass(frozen=True, slots=True)
+class NodeText:
+    """A node's text, and the name under which its vector is kept."""
+
+    node_id: NodeId
+    text: str
+    text_hash: str
+
+
+def put_rows(connection: Connection, model: str, rows: Sequence[tuple[int, str, NDArray[np.float32]]]) -> None:
+    """Write (node key, text hash, vector) rows; the same text by the same model is written over.
+
+    Raises:
+        InvalidVectorError: If a vector is not finite, or not as long as the others of its model.
+    """
+    if not rows:
+        return
+    table = tables.embeddings
+    held = connection.execute(
+        select(table.c.vector).where(table.c.model == model).order_by(table.c.node_key.desc()).limit(1)
+    ).scalar()
+    dim = rows[0][2].size if held is None else len(held) // 4
+    for key, _, vector in rows:
+        if vector.shape != (dim,) or dim == 0 or not np.isfinite(vector).all():
+            raise InvalidVectorError(
+                f"embedding of node key {key} by {model!r} has shape {vector.shape} and "
+                f"{int((~np.isfinite(vector)).sum())} NaN or infinite values; expected ({dim},) finite numbers; "
+                "nothing was written"
+            )
+    statement = dialect_insert(connection, table)
+    connection.execute(
+        statement.on_conflict_do_update(
+            index_elements=list(table.primary_key.columns), set_={"vector": statement.excluded.vector}
+        ),
+        [
+            {"node_key": key, "model": model, "text_hash": digest, "vector": vector.astype("<f4").tobytes()}
+            for key, digest, vector in rows
+        ],
+    )
+
+
+def put(
+    connection: Connection, space: SpaceId, model: str, texts: Sequence[NodeText], vectors: NDArray[np.float32]
+) -> list[int]:
+    """Write vectors of existing nodes for the texts that were embedded; returns the nodes' keys.
+
+    Raises:
+        InvalidVectorError: NaN, infinity, or not one row a node.
+        UnknownNodeError: If the space does not hold an id.
+    """
+    if vectors.ndim != 2 or len(vectors) != len(texts):
+        raise InvalidVectorError(f"expected {len(texts)} rows of vectors, got shape {vectors.shape}")
+    table = tables.nodes
+    keys: dict[str, int] = {}
+    for chunk in chunks([text.node_id for text in texts]):
+        query = select(table.c.id, table.c.key).where(table.c.space == space, table.c.id.in_(chunk))
+        keys.update((row.id, row.key) for row in connection.execute(query))
+    for text in texts:
+        if text.node_id not in keys:
+            raise UnknownNodeError(f"space {space!r} holds no node {text.node_id!r}")
+    rows = [(keys[t.node_id], t.text_hash, vector) for t, vector in zip(texts, vectors, strict=True)]
+    put_rows(connection, model, rows)
+    return [key for key, _, _ in rows]
+
+
+def lacking(connection: Connection, space: SpaceId, model: str) -> list[NodeText]:
+    """Texts of the nodes without a vector of this model for their present text."""
+    n, e = tables.nodes, tables.embeddings
+    query = (
+        select(n.c.id, n.c.description, n.c.text_hash)
+        .outerjoin(e, _present(model))
+        .where(n.c.space == space, e.c.node_key.is_(None))
+        .order_by(n.c.key)
+    )
+    return [NodeText(NodeId(row.id), row.description, row.text_hash) for row in connection.execute(query)]
+
+
+def by_key(
+    connection: Connection, space: SpaceId, keys: Sequence[int], model: str
+) -> tuple[list[Node], list[int], NDArray[np.float32]]:
+    """Nodes by integer key with their present vectors; see ``Store.vectors_by_key``."""
+    n, e = tables.nodes, tables.embeddings
+    nodes, found, blobs = [], [], []
+    for chunk in chunks(list(keys)):
+        query = (
+            select(n, e.c.vector)
+            .join(e, _present(model), isouter=True)
+            .where(n.c.space == space, n.c.key.in_(chunk))
+            .order_by(n.c.key)
+        )
+        for row in connection.execute(query):
+            if row.vector is None:
+                if row.status == NodeStatus.ACTIVE:
+                    raise InvalidVectorError(
+                        f"node {row.id!r} of space {space!r} has no vector of {model!r}; run locigraph build "
+                        "with that text encoder"
+                    )
+                continue
+            nodes.append(node_of(space, row, ()))
+            found.append(int(row.key))
+            blobs.append(np.frombuffer(row.vector, dtype="<f4"))
+    matrix = np.stack(blobs).astype(np.float32) if blobs else np.zeros((0, 0), dtype=np.float32)
+    return nodes, found, matrix
+
+
+def _present(model: str) -> sa.ColumnElement[Any]:
+    n, e = tables.nodes, tables.embeddings
+    return sa.and_(e.c.node_key == n.c.key, e.c.model == model, e.c.text_hash == n.c.text_hash)

@@ -1,0 +1,172 @@
+"""Bulk reading of a store into arrays.
+
+Numbers and vectors never become Python objects one by one: SQLite joins a column into one text, which numpy reads in
+one go. (Arrow's SQLite driver would read columns too, but it brings a second copy of SQLite into the process, and when
+that copy closes the file, POSIX drops every lock that the first one holds: https://www.sqlite.org/howtocorrupt.html,
+section 2.2.1.) Other databases go through their rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection, Engine, text
+
+from locigraph.kg.errors import InvalidVectorError
+from locigraph.kg.snapshot import NO_TIME, Snapshot
+from locigraph.kg.store import as_of as as_of_sql
+from locigraph.kg.types import NodeId, NodeStatus, SpaceId, TurnId
+
+Parameters = Mapping[str, str | int]
+Numbers = NDArray[np.float64]
+
+# Vectors travel as hexadecimal text, 8 characters a number; SQLite's longest text is 10^9.
+_VECTORS_AT_ONCE = 20_000
+
+
+@contextmanager
+def one_moment(engine: Engine) -> Iterator[Connection]:
+    """A connection whose queries all see the database at one moment, whatever a writer beside it commits."""
+    if engine.dialect.name != "sqlite":
+        engine = engine.execution_options(isolation_level="REPEATABLE READ")
+    with engine.connect() as connection:
+        yield connection
+
+
+def read_snapshot(connection: Connection, space: SpaceId, latest: int, model: str | None) -> Snapshot:
+    """The graph of a space as known at ``latest`` (seconds since 1970).
+
+    Args:
+        connection: Of ``one_moment``.
+        space: The tenant; must exist.
+        latest: Nothing recorded later is read.
+        model: Whose embeddings to read; None for none.
+
+    Raises:
+        InvalidVectorError: If a node has no vector of the model for its text at that time.
+    """
+    parameters: Parameters = {"space": space, "t": latest}
+    nodes = numbers(connection, as_of_sql.NODES, ("key", "created_at", "valid_from", "valid_to"), parameters)
+    order = np.argsort(nodes["key"], kind="stable")
+    keys = integers(nodes["key"][order])
+    text_columns = ("id", "type", "label", "description", "status")
+    words = texts(connection, as_of_sql.NODES + " ORDER BY n.key", text_columns, parameters)
+    edges = numbers(connection, as_of_sql.EDGES, ("source", "target", "label", "weight"), parameters)
+    edge_order = np.lexsort((edges["target"], edges["label"], edges["source"]))
+    label_rows = integers(edges["label"][edge_order])
+    labels, families = texts(connection, as_of_sql.LABELS, ("name", "family"), {}).values()
+    turns = numbers(connection, as_of_sql.TURNS, ("key", "position", "spoken_at"), parameters)
+    turn_order = np.lexsort((turns["key"], turns["position"]))
+    turn_keys = integers(turns["key"][turn_order])
+    turn_columns = ("turn_id", "speaker", "session_id")
+    turn_words = texts(connection, as_of_sql.TURNS + " ORDER BY position, key", turn_columns, parameters)
+    pairs = numbers(connection, as_of_sql.PROVENANCE, ("node_key", "turn_key"), parameters)
+    node_rows = np.searchsorted(keys, integers(pairs["node_key"]))
+    provenance = np.stack([node_rows, _rows_of(turn_keys, integers(pairs["turn_key"]))], axis=1)
+    return Snapshot(
+        space=space,
+        keys=keys,
+        ids=tuple(NodeId(node_id) for node_id in words["id"]),
+        types=np.asarray(words["type"], dtype=np.str_),
+        labels=words["label"],
+        descriptions=words["description"],
+        active=np.asarray(words["status"], dtype=np.str_) == NodeStatus.ACTIVE,
+        recorded_at=integers(nodes["created_at"][order]),
+        valid_from=integers(nodes["valid_from"][order]),
+        valid_to=integers(nodes["valid_to"][order]),
+        embeddings=_embeddings(connection, keys, space, latest, model),
+        source=np.searchsorted(keys, integers(edges["source"][edge_order])),
+        target=np.searchsorted(keys, integers(edges["target"][edge_order])),
+        relations=np.asarray(labels, dtype=np.str_)[label_rows],
+        families=np.asarray(families, dtype=np.str_)[label_rows],
+        weights=edges["weight"][edge_order].astype(np.float32),
+        turn_ids=tuple(TurnId(turn_id) for turn_id in turn_words["turn_id"]),
+        speakers=turn_words["speaker"],
+        session_ids=turn_words["session_id"],
+        spoken_at=integers(turns["spoken_at"][turn_order]),
+        provenance=provenance[np.lexsort((provenance[:, 1], provenance[:, 0]))].astype(np.int64),
+    )
+
+
+def numbers(connection: Connection, query: str, columns: Sequence[str], parameters: Parameters) -> dict[str, Numbers]:
+    """Number columns of a query, all in one order, which may be any; float64 with nulls as NaN, exact to 2^53.
+
+    Keys, seconds and positions are far below 2^53, so ``integers`` loses nothing.
+    """
+    if connection.dialect.name == "sqlite":
+        joined = ", ".join(f"group_concat(COALESCE({column}, 'nan'))" for column in columns)
+        row = connection.execute(text(f"SELECT {joined} FROM ({query})"), dict(parameters)).one()
+        return {
+            column: np.fromstring(value or "", dtype=np.float64, sep=",")
+            for column, value in zip(columns, row, strict=True)
+        }
+    rows = connection.execute(text(f"SELECT {', '.join(columns)} FROM ({query}) AS q"), dict(parameters)).all()
+    return {
+        column: np.asarray([np.nan if row[i] is None else row[i] for row in rows], dtype=np.float64)
+        for i, column in enumerate(columns)
+    }
+
+
+def integers(column: Numbers) -> NDArray[np.int64]:
+    """Whole numbers; NaN becomes ``NO_TIME``."""
+    result = np.full(len(column), NO_TIME, dtype=np.int64)
+    known = ~np.isnan(column)
+    result[known] = column[known].astype(np.int64)
+    return result
+
+
+def texts(
+    connection: Connection, query: str, columns: Sequence[str], parameters: Parameters
+) -> dict[str, tuple[str, ...]]:
+    """Text columns of a query, in its order."""
+    rows = connection.execute(text(query), dict(parameters)).all()
+    return {column: tuple(getattr(row, column) for row in rows) for column in columns}
+
+
+def _rows_of(keys: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Row number of each wanted key in an unsorted array that holds them all."""
+    order = np.argsort(keys, kind="stable")
+    return order[np.searchsorted(keys, wanted, sorter=order)] if len(keys) else np.zeros(0, dtype=np.int64)
+
+
+def _embeddings(
+    connection: Connection, keys: NDArray[np.int64], space: SpaceId, latest: int, model: str | None
+) -> NDArray[np.float32]:
+    if model is None or not len(keys):
+        return np.zeros((len(keys), 0), dtype=np.float32)
+    parts = []
+    for start in range(0, len(keys), _VECTORS_AT_ONCE):
+        wanted = keys[start : start + _VECTORS_AT_ONCE]
+        parameters: Parameters = {
+            "space": space, "t": latest, "model": model, "low": int(wanted[0]), "high": int(wanted[-1]),
+        }  # fmt: skip
+        found, matrix = _vectors(connection, parameters)
+        if len(found) != len(wanted):
+            raise InvalidVectorError(
+                f"space {space!r}: {len(wanted) - len(found)} of {len(wanted)} nodes have no embedding of model "
+                f"{model!r}; run locigraph build with that encoder"
+            )
+        parts.append(matrix[np.argsort(found, kind="stable")])
+    return np.concatenate(parts)
+
+
+def _vectors(connection: Connection, parameters: Parameters) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """(node keys, vectors [nodes, dim]) in one order, which may be any."""
+    if connection.dialect.name == "sqlite":
+        query = f"SELECT group_concat(key), group_concat(hex(vector), '') FROM ({as_of_sql.VECTORS})"
+        row = connection.execute(text(query), dict(parameters)).one()
+        keys = integers(np.fromstring(row[0] or "", dtype=np.float64, sep=","))
+        data = np.frombuffer(bytes.fromhex(row[1] or ""), dtype="<f4")
+    else:
+        rows = connection.execute(text(as_of_sql.VECTORS), dict(parameters)).all()
+        keys = np.asarray([row.key for row in rows], dtype=np.int64)
+        data = np.frombuffer(b"".join(row.vector for row in rows), dtype="<f4")
+    if len(keys) and len(data) % len(keys):
+        raise InvalidVectorError(
+            f"space {parameters['space']!r}: embeddings of model {parameters['model']!r} differ in dimension"
+        )
+    dim = len(data) // len(keys) if len(keys) else 0
+    return keys, data.reshape(len(keys), dim).astype(np.float32)

@@ -1,0 +1,426 @@
+"""The store: the one record of truth. Turns, the graph with its history, embeddings, and the outbox.
+
+Every read and write names a space. One turn's changes are one transaction, which also writes the outbox rows that
+an indexer later drains into the vector index; the index can always be rebuilt from here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sqlalchemy as sa
+from numpy.typing import NDArray
+from sqlalchemy import Connection, delete, func, insert, select
+
+from locigraph.kg.errors import StoreError, UnknownNodeError, UnknownSpaceError, UnknownTypeError
+from locigraph.kg.schema import COINED_FAMILY, RelationLabel
+from locigraph.kg.snapshot import Snapshot
+from locigraph.kg.store import as_of as as_of_sql
+from locigraph.kg.store import embeddings, erase, export, migrations, outbox, tables
+from locigraph.kg.store import turns as turns_
+from locigraph.kg.store.commit import Commit
+from locigraph.kg.store.embeddings import NodeText
+from locigraph.kg.store.engine import is_seeded, make_engine, seed_schema
+from locigraph.kg.store.outbox import OutboxRow
+from locigraph.kg.store.rows import node_of
+from locigraph.kg.store.statements import chunks
+from locigraph.kg.store.turns import TurnFailure
+from locigraph.kg.times import epoch, moment
+from locigraph.kg.types import GraphChange, Node, NodeId, NodeStatus, Relation, SpaceId, Turn, TurnId, TurnState
+
+_LABEL_PATTERN = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
+
+
+class Store:
+    """A graph store over SQLAlchemy Core.
+
+    Args:
+        url: SQLAlchemy URL, or the path of an SQLite file, made when absent.
+
+    Raises:
+        StoreError: If the database cannot be opened.
+        StoreVersionError: If a newer version wrote it.
+    """
+
+    def __init__(self, url: str | Path) -> None:
+        text_url = str(url)
+        if "://" not in text_url:
+            try:
+                Path(text_url).parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise StoreError(f"cannot make a folder for store {text_url!r}: {error.strerror}") from error
+            text_url = f"sqlite:///{text_url}"
+        self.url = text_url
+        self._engine = make_engine(text_url)
+        # Most often there is nothing to write, and then a writer beside us is not waited for.
+        with self._read() as connection:
+            is_ready = migrations.is_current(connection, url=text_url) and is_seeded(connection)
+        if not is_ready:
+            with self._write() as connection:
+                migrations.upgrade(connection, url=text_url)
+                seed_schema(connection)
+
+    def close(self) -> None:
+        """Release the database's connections."""
+        self._engine.dispose()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _read(self) -> Iterator[Connection]:
+        with self._mapped_errors(), self._engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def _write(self) -> Iterator[Connection]:
+        with self._mapped_errors(), self._engine.execution_options(write=True).begin() as connection:
+            yield connection
+
+    @contextmanager
+    def _mapped_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sa.exc.DBAPIError as error:
+            if "locked" in str(error.orig):
+                cure = "another process has been writing to it for half a minute; run the command again when it is done"
+            else:
+                cure = "if this is no database file of locigraph, name one or a new path"
+            raise StoreError(f"store {self.url!r}: {error.orig}; {cure}") from error
+
+    # --- schema and settings -------------------------------------------------------------------------------
+
+    def relation_labels(self) -> dict[str, RelationLabel]:
+        """All relation labels, built-in and coined, by name."""
+        with self._read() as connection:
+            rows = connection.execute(select(tables.relation_labels)).all()
+        return {row.name: RelationLabel(row.name, row.kind, row.family, row.description) for row in rows}
+
+    def node_types(self) -> dict[str, str | None]:
+        """Parent of every node type, by name."""
+        with self._read() as connection:
+            return {row.name: row.parent for row in connection.execute(select(tables.node_types))}
+
+    def coin_relation(self, name: str, description: str) -> None:
+        """Keep a relation label that an extraction coined; the graph network sees it as ``RELATED_TO``.
+
+        Raises:
+            UnknownTypeError: If the name is not made of capitals, digits and underscores.
+        """
+        if not _LABEL_PATTERN.fullmatch(name):
+            raise UnknownTypeError(f"relation label {name!r} is not CAPITALS_WITH_UNDERSCORES (at most 64)")
+        with self._write() as connection:
+            known = connection.execute(
+                select(tables.relation_labels.c.name).where(tables.relation_labels.c.name == name)
+            ).first()
+            if known is None:
+                connection.execute(
+                    insert(tables.relation_labels).values(
+                        name=name, kind="semantic", family=COINED_FAMILY, description=description
+                    )
+                )
+
+    def setting(self, name: str) -> str | None:
+        """A remembered value, such as which extractor built a space; None when never set."""
+        with self._read() as connection:
+            return connection.execute(select(tables.settings.c.value).where(tables.settings.c.name == name)).scalar()
+
+    def set_setting(self, name: str, value: str) -> None:
+        """Remember a value under a name; one named ``<what>/<space>`` is forgotten with its space."""
+        with self._write() as connection:
+            connection.execute(delete(tables.settings).where(tables.settings.c.name == name))
+            connection.execute(insert(tables.settings).values(name=name, value=value))
+
+    # --- turns ---------------------------------------------------------------------------------------------
+
+    def spaces(self) -> list[SpaceId]:
+        """All tenants, sorted."""
+        with self._read() as connection:
+            return [SpaceId(s) for s in connection.scalars(select(tables.spaces.c.space).order_by("space"))]
+
+    def require_space(self, space: SpaceId) -> None:
+        """Raise UnknownSpaceError unless the tenant exists."""
+        with self._read() as connection:
+            found = connection.execute(select(tables.spaces.c.space).where(tables.spaces.c.space == space)).first()
+        if found is None:
+            raise UnknownSpaceError(space, self.spaces())
+
+    def append_turns(self, turns: Sequence[Turn]) -> int:
+        """Write turns durably, all or none; a turn that is there already with the same content is passed over.
+
+        Returns:
+            How many were new.
+
+        Raises:
+            TurnConflictError: If an id holds other content.
+            StoreError: If a space or turn has a name that no index could hold.
+        """
+        with self._write() as connection:
+            return turns_.append(connection, turns)
+
+    def turns(self, space: SpaceId, *, state: TurnState | None = None) -> list[Turn]:
+        """Turns of a space in conversation order, all or those in one state."""
+        self.require_space(space)
+        with self._read() as connection:
+            return turns_.read(connection, space, state)
+
+    def turn_counts(self, space: SpaceId) -> dict[TurnState, int]:
+        """Number of turns in each state."""
+        self.require_space(space)
+        with self._read() as connection:
+            return turns_.counts(connection, space)
+
+    def fail_turn(self, space: SpaceId, turn_id: TurnId, error: str) -> None:
+        """Mark a turn as failed with its reason; its words stay and it can be retried."""
+        self._set_turn_state(space, turn_id, TurnState.FAILED, error)
+
+    def retry_turn(self, space: SpaceId, turn_id: TurnId) -> None:
+        """Put a failed turn back among the pending.
+
+        Raises:
+            StoreError: If the turn did not fail; consolidating a turn twice would double its nodes.
+        """
+        if turn_id not in {failure.turn_id for failure in self.failures(space)}:
+            raise StoreError(f"space {space!r} holds no failed turn {turn_id!r}; only failed turns are retried")
+        self._set_turn_state(space, turn_id, TurnState.PENDING, None)
+
+    def _set_turn_state(self, space: SpaceId, turn_id: TurnId, state: TurnState, error: str | None) -> None:
+        with self._write() as connection:
+            turns_.set_state(connection, space, turn_id, state, error)
+
+    def failures(self, space: SpaceId) -> list[TurnFailure]:
+        """Turns whose consolidation failed."""
+        self.require_space(space)
+        with self._read() as connection:
+            return turns_.failures(connection, space)
+
+    # --- the graph -----------------------------------------------------------------------------------------
+
+    def commit(self, change: GraphChange) -> dict[str, NodeId]:
+        """Apply one change in one transaction, mark its turn done, and write the outbox.
+
+        Returns:
+            The id given to each new node, by its temporary ``ref``.
+
+        Raises:
+            UnknownSpaceError, UnknownNodeError, UnknownTypeError, InvalidVectorError, StoreError: Nothing is
+                changed then.
+        """
+        with self._write() as connection:
+            if not connection.execute(select(tables.spaces).where(tables.spaces.c.space == change.space)).first():
+                raise UnknownSpaceError(change.space, self.spaces())
+            return Commit(connection, change).run()
+
+    def nodes(
+        self,
+        space: SpaceId,
+        *,
+        types: Sequence[str] | None = None,
+        ids: Sequence[NodeId] | None = None,
+        as_of: datetime | None = None,
+        include_archived: bool = False,
+    ) -> list[Node]:
+        """Nodes of a space, oldest first, as they were known at ``as_of`` (None: now)."""
+        self.require_space(space)
+        latest = _latest(as_of)
+        rows: list[Any] = []
+        with self._read() as connection:
+            for chunk in [None] if ids is None else chunks(list(ids)):
+                wanted = {name: value for name, value in (("type", types), ("id", chunk)) if value is not None}
+                statement = sa.text(
+                    as_of_sql.NODES + "".join(f" AND n.{name} IN :{name}s" for name in wanted) + " ORDER BY n.key"
+                ).bindparams(*(sa.bindparam(f"{name}s", expanding=True) for name in wanted))
+                values = {f"{name}s": list(value) for name, value in wanted.items()}
+                rows += connection.execute(statement, {"space": space, "t": latest, **values}).all()
+            rows = sorted(
+                (row for row in rows if include_archived or row.status == NodeStatus.ACTIVE), key=lambda row: row.key
+            )
+            sources = turns_.of_nodes(connection, space, [row.key for row in rows], latest=latest)
+        return [node_of(space, row, sources.get(row.key, ())) for row in rows]
+
+    def node_counts(self, space: SpaceId) -> Counter[str]:
+        """Number of active nodes of each type, as they are now."""
+        self.require_space(space)
+        table = tables.nodes
+        query = (
+            select(table.c.type, func.count())
+            .where(table.c.space == space, table.c.status == NodeStatus.ACTIVE)
+            .group_by(table.c.type)
+        )
+        with self._read() as connection:
+            return Counter({kind: int(count) for kind, count in connection.execute(query)})
+
+    def node(self, space: SpaceId, node_id: NodeId, *, as_of: datetime | None = None) -> Node:
+        """One node, archived or not.
+
+        Raises:
+            UnknownNodeError: If the space does not hold the id at that time.
+        """
+        found = self.nodes(space, ids=[node_id], as_of=as_of, include_archived=True)
+        if not found:
+            raise UnknownNodeError(f"space {space!r} holds no node {node_id!r}")
+        return found[0]
+
+    def relations(self, space: SpaceId, *, as_of: datetime | None = None) -> list[Relation]:
+        """Edges of a space as known at ``as_of``, in the order of their ends."""
+        self.require_space(space)
+        ends = tables.nodes.alias("s"), tables.nodes.alias("t")
+        table = tables.relations
+        query = (
+            select(
+                ends[0].c.id.label("source"), table.c.label, ends[1].c.id.label("target"),
+                table.c.weight, table.c.valid_from, table.c.valid_to,
+            )
+            .join(ends[0], ends[0].c.key == table.c.source)
+            .join(ends[1], ends[1].c.key == table.c.target)
+            .where(table.c.space == space, table.c.created_at <= _latest(as_of))
+            .order_by(table.c.source, table.c.label, table.c.target)
+        )  # fmt: skip
+        with self._read() as connection:
+            return [
+                Relation(
+                    NodeId(row.source), row.label, NodeId(row.target), row.weight,
+                    moment(row.valid_from), moment(row.valid_to),
+                )
+                for row in connection.execute(query)
+            ]  # fmt: skip
+
+    def forget(self, space: SpaceId, turn_ids: Sequence[TurnId]) -> int:
+        """Erase turns and all that was drawn from them: the one deletion there is.
+
+        Episodes, events, facts and reflections with any of the turns in their provenance go, since their wording
+        may hold what must be forgotten; concepts and entities go when no other turn speaks of them. Relations,
+        earlier versions and embeddings go with their nodes, and the outbox tells every index.
+
+        Returns:
+            Number of nodes removed.
+
+        Raises:
+            UnknownSpaceError: If there is no such tenant.
+            StoreError: If a turn is not in the space; nothing is removed then.
+        """
+        self.require_space(space)
+        with self._write() as connection:
+            return erase.turns(connection, space, turn_ids)
+
+    def forget_space(self, space: SpaceId) -> int:
+        """Erase a tenant with everything it holds; returns the number of nodes removed."""
+        self.require_space(space)
+        with self._write() as connection:
+            return erase.space(connection, space)
+
+    # --- embeddings ----------------------------------------------------------------------------------------
+
+    def put_embeddings(
+        self,
+        space: SpaceId,
+        model: str,
+        texts: Sequence[NodeText],
+        vectors: NDArray[np.float32],
+        *,
+        to_indexes: bool = True,
+    ) -> None:
+        """Write description embeddings of existing nodes.
+
+        A node that was reworded since its text was read keeps the vector for that earlier wording.
+
+        Args:
+            space: The tenant.
+            model: Id of the text encoder.
+            texts: What was embedded, in the order of the rows.
+            vectors: float32 [texts, dim].
+            to_indexes: Whether the indexes are told; not needed for vectors that none of them holds.
+
+        Raises:
+            InvalidVectorError: NaN, infinity, or not one row a node.
+            UnknownNodeError: If the space does not hold an id.
+        """
+        with self._write() as connection:
+            keys = embeddings.put(connection, space, model, texts, vectors)
+            if to_indexes:
+                outbox.post(connection, space, keys, "upsert")
+
+    def unembedded(self, space: SpaceId, model: str) -> list[NodeText]:
+        """Texts of the nodes without a vector of this model for their present text."""
+        self.require_space(space)
+        with self._read() as connection:
+            return embeddings.lacking(connection, space, model)
+
+    def vectors_by_key(
+        self, space: SpaceId, keys: Sequence[int], model: str
+    ) -> tuple[list[Node], list[int], NDArray[np.float32]]:
+        """Nodes of a space by integer key with their present vectors, for the indexer.
+
+        Returns:
+            (nodes, their keys, float32 [nodes, dim]); keys without a node are left out.
+
+        Raises:
+            InvalidVectorError: If an active node has no vector of this model.
+        """
+        with self._read() as connection:
+            return embeddings.by_key(connection, space, keys, model)
+
+    def turns_of_nodes(self, space: SpaceId, keys: Sequence[int]) -> dict[int, tuple[TurnId, ...]]:
+        """Source turns of nodes by integer key, in conversation order."""
+        with self._read() as connection:
+            return turns_.of_nodes(connection, space, keys, latest=_latest(None))
+
+    # --- outbox --------------------------------------------------------------------------------------------
+
+    def read_outbox(self, *, limit: int) -> list[OutboxRow]:
+        """The oldest rows that no indexer has acknowledged."""
+        with self._read() as connection:
+            return outbox.read(connection, limit=limit)
+
+    def outbox_size(self, space: SpaceId | None = None) -> int:
+        """Number of rows that no indexer has acknowledged, of one tenant or of all."""
+        with self._read() as connection:
+            return outbox.count(connection, space)
+
+    def relist_outbox(self) -> int:
+        """List every node that the outbox does not list, as if it had just been written: for an index made anew.
+
+        Returns:
+            Number of nodes that were not listed.
+        """
+        with self._write() as connection:
+            return outbox.relist(connection)
+
+    def acknowledge_outbox(self, up_to: int) -> None:
+        """Drop the rows up to a sequence number: the index holds them durably."""
+        with self._write() as connection:
+            outbox.acknowledge(connection, up_to)
+
+    # --- bulk export ---------------------------------------------------------------------------------------
+
+    def snapshot(
+        self, space: SpaceId, *, as_of: datetime | None = None, embedding_model: str | None = None
+    ) -> Snapshot:
+        """The graph of a space as arrays, as known at ``as_of`` (None: now).
+
+        Args:
+            space: The tenant.
+            as_of: Nothing recorded later is visible.
+            embedding_model: Whose vectors to read; None for none.
+
+        Raises:
+            UnknownSpaceError: If there is no such tenant.
+            InvalidVectorError: If a node has no vector of the model.
+        """
+        self.require_space(space)
+        with self._mapped_errors(), export.one_moment(self._engine) as connection:
+            return export.read_snapshot(connection, space, _latest(as_of), embedding_model)
+
+
+def _latest(as_of: datetime | None) -> int:
+    return np.iinfo(np.int64).max if as_of is None else epoch(as_of)

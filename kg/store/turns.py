@@ -1,0 +1,122 @@
+"""The rows of turns: written once, then only their state changes; and which turns a node was drawn from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, func, insert, select, update
+
+from locigraph.kg.errors import StoreError
+from locigraph.kg.store import tables
+from locigraph.kg.store.rows import require_same, turn_of, turn_row
+from locigraph.kg.store.statements import chunks
+from locigraph.kg.types import MAX_NAME_BYTES, SpaceId, Turn, TurnId, TurnState, is_name
+
+
+@dataclass(frozen=True, slots=True)
+class TurnFailure:
+    """A turn whose consolidation failed, and why."""
+
+    turn_id: TurnId
+    error: str
+
+
+def append(connection: Connection, turns: Sequence[Turn]) -> int:
+    """Write turns that are not there yet; see ``Store.append_turns``."""
+    unique: dict[tuple[SpaceId, TurnId], Turn] = {}
+    for turn in turns:
+        for name in (turn.space, turn.turn_id):
+            if not is_name(name):
+                raise StoreError(
+                    f"name {name[:60]!r} of a space or turn is empty, longer than {MAX_NAME_BYTES} bytes, "
+                    "or has control characters"
+                )
+        twin = unique.setdefault((turn.space, turn.turn_id), turn)
+        require_same(twin, turn)
+    new = [turn for turn in unique.values() if not _is_held(connection, turn)]
+    for space in sorted({turn.space for turn in new}):
+        if not connection.execute(select(tables.spaces).where(tables.spaces.c.space == space)).first():
+            connection.execute(insert(tables.spaces).values(space=space))
+    if new:
+        connection.execute(insert(tables.turns), [turn_row(turn) for turn in new])
+    return len(new)
+
+
+def _is_held(connection: Connection, turn: Turn) -> bool:
+    table = tables.turns
+    row = connection.execute(select(table).where(table.c.space == turn.space, table.c.turn_id == turn.turn_id)).first()
+    if row is None:
+        return False
+    require_same(turn_of(row), turn)
+    return True
+
+
+def read(connection: Connection, space: SpaceId, state: TurnState | None) -> list[Turn]:
+    """Turns in conversation order, all or those in one state."""
+    table = tables.turns
+    query = select(table).where(table.c.space == space).order_by(table.c.position, table.c.key)
+    if state is not None:
+        query = query.where(table.c.state == state)
+    return [turn_of(row) for row in connection.execute(query)]
+
+
+def counts(connection: Connection, space: SpaceId) -> dict[TurnState, int]:
+    """Number of turns in each state."""
+    table = tables.turns
+    rows = connection.execute(
+        select(table.c.state, func.count()).where(table.c.space == space).group_by(table.c.state)
+    ).all()
+    found = {row[0]: int(row[1]) for row in rows}
+    return {state: found.get(state, 0) for state in TurnState}
+
+
+def failures(connection: Connection, space: SpaceId) -> list[TurnFailure]:
+    """Turns whose consolidation failed."""
+    table = tables.turns
+    rows = connection.execute(
+        select(table.c.turn_id, table.c.error)
+        .where(table.c.space == space, table.c.state == TurnState.FAILED)
+        .order_by(table.c.position)
+    ).all()
+    return [TurnFailure(TurnId(row.turn_id), row.error or "") for row in rows]
+
+
+def set_state(connection: Connection, space: SpaceId, turn_id: TurnId, state: TurnState, error: str | None) -> None:
+    """Say how far a turn's consolidation has come; StoreError if the space does not hold it."""
+    table = tables.turns
+    result = connection.execute(
+        update(table).where(table.c.space == space, table.c.turn_id == turn_id).values(state=state, error=error)
+    )
+    if result.rowcount != 1:
+        raise StoreError(f"space {space!r} holds no turn {turn_id!r}")
+
+
+def keys_of(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId]) -> dict[TurnId, int]:
+    """Integer names of turns; those not stored are left out."""
+    table = tables.turns
+    found: dict[TurnId, int] = {}
+    for chunk in chunks(list(turn_ids)):
+        rows = connection.execute(
+            select(table.c.turn_id, table.c.key).where(table.c.space == space, table.c.turn_id.in_(chunk))
+        )
+        found.update((TurnId(row.turn_id), int(row.key)) for row in rows)
+    return found
+
+
+def of_nodes(
+    connection: Connection, space: SpaceId, keys: Sequence[int], *, latest: int
+) -> dict[int, tuple[TurnId, ...]]:
+    """Source turns of nodes by integer key, in conversation order, as known at ``latest`` (seconds since 1970)."""
+    p, t = tables.provenance, tables.turns
+    found: dict[int, list[TurnId]] = {}
+    for chunk in chunks(list(keys)):
+        query = (
+            select(p.c.node_key, t.c.turn_id)
+            .join(t, t.c.key == p.c.turn_key)
+            .where(t.c.space == space, p.c.recorded_at <= latest, p.c.node_key.in_(chunk))
+            .order_by(t.c.position)
+        )
+        for row in connection.execute(query):
+            found.setdefault(int(row.node_key), []).append(TurnId(row.turn_id))
+    return {key: tuple(ids) for key, ids in found.items()}

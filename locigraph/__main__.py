@@ -1,0 +1,5 @@
+"""``python -m locigraph COMMAND``: the same as the ``locigraph`` command."""
+
+from locigraph.scripts.cli import main
+
+main()

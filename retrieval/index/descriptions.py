@@ -1,0 +1,209 @@
+"""From the store to the vector index: drains the outbox, compares, rebuilds.
+
+The store is the truth. A row is acknowledged only after the index has taken and flushed it, and writing a row twice
+changes nothing, so a crash at any point costs at most repeated work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from locigraph.kg.schema import SEARCHABLE_TYPES, schema_hash
+from locigraph.kg.snapshot import Snapshot
+from locigraph.kg.store import Store
+from locigraph.kg.times import epoch
+from locigraph.kg.types import Node, NodeStatus, SpaceId, TurnId
+from locigraph.retrieval.errors import IndexMismatchError
+from locigraph.retrieval.index.milvus import FLAT_BELOW, Collection, CollectionSpec, IndexRow, IndexType, MilvusIndex
+
+#: Collection of description embeddings.
+DESCRIPTIONS = "descriptions"
+_BATCH = 2_000
+# float16 inside an index, and the order of sums, may move a vector this far.
+_SAME_VECTOR = 1e-4
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How a tenant's index rows differ from the store."""
+
+    space: SpaceId
+    missing: int
+    surplus: int
+    changed: int
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether there is no difference."""
+        return not (self.missing or self.surplus or self.changed)
+
+
+class DescriptionIndexer:
+    """Keeps the collection of description embeddings equal to the store's searchable nodes.
+
+    Args:
+        store: The truth.
+        index: Where the collection is, or will be made.
+        model: Id of the text encoder whose vectors are indexed.
+        on_delete: Told which nodes of a tenant are gone, before that is acknowledged, so that other collections forget
+            them too; a crash in between tells it again.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        index: MilvusIndex,
+        model: str,
+        *,
+        on_delete: Callable[[SpaceId, Sequence[int]], None] = lambda space, keys: None,
+    ) -> None:
+        self._on_delete = on_delete
+        self._store = store
+        self._index = index
+        self._model = model
+
+    def collection(self) -> Collection:
+        """The collection, checked.
+
+        Raises:
+            IndexMismatchError: If it is absent, or holds vectors of another model or schema.
+        """
+        collection = self._index.open(DESCRIPTIONS)
+        collection.require(version=self._model, schema=schema_hash())
+        return collection
+
+    def drain(self, *, progress: bool = False) -> int:
+        """Write what the outbox lists, and every node where there is no collection yet.
+
+        Returns:
+            Number of outbox rows that were due.
+        """
+        collection: Collection | None = None
+        total = 0
+        if not self._index.has(DESCRIPTIONS):
+            self._store.relist_outbox()  # what another index, or a lost one, has acknowledged is due here
+        with tqdm(desc="index", unit="node", disable=not progress) as bar:
+            while rows := self._store.read_outbox(limit=_BATCH):
+                # Only the last word on a node counts.
+                last = {(row.space, row.node_key): row.action for row in rows}
+                for space in sorted({space for space, _ in last}):
+                    upserts = [k for (s, k), action in last.items() if s == space and action == "upsert"]
+                    deletes = [k for (s, k), action in last.items() if s == space and action == "delete"]
+                    collection = self._write(space, upserts, deletes, collection)
+                if collection is not None:
+                    collection.flush()
+                self._store.acknowledge_outbox(rows[-1].seq)
+                total += len(rows)
+                bar.update(len(rows))
+        return total
+
+    def _write(
+        self, space: SpaceId, upserts: Sequence[int], deletes: Sequence[int], collection: Collection | None
+    ) -> Collection | None:
+        if deletes:
+            self._on_delete(space, deletes)
+        if collection is None and self._index.has(DESCRIPTIONS):
+            collection = self.collection()
+        nodes, keys, vectors = self._store.vectors_by_key(space, upserts, self._model)
+        if collection is None:
+            if not len(vectors):
+                return None
+            due = self._store.outbox_size()  # a collection that outgrows its index can be rebuilt
+            spec = CollectionSpec(vectors.shape[1], "COSINE", self._model, schema_hash(), index_type(due))
+            collection = self._index.create(DESCRIPTIONS, spec)
+        # A search pays for every row of its tenant, so structure that no search returns has none.
+        active = [i for i, n in enumerate(nodes) if n.status == NodeStatus.ACTIVE and n.type in SEARCHABLE_TYPES]
+        if active:
+            # Not of what is drawn from many turns, which gains more without being written again: its hits get theirs
+            # from the lexical arm.
+            turns = self._store.turns_of_nodes(space, [keys[i] for i in active if nodes[i].type == "episode"])
+            collection.upsert(
+                [index_row(space, nodes[i], keys[i], turns.get(keys[i], ())) for i in active], vectors[active]
+            )
+        # A node without a row in the store, archived or forgotten, has none in the index either.
+        present = {keys[i] for i in active}
+        collection.delete_nodes(space, [*deletes, *(key for key in upserts if key not in present)])
+        return collection
+
+    def verify(self) -> list[Difference]:
+        """Compare every tenant's rows with the store, keys and vectors; rows of tenants that are gone are surplus."""
+        collection = self.collection()
+        differences = []
+        known = set(self._store.spaces())
+        for gone in sorted(set(collection.spaces()) - known):
+            differences.append(Difference(SpaceId(gone), 0, collection.count(gone), 0))
+        for space in sorted(known):
+            snapshot = self._store.snapshot(space, embedding_model=self._model)
+            expected = {int(snapshot.keys[row]): int(row) for row in snapshot.active_rows(SEARCHABLE_TYPES)}
+            held = collection.vectors(space, collection.node_keys(space))
+            changed = sum(
+                1
+                for key, vector in held.items()
+                if key in expected and float(np.abs(vector - snapshot.embeddings[expected[key]]).max()) > _SAME_VECTOR
+            )
+            differences.append(
+                Difference(space, len(expected.keys() - held.keys()), len(held.keys() - expected.keys()), changed)
+            )
+        return differences
+
+    def require_complete(self, spaces: Sequence[SpaceId]) -> None:
+        """Refuse to search spaces of which the collection lacks something: an outage is never an empty result.
+
+        Raises:
+            IndexMismatchError: Names the first, and what to do.
+        """
+        collection = self.collection()
+        for space in spaces:
+            counts, held = self._store.node_counts(space), collection.count(space)
+            due = sum(counts[kind] for kind in SEARCHABLE_TYPES)
+            if self._store.outbox_size(space) or held != due:
+                raise IndexMismatchError(
+                    f"space {space!r}: the index holds {held} of {due} searchable nodes, or an earlier wording; run "
+                    "locigraph build again, or locigraph verify --rebuild true"
+                )
+
+    def rebuild(self, *, progress: bool = False) -> int:
+        """Make the collection anew from the store; returns the number of nodes that were due.
+
+        Raises:
+            IndexMismatchError: If the store holds no nodes, or one without a vector of this indexer's model; the
+                collection stays as it was.
+        """
+        for space in self._store.spaces():
+            lacking = self._store.unembedded(space, self._model)
+            if lacking:
+                raise IndexMismatchError(
+                    f"space {space!r}: {len(lacking)} nodes have no vector of {self._model!r}; name the text encoder "
+                    "that built the graph, or run locigraph build with this one"
+                )
+        self._index.drop(DESCRIPTIONS)
+        due = self.drain(progress=progress)  # lists every node, since there is no collection
+        if not self._index.has(DESCRIPTIONS):
+            raise IndexMismatchError("the store holds no nodes, so there is nothing to index; run locigraph build")
+        return due
+
+
+def index_type(rows: int) -> IndexType:
+    """Exact search while it is cheap; approximate above."""
+    return "FLAT" if rows < FLAT_BELOW else "HNSW"
+
+
+def snapshot_rows(space: str, snapshot: Snapshot, rows: NDArray[np.int64]) -> list[IndexRow]:
+    """Index rows of some nodes of a snapshot; ``space`` is the tenant or the view under which they are kept."""
+    return [
+        IndexRow(
+            space, int(snapshot.keys[row]), snapshot.ids[row], str(snapshot.types[row]),
+            int(snapshot.recorded_at[row]), snapshot.turns_of[row],
+        )
+        for row in rows
+    ]  # fmt: skip
+
+
+def index_row(space: str, node: Node, key: int, turn_ids: tuple[TurnId, ...]) -> IndexRow:
+    """The index row of a node of the store."""
+    return IndexRow(space, key, node.id, node.type, epoch(node.created_at), turn_ids)

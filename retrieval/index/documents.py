@@ -1,0 +1,134 @@
+"""The lexical arm: one BM25 index a tenant over the descriptions of its searchable nodes."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+
+from locigraph.kg.language.tokens import terms
+from locigraph.kg.schema import SEARCHABLE_TYPES
+from locigraph.kg.snapshot import Snapshot
+from locigraph.kg.types import NodeId, SpaceId, TurnId
+from locigraph.retrieval.index.bm25 import Bm25Index
+
+# Indexes of the past that are kept: the questions of one conversation are often asked at one time.
+_PAST_KEPT = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A searchable node as the lexical arm holds it."""
+
+    node_id: NodeId
+    type: str
+    description: str
+    turn_ids: tuple[TurnId, ...]
+    recorded_at: int
+
+
+class _Space:
+    def __init__(self) -> None:
+        self.index: Bm25Index[NodeId] = Bm25Index()
+        self.documents: dict[NodeId, Document] = {}
+        self.types: list[str] = []  # by row of the index, removed rows included
+
+    def add(self, document: Document) -> None:
+        self.index.add(document.node_id, terms(document.description))
+        self.documents[document.node_id] = document
+        self.types.append(document.type)
+
+
+class LexicalIndex:
+    """BM25 over nodes, by tenant, loaded from the store when first asked and kept up by ``add`` and ``remove``.
+
+    Args:
+        load: Gives the snapshot of a tenant as of a time (None: now); raises ``UnknownSpaceError`` when there is none.
+        types: Node types to hold.
+    """
+
+    def __init__(
+        self, load: Callable[[SpaceId, datetime | None], Snapshot], *, types: Sequence[str] = SEARCHABLE_TYPES
+    ) -> None:
+        self._load = load
+        self._types = frozenset(types)
+        self._spaces: dict[SpaceId, _Space] = {}
+        self._past: OrderedDict[tuple[SpaceId, datetime], _Space] = OrderedDict()
+
+    def add(self, space: SpaceId, document: Document) -> None:
+        """Add a node, or replace it."""
+        if document.type in self._types:
+            self._space(space).add(document)
+
+    def remove(self, space: SpaceId, node_id: NodeId) -> None:
+        """Remove a node; one that is not there is passed over."""
+        held = self._space(space)
+        if node_id in held.documents:
+            held.index.remove(node_id)
+            del held.documents[node_id]
+
+    def load(self, space: SpaceId, as_of: datetime | None = None) -> None:
+        """Load a tenant now rather than at its first search; does nothing when it is loaded."""
+        self._space(space, as_of)
+
+    def document(self, space: SpaceId, node_id: NodeId, *, as_of: datetime | None = None) -> Document | None:
+        """A held node as it was known then; None when it is not held."""
+        return self._space(space, as_of).documents.get(node_id)
+
+    def description(self, space: SpaceId, node_id: NodeId) -> str | None:
+        """Text of a held node as it is now; None when it is not held."""
+        held = self.document(space, node_id)
+        return None if held is None else held.description
+
+    def search(
+        self,
+        query: str,
+        space: SpaceId,
+        *,
+        types: Sequence[str] | None = None,
+        as_of: datetime | None = None,
+        top_k: int,
+    ) -> list[tuple[Document, float]]:
+        """The best nodes that share a term with the query, best first, by the words and counts of that time."""
+        held = self._space(space, as_of)
+        allowed = np.ones(len(held.types), dtype=bool)
+        if types is not None:
+            allowed &= np.isin(np.asarray(held.types, dtype=np.str_), list(types))
+        found = held.index.search(terms(query), top_k=top_k, allowed=allowed)
+        return [(held.documents[node_id], score) for node_id, score in found]
+
+    def _space(self, space: SpaceId, as_of: datetime | None = None) -> _Space:
+        if as_of is None:
+            if space not in self._spaces:
+                self._spaces[space] = self._read(space, None)
+            return self._spaces[space]
+        key = space, as_of
+        if key not in self._past:
+            self._past[key] = self._read(space, as_of)
+            if len(self._past) > _PAST_KEPT:
+                self._past.popitem(last=False)
+        self._past.move_to_end(key)
+        return self._past[key]
+
+    def _read(self, space: SpaceId, as_of: datetime | None) -> _Space:
+        held = _Space()
+        for document in documents(self._load(space, as_of), self._types):
+            held.add(document)
+        return held
+
+
+def documents(snapshot: Snapshot, types: frozenset[str]) -> list[Document]:
+    """Active nodes of the given types, oldest first."""
+    return [
+        Document(
+            snapshot.ids[row],
+            str(snapshot.types[row]),
+            snapshot.descriptions[row],
+            snapshot.turns_of[row],
+            int(snapshot.recorded_at[row]),
+        )
+        for row in snapshot.active_rows(types)
+    ]

@@ -1,0 +1,1 @@
+"""Retrieval strategies, a file each."""

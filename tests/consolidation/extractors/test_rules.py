@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from locigraph.consolidation.blueprint import (
+    AddNode,
+    ContextNode,
+    SupersedeNode,
+    UpdateNode,
+    check_blueprint,
+    check_wording,
+)
+from locigraph.consolidation.extractors.rules import RuleExtractor
+from locigraph.consolidation.protocols import Context
+from locigraph.kg.types import NodeId
+from tests.fakes import make_turn
+
+RULES = RuleExtractor()
+NOTHING = Context((), ())
+
+
+def drafts(text: str) -> list[tuple[str, str]]:
+    plan = RULES.plan(make_turn(0, text), NOTHING)
+    return [(op.type, op.draft) for op in plan.operations if isinstance(op, AddNode)]
+
+
+def test_a_statement_of_the_speaker_becomes_a_fact_and_a_dated_one_an_event() -> None:
+    assert drafts("Hello! I repair old boats. I sold my red bicycle yesterday. Do I sail old boats?") == [
+        ("knowledge_node", "Ann repair old boats."),
+        ("event_node", "Ann sold Ann's red bicycle yesterday."),
+    ]
+
+
+def test_small_talk_is_not_remembered() -> None:
+    assert drafts("Hello! How nice. Thanks a lot!") == []
+
+
+def test_what_is_said_again_is_an_update_and_not_a_second_fact() -> None:
+    held = ContextNode(NodeId("held"), "knowledge_node", "Ann repairs old boats")
+    plan = RULES.plan(make_turn(0, "I repair old boats. I was repairing old boats."), Context((held,), ()))
+    assert plan.operations == (UpdateNode(NodeId("held")),)
+
+
+def test_another_value_supersedes_and_the_same_value_does_not() -> None:
+    held = ContextNode(NodeId("held"), "knowledge_node", "some words", {"slot": "Ann:home", "value": "porto"})
+    moved = RULES.plan(make_turn(0, "I live in Lisbon these sunny days."), Context((held,), ()))
+    assert [op for op in moved.operations if isinstance(op, SupersedeNode)] == [SupersedeNode(NodeId("held"), "n0")]
+    stayed = RULES.plan(make_turn(0, "I live in Porto these sunny days."), Context((held,), ()))
+    assert not any(isinstance(op, SupersedeNode) for op in stayed.operations)
+    other = replace(make_turn(0, "I live in Lisbon these sunny days."), speaker="Ben")
+    assert not any(isinstance(op, SupersedeNode) for op in RULES.plan(other, Context((held,), ())).operations)
+
+
+def test_names_and_phrases_become_mentions_and_topics() -> None:
+    plan = RULES.plan(make_turn(0, "I met Carla's friend at the Blue Harbour, with wooden fishing boats."), NOTHING)
+    assert [m.name for m in plan.mentions] == ["Ann", "Carla", "Blue Harbour"]
+    assert "wooden fishing boats" in [t.label for t in plan.topics]
+
+
+def test_a_month_is_no_name() -> None:
+    assert [m.name for m in RULES.plan(make_turn(0, "We met in May 2023, then June 2023"), NOTHING).mentions][:1] == [
+        "Ann"
+    ]
+
+
+def test_a_very_long_name_does_not_spoil_the_turn() -> None:
+    shouted = "well " + " ".join(["SHOUTING"] * 60) + " " + "x" * 300 + " " + "y" * 300
+    turn = make_turn(0, shouted)
+    check_blueprint(RULES.plan(turn, NOTHING), turn_id=turn.turn_id, turns={turn.turn_id}, shown=(), labels=())
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(max_size=300), st.none() | st.text(max_size=40))
+def test_any_turn_gives_a_plan_that_keeps_the_rules_and_the_same_each_time(text: str, caption: str | None) -> None:
+    turn = replace(make_turn(0, text), image_caption=caption)
+    plan = RULES.plan(turn, NOTHING)
+    check_blueprint(plan, turn_id=turn.turn_id, turns={turn.turn_id}, shown=(), labels=())
+    check_wording(plan, RULES.write(turn, plan, NOTHING))
+    assert RuleExtractor().plan(turn, NOTHING) == plan
+
+
+def test_the_expected_texts_hold_what_is_embedded() -> None:
+    turn = make_turn(0, "I sold my red racing bicycle yesterday.")
+    texts = RULES.expected_texts([turn])
+    assert texts[0] == "Ann sold Ann's red racing bicycle yesterday. (31 December 2023)"
+    plan = RULES.plan(turn, NOTHING)
+    assert [*(t.description for t in plan.topics), *(m.name for m in plan.mentions)] == texts[1:]
+    assert plan.topics
+    assert plan.mentions

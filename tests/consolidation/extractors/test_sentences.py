@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locigraph.consolidation.extractors.sentences import in_third_person, phrases, sentences
+
+
+def test_sentences_end_at_marks_and_lines() -> None:
+    assert sentences("Hi! I sail.  Do you?\n\nYes ") == ["Hi!", "I sail.", "Do you?", "Yes"]
+    assert sentences("  \n ") == []
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("I'm at my boat", "Ann is at Ann's boat"),
+        ("I’m tired and I’ve slept", "Ann is tired and Ann has slept"),
+        ("Give me mine, I'd say", "Give Ann Ann's, Ann would say"),
+        ("Boats are fine", "Ann: Boats are fine"),
+        ("My MP3 is in India", "Ann's MP3 is in India"),
+    ],
+)
+def test_the_first_person_becomes_the_speaker(said: str, told: str) -> None:
+    assert in_third_person(said, "Ann") == told
+
+
+@given(st.text(min_size=1, max_size=10).filter(lambda name: name.strip()))
+def test_any_name_may_speak(name: str) -> None:
+    assert name in in_third_person("Boats please me", name)
+
+
+def test_a_name_with_backslashes_is_taken_as_it_is() -> None:
+    assert in_third_person("I sail", r"A\1\g") == r"A\1\g sail"
+
+
+def test_phrases_are_runs_of_two_to_four_content_words_without_repetition() -> None:
+    text = "The old wooden boat, the old wooden boat and a very fast red racing bicycle club meeting."
+    assert phrases(text) == ["old wooden boat"]  # the second run has six words
+    assert phrases("Ann likes wooden boats", exclude=frozenset({"ann"})) == ["likes wooden boats"]
+    assert phrases("wooden") == []

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import threading
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locigraph.kg.language.tokens import STOP_WORDS, terms, words
+
+
+def test_words_are_lower_case_runs_of_letters_and_digits() -> None:
+    assert words("Ann's 2nd boat_house — café!") == ["ann", "s", "2nd", "boat", "house", "café"]
+
+
+def test_terms_are_stems_without_stop_words_in_order_and_with_repetitions() -> None:
+    assert terms("She repairs boats, and I was repairing a boat.") == ["repair", "boat", "repair", "boat"]
+
+
+def test_a_text_of_stop_words_alone_has_no_terms() -> None:
+    assert terms("I am what you were.") == []
+    assert terms("") == []
+
+
+def test_the_halves_of_contractions_are_stop_words() -> None:
+    assert terms("don't I've we'll it's") == []
+
+
+@given(st.text(max_size=80))
+def test_words_do_not_depend_on_case_or_surroundings(text: str) -> None:
+    assert all(word and word == word.lower() and "_" not in word for word in words(text))
+    assert words(" ".join(words(text))) == words(text)
+    assert not set(words(text)).isdisjoint(STOP_WORDS) or len(terms(text)) == len(words(text))
+
+
+def test_threads_stem_alike() -> None:
+    texts = [f"running{i} boats{i} happily" for i in range(300)]
+    results: list[list[list[str]]] = []
+    threads = [threading.Thread(target=lambda: results.append([terms(t) for t in texts])) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 4
+    assert all(result == results[0] for result in results)

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from locigraph.kg.errors import StoreError
+from locigraph.kg.store import Store
+from locigraph.kg.types import GraphChange, NewRelation, NodeId, NodeUpdate, SpaceId, TurnId
+from tests.fakes import MONDAY, OTHER_SPACE, SPACE, FakeEncoder, change_of, fact, make_turns
+from tests.kg.dumps import dump
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path / "graph.sqlite") as opened:
+        yield opened
+
+
+def planted(store: Store, space: SpaceId = SPACE) -> dict[str, NodeId]:
+    """Three turns. ``shared`` came from t0 and t1, ``kept`` from t2, ``ann`` and ``boats`` from t0 and t2."""
+    encoder = FakeEncoder()
+    turns = make_turns(["My secret is Porto.", "A secret!", "I like boats."], space=space)
+    store.append_turns(turns)
+    ids: dict[str, NodeId] = {}
+    first = [
+        fact("ann", "Ann", turns[0], turns[2], kind="entity"),
+        fact("boats", "boats and ships", turns[0], turns[2], kind="concept"),
+        fact("porto", "Porto", turns[0], kind="entity"),
+        fact("shared", "Ann has a secret", turns[0], turns[1]),
+    ]
+    links = [NewRelation("shared", "MENTIONS", "ann"), NewRelation("episode", "MENTIONS", "porto")]
+    made = store.commit(change_of(turns[0], nodes=first, relations=links, encoder=encoder))
+    ids.update({("t0" if ref == "episode" else ref): node_id for ref, node_id in made.items()})
+    ids["t1"] = store.commit(change_of(turns[1], encoder=encoder))["episode"]
+    last = [fact("kept", "Ann likes boats", turns[2])]
+    links = [NewRelation("kept", "MENTIONS", ids["ann"]), NewRelation(ids["t1"], "NEXT", "episode")]
+    made = store.commit(change_of(turns[2], nodes=last, relations=links, encoder=encoder))
+    ids["t2"], ids["kept"] = made["episode"], made["kept"]
+    store.commit(GraphChange(space, MONDAY, updates=(NodeUpdate(ids["shared"], description="Ann keeps a secret"),)))
+    return ids
+
+
+def test_forgetting_a_turn_takes_all_that_was_drawn_from_it_and_nothing_else(store: Store, tmp_path: Path) -> None:
+    ids = planted(store)
+    assert store.forget(SPACE, [TurnId("t0")]) == 3  # its episode, the shared fact, and Porto
+    assert {n.id for n in store.nodes(SPACE)} == {ids[name] for name in ("ann", "boats", "t1", "kept", "t2")}
+    assert [t.turn_id for t in store.turns(SPACE)] == ["t1", "t2"]
+    assert store.node(SPACE, ids["ann"]).provenance == ("t2",)
+    assert {(r.source, r.label, r.target) for r in store.relations(SPACE)} == {
+        (ids["kept"], "MENTIONS", ids["ann"]),
+        (ids["t1"], "NEXT", ids["t2"]),
+    }
+    tables = dump(tmp_path / "graph.sqlite")
+    assert len(tables["embeddings"]) == 5
+    assert tables["node_versions"] == []
+    assert not any("ecret" in str(row) and "My" in str(row) for rows in tables.values() for row in rows)
+    assert "Porto" not in str(tables)
+
+
+def test_forgetting_every_turn_leaves_no_node_edge_version_or_vector(store: Store, tmp_path: Path) -> None:
+    planted(store)
+    assert store.forget(SPACE, [TurnId("t0"), TurnId("t1"), TurnId("t2")]) == 8
+    tables = dump(tmp_path / "graph.sqlite")
+    for name in ("turns", "nodes", "node_versions", "relations", "embeddings", "provenance"):
+        assert tables[name] == [], name
+
+
+def test_the_indexes_hear_of_every_node_that_is_forgotten(store: Store) -> None:
+    ids = planted(store)
+    snapshot = store.snapshot(SPACE)
+    gone = sorted(snapshot.keys[snapshot.row_of[ids[name]]] for name in ("t0", "porto", "shared"))
+    store.acknowledge_outbox(store.read_outbox(limit=100)[-1].seq)
+    store.forget(SPACE, [TurnId("t0")])
+    assert sorted((row.node_key, row.action) for row in store.read_outbox(limit=100)) == [(k, "delete") for k in gone]
+
+
+def test_an_edge_that_a_forgotten_turn_drew_between_nodes_that_stay_goes_too(store: Store) -> None:
+    turns = make_turns(["one", "two", "three"])
+    store.append_turns(turns)
+    a = store.commit(change_of(turns[0], nodes=[fact("a", "the storm", turns[0])]))["a"]
+    b = store.commit(change_of(turns[1], nodes=[fact("b", "the flood", turns[1])]))["b"]
+    store.commit(change_of(turns[2], relations=[NewRelation(a, "CAUSES", b)]))
+    store.forget(SPACE, [TurnId("t2")])
+    assert {a, b} <= {n.id for n in store.nodes(SPACE)}
+    assert store.relations(SPACE) == []
+
+
+def test_a_key_that_was_forgotten_is_never_given_again(store: Store) -> None:
+    planted(store)
+    highest = int(store.snapshot(SPACE).keys.max())
+    store.forget_space(SPACE)
+    planted(store)
+    assert int(store.snapshot(SPACE).keys.min()) > highest
+
+
+def test_forgetting_an_unknown_turn_is_refused_and_forgets_nothing(store: Store, tmp_path: Path) -> None:
+    planted(store)
+    before = dump(tmp_path / "graph.sqlite")
+    with pytest.raises(StoreError, match=r"holds no turn 't9'; nothing was forgotten"):
+        store.forget(SPACE, [TurnId("t0"), TurnId("t9")])
+    assert dump(tmp_path / "graph.sqlite") == before
+
+
+def test_forgetting_a_tenant_leaves_no_row_of_it_and_every_row_of_the_others(store: Store, tmp_path: Path) -> None:
+    planted(store, OTHER_SPACE)
+    store.set_setting(f"extractor/{OTHER_SPACE}", "rules")
+    before = dump(tmp_path / "graph.sqlite", without=("outbox", "sqlite_sequence"))
+    planted(store, SPACE)
+    store.set_setting(f"extractor/{SPACE}", "rules")
+    store.forget_space(SPACE)
+    assert dump(tmp_path / "graph.sqlite", without=("outbox", "sqlite_sequence")) == before
+    assert store.spaces() == [OTHER_SPACE]
+
+
+def test_a_forgotten_tenant_may_come_back_and_be_built_by_another_extractor(store: Store) -> None:
+    planted(store)
+    store.set_setting(f"extractor/{SPACE}", "rules")
+    store.set_setting(f"extractor/other/{SPACE}", "rules")  # of a tenant whose name ends alike
+    store.forget_space(SPACE)
+    assert store.setting(f"extractor/{SPACE}") is None
+    assert store.setting(f"extractor/other/{SPACE}") == "rules"
+    planted(store)
+    assert len(store.nodes(SPACE)) == 8
+
+
+def test_more_nodes_than_one_statement_can_name_are_forgotten(store: Store) -> None:
+    turns = make_turns(["a long list", "short"])
+    store.append_turns(turns)
+    many = [fact(f"n{i}", f"item {i}", turns[0]) for i in range(1_100)]
+    store.commit(change_of(turns[0], nodes=many))
+    store.commit(change_of(turns[1]))
+    assert store.forget(SPACE, [TurnId("t0")]) == 1_101
+    assert len(store.nodes(SPACE)) == 1
+
+
+def test_what_a_forgotten_turn_had_closed_ends_by_its_other_successor_or_by_its_own_end(store: Store) -> None:
+    turns = make_turns(["Boston.", "Denver.", "Austin.", "Boston again."])
+    store.append_turns(turns)
+    own_end = turns[3].recorded_at
+    told = [fact("a", "lives in Boston", turns[0]), fact("b", "a lease", turns[0])]
+    first = store.commit(change_of(turns[0], nodes=[told[0], dataclasses.replace(told[1], valid_to=own_end)]))
+    boston, lease = first["a"], first["b"]
+    for turn, closes in ((turns[1], (boston, lease)), (turns[2], (boston,))):
+        open_ones = [i for i in closes if (end := store.node(SPACE, i).valid_to) is None or end > turn.recorded_at]
+        change = change_of(
+            turn,
+            nodes=[fact("c", turn.text, turn)],
+            relations=[NewRelation(closed, "SUPERSEDED_BY", "c") for closed in closes],
+        )
+        updates = tuple(NodeUpdate(i, valid_to=turn.recorded_at) for i in open_ones)
+        store.commit(dataclasses.replace(change, updates=updates))
+    assert store.node(SPACE, boston).valid_to == store.node(SPACE, lease).valid_to == turns[1].recorded_at
+    store.forget(SPACE, [TurnId("t1")])
+    assert store.node(SPACE, boston).valid_to == turns[2].recorded_at  # Austin is still true
+    assert store.node(SPACE, lease).valid_to == own_end
+    store.forget(SPACE, [TurnId("t2")])
+    assert store.node(SPACE, boston).valid_to is None
+
+
+def test_what_a_forgotten_turn_had_closed_is_open_again_and_its_neighbours_are_joined(store: Store) -> None:
+    turns = make_turns(["I love pizza.", "Mm.", "Now I love ramen.", "Fine."])
+    store.append_turns(turns)
+    ids: list[NodeId] = []
+    pizza = NodeId("")
+    for turn in turns:
+        drawn = [fact("food", turn.text, turn)] if "love" in turn.text else []
+        links = [NewRelation(ids[-1], "NEXT", "episode")] if ids else []
+        updates: tuple[NodeUpdate, ...] = ()
+        if turn is turns[2]:
+            links.append(NewRelation(pizza, "SUPERSEDED_BY", "food"))
+            updates = (NodeUpdate(pizza, valid_to=turn.recorded_at),)
+        change = dataclasses.replace(change_of(turn, nodes=drawn, relations=links), updates=updates)
+        made = store.commit(change)
+        ids.append(made["episode"])
+        if turn is turns[0]:
+            pizza = made["food"]
+    assert store.node(SPACE, pizza).valid_to == turns[2].recorded_at
+    store.forget(SPACE, [TurnId("t1"), TurnId("t2")])
+    assert store.node(SPACE, pizza).valid_to is None
+    assert [(r.source, r.label, r.target) for r in store.relations(SPACE)] == [(ids[0], "NEXT", ids[3])]
+    store.forget(SPACE, [TurnId("t3")])
+    assert list(store.relations(SPACE)) == []

@@ -1,0 +1,606 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from locigraph.kg.errors import (
+    InvalidVectorError,
+    StoreError,
+    TurnConflictError,
+    UnknownNodeError,
+    UnknownSpaceError,
+    UnknownTypeError,
+)
+from locigraph.kg.store import Store
+from locigraph.kg.store.commit import text_digest
+from locigraph.kg.store.embeddings import NodeText
+from locigraph.kg.types import (
+    GraphChange,
+    NewNode,
+    NewRelation,
+    Node,
+    NodeId,
+    NodeStatus,
+    NodeUpdate,
+    SpaceId,
+    Turn,
+    TurnId,
+    TurnState,
+    is_name,
+)
+from tests.fakes import MONDAY, OTHER_SPACE, SPACE, FakeEncoder, change_of, fact, make_turn, make_turns
+from tests.kg.dumps import dump
+
+NAN_VECTOR = np.array([1.0, math.nan], dtype=np.float32)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path / "graph.sqlite") as opened:
+        yield opened
+
+
+def texts_of(nodes: Sequence[Node]) -> list[NodeText]:
+    return [NodeText(node.id, node.description, text_digest(node.description)) for node in nodes]
+
+
+def filled(store: Store, space: SpaceId = SPACE, *, encoder: FakeEncoder | None = None) -> dict[str, NodeId]:
+    """Two turns, two episodes and a fact about boats; the ids by ``first``, ``second``, ``fact``."""
+    turns = make_turns(["I repair boats.", "Which boats?"], space=space)
+    store.append_turns(turns)
+    first = store.commit(change_of(turns[0], encoder=encoder))["episode"]
+    made = store.commit(
+        change_of(
+            turns[1],
+            nodes=[fact("f", "Ann repairs boats", turns[0], turns[1])],
+            relations=[NewRelation(first, "NEXT", "episode"), NewRelation("f", "DERIVED_FROM", first)],
+            encoder=encoder,
+        )
+    )
+    return {"first": first, "second": made["episode"], "fact": made["f"]}
+
+
+# --- turns ---------------------------------------------------------------------------------------------------------
+
+
+def test_turns_come_back_as_they_were_appended_in_conversation_order(store: Store) -> None:
+    turns = make_turns(["one", "two"], ["three"])
+    assert store.append_turns(turns[::-1]) == 3
+    assert store.turns(SPACE) == list(turns)
+
+
+def test_appending_the_same_turns_again_adds_nothing(store: Store, tmp_path: Path) -> None:
+    turns = make_turns(["one", "two"])
+    store.append_turns(turns)
+    before = dump(tmp_path / "graph.sqlite")
+    assert store.append_turns(turns) == 0
+    assert dump(tmp_path / "graph.sqlite") == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"text": "other words"}, "with another text"),
+        ({"speaker": "Cleo"}, "with another speaker"),
+        ({"session_id": "s9"}, "with another session_id"),
+        ({"position": 7}, "at position 0 of its conversation, not 7"),
+        ({"spoken_at": MONDAY + timedelta(days=1)}, "with another spoken_at"),
+        ({"spoken_at": None}, "with another spoken_at"),
+        ({"image_caption": "a boat"}, "with another image_caption"),
+    ],
+)
+def test_a_turn_id_with_other_content_is_a_conflict_and_nothing_of_the_batch_is_written(
+    store: Store, tmp_path: Path, changes: dict[str, object], fault: str
+) -> None:
+    held, new = make_turns(["one", "two"])
+    store.append_turns([held])
+    before = dump(tmp_path / "graph.sqlite")
+    clash = replace(held, **changes)  # type: ignore[arg-type]  # a test sets one field at a time by name
+    with pytest.raises(TurnConflictError, match=rf"space 'harbor': turn 't0' is stored {fault}"):
+        store.append_turns([new, replace(make_turn(0, "a new tenant", space=OTHER_SPACE)), clash])
+    assert dump(tmp_path / "graph.sqlite") == before
+
+
+def test_one_batch_may_hold_a_turn_twice_but_not_with_two_contents(store: Store) -> None:
+    turn = make_turn(0, "one")
+    with pytest.raises(TurnConflictError):
+        store.append_turns([turn, replace(turn, text="two")])
+    assert store.spaces() == []
+    assert store.append_turns([turn, turn]) == 1
+    assert store.turns(SPACE) == [turn]
+
+
+def test_times_are_kept_as_utc_seconds_whatever_zone_they_came_in(store: Store) -> None:
+    # 14:00 at +02:00 is 12:00 UTC; half a second is dropped.
+    local = datetime(2024, 1, 1, 14, 0, 0, 500_000, tzinfo=timezone(timedelta(hours=2)))
+    store.append_turns([make_turn(0, "hello", spoken_at=local)])
+    assert store.turns(SPACE)[0].spoken_at == datetime(2024, 1, 1, 12, tzinfo=UTC)
+    assert store.append_turns([make_turn(0, "hello", spoken_at=local)]) == 0
+
+
+NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), min_size=1, max_size=12)
+IDS = NAMES.filter(is_name)
+TIMES = st.none() | st.datetimes(
+    min_value=datetime(1900, 1, 1), max_value=datetime(2200, 1, 1), timezones=st.just(UTC)
+).map(lambda time: time.replace(microsecond=0))
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> list[Turn]:
+    ids = draw(st.lists(IDS, unique=True, max_size=8))
+    space = SpaceId(draw(IDS))
+    return [
+        Turn(
+            space, TurnId(turn_id), draw(NAMES), draw(NAMES), position, draw(NAMES), draw(NAMES), draw(TIMES),
+            draw(st.none() | NAMES),
+        )
+        for position, turn_id in enumerate(ids)
+    ]  # fmt: skip
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(turns=conversations())
+def test_any_turn_survives_the_round_trip(store: Store, turns: list[Turn]) -> None:
+    assert store.append_turns(turns) == len(turns)
+    if turns:
+        assert store.turns(turns[0].space) == turns
+        assert store.turn_counts(turns[0].space)[TurnState.PENDING] == len(turns)
+        store.forget_space(turns[0].space)
+    assert store.spaces() == []
+
+
+ATTRIBUTES = st.dictionaries(
+    NAMES, st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.integers(-(2**53), 2**53) | st.booleans()
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    label=NAMES,
+    description=NAMES.filter(lambda text: bool(text.strip())),
+    kind=st.sampled_from(["event_node", "knowledge_node", "entity", "concept", "reflection"]),
+    times=st.tuples(TIMES, TIMES),
+    attributes=ATTRIBUTES,
+)
+def test_any_node_survives_the_round_trip(
+    store: Store,
+    label: str,
+    description: str,
+    kind: str,
+    times: tuple[datetime | None, datetime | None],
+    attributes: dict[str, str | int | float | bool | list[str]],
+) -> None:
+    turn = make_turn(0, "hello")
+    vector = np.linspace(0, 1, 7, dtype=np.float32)
+    new = NewNode("n", kind, label, description, (turn.turn_id,), *times, attributes, vector)
+    store.append_turns([turn])
+    ids = store.commit(GraphChange(SPACE, turn.recorded_at, turn.turn_id, (new,), embedding_model="m"))
+    node = store.node(SPACE, ids["n"])
+    snapshot = store.snapshot(SPACE, embedding_model="m")
+    store.forget_space(SPACE)
+    assert (node.type, node.label, node.description) == (kind, label, description)
+    assert (node.valid_from, node.valid_to, dict(node.attributes)) == (*times, attributes)
+    assert (node.provenance, node.status, node.created_at) == ((turn.turn_id,), NodeStatus.ACTIVE, MONDAY)
+    assert snapshot.descriptions == (description,)
+    np.testing.assert_array_equal(snapshot.embeddings, vector[None])
+
+
+def test_a_failed_turn_keeps_its_reason_until_it_is_retried(store: Store) -> None:
+    store.append_turns(make_turns(["one", "two"]))
+    store.fail_turn(SPACE, TurnId("t0"), "no plan")
+    assert [(f.turn_id, f.error) for f in store.failures(SPACE)] == [("t0", "no plan")]
+    assert store.turn_counts(SPACE) == {TurnState.PENDING: 1, TurnState.DONE: 0, TurnState.FAILED: 1}
+    store.retry_turn(SPACE, TurnId("t0"))
+    assert store.failures(SPACE) == []
+    assert [t.turn_id for t in store.turns(SPACE, state=TurnState.PENDING)] == ["t0", "t1"]
+
+
+def test_only_a_failed_turn_can_be_retried(store: Store) -> None:
+    filled(store)
+    with pytest.raises(StoreError, match=r"holds no failed turn 't0'"):
+        store.retry_turn(SPACE, TurnId("t0"))
+    assert store.turn_counts(SPACE)[TurnState.DONE] == 2
+
+
+def test_a_turn_is_consolidated_once_even_by_two_builders(store: Store, tmp_path: Path) -> None:
+    turn = make_turn(0, "one")
+    store.append_turns([turn])
+    store.commit(change_of(turn))
+    before = dump(tmp_path / "graph.sqlite")
+    with Store(tmp_path / "graph.sqlite") as second, pytest.raises(StoreError, match=r"'t0' is consolidated already"):
+        second.commit(change_of(turn))
+    assert dump(tmp_path / "graph.sqlite") == before
+
+
+# --- commit --------------------------------------------------------------------------------------------------------
+
+
+def test_ids_are_made_of_time_and_label_and_are_numbered_when_taken(store: Store) -> None:
+    turns = make_turns(["one", "two"])
+    store.append_turns(turns)
+    nodes = [replace(fact(ref, "words", turns[0]), label="Crème brûlée, à la carte!") for ref in ("a", "b")]
+    ids = store.commit(change_of(turns[0], nodes=nodes))
+    assert ids["a"] == "20240101T120000_creme_brulee_a_la_carte"
+    assert ids["b"] == "20240101T120000_creme_brulee_a_la_carte_2"
+    third = NewNode("c", "concept", "creme brulee a la carte", "words", ())
+    ids = store.commit(GraphChange(SPACE, MONDAY, nodes=(third,)))
+    assert ids["c"] == "20240101T120000_creme_brulee_a_la_carte_3"
+
+
+def test_a_label_without_letters_still_makes_an_id(store: Store) -> None:
+    store.append_turns([make_turn(0, "one")])
+    ids = store.commit(GraphChange(SPACE, MONDAY, nodes=(NewNode("n", "concept", "日本", "words", ()),)))
+    assert ids["n"] == "20240101T120000_node"
+
+
+def test_relations_join_new_and_existing_nodes(store: Store) -> None:
+    ids = filled(store)
+    edges = [(r.source, r.label, r.target) for r in store.relations(SPACE)]
+    assert sorted(edges) == sorted([(ids["first"], "NEXT", ids["second"]), (ids["fact"], "DERIVED_FROM", ids["first"])])
+
+
+def test_an_edge_said_twice_is_one_edge(store: Store) -> None:
+    ids = filled(store)
+    again = NewRelation(ids["first"], "NEXT", ids["second"], weight=0.5)
+    store.commit(GraphChange(SPACE, MONDAY, relations=(again, again)))
+    assert [r.weight for r in store.relations(SPACE) if r.label == "NEXT"] == [1.0]
+
+
+def test_a_coined_relation_can_be_used_and_belongs_to_the_related_family(store: Store) -> None:
+    ids = filled(store)
+    store.coin_relation("SAILS_WITH", "Person to companion.")
+    store.coin_relation("SAILS_WITH", "Said again.")
+    store.commit(GraphChange(SPACE, MONDAY, relations=(NewRelation(ids["fact"], "SAILS_WITH", ids["first"]),)))
+    label = store.relation_labels()["SAILS_WITH"]
+    assert (label.kind, label.family, label.description) == ("semantic", "RELATED_TO", "Person to companion.")
+    assert "RELATED_TO" in store.snapshot(SPACE).families
+
+
+@pytest.mark.parametrize("name", ["sails", "", "A-B", "1A", "A" * 65, "A B"])
+def test_a_relation_label_must_be_in_capitals(store: Store, name: str) -> None:
+    with pytest.raises(UnknownTypeError, match="CAPITALS_WITH_UNDERSCORES"):
+        store.coin_relation(name, "words")
+
+
+TURN = make_turn(2, "three")
+GOOD = fact("good", "Ann has a good node that must not stay", TURN)
+VECTOR = np.ones(2, dtype=np.float32)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (change_of(TURN, nodes=[GOOD], updates=[NodeUpdate(NodeId("ghost"))]), UnknownNodeError, "'ghost'"),
+        (change_of(TURN, nodes=[GOOD], updates=[NodeUpdate(NodeId("good"))]), UnknownNodeError, "'good'"),
+        (change_of(TURN, nodes=[GOOD], relations=[NewRelation("good", "NEXT", "ghost")]), UnknownNodeError, "'ghost'"),
+        (change_of(TURN, nodes=[GOOD], relations=[NewRelation("ghost", "NEXT", "good")]), UnknownNodeError, "'ghost'"),
+        (
+            change_of(TURN, nodes=[GOOD], relations=[NewRelation("good", "NEXTT", "episode")]),
+            UnknownTypeError,
+            "relation label 'NEXTT' is not in the schema; nearest is 'NEXT'",
+        ),
+        (
+            change_of(TURN, nodes=[GOOD, replace(GOOD, ref="b", type="knowledge_nod")]),
+            UnknownTypeError,
+            "node type 'knowledge_nod' is not in the schema; nearest is 'knowledge_node'",
+        ),
+        (
+            change_of(TURN, nodes=[GOOD], relations=[NewRelation("good", "CAUSES", "episode", weight=math.nan)]),
+            StoreError,
+            "weight nan",
+        ),
+        (
+            change_of(TURN, nodes=[GOOD, replace(GOOD, ref="b", provenance=(TurnId("t99"),))]),
+            StoreError,
+            "provenance names turn 't99'",
+        ),
+        (change_of(TURN, nodes=[GOOD, replace(GOOD, ref="b", description="  ")]), StoreError, "empty description"),
+        (change_of(TURN, nodes=[GOOD, GOOD]), StoreError, "share the temporary id 'good'"),
+        (change_of(TURN, nodes=[replace(GOOD, embedding=VECTOR)]), StoreError, "must name embedding_model"),
+        (
+            replace(change_of(TURN, nodes=[replace(GOOD, embedding=NAN_VECTOR)]), embedding_model="m"),
+            InvalidVectorError,
+            "1 NaN or infinite values",
+        ),
+        (
+            replace(change_of(TURN, nodes=[replace(GOOD, embedding=VECTOR[None])]), embedding_model="m"),
+            InvalidVectorError,
+            r"shape \(1, 2\)",
+        ),
+        (
+            replace(change_of(TURN, nodes=[replace(GOOD, embedding=VECTOR)]), embedding_model="fake-bow"),
+            InvalidVectorError,
+            r"shape \(2,\) .* expected \(32,\)",
+        ),
+        (replace(change_of(TURN, nodes=[GOOD]), turn_id=TurnId("t98")), StoreError, "holds no turn 't98'"),
+        (replace(change_of(TURN, nodes=[GOOD]), space=SpaceId("harbour")), UnknownSpaceError, "nearest is 'harbor'"),
+    ],
+)
+def test_a_refused_change_leaves_every_table_as_it_was(
+    store: Store, tmp_path: Path, change: GraphChange, error: type[Exception], message: str
+) -> None:
+    filled(store, encoder=FakeEncoder())
+    store.append_turns([TURN])
+    before = dump(tmp_path / "graph.sqlite")
+    with pytest.raises(error, match=message):
+        store.commit(change)
+    assert dump(tmp_path / "graph.sqlite") == before
+
+
+# --- tenants -------------------------------------------------------------------------------------------------------
+
+
+def test_no_method_shows_a_tenant_what_belongs_to_another(store: Store) -> None:
+    encoder = FakeEncoder()
+    mine = filled(store, encoder=encoder)
+    turns = make_turns(["I grow roses.", "Red ones?", "Pending secret."], space=OTHER_SPACE)
+    store.append_turns(turns)
+    theirs = store.commit(
+        change_of(turns[0], nodes=[fact("roses", "Ann grows secret roses", turns[0])], encoder=encoder)
+    )
+    store.commit(change_of(turns[1], relations=[NewRelation(theirs["episode"], "NEXT", "episode")], encoder=encoder))
+    store.fail_turn(OTHER_SPACE, TurnId("t2"), "secret reason")
+    other_keys = store.snapshot(OTHER_SPACE).keys.tolist()
+    secret = theirs["roses"]
+
+    assert {n.id for n in store.nodes(SPACE, include_archived=True)} == set(mine.values())
+    assert store.nodes(SPACE, ids=[secret]) == []
+    with pytest.raises(UnknownNodeError):
+        store.node(SPACE, secret)
+    assert all(turn.space == SPACE for turn in store.turns(SPACE))
+    assert store.turn_counts(SPACE) == {TurnState.PENDING: 0, TurnState.DONE: 2, TurnState.FAILED: 0}
+    assert store.failures(SPACE) == []
+    assert len(store.relations(SPACE)) == 2
+    snapshot = store.snapshot(SPACE, embedding_model=encoder.model_id)
+    assert set(snapshot.ids) == set(mine.values())
+    assert not any("rose" in text for text in snapshot.descriptions)
+    assert len(snapshot.source) == 2
+    assert snapshot.turn_ids == ("t0", "t1")
+    assert store.vectors_by_key(SPACE, other_keys, encoder.model_id)[0] == []
+    assert store.turns_of_nodes(SPACE, other_keys) == {}
+    assert store.unembedded(SPACE, "another model") == texts_of(store.nodes(SPACE))
+
+
+def test_no_method_lets_a_tenant_change_what_belongs_to_another(store: Store, tmp_path: Path) -> None:
+    filled(store)
+    turns = make_turns(["I grow roses.", "Red ones?", "Three."], space=OTHER_SPACE)
+    store.append_turns(turns)
+    secret = store.commit(change_of(turns[0], nodes=[fact("roses", "Ann grows roses", turns[0])]))["roses"]
+    before = dump(tmp_path / "graph.sqlite")
+    with pytest.raises(UnknownNodeError):
+        store.commit(GraphChange(SPACE, MONDAY, updates=(NodeUpdate(secret, status=NodeStatus.ARCHIVED),)))
+    with pytest.raises(UnknownNodeError):
+        store.commit(GraphChange(SPACE, MONDAY, relations=(NewRelation(secret, "NEXT", secret),)))
+    with pytest.raises(UnknownNodeError):
+        store.put_embeddings(SPACE, "m", [NodeText(secret, "", "")], np.ones((1, 2), dtype=np.float32))
+    with pytest.raises(StoreError, match="provenance names turn 't2'"):
+        store.commit(GraphChange(SPACE, MONDAY, nodes=(NewNode("n", "concept", "a", "b", (TurnId("t2"),)),)))
+    with pytest.raises(StoreError):
+        store.forget(SPACE, [TurnId("t2")])
+    with pytest.raises(StoreError):
+        store.fail_turn(SPACE, TurnId("t2"), "mischief")
+    assert dump(tmp_path / "graph.sqlite") == before
+
+
+def test_two_tenants_may_use_the_same_turn_and_node_ids(store: Store) -> None:
+    mine, theirs = filled(store, SPACE), filled(store, OTHER_SPACE)
+    assert mine == theirs
+    store.commit(GraphChange(SPACE, MONDAY, updates=(NodeUpdate(mine["fact"], label="changed"),)))
+    assert store.node(OTHER_SPACE, mine["fact"]).label == "Ann repairs boats"
+    store.forget_space(SPACE)
+    assert len(store.nodes(OTHER_SPACE)) == 3
+    assert len(store.relations(OTHER_SPACE)) == 2
+
+
+def test_reading_an_unknown_tenant_is_an_error_and_never_an_empty_result(store: Store) -> None:
+    filled(store)
+    ghost = SpaceId("ghost")
+    for read in (
+        store.turns, store.turn_counts, store.failures, store.nodes, store.relations, store.snapshot,
+        store.forget_space, lambda space: store.forget(space, []), lambda space: store.unembedded(space, "m"),
+        lambda space: store.node(space, NodeId("x")),
+    ):  # fmt: skip
+        with pytest.raises(UnknownSpaceError, match="space 'ghost' is not in the store"):
+            read(ghost)
+
+
+# --- embeddings, outbox, settings ----------------------------------------------------------------------------------
+
+
+def test_missing_embeddings_are_listed_until_they_are_written(store: Store) -> None:
+    ids = filled(store)
+    encoder = FakeEncoder()
+    missing = store.unembedded(SPACE, encoder.model_id)
+    assert [each.node_id for each in missing] == [ids["first"], ids["second"], ids["fact"]]
+    vectors = encoder.encode([each.text for each in missing])
+    store.put_embeddings(SPACE, encoder.model_id, missing, vectors)
+    assert store.unembedded(SPACE, encoder.model_id) == []
+    np.testing.assert_array_equal(store.snapshot(SPACE, embedding_model=encoder.model_id).embeddings, vectors)
+    store.commit(GraphChange(SPACE, MONDAY, updates=(NodeUpdate(ids["fact"], description="new words"),)))
+    assert store.unembedded(SPACE, encoder.model_id) == texts_of([store.node(SPACE, ids["fact"])])
+
+
+def test_a_vector_of_words_that_were_changed_meanwhile_is_not_taken_for_one_of_the_new_words(store: Store) -> None:
+    ids = filled(store)
+    encoder = FakeEncoder()
+    read = store.unembedded(SPACE, encoder.model_id)
+    store.commit(
+        GraphChange(SPACE, MONDAY + timedelta(days=1), updates=(NodeUpdate(ids["fact"], description="new words"),))
+    )
+    store.put_embeddings(SPACE, encoder.model_id, read, encoder.encode([each.text for each in read]))
+    assert store.unembedded(SPACE, encoder.model_id) == texts_of([store.node(SPACE, ids["fact"])])
+    before = store.snapshot(SPACE, as_of=MONDAY, embedding_model=encoder.model_id)  # the earlier words have theirs
+    np.testing.assert_array_equal(before.embeddings, encoder.encode(before.descriptions))
+
+
+def test_bad_embeddings_are_refused_and_nothing_is_written(store: Store, tmp_path: Path) -> None:
+    ids = filled(store, encoder=FakeEncoder(dim=2))
+    before = dump(tmp_path / "graph.sqlite")
+    both = texts_of([store.node(SPACE, ids["first"]), store.node(SPACE, ids["fact"])])
+    for vectors, error in (
+        (np.ones((1, 2), dtype=np.float32), InvalidVectorError),
+        (np.ones(2, dtype=np.float32), InvalidVectorError),
+        (np.stack([VECTOR, NAN_VECTOR]), InvalidVectorError),
+        (np.ones((2, 3), dtype=np.float32), InvalidVectorError),
+    ):
+        with pytest.raises(error):
+            store.put_embeddings(SPACE, "fake-bow", both, vectors)
+    with pytest.raises(InvalidVectorError):
+        store.put_embeddings(SPACE, "a new model", both, np.ones((2, 0), dtype=np.float32))
+    with pytest.raises(UnknownNodeError, match="'ghost'"):
+        store.put_embeddings(
+            SPACE, "fake-bow", [both[1], NodeText(NodeId("ghost"), "", "")], np.ones((2, 2), dtype=np.float32)
+        )
+    assert dump(tmp_path / "graph.sqlite") == before
+
+
+def test_writing_no_embeddings_changes_nothing(store: Store, tmp_path: Path) -> None:
+    filled(store)
+    before = dump(tmp_path / "graph.sqlite")
+    store.put_embeddings(SPACE, "m", [], np.zeros((0, 4), dtype=np.float32))
+    assert dump(tmp_path / "graph.sqlite") == before
+
+
+def test_the_indexer_gets_nodes_with_the_vector_of_their_present_text(store: Store) -> None:
+    encoder = FakeEncoder()
+    ids = filled(store, encoder=encoder)
+    keys = store.snapshot(SPACE).keys.tolist()
+    store.commit(GraphChange(SPACE, MONDAY, updates=(NodeUpdate(ids["first"], description="not embedded yet"),)))
+    with pytest.raises(InvalidVectorError, match="run locigraph build"):
+        store.vectors_by_key(SPACE, keys, encoder.model_id)
+    nodes, found, vectors = store.vectors_by_key(SPACE, [*keys[1:], 999], encoder.model_id)
+    assert [node.id for node in nodes] == [ids["second"], ids["fact"]]
+    assert found == keys[1:]
+    np.testing.assert_array_equal(vectors, encoder.encode([node.description for node in nodes]))
+    assert store.turns_of_nodes(SPACE, keys) == {keys[0]: ("t0",), keys[1]: ("t1",), keys[2]: ("t0", "t1")}
+
+
+def test_every_change_of_a_node_tells_the_indexes_in_order(store: Store) -> None:
+    ids = filled(store)
+    first, second, fact_key = store.snapshot(SPACE).keys.tolist()
+
+    def rows() -> list[tuple[str, int, str]]:
+        return [(row.space, row.node_key, row.action) for row in store.read_outbox(limit=100)]
+
+    assert rows() == [(SPACE, key, "upsert") for key in (first, second, fact_key)]
+    store.acknowledge_outbox(store.read_outbox(limit=100)[-1].seq)
+    assert rows() == []
+    store.commit(GraphChange(SPACE, MONDAY, updates=(NodeUpdate(ids["fact"], label="x"),)))
+    store.put_embeddings(SPACE, "m", texts_of([store.node(SPACE, ids["first"])]), np.ones((1, 2), dtype=np.float32))
+    store.forget(SPACE, [TurnId("t1")])
+    assert rows()[:2] == [(SPACE, fact_key, "upsert"), (SPACE, first, "upsert")]
+    assert sorted(rows()[2:]) == [(SPACE, second, "delete"), (SPACE, fact_key, "delete")]
+
+
+def test_acknowledging_part_of_the_outbox_keeps_the_rest(store: Store) -> None:
+    filled(store)
+    rows = store.read_outbox(limit=2)
+    assert len(rows) == 2
+    store.acknowledge_outbox(rows[0].seq)
+    assert [row.seq for row in store.read_outbox(limit=100)] == [rows[1].seq, rows[1].seq + 1]
+
+
+def test_further_provenance_concerns_no_index(store: Store) -> None:
+    turns = make_turns(["one", "two"])
+    store.append_turns(turns)
+    nodes = [fact("f", "a fact", turns[0]), fact("e", "Ann", turns[0], kind="entity")]
+    ids = store.commit(change_of(turns[0], nodes=nodes))
+    store.acknowledge_outbox(100)
+    said_again = [NodeUpdate(ids[ref], add_provenance=(turns[1].turn_id,)) for ref in ("f", "e")]
+    store.commit(change_of(turns[1], updates=said_again))
+    (episode,) = (node for node in store.nodes(SPACE, types=["episode"]) if node.provenance == ("t1",))
+    snapshot = store.snapshot(SPACE)
+    told = [row.node_key for row in store.read_outbox(limit=100)]
+    assert told == [snapshot.keys[snapshot.row_of[episode.id]]]
+    assert store.node(SPACE, ids["f"]).provenance == ("t0", "t1")
+    assert store.node(SPACE, ids["e"]).provenance == ("t0", "t1")
+
+
+def test_a_setting_is_remembered_and_written_over(store: Store) -> None:
+    assert store.setting("colour") is None
+    store.set_setting("colour", "red")
+    store.set_setting("colour", "blue")
+    assert store.setting("colour") == "blue"
+
+
+def test_the_store_describes_its_own_schema(store: Store) -> None:
+    assert store.node_types()["sub_event"] == "event_node"
+    assert store.relation_labels()["NEXT"].kind == "structural"
+
+
+# --- opening -------------------------------------------------------------------------------------------------------
+
+
+def test_a_store_is_opened_again_with_all_it_held(store: Store, tmp_path: Path) -> None:
+    filled(store)
+    before = dump(tmp_path / "graph.sqlite")
+    with Store(tmp_path / "graph.sqlite") as again:
+        assert [turn.text for turn in again.turns(SPACE)] == ["I repair boats.", "Which boats?"]
+    assert dump(tmp_path / "graph.sqlite") == before
+
+
+def test_a_store_in_memory_works_through_the_rows(tmp_path: Path) -> None:
+    encoder = FakeEncoder()
+    with Store("sqlite://") as memory, Store(tmp_path / "file.sqlite") as file:
+        filled(memory, encoder=encoder)
+        filled(file, encoder=encoder)
+        rows = memory.snapshot(SPACE, embedding_model=encoder.model_id)
+        columns = file.snapshot(SPACE, embedding_model=encoder.model_id)
+    assert rows.fingerprint == columns.fingerprint
+    assert rows.turns_of == columns.turns_of
+
+
+def test_a_path_that_cannot_hold_a_store_is_a_store_error(tmp_path: Path) -> None:
+    junk = tmp_path / "junk.sqlite"
+    junk.write_bytes(b"no database at all, but long enough " * 99)
+    for path in (junk, tmp_path, junk / "below.sqlite", "nonsense://x"):
+        with pytest.raises(StoreError):
+            Store(path)
+    assert junk.read_bytes().startswith(b"no database")
+
+
+def test_a_store_that_another_process_writes_to_opens_and_a_lock_that_stays_is_a_store_error(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sqlite3
+
+    with closing(sqlite3.connect(tmp_path / "graph.sqlite", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with Store(tmp_path / "graph.sqlite") as second:
+            assert second.spaces() == []
+            with second._engine.connect() as connection:  # pooled: the next one waits as long
+                connection.exec_driver_sql("PRAGMA busy_timeout=10")
+            with pytest.raises(StoreError, match="database is locked; another process has been writing"):
+                second.append_turns(make_turns(["one"]))
+        other.execute("ROLLBACK")
+    assert store.append_turns(make_turns(["one"])) == 1
+
+
+def test_a_foreign_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+    import sqlite3
+
+    path = tmp_path / "foreign.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE turns (x)")
+    connection.close()
+    before = dump(path)
+    with pytest.raises(StoreError, match="no database file of locigraph, name one or a new path"):
+        Store(path)
+    assert dump(path) == before
+
+
+def test_names_that_no_index_could_hold_are_refused(store: Store) -> None:
+    (turn,) = make_turns(["Hello"])
+    for changes in ({"space": SpaceId("x" * 241)}, {"turn_id": TurnId("a\x1fb")}, {"turn_id": TurnId("")}):
+        with pytest.raises(StoreError, match="empty, longer than 240 bytes"):
+            store.append_turns([dataclasses.replace(turn, **changes)])

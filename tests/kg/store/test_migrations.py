@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+
+from locigraph.kg.errors import StoreVersionError
+from locigraph.kg.store import Store, tables
+from tests.fakes import SPACE, make_turn
+from tests.kg.dumps import dump
+
+
+def test_the_migrations_make_the_tables_that_the_code_expects(tmp_path: Path) -> None:
+    Store(tmp_path / "migrated.sqlite").close()
+    engine = sa.create_engine(f"sqlite:///{tmp_path / 'migrated.sqlite'}")
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
+        assert compare_metadata(context, tables.metadata) == []
+    engine.dispose()
+
+
+def columns_of(path: Path) -> dict[str, object]:
+    with sqlite3.connect(path) as connection:
+        names = [r[0] for r in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        described: dict[str, object] = {
+            name: (
+                connection.execute(f"PRAGMA table_info({name})").fetchall(),
+                sorted(row[2:] for row in connection.execute(f"PRAGMA foreign_key_list({name})")),
+                "AUTOINCREMENT"
+                in connection.execute("SELECT sql FROM sqlite_master WHERE name = ?", [name]).fetchone()[0],
+            )
+            for name in names
+            if name not in ("alembic_version", "sqlite_sequence")
+        }
+    connection.close()
+    return described
+
+
+def test_keys_cascades_and_autoincrement_are_those_of_the_metadata_too(tmp_path: Path) -> None:
+    Store(tmp_path / "migrated.sqlite").close()
+    engine = sa.create_engine(f"sqlite:///{tmp_path / 'direct.sqlite'}")
+    tables.metadata.create_all(engine)
+    engine.dispose()
+    assert columns_of(tmp_path / "migrated.sqlite") == columns_of(tmp_path / "direct.sqlite")
+
+
+def test_a_database_of_a_newer_revision_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "graph.sqlite"
+    with Store(path) as store:
+        store.append_turns([make_turn(0, "hello")])
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    connection.close()
+    before = dump(path)
+    with pytest.raises(
+        StoreVersionError, match=r"schema revision '9999', unknown to this version .* upgrade locigraph"
+    ):
+        Store(path)
+    assert dump(path) == before
+
+
+def test_opening_twice_migrates_once(tmp_path: Path) -> None:
+    path = tmp_path / "graph.sqlite"
+    with Store(path), Store(path) as second:
+        second.append_turns([make_turn(0, "hello")])
+    assert dump(path)["alembic_version"] == [("0001",)]
+    with Store(path) as third:
+        assert third.spaces() == [SPACE]

