@@ -1,0 +1,90 @@
+"""Tables of choices: strategies, extractors, corpus formats, losses, graph encoders, node types.
+
+Each kind of choice has one table. Commands, their help, checks and reports derive from it, so that adding a choice is
+one file and one row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol, TypeVar
+
+from locigraph.kg.errors import LocigraphError, nearest
+
+
+class Row(Protocol):
+    """A row of a table; its name is what users type."""
+
+    @property
+    def name(self) -> str:
+        """The name by which the row is chosen."""
+
+
+RowT = TypeVar("RowT", bound=Row)
+
+
+class UnknownNameError(LocigraphError, KeyError):
+    """A name that its table does not hold; the message lists the names that it does hold."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        names = list(known)
+        hint = nearest(name, names)
+        close = hint if hint.startswith("; nearest") else ""
+        self.message = f"{kind} {name!r} is not known{close}; known: {', '.join(names)}"
+        super().__init__(self.message)
+
+    def __str__(self) -> str:
+        return self.message  # KeyError would show its repr
+
+
+class Table(Mapping[str, RowT]):
+    """The choices of one kind, by name, in the order in which they are listed to users.
+
+    Args:
+        kind: What a row is, in the singular, such as ``strategy``; used in error messages.
+        rows: The built-in rows.
+
+    Raises:
+        ValueError: If two rows have the same name.
+    """
+
+    def __init__(self, kind: str, rows: Iterable[RowT] = ()) -> None:
+        self.kind = kind
+        self._rows: dict[str, RowT] = {}
+        for row in rows:
+            self.add(row)
+
+    def add(self, row: RowT) -> RowT:
+        """Add a row, for example one of the user's own; returns it.
+
+        Raises:
+            ValueError: If the table already holds a row of that name.
+        """
+        if row.name in self._rows:
+            raise ValueError(f"there are two rows named {row.name!r} in the table of kind {self.kind!r}; rename one")
+        self._rows[row.name] = row
+        return row
+
+    def remove(self, name: str) -> None:
+        """Remove a row; UnknownNameError if there is none of that name."""
+        del self._rows[self[name].name]
+
+    def __getitem__(self, name: str) -> RowT:
+        """The row of a name.
+
+        Raises:
+            UnknownNameError: If the table holds none; the message lists the known names.
+        """
+        try:
+            return self._rows[name]
+        except KeyError:
+            raise UnknownNameError(self.kind, name, self._rows) from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._rows
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
