@@ -1,1 +1,1 @@
-"""Turns into graph: architect (what changes), scribe (the words), resolution, and the pipeline that commits."""
+"""Consolidates turns into the graph: an architect plans what changes, a scribe writes the words, a pipeline commits."""

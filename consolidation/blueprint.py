@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from locigraph.consolidation.errors import BlueprintError, WordingError
+from locigraph.kg.schema import plannable_types
 from locigraph.kg.types import Attributes, NodeId, TurnId
 
-#: Types that an architect may make; categories belong to the classification service, episodes to nobody.
-PLANNED_TYPES = ("event_node", "sub_event", "knowledge_node", "reflection")
 MAX_OPERATIONS = 32
 MAX_MENTIONS = 64
 MAX_TOPICS = 16
@@ -23,12 +22,12 @@ class AddNode:
     """A node to be made.
 
     Attributes:
-        ref: Temporary id, new in this plan, without a colon.
-        type: One of ``PLANNED_TYPES``.
+        ref: Temporary id, which no other node of this plan has; it contains no colon.
+        type: A plannable node type of ``kg.schema.NODE_TYPES``.
         draft: What the scribe is to put into words; rules and recordings give the words themselves.
-        turn_ids: Source turns; the present one among them.
-        days: First and last day, where the architect knows them. None: resolved from the wording.
-        attributes: Kept with the node.
+        turn_ids: Ids of the source turns, with the present turn among them.
+        days: First and last day, where the architect knows them. None resolves them from the wording.
+        attributes: Further values that are kept with the node.
     """
 
     ref: str
@@ -41,7 +40,7 @@ class AddNode:
 
 @dataclass(frozen=True, slots=True)
 class UpdateNode:
-    """A node that this turn says again (``draft`` None) or says differently."""
+    """A node that this turn says again (``draft`` is None) or in other words (``draft`` says what)."""
 
     id: NodeId
     draft: str | None = None
@@ -49,7 +48,7 @@ class UpdateNode:
 
 @dataclass(frozen=True, slots=True)
 class SupersedeNode:
-    """A node that is true no longer: its valid time is closed and the successor linked."""
+    """A node that is no longer true: its valid time is closed, and it is linked to its successor."""
 
     id: NodeId
     successor: str
@@ -57,7 +56,7 @@ class SupersedeNode:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveNode:
-    """A node that should not be found any more; its history stays."""
+    """A node that should no longer be found; its history stays."""
 
     id: NodeId
 
@@ -118,17 +117,12 @@ class ContextNode:
 
 
 def check_blueprint(
-    plan: Blueprint,
-    *,
-    turn_id: TurnId,
-    turns: Container[TurnId],
-    shown: Sequence[ContextNode],
-    labels: Sequence[str],
+    plan: Blueprint, *, turn_id: TurnId, turns: Container[TurnId], shown: Sequence[ContextNode], labels: Sequence[str]
 ) -> None:
     """Check a plan against the schema and what its architect was shown.
 
     Args:
-        plan: The plan.
+        plan: The plan to check.
         turn_id: The turn that is consolidated; every new node must name it as a source.
         turns: All turns of the space; every source must be one.
         shown: The context that the architect saw.
@@ -162,8 +156,8 @@ def check_blueprint(
 
 
 def _check_added(where: str, node: AddNode, turn_id: TurnId, turns: Container[TurnId], taken: Container[str]) -> None:
-    if node.type not in PLANNED_TYPES:
-        raise BlueprintError(f"{where}: type {node.type!r}; expected one of {PLANNED_TYPES}")
+    if node.type not in plannable_types():
+        raise BlueprintError(f"{where}: type {node.type!r}; expected one of {', '.join(plannable_types())}")
     if node.ref in taken or not node.ref or ":" in node.ref:
         raise BlueprintError(f"{where}: ref {node.ref!r} is not a new temporary id")
     if turn_id not in node.turn_ids:

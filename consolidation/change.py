@@ -1,13 +1,10 @@
-"""From a checked plan and its words to the change of the graph: dates, entities, topics and edges resolved in code."""
+"""Makes the change of the graph from a checked plan and its words; dates, entities and topics are resolved in code."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-
-import numpy as np
-from numpy.typing import NDArray
 
 from locigraph.consolidation.blueprint import (
     AddNode,
@@ -21,55 +18,42 @@ from locigraph.consolidation.blueprint import (
     Wording,
 )
 from locigraph.consolidation.dating import dated, day_end, day_start, days_of
-from locigraph.consolidation.memory import EPISODE_REF, SpaceMemory
 from locigraph.consolidation.resolution import concept_key, concept_label, entity_key, full_name
-from locigraph.kg.types import (
-    GraphChange,
-    NewNode,
-    NewRelation,
-    NodeId,
-    NodeStatus,
-    NodeUpdate,
-    Turn,
-)
-
-_EPISODE = "episode"
+from locigraph.consolidation.space_state import EPISODE, EPISODE_REF, SpaceState
+from locigraph.kg.schema import dated_types
+from locigraph.kg.types import GraphChange, NewNode, NewRelation, NodeId, NodeStatus, NodeUpdate, Turn
 
 
-def change_of(turn: Turn, plan: Blueprint, wording: Mapping[str, Wording], memory: SpaceMemory) -> GraphChange:
-    """A turn's plan and words as a change of the store, not yet embedded.
+class ChangeBuilder:
+    """Makes the change of the store, not yet embedded, from a turn's plan and words.
 
     Args:
-        turn: Whose plan it is.
-        plan: Checked.
-        wording: Checked; by the ids of the plan.
-        memory: What is known of the space.
+        turn: The turn that is consolidated.
+        plan: Its checked plan.
+        wording: Its checked words, by the ids of the plan.
+        state: What is known of the space.
     """
-    return _ChangeBuilder(turn, plan, wording, memory).build()
 
-
-class _ChangeBuilder:
-    """A checked plan and its words, as a change of the store."""
-
-    def __init__(self, turn: Turn, plan: Blueprint, wording: Mapping[str, Wording], memory: SpaceMemory) -> None:
+    def __init__(self, turn: Turn, plan: Blueprint, wording: Mapping[str, Wording], state: SpaceState) -> None:
         self._turn = turn
         self._plan = plan
         self._wording = wording
-        self._memory = memory
+        self._state = state
         self._nodes: list[NewNode] = []
         self._updates: dict[NodeId, NodeUpdate] = {}
         self._relations: list[NewRelation] = []
 
     def build(self) -> GraphChange:
+        """The whole change."""
         turn = self._turn
         self._nodes.append(
             NewNode(
-                EPISODE_REF, _EPISODE, f"{turn.speaker} {turn.turn_id}", turn.utterance, (turn.turn_id,),
+                EPISODE_REF, EPISODE, f"{turn.speaker} {turn.turn_id}", turn.utterance, (turn.turn_id,),
                 valid_from=turn.spoken_at, valid_to=turn.spoken_at, attributes={"speaker": turn.speaker},
             )
         )  # fmt: skip
         for step in (-1, 1):
-            neighbour = self._memory.beside(turn, step)
+            neighbour = self._state.beside(turn, step)
             if neighbour is not None:
                 ends = (neighbour, EPISODE_REF) if step < 0 else (EPISODE_REF, neighbour)
                 self._relations.append(NewRelation(ends[0], "NEXT", ends[1]))
@@ -83,7 +67,7 @@ class _ChangeBuilder:
             elif isinstance(operation, ArchiveNode):
                 self._amend(NodeUpdate(operation.id, status=NodeStatus.ARCHIVED))
             elif isinstance(operation, SupersedeNode):
-                if self._memory.is_open_at(operation.id, turn.recorded_at):
+                if self._state.is_open_at(operation.id, turn.recorded_at):
                     self._amend(NodeUpdate(operation.id, valid_to=turn.recorded_at))
                 self._relations.append(NewRelation(operation.id, "SUPERSEDED_BY", operation.successor))
         made = [op for op in self._plan.operations if isinstance(op, AddNode)]
@@ -103,7 +87,7 @@ class _ChangeBuilder:
         valid_from, valid_to = turn.spoken_at, None
         if days is not None:
             valid_from, valid_to = day_start(days[0]), day_end(days[1])
-        if operation.type == "knowledge_node":
+        if operation.type not in dated_types():
             valid_to = None  # a fact that began on a day goes on
         self._nodes.append(
             NewNode(
@@ -112,10 +96,10 @@ class _ChangeBuilder:
             )
         )  # fmt: skip
         for turn_id in operation.turn_ids:
-            episode = EPISODE_REF if turn_id == turn.turn_id else self._memory.episodes.get(turn_id)
+            episode = EPISODE_REF if turn_id == turn.turn_id else self._state.episodes.get(turn_id)
             if episode is not None:
                 self._relations.append(NewRelation(operation.ref, "DERIVED_FROM", episode))
-        earlier = self._memory.event_before(turn) if operation.type == "event_node" else None
+        earlier = self._state.event_before(turn) if operation.type == "event_node" else None
         if earlier is not None:
             self._relations.append(NewRelation(earlier, "PRECEDES", operation.ref))
 
@@ -140,8 +124,8 @@ class _ChangeBuilder:
         self._updates[update.id] = update
 
     def _mention(self, mention: Mention, made: list[AddNode]) -> None:
-        name = full_name(mention.name, self._memory.speakers)
-        target: str | None = self._memory.resolver.entity(name, self._memory.speakers)
+        name = full_name(mention.name, self._state.speakers)
+        target: str | None = self._state.resolver.entity(name, self._state.speakers)
         if target is None:
             same = [n.ref for n in self._nodes if n.type == "entity" and entity_key(n.label) == entity_key(name)]
             target = same[0] if same else f"entity:{name}"
@@ -167,21 +151,20 @@ class _ChangeBuilder:
         self._relations += [NewRelation(op.ref, "ABOUT_CONCEPT", ref) for op in made]
 
 
-def merge_topics(
-    change: GraphChange, nodes: tuple[NewNode, ...], vectors: NDArray[np.float32], memory: SpaceMemory
-) -> tuple[GraphChange, tuple[NewNode, ...], NDArray[np.float32]]:
-    """Put existing concepts in the place of new ones that mean the same."""
+def merge_topics(change: GraphChange, state: SpaceState) -> GraphChange:
+    """Put existing concepts in the place of new ones that mean the same; the change's nodes must be embedded."""
     existing: dict[str, NodeId] = {}
-    for node, vector in zip(nodes, vectors, strict=True):
+    for node in change.nodes:
         if node.type == "concept":
-            found = memory.resolver.concept(node.label, vector)
+            assert node.embedding is not None
+            found = state.resolver.concept(node.label, node.embedding)
             if found is not None:
                 existing[node.ref] = found
-    if not existing:
-        return change, nodes, vectors
-    keep = [i for i, node in enumerate(nodes) if node.ref not in existing]
-    relations = tuple(replace(r, target=existing.get(r.target, r.target)) for r in change.relations)
     sources = (change.turn_id,) if change.turn_id is not None else ()
     updates = tuple(NodeUpdate(node_id, add_provenance=sources) for node_id in dict.fromkeys(existing.values()))
-    merged = replace(change, relations=relations, updates=change.updates + updates)
-    return merged, tuple(nodes[i] for i in keep), vectors[keep]
+    return replace(
+        change,
+        nodes=tuple(node for node in change.nodes if node.ref not in existing),
+        relations=tuple(replace(r, target=existing.get(r.target, r.target)) for r in change.relations),
+        updates=change.updates + updates,
+    )

@@ -1,4 +1,4 @@
-"""When a described fact or event was: resolved in code, and said in the description itself."""
+"""Resolves in code when a described fact or event was, and says so in the description."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Days = tuple[date, date]
 
 
 def days_of(text: str, turn: Turn, given: Days | None) -> Days | None:
-    """The days that an extractor gave or, failing that, that the text's first time expression names."""
+    """The days that the extractor gave, or else those that the first time expression of the text names."""
     if given is not None:
         return given
     found = resolve_times(text, turn.spoken_at.date() if turn.spoken_at else None)
@@ -24,7 +24,7 @@ def dated(text: str, days: Days | None) -> str:
 
 
 def days_in_words(days: Days) -> str:
-    """'7 May 2023', 'May 2023', '2023', or '1 May 2023 to 7 May 2023'."""
+    """Days in words, such as '7 May 2023', 'May 2023', '2023' or '1 May 2023 to 7 May 2023'."""
     first, last = days
     if first == last:
         return f"{first.day} {first:%B %Y}"
@@ -36,10 +36,10 @@ def days_in_words(days: Days) -> str:
 
 
 def day_start(day: date) -> datetime:
-    """Midnight, UTC."""
+    """The first second of a day, in UTC."""
     return datetime.combine(day, time.min, UTC)
 
 
 def day_end(day: date) -> datetime:
-    """The day's last second, UTC."""
+    """The last second of a day, in UTC."""
     return datetime.combine(day, time(23, 59, 59), UTC)

@@ -4,7 +4,8 @@ LocigraphError (kg.errors)
 ├── ConsolidationError    one turn cannot be consolidated; it is marked failed with this reason and can be retried
 │   ├── BlueprintError    the architect's plan breaks a rule of the schema or names what it was not shown
 │   └── WordingError      the scribe left out an operation, or wrote too little or too much
-└── QuestionWriterError   the endpoint that writes questions fails, or writes something else
+└── LanguageModelError    the endpoint of a language model, or the cassette of its replies, cannot be used
+    └── ReplyFormatError  a language model's reply is not of the form that was asked for
 """
 
 from locigraph.kg.errors import LocigraphError
@@ -22,5 +23,9 @@ class WordingError(ConsolidationError):
     """The scribe left out an operation, or wrote too little or too much."""
 
 
-class QuestionWriterError(LocigraphError):
-    """The endpoint that writes questions fails, or writes something else."""
+class LanguageModelError(LocigraphError):
+    """The endpoint of a language model, or the cassette of its replies, cannot be used."""
+
+
+class ReplyFormatError(LanguageModelError):
+    """A language model's reply is not of the form that was asked for, although it was told once what was wrong."""

@@ -1,4 +1,4 @@
-"""One turn after another into the graph, each in one transaction.
+"""Consolidates the turns of a space one after another, each in one transaction.
 
 Per turn: context -> architect -> check -> scribe -> check -> dates -> entities and concepts -> embed -> commit.
 The turn itself was written before. A failure leaves it pending or failed with its reason, and loses nothing.
@@ -12,29 +12,15 @@ from typing import TypeVar
 
 import numpy as np
 
-from locigraph.consolidation.blueprint import (
-    Blueprint,
-    Wording,
-    check_blueprint,
-    check_wording,
-)
-from locigraph.consolidation.change import change_of, merge_topics
+from locigraph.consolidation.blueprint import Blueprint, Wording, check_blueprint, check_wording
+from locigraph.consolidation.change import ChangeBuilder, merge_topics
 from locigraph.consolidation.errors import ConsolidationError
-from locigraph.consolidation.memory import SpaceMemory
 from locigraph.consolidation.protocols import Context, ContextSource, Extractor, TextEncoder
+from locigraph.consolidation.space_state import SpaceState
 from locigraph.kg.store import Store
-from locigraph.kg.types import (
-    NewNode,
-    Node,
-    NodeId,
-    NodeStatus,
-    SpaceId,
-    Turn,
-    TurnState,
-)
+from locigraph.kg.types import GraphChange, NewNode, Node, NodeId, NodeStatus, SpaceId, Turn, TurnState
 
 _Made = TypeVar("_Made")
-
 _CONTEXT_NODES = 12
 _RECENT_TURNS = 4
 
@@ -48,7 +34,7 @@ class Outcome:
 
 
 def claim_space(store: Store, space: SpaceId, extractor: Extractor) -> None:
-    """Make a space this extractor's, before its first turn is consolidated.
+    """Record which extractor builds a space, before the first turn of the space is consolidated.
 
     Raises:
         ConsolidationError: If another one has built it.
@@ -69,10 +55,10 @@ class Consolidator:
     """The pipeline.
 
     Args:
-        store: Where turns and graph are.
-        extractor: Architect and scribe.
+        store: Holds the turns and the graph.
+        extractor: Plans what a turn changes and writes the words.
         encoder: Embeds descriptions.
-        context: Finds what a turn may change.
+        context: Finds the nodes that a turn may change.
     """
 
     def __init__(self, store: Store, extractor: Extractor, encoder: TextEncoder, context: ContextSource) -> None:
@@ -85,7 +71,7 @@ class Consolidator:
         """Consolidate every pending turn of a space; what is done already is passed over.
 
         Args:
-            space: The tenant.
+            space: The space to consolidate.
             on_turn: Called after each turn, for a progress bar.
 
         Raises:
@@ -96,52 +82,51 @@ class Consolidator:
         pending = {turn.turn_id for turn in self._store.turns(space, state=TurnState.PENDING)}
         if not pending:
             return Outcome(0, 0)
-        memory = SpaceMemory(self._store, space, turns, self._encoder)
+        state = SpaceState(self._store, space, turns, self._encoder)
         failed = 0
         for turn in turns:
             if turn.turn_id not in pending:
                 continue
             try:
-                self._consolidate(turn, memory)
+                self._consolidate(turn, state)
             except ConsolidationError as error:
                 self._store.fail_turn(space, turn.turn_id, str(error))
                 failed += 1
             on_turn()
         return Outcome(len(pending) - failed, failed)
 
-    def _consolidate(self, turn: Turn, memory: SpaceMemory) -> None:
-        context = Context(tuple(self._context.find(turn, limit=_CONTEXT_NODES)), memory.recent(turn, _RECENT_TURNS))
-        plan, wording = self._plan_and_write(turn, context, memory)
-        change = change_of(turn, plan, wording, memory)
-        texts = [node.description for node in change.nodes]
-        vectors = self._encoder.encode(texts)
-        nodes = tuple(replace(n, embedding=v) for n, v in zip(change.nodes, vectors, strict=True))
-        change, nodes, vectors = merge_topics(change, nodes, vectors, memory)
-        updates = change.updates
-        rewritten = [u for u in updates if u.description is not None]
-        if rewritten:
-            fresh = self._encoder.encode([u.description or "" for u in rewritten])
-            by_id = {u.id: replace(u, embedding=v) for u, v in zip(rewritten, fresh, strict=True)}
-            updates = tuple(by_id.get(u.id, u) for u in updates)
-        ids = self._store.commit(replace(change, nodes=nodes, updates=updates, embedding_model=self._encoder.model_id))
-        memory.learn(turn, nodes, ids)
-        made = [_as_node(turn, n, ids[n.ref]) for n in nodes]
-        amended = [u for u in updates if u.description is not None or u.status is not None]
-        if amended:
-            # What is archived has no use for a vector; the row only keeps nodes and vectors side by side.
-            rows = [np.zeros_like(vectors[0]) if u.embedding is None else u.embedding for u in amended]
-            made += [self._store.node(turn.space, u.id) for u in amended]
-            vectors = np.concatenate([vectors, np.stack(rows)])
+    def _consolidate(self, turn: Turn, state: SpaceState) -> None:
+        shown = [state.planned[node_id] for node_id in self._context.find(turn, limit=_CONTEXT_NODES)]
+        context = Context(tuple(shown), state.recent(turn, _RECENT_TURNS))
+        plan, wording = self._plan_and_write(turn, context, state)
+        change = merge_topics(self._embedded(ChangeBuilder(turn, plan, wording, state).build()), state)
+        ids = self._store.commit(change)
+        amended = [u for u in change.updates if u.description is not None or u.status is not None]
+        made = [_as_node(turn, n, ids[n.ref]) for n in change.nodes]
+        made += [self._store.node(turn.space, u.id) for u in amended]
+        # What is archived has no use for a vector; the row only keeps nodes and vectors side by side.
+        found = [node.embedding for node in change.nodes] + [update.embedding for update in amended]
+        vectors = np.stack([np.zeros_like(found[0]) if vector is None else vector for vector in found])
+        state.learn(made, vectors)
         self._context.observe(turn.space, made, vectors)
 
+    def _embedded(self, change: GraphChange) -> GraphChange:
+        vectors = self._encoder.encode([node.description for node in change.nodes])
+        nodes = tuple(replace(node, embedding=vector) for node, vector in zip(change.nodes, vectors, strict=True))
+        updates = tuple(
+            u if u.description is None else replace(u, embedding=self._encoder.encode([u.description])[0])
+            for u in change.updates
+        )
+        return replace(change, nodes=nodes, updates=updates, embedding_model=self._encoder.model_id)
+
     def _plan_and_write(
-        self, turn: Turn, context: Context, memory: SpaceMemory
+        self, turn: Turn, context: Context, state: SpaceState
     ) -> tuple[Blueprint, Mapping[str, Wording]]:
         labels = list(self._store.relation_labels())
 
         def plan_once(complaint: str | None) -> Blueprint:
             plan = self._extractor.plan(turn, context, complaint=complaint)
-            check_blueprint(plan, turn_id=turn.turn_id, turns=memory.index, shown=context.nodes, labels=labels)
+            check_blueprint(plan, turn_id=turn.turn_id, turns=state.index, shown=context.nodes, labels=labels)
             return plan
 
         plan = _with_one_repair(plan_once)

@@ -1,4 +1,4 @@
-"""What the pipeline asks of others."""
+"""What the pipeline asks of extractors, retrievers and text encoders."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from locigraph.consolidation.blueprint import Blueprint, ContextNode, Wording
-from locigraph.kg.types import Node, SpaceId, Turn
+from locigraph.kg.types import Node, NodeId, SpaceId, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,46 +21,35 @@ class Context:
     recent: tuple[Turn, ...]
 
 
-class Architect(Protocol):
-    """Decides what a turn changes in the graph."""
+class Extractor(Protocol):
+    """An architect, which decides what a turn changes in the graph, and a scribe, which finds the words for it.
 
-    def plan(self, turn: Turn, context: Context, *, complaint: str | None = None) -> Blueprint:
-        """The plan; ``complaint`` says what was wrong with the first attempt, None at the first.
-
-        Raises:
-            ConsolidationError: If this turn cannot be planned.
-        """
-        ...
-
-
-class Scribe(Protocol):
-    """Finds the words."""
-
-    def write(
-        self, turn: Turn, plan: Blueprint, context: Context, *, complaint: str | None = None
-    ) -> Mapping[str, Wording]:
-        """Words by ``AddNode.ref`` or ``UpdateNode.id``."""
-        ...
-
-
-class Extractor(Architect, Scribe, Protocol):
-    """An architect and a scribe that work together.
-
-    ``name`` is remembered with every space, since two extractors must not build one graph.
+    ``complaint`` says what was wrong with the first attempt; it is None at the first. ``name`` is remembered with
+    every space, since two extractors must not build one graph.
     """
 
     name: str
 
+    def plan(self, turn: Turn, context: Context, *, complaint: str | None = None) -> Blueprint:
+        """The architect's plan; raises ConsolidationError if this turn cannot be planned."""
+        ...
+
+    def write(
+        self, turn: Turn, plan: Blueprint, context: Context, *, complaint: str | None = None
+    ) -> Mapping[str, Wording]:
+        """The scribe's words by ``AddNode.ref`` or ``UpdateNode.id``."""
+        ...
+
     def expected_texts(self, turns: Sequence[Turn]) -> Sequence[str]:
-        """Texts it will probably need embedded, so that they can be encoded in one batch; may be empty."""
+        """Texts that will probably need embedding, so that they can be encoded in one batch; may be empty."""
         ...
 
 
 class ContextSource(Protocol):
     """The active retriever as the pipeline sees it."""
 
-    def find(self, turn: Turn, *, limit: int) -> Sequence[ContextNode]:
-        """Event and knowledge nodes that the turn may change."""
+    def find(self, turn: Turn, *, limit: int) -> Sequence[NodeId]:
+        """Ids of the nodes of plannable types that the turn may change, best first."""
         ...
 
     def observe(self, space: SpaceId, nodes: Sequence[Node], vectors: NDArray[np.float32]) -> None:
@@ -76,7 +65,7 @@ class TextEncoder(Protocol):
 
     @property
     def model_id(self) -> str:
-        """Names the maker of the vectors."""
+        """Name of what makes the vectors."""
         ...
 
     def encode(self, texts: Sequence[str], *, progress: str | None = None) -> NDArray[np.float32]:

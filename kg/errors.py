@@ -3,7 +3,7 @@
 LocigraphError                 every error a user can cause or mend; commands print it and exit with code 2
 ├── CorpusFormatError          a corpus file is not what its format promises
 ├── StoreError                 the store cannot do what was asked
-│   ├── UnknownSpaceError      no such tenant
+│   ├── UnknownSpaceError      no such space
 │   ├── UnknownNodeError       an id that the space does not hold
 │   ├── UnknownTypeError       a node type or relation label that the schema does not hold
 │   ├── TurnConflictError      a turn id that already holds other words
@@ -37,7 +37,7 @@ class StoreError(LocigraphError):
 
 
 class UnknownSpaceError(StoreError):
-    """A tenant that the store does not hold."""
+    """A space that the store does not hold."""
 
     def __init__(self, space: str, known: Iterable[str]) -> None:
         super().__init__(f"space {space!r} is not in the store{nearest(space, known)}")

@@ -1,4 +1,4 @@
-"""Files and folders that are written whole or not at all, and small databases."""
+"""Writes files and folders completely or not at all, and opens small databases."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Write a text file that takes the place of ``path`` when all of it is on the disk; an error changes nothing."""
+    """Replace ``path`` by a text file once all of it is on the disk; an error changes nothing."""
     part = path.with_name(path.name + ".part")
     with part.open("w") as file:
         file.write(text)
@@ -22,11 +22,11 @@ def replace_file(path: Path, text: str) -> None:
 
 @contextmanager
 def opened_sqlite(path: Path, failed: Callable[[sqlite3.Error], Exception]) -> Iterator[sqlite3.Connection]:
-    """A connection to a small database of one's own, such as a cache; waits a minute for another process's lock.
+    """A connection to a small SQLite database, such as a cache; waits a minute for the lock of another process.
 
     Args:
-        path: Made when absent.
-        failed: Makes the error to raise for one of SQLite's.
+        path: File of the database; it is made when absent.
+        failed: Makes the error that is raised in the place of one of SQLite's.
     """
     try:
         with closing(sqlite3.connect(path, timeout=60)) as connection:
@@ -40,7 +40,7 @@ def replaced_folder(folder: Path) -> Iterator[Path]:
     """A folder to write into, which takes the place of ``folder`` when the block ends; an error changes nothing.
 
     Args:
-        folder: To be made, or replaced with all that it holds.
+        folder: The folder to make, or to replace with all that it holds.
     """
     part, old = folder.with_name(folder.name + ".part"), _old(folder)
     shutil.rmtree(part, ignore_errors=True)
@@ -58,7 +58,7 @@ def replaced_folder(folder: Path) -> Iterator[Path]:
 
 
 def whole_folder(folder: Path) -> Path:
-    """Where to read a folder: beside its place, if its replacing is, or was cut, between the two renames."""
+    """Where a folder can be read: its old copy while ``replaced_folder`` is, or was stopped, between its renames."""
     return _old(folder) if not folder.exists() and _old(folder).is_dir() else folder
 
 

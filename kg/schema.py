@@ -1,6 +1,6 @@
 """The graph's own description: node types and relation labels, which the store holds as data.
 
-These are the built-in rows. An LLM may coin further relation labels; the store keeps each with a description,
+These are the built-in rows. Extractors may coin further relation labels; the store keeps each with a description,
 and the graph network sees it as the family ``RELATED_TO``.
 """
 
@@ -8,16 +8,34 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+
+from locigraph.kg.registry import Table
 
 
 @dataclass(frozen=True, slots=True)
 class NodeType:
-    """A kind of node; ``parent`` is the type one level above, or None."""
+    """A kind of node.
+
+    Attributes:
+        name: Name of the type.
+        parent: The type one level above; None for a top-level type.
+        description: One sentence for people and language models.
+        network: The graph network's node type for it; rare types share the weights of the type they are closest to.
+        searchable: Whether a search may return it; the other types are structure (see ``kg.types.Node``).
+        plannable: Whether an architect may make it.
+        answer: Whether its text states what a turn says, so that it can answer a question.
+        dated: Whether its valid time is the date of what happened. A fact's is not: it begins when the fact was said.
+    """
 
     name: str
     parent: str | None
     description: str
+    network: str
+    searchable: bool = False
+    plannable: bool = False
+    answer: bool = False
+    dated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,41 +50,84 @@ class RelationLabel:
 
 COINED_FAMILY = "RELATED_TO"
 
-NODE_TYPES: tuple[NodeType, ...] = (
-    NodeType("episode", None, "One turn of dialogue, verbatim."),
-    NodeType("event_category", None, "A class of events."),
-    NodeType("event_node", "event_category", "Something that happened or will happen."),
-    NodeType("sub_event", "event_node", "A part of an event."),
-    NodeType("knowledge_category", None, "A class of facts."),
-    NodeType("knowledge_node", "knowledge_category", "An atomic fact, preference or attribute."),
-    NodeType("reflection", None, "An insight drawn from several facts."),
-    NodeType("concept", None, "A topic of two to five words; never a person, a date or a generic word."),
-    NodeType("entity", None, "A person, organisation, location, product or other named thing."),
+# A parent stands before its children. Episodes are made by the pipeline, categories by a classification service.
+NODE_TYPES: Table[NodeType] = Table(
+    "node type",
+    [
+        NodeType(
+            "episode", None, "One turn of dialogue, verbatim.", "episode", searchable=True, answer=True, dated=True
+        ),
+        NodeType("event_category", None, "A class of events.", "concept"),
+        NodeType(
+            "event_node", "event_category", "Something that happened or will happen.", "event_node",
+            searchable=True, plannable=True, answer=True, dated=True,
+        ),
+        NodeType(
+            "sub_event", "event_node", "A part of an event.", "event_node", searchable=True, plannable=True, dated=True
+        ),
+        NodeType("knowledge_category", None, "A class of facts.", "concept"),
+        NodeType(
+            "knowledge_node", "knowledge_category", "An atomic fact, preference or attribute.", "knowledge_node",
+            searchable=True, plannable=True, answer=True,
+        ),
+        NodeType(
+            "reflection", None, "An insight drawn from several facts.", "knowledge_node",
+            searchable=True, plannable=True,
+        ),
+        NodeType(
+            "concept", None, "A topic of two to five words; never a person, a date or a generic word.", "concept"
+        ),
+        NodeType("entity", None, "A person, organisation, location, product or other named thing.", "entity"),
+    ],
+)  # fmt: skip
+
+RELATION_LABELS: Table[RelationLabel] = Table(
+    "relation label",
+    [
+        RelationLabel("CONTAINS", "structural", "CONTAINS", "Category to node, event to sub-event."),
+        RelationLabel("NEXT", "structural", "NEXT", "Episode to the episode that follows it in the session."),
+        RelationLabel("PRECEDES", "structural", "PRECEDES", "Event to a later event."),
+        RelationLabel("DERIVED_FROM", "structural", "DERIVED_FROM", "Fact or event to the episode it came from."),
+        RelationLabel("DERIVED_FROM_FACT", "structural", "DERIVED_FROM_FACT", "Reflection to the fact behind it."),
+        RelationLabel("HAS_CONCEPT", "structural", "HAS_CONCEPT", "Episode to its topic."),
+        RelationLabel("ABOUT_CONCEPT", "structural", "ABOUT_CONCEPT", "Fact to its topic."),
+        RelationLabel("MENTIONS", "structural", "MENTIONS", "Episode, fact or event to a named thing."),
+        RelationLabel("SUPERSEDED_BY", "structural", "SUPERSEDED_BY", "Outdated fact to the fact that replaced it."),
+        RelationLabel("HAS_GOAL", "semantic", "HAS_GOAL", "Person or event to what it aims at."),
+        RelationLabel("REFERENCES_KNOWLEDGE", "semantic", "REFERENCES_KNOWLEDGE", "Event to a fact it relies on."),
+        RelationLabel("CAUSES", "semantic", "CAUSES", "Cause to effect."),
+        RelationLabel("SIMILAR_TO", "semantic", "SIMILAR_TO", "Nodes of like meaning, weighted by cosine."),
+        RelationLabel(COINED_FAMILY, "semantic", COINED_FAMILY, "Any relation whose label was coined."),
+    ],
 )
 
-RELATION_LABELS: tuple[RelationLabel, ...] = (
-    RelationLabel("CONTAINS", "structural", "CONTAINS", "Category to node, event to sub-event."),
-    RelationLabel("NEXT", "structural", "NEXT", "Episode to the episode that follows it in the session."),
-    RelationLabel("PRECEDES", "structural", "PRECEDES", "Event to a later event."),
-    RelationLabel("DERIVED_FROM", "structural", "DERIVED_FROM", "Fact or event to the episode it came from."),
-    RelationLabel("DERIVED_FROM_FACT", "structural", "DERIVED_FROM_FACT", "Reflection to the fact behind it."),
-    RelationLabel("HAS_CONCEPT", "structural", "HAS_CONCEPT", "Episode to its topic."),
-    RelationLabel("ABOUT_CONCEPT", "structural", "ABOUT_CONCEPT", "Fact to its topic."),
-    RelationLabel("MENTIONS", "structural", "MENTIONS", "Episode, fact or event to a named thing."),
-    RelationLabel("SUPERSEDED_BY", "structural", "SUPERSEDED_BY", "Outdated fact to the fact that replaced it."),
-    RelationLabel("HAS_GOAL", "semantic", "HAS_GOAL", "Person or event to what it aims at."),
-    RelationLabel("REFERENCES_KNOWLEDGE", "semantic", "REFERENCES_KNOWLEDGE", "Event to a fact it relies on."),
-    RelationLabel("CAUSES", "semantic", "CAUSES", "Cause to effect."),
-    RelationLabel("SIMILAR_TO", "semantic", "SIMILAR_TO", "Nodes of like meaning, weighted by cosine."),
-    RelationLabel(COINED_FAMILY, "semantic", COINED_FAMILY, "Any relation whose label was coined."),
-)
 
-#: What a search may return; everything else is structure (see ``kg.types.Node``).
-SEARCHABLE_TYPES: tuple[str, ...] = ("episode", "event_node", "sub_event", "knowledge_node", "reflection")
+def searchable_types() -> tuple[str, ...]:
+    """Names of the node types that a search may return."""
+    return tuple(row.name for row in NODE_TYPES.values() if row.searchable)
+
+
+def plannable_types() -> tuple[str, ...]:
+    """Names of the node types that an architect may make."""
+    return tuple(row.name for row in NODE_TYPES.values() if row.plannable)
+
+
+def answer_types() -> tuple[str, ...]:
+    """Names of the node types whose text states what a turn says."""
+    return tuple(row.name for row in NODE_TYPES.values() if row.answer)
+
+
+def dated_types() -> tuple[str, ...]:
+    """Names of the node types whose valid time is the date of what happened."""
+    return tuple(row.name for row in NODE_TYPES.values() if row.dated)
+
+
+#: The built-in searchable types; a row that is added later is missing here, so prefer ``searchable_types``.
+SEARCHABLE_TYPES: tuple[str, ...] = searchable_types()
 
 
 def schema_hash() -> str:
-    """Twelve hexadecimal digits that change whenever a built-in type or relation does."""
-    rows = [asdict(t) for t in NODE_TYPES] + [asdict(r) for r in RELATION_LABELS]
-    names = [{k: v for k, v in row.items() if k != "description"} for row in rows]
-    return hashlib.sha256(json.dumps(names, sort_keys=True).encode()).hexdigest()[:12]
+    """Twelve hexadecimal digits that change whenever a node type or relation label does; checkpoints carry it."""
+    rows = [{"name": t.name, "parent": t.parent} for t in NODE_TYPES.values()]
+    rows += [{"name": r.name, "kind": r.kind, "family": r.family} for r in RELATION_LABELS.values()]
+    return hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()[:12]

@@ -1,4 +1,4 @@
-"""A graph as arrays: what training, refresh and evaluation read, never the tables themselves."""
+"""A graph as arrays, which training, refresh and evaluation read instead of the tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Snapshot:
     """The graph of one space as it was known at a time; rows ordered by key, so by age.
 
     Attributes:
-        space: The tenant.
+        space: The space that was read.
         keys: Integer names of the nodes in the store, ascending, int64 [nodes].
         ids: Node ids, [nodes].
         types: Node type names, [nodes].
@@ -29,15 +29,15 @@ class Snapshot:
         descriptions: The texts that are embedded, [nodes].
         active: False for archived nodes, bool [nodes].
         recorded_at: When the graph learnt of the node, seconds since 1970, int64 [nodes].
-        valid_from: Seconds since 1970 or ``NO_TIME``, int64 [nodes].
-        valid_to: The same for the end of the valid time.
+        valid_from: Begin of the valid time, seconds since 1970 or ``NO_TIME``, int64 [nodes].
+        valid_to: End of the valid time in the same form, int64 [nodes].
         embeddings: float32 [nodes, dim]; empty with dim 0 when no model was named.
         source, target: Row numbers of the edges' ends, int64 [edges].
         relations: Relation labels, [edges].
-        families: The graph network's relation of each edge, [edges].
+        families: Relation by which the graph network knows each edge, [edges].
         weights: float32 [edges].
-        turn_ids, speakers, session_ids: Of the turns, in conversation order, [turns].
-        spoken_at: Seconds since 1970 or ``NO_TIME``, int64 [turns].
+        turn_ids, speakers, session_ids: One entry for each turn, in conversation order, [turns].
+        spoken_at: When each turn was said, seconds since 1970 or ``NO_TIME``, int64 [turns].
         provenance: Pairs (node row, turn row), int64 [pairs, 2], sorted.
     """
 

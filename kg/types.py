@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import NewType
@@ -16,15 +16,15 @@ TurnId = NewType("TurnId", str)
 NodeId = NewType("NodeId", str)
 Attributes = Mapping[str, str | int | float | bool | list[str]]
 
-#: Recorded time of what a corpus gives no date for: earlier than every real date, so visible at any ``as_of``.
+#: Recorded time of undated turns: earlier than every real date, so that they are visible at any ``as_of``.
 UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
 
-#: Longest name of a space or a turn, in UTF-8: what a row of an index can hold, with "@" and a time behind a space.
+#: Longest name of a space or a turn in UTF-8: an index row must hold it, for a space with "@" and a time behind it.
 MAX_NAME_BYTES = 240
 
 
 def is_name(text: str) -> bool:
-    """Whether a space or a turn may be called so: not empty, not too long, no control characters."""
+    """Whether a space or a turn may have this name: not empty, not too long, no control characters."""
     is_plain = not any(sign < " " or sign == "\x7f" for sign in text)
     return is_plain and 0 < len(text.encode()) <= MAX_NAME_BYTES
 
@@ -38,7 +38,7 @@ class TurnState(StrEnum):
 
 
 class NodeStatus(StrEnum):
-    """Archived nodes stay in the store but are not searched."""
+    """Whether a node is searched; an archived one stays in the store but is not."""
 
     ACTIVE = "active"
     ARCHIVED = "archived"
@@ -76,7 +76,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node as the store holds it; times in UTC.
+    """A node as the store holds it. Times are in UTC.
 
     ``valid_from`` / ``valid_to`` say when the statement is true or the event happened (None: open);
     ``created_at`` / ``update_time`` say when the graph learnt it.
@@ -131,7 +131,6 @@ class NodeUpdate:
     label: str | None = None
     description: str | None = None
     status: NodeStatus | None = None
-    valid_from: datetime | None = None
     valid_to: datetime | None = None
     attributes: Attributes | None = None
     add_provenance: tuple[TurnId, ...] = ()
@@ -139,19 +138,9 @@ class NodeUpdate:
 
     @property
     def only_adds_provenance(self) -> bool:
-        """Whether nothing that a version records changes."""
-        return all(
-            value is None
-            for value in (
-                self.label,
-                self.description,
-                self.status,
-                self.valid_from,
-                self.valid_to,
-                self.attributes,
-                self.embedding,
-            )
-        )
+        """Whether the update leaves everything as it is that a version of the node records."""
+        versioned = (field_.name for field_ in fields(self) if field_.name not in ("id", "add_provenance"))
+        return all(getattr(self, name) is None for name in versioned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +157,7 @@ class NewRelation:
 
 @dataclass(frozen=True, slots=True)
 class GraphChange:
-    """All that one turn changes; committed in one transaction or not at all.
+    """All that one turn changes in the graph; it is committed in one transaction or not at all.
 
     ``embedding_model`` names the model that made the embeddings of the nodes in this change.
     ``turn_id`` is marked done by the same transaction; None for changes that no turn caused.

@@ -5,7 +5,7 @@ LocigraphError (kg.errors)
     ├── TextEncoderError       the text encoder cannot be loaded, or its weights are not those expected
     ├── IndexUnavailableError  the vector index cannot be reached or failed; never an empty result
     ├── IndexMismatchError     a collection and its user disagree on dimension, metric, model or schema
-    └── FilterError            a search without a tenant, or a filter value that cannot be expressed
+    └── FilterError            a search without a space, or a filter value that cannot be expressed
 """
 
 from locigraph.kg.errors import LocigraphError
@@ -28,4 +28,4 @@ class IndexMismatchError(RetrievalError):
 
 
 class FilterError(RetrievalError):
-    """A search without a tenant, or a filter value that cannot be expressed."""
+    """A search without a space, or a filter value that cannot be expressed."""

@@ -1,27 +1,44 @@
-"""From hits to turns: the rule by which every strategy is counted."""
+"""What all strategies do alike: from index rows to hits, and from hits to turns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
-from locigraph.kg.schema import SEARCHABLE_TYPES
-from locigraph.kg.types import TurnId
-from locigraph.retrieval.protocols import Hit
+from locigraph.kg.schema import searchable_types
+from locigraph.kg.types import NodeId, TurnId
+from locigraph.retrieval.protocols import Hit, VectorMatch
+
+
+def hits_of_matches(matches: Sequence[VectorMatch], texts: Mapping[NodeId, str], *, signal: str) -> tuple[Hit, ...]:
+    """Hits of a vector search, in the same order.
+
+    Args:
+        matches: What the search found.
+        texts: Text by node ID. A match without a text is left out: its node was forgotten or archived after the index
+            row was written.
+        signal: Name under which the hits report the similarity.
+    """
+    return tuple(
+        Hit(match.node_id, match.type, texts[match.node_id], match.turn_ids, match.score, {signal: match.score})
+        for match in matches
+        if match.node_id in texts
+    )
 
 
 def turns_of_hits(hits: Iterable[Hit], *, top_k: int) -> list[TurnId]:
-    """The turns that a ranking of nodes stands for, best first.
+    """The turns that a ranking of nodes stands for, best first; every strategy is scored by these.
 
-    A hit is replaced in its place by its source turns, in conversation order; turns that were there already are left
-    out. Concepts, entities and categories are structure and stand for no turn.
+    Each hit is replaced in its place by its source turns, in conversation order; a turn that is already there is not
+    repeated. Concepts, entities and categories are structure and stand for no turn.
 
     Args:
-        hits: Best first.
-        top_k: Number of turns at which to stop.
+        hits: Ranking of nodes, best first.
+        top_k: Largest number of turns to return.
     """
+    searchable = searchable_types()
     found: dict[TurnId, None] = {}
     for hit in hits:
-        if hit.type in SEARCHABLE_TYPES:
+        if hit.type in searchable:
             for turn_id in hit.turn_ids:
                 found.setdefault(turn_id)
                 if len(found) == top_k:

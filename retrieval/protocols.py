@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -12,8 +12,12 @@ from numpy.typing import NDArray
 
 from locigraph.kg.types import NodeId, SpaceId, TurnId
 
-#: Turns a strategy returns when the caller does not say.
+#: Number of turns that a strategy returns when the caller does not say.
 DEFAULT_TOP_K = 20
+
+#: Reads the texts of nodes for display: (space, node IDs, as_of) -> text by node ID, as known at ``as_of`` (None: now).
+#: Nodes that the space did not hold then are left out; ``UnknownSpaceError`` for a space that does not exist.
+NodeTexts = Callable[[SpaceId, Sequence[NodeId], datetime | None], Mapping[NodeId, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +25,10 @@ class Hit:
     """A retrieved node.
 
     Attributes:
-        node_id, type, description: The node.
-        turn_ids: Its source turns, in conversation order: what a hit stands for when turns are counted.
+        node_id: ID of the node.
+        type: Type of the node.
+        description: Text of the node, as known at the time that was asked about.
+        turn_ids: Source turns of the node, in conversation order: what a hit stands for when turns are counted.
         score: What the ranking is sorted by; comparable within one result only.
         signals: Score per signal, such as ``{"bm25": 7.1, "ann": .61}``; a signal that did not find the node is absent.
     """
@@ -37,7 +43,10 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Milliseconds spent on encoding the query, and on all the rest."""
+    """Milliseconds spent on encoding the query and on searching.
+
+    Loading an index of words and reading the texts of hits are not counted: some strategies hold these in memory.
+    """
 
     encode_ms: float
     search_ms: float
@@ -45,7 +54,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Hits, best first, and the time they took."""
+    """Hits, best first, and the time that finding them took."""
 
     hits: tuple[Hit, ...]
     timing: Timing
@@ -54,7 +63,7 @@ class Result:
 class Retriever(Protocol):
     """A retrieval strategy.
 
-    ``retrieve`` raises ``UnknownSpaceError`` for a tenant that does not exist, and ``IndexUnavailableError`` when
+    ``retrieve`` raises ``UnknownSpaceError`` for a space that does not exist, and ``IndexUnavailableError`` when
     the index fails: an outage is never an empty result.
     """
 
@@ -68,39 +77,39 @@ class Retriever(Protocol):
 
 
 class TextEncoder(Protocol):
-    """Text to vectors."""
+    """Makes vectors of texts."""
 
     @property
     def model_id(self) -> str:
-        """Names the maker of the vectors."""
+        """ID of the model that makes the vectors."""
         ...
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """float32 [texts, dim]."""
+        """One vector per text, float32 [texts, dim]."""
         ...
 
 
 class QueryEncoder(Protocol):
-    """A question to a vector in the space of the graph embeddings; who makes it need not be known here."""
+    """Makes a vector of a question that can be compared with graph embeddings; retrieval need not know how."""
 
     @property
     def version(self) -> str:
-        """Must equal the version of the collection that is searched."""
+        """Version of the checkpoint; must equal that of the collection that is searched."""
         ...
 
     def encode_query(self, text: str, *, asked_at: datetime | None = None) -> NDArray[np.float32]:
-        """float32 [dim]; ``asked_at`` anchors relative dates, None leaves them unread."""
+        """The vector, float32 [dim]; relative dates are resolved from ``asked_at``, and ignored when it is None."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SearchScope:
-    """What a search may see: always one tenant.
+    """What a search may see: always one space only.
 
     Attributes:
-        space: The tenant, or a view of one (see ``training.refresh``); empty is an error.
-        types: Node types; None for all.
-        as_of: Nodes recorded later are invisible; None for now.
+        space: The space, or a view of it (see ``training.views``); empty is an error.
+        types: Node types that may be found; None for all.
+        as_of: Nodes recorded later are invisible; None hides nothing.
     """
 
     space: str
@@ -110,7 +119,7 @@ class SearchScope:
 
 @dataclass(frozen=True, slots=True)
 class VectorMatch:
-    """A row that a vector search found; ``score`` is cosine or inner product."""
+    """A row that a vector search found; ``score`` is the similarity: cosine or inner product."""
 
     node_id: NodeId
     type: str
@@ -119,8 +128,8 @@ class VectorMatch:
 
 
 class VectorSearch(Protocol):
-    """The one thing a strategy needs of a vector index."""
+    """A vector index, as far as strategies use it."""
 
     def search(self, vector: NDArray[np.float32], scope: SearchScope, *, top_k: int) -> list[VectorMatch]:
-        """Nearest rows, best first."""
+        """Rows of the greatest similarity, best first."""
         ...

@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
+#: The value of the paper, which most systems use.
 USUAL_RRF_K = 60
 
 
-def reciprocal_rank_fusion(rankings: Sequence[Sequence[str]], *, rrf_k: int = USUAL_RRF_K) -> list[tuple[str, float]]:
+_Id = TypeVar("_Id", bound=str)
+
+
+def reciprocal_rank_fusion(rankings: Sequence[Sequence[_Id]], *, rrf_k: int = USUAL_RRF_K) -> list[tuple[_Id, float]]:
     """Fuse rankings by the sum of 1 / (``rrf_k`` + rank), rank from 1.
 
     Args:
-        rankings: Ids, best first, each id at most once in a ranking.
-        rrf_k: Dampens the top ranks; > 0.
+        rankings: Lists of IDs, best first; an ID occurs at most once in a list.
+        rrf_k: The greater it is, the less the top ranks count more than the others; > 0.
 
     Returns:
-        (id, score), best first; ties by id.
+        Pairs (ID, score), best first; ties by ID.
 
     Raises:
-        ValueError: If a ranking repeats an id or ``rrf_k`` is not positive.
+        ValueError: If a ranking repeats an ID or ``rrf_k`` is not positive.
 
     Source:
         Cormack, Clarke and Buettcher, SIGIR 2009.
     """
     if rrf_k <= 0:
         raise ValueError(f"rrf_k must be positive, got {rrf_k}")
-    scores: dict[str, float] = {}
+    scores: dict[_Id, float] = {}
     for ranking in rankings:
         if len(set(ranking)) != len(ranking):
-            raise ValueError("a ranking repeats an id")
+            raise ValueError(f"a ranking of {len(ranking)} IDs repeats an id; keep its first mention only")
         for rank, item in enumerate(ranking, start=1):
             scores[item] = scores.get(item, 0.0) + 1.0 / (rrf_k + rank)
     return sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))

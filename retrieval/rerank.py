@@ -1,8 +1,7 @@
-"""Optional second look at the best hits with a cross-encoder."""
+"""Reranking: a cross-encoder scores the best hits of a strategy again."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -11,20 +10,21 @@ from typing import TYPE_CHECKING
 from locigraph.kg.types import SpaceId
 from locigraph.retrieval.errors import TextEncoderError
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Retriever, Timing
+from locigraph.retrieval.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
 
 
 class CrossEncoderReranker:
-    """Scores query and description together.
+    """Scores the query and the description of a hit together.
 
     Args:
         model: Hub name or directory of a sentence-transformers cross-encoder.
-        depth: How many of the best hits to rescore; the others keep their order behind them.
+        depth: Number of the best hits to score again; the others keep their order behind them.
 
     Raises:
-        TextEncoderError: If it cannot be loaded.
+        TextEncoderError: If the model cannot be loaded or is no cross-encoder.
     """
 
     def __init__(self, model: str, *, depth: int = 50) -> None:
@@ -32,7 +32,7 @@ class CrossEncoderReranker:
         self._model = self._load(model)
 
     def rerank(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
-        """Best first; the cross-encoder's score becomes the hit's score and signal ``rerank``."""
+        """Hits in their new order, best first; the cross-encoder's score becomes score and signal ``rerank``."""
         head, tail = list(hits[: self.depth]), list(hits[self.depth :])
         if not head:
             return tail
@@ -52,7 +52,7 @@ class CrossEncoderReranker:
                 raise ValueError("its name is empty")
             config = AutoConfig.from_pretrained(model)
             heads = [name for name in config.architectures or () if name.endswith("ForSequenceClassification")]
-            if not heads or config.num_labels != 1:  # it would be given a random head, or score with several numbers
+            if not heads or config.num_labels != 1:  # otherwise the head would be random, or give several scores
                 raise ValueError(f"it is {config.architectures} with {config.num_labels} labels; one score is needed")
             return CrossEncoder(model)
         except (OSError, ValueError) as error:
@@ -62,11 +62,11 @@ class CrossEncoderReranker:
 
 
 class RerankedRetriever:
-    """A strategy whose best hits are looked at again.
+    """A strategy whose best hits are reranked.
 
     Args:
-        retriever: The strategy; asked for as many hits as the second look takes.
-        reranker: The second look.
+        retriever: The strategy; it is asked for as many hits as the reranker takes.
+        reranker: Scores the hits again.
     """
 
     def __init__(self, retriever: Retriever, reranker: CrossEncoderReranker) -> None:
@@ -77,9 +77,9 @@ class RerankedRetriever:
     def retrieve(
         self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
     ) -> Result:
-        """See ``Retriever``; the second look counts as searching. Signal: ``rerank``, the hit's score."""
+        """See ``Retriever``; reranking counts as searching. Adds the signal ``rerank``, which is the hit's score."""
         found = self._retriever.retrieve(query, space, as_of=as_of, top_k=max(top_k, self._reranker.depth))
-        started = time.perf_counter()
+        watch = Stopwatch()
         hits = self._reranker.rerank(query, found.hits)
-        spent = 1e3 * (time.perf_counter() - started)
-        return Result(tuple(hits), Timing(found.timing.encode_ms, found.timing.search_ms + spent))
+        spent_ms = watch.timing().search_ms
+        return Result(tuple(hits), Timing(found.timing.encode_ms, found.timing.search_ms + spent_ms))

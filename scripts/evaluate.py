@@ -128,7 +128,7 @@ def evaluate(
             notes.append(f"the best hits of every strategy were scored again by the cross-encoder {reranker}")
         spaces = [conversation.space for conversation in read.conversations]
         searching = retrieving.search_parts(graph, text_encoder, names, spaces=spaces, index=vectors)
-        with searching as (lexical, retrievers):
+        with searching as retrievers:
             fold_trainer = learning.fold_trainer(
                 read, views, trainer, text_encoder, seed=seed, also=others, writer=questions_by
             )
@@ -137,7 +137,7 @@ def evaluate(
                 index=vectors,
                 views=views,
                 embed=text_encoder.encode,
-                describe=lexical.description,
+                texts=retrieving.texts_of(graph),
                 second_look=second_look,
             )
             for name in names:

@@ -63,7 +63,7 @@ def recall(
         if strategy in WITH_INDEX:
             vectors = opened.enter_context(opening.vector_index(index, store))
         searching = retrieving.search_parts(graph, text_encoder, [strategy], spaces=[SpaceId(space)], index=vectors)
-        with searching as (lexical, strategies):
+        with searching as strategies:
             if strategy == "v2" and vectors is not None:
                 loaded = load_checkpoint(Path(checkpoint), text_encoder=text_encoder.model_id)
                 collection = vectors.open(GRAPH_ALIAS)
@@ -76,7 +76,7 @@ def recall(
                 strategies["v2"] = GraphEmbeddingRetriever(
                     collection,
                     CheckpointQueryEncoder(loaded, text_encoder.encode),
-                    lexical.description,
+                    retrieving.texts_of(graph),
                 )
             retriever = retrieving.second_look(reranker)(strategies[strategy])
             result = retriever.retrieve(question, SpaceId(space), as_of=time, top_k=top_k)

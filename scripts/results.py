@@ -35,6 +35,7 @@ def write_results(
     manifest: Mapping[str, Any],
     *,
     seed: int,
+    strategies: Mapping[str, str] | None = None,
 ) -> Results:
     """Score runs and write rankings.jsonl, results.json and the report.
 
@@ -47,6 +48,7 @@ def write_results(
         notes: For the report.
         manifest: How the numbers came to be.
         seed: Of the statistics.
+        strategies: Name of a strategy -> a sentence that explains it in the report; None for no explanations.
     """
     questions = outcomes(corpus.questions, {space: fold.index for fold in folds for space in fold.test})
     # First: whatever the statistics may say of them, the rankings are what the time went into.
@@ -55,10 +57,11 @@ def write_results(
     for run in runs:
         repetitions.setdefault(run.name, []).append(run)
     said = list(notes)
-    if pairs and "v1" in repetitions:
-        for run in repetitions[pairs[0][0]]:
+    if pairs:
+        claimant, baseline = pairs[0]
+        for run in repetitions[claimant]:
             of_seed = "" if run.seed is None else f" (seed {run.seed})"
-            said.append(a_a_note(questions, run, repetitions["v1"][0], seed=seed) + of_seed)
+            said.append(a_a_note(questions, run, repetitions[baseline][0], seed=seed) + of_seed)
     copied = copied_evidence(
         folds,
         {question.question_id: (question.space, question.gold) for question in questions},
@@ -94,7 +97,7 @@ def write_results(
         "second_gold": second,
     }  # fmt: skip
     replace_file(folder / "results.json", json.dumps(results, indent=1) + "\n")
-    write_report(folder, results)
+    write_report(folder, results, strategies=strategies)
     return results
 
 

@@ -10,10 +10,11 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 from numpy.typing import NDArray
 
-from locigraph.consolidation.blueprint import AddNode, Blueprint, ContextNode, Wording, needs_words
+from locigraph.consolidation.blueprint import AddNode, Blueprint, Wording, needs_words
 from locigraph.consolidation.protocols import Context
 from locigraph.kg.corpora import Conversation, Extractions
-from locigraph.kg.types import GraphChange, NewNode, NewRelation, Node, NodeUpdate, SpaceId, Turn, TurnId
+from locigraph.kg.schema import plannable_types
+from locigraph.kg.types import GraphChange, NewNode, NewRelation, Node, NodeId, NodeUpdate, SpaceId, Turn, TurnId
 
 #: A Monday; the first turn of every built conversation is spoken then.
 MONDAY = datetime(2024, 1, 1, 12, tzinfo=UTC)
@@ -57,19 +58,16 @@ class FakeContext:
     """A context source that shows every node it has observed, oldest first, whatever the turn says."""
 
     def __init__(self) -> None:
-        self.shown: dict[SpaceId, list[ContextNode]] = {}
+        self.shown: dict[SpaceId, list[NodeId]] = {}
         self.observed: list[Node] = []
 
-    def find(self, turn: Turn, *, limit: int) -> Sequence[ContextNode]:
+    def find(self, turn: Turn, *, limit: int) -> Sequence[NodeId]:
         return self.shown.get(turn.space, [])[:limit]
 
     def observe(self, space: SpaceId, nodes: Sequence[Node], vectors: NDArray[np.float32]) -> None:
         assert len(nodes) == len(vectors)
         self.observed.extend(nodes)
-        kinds = ("event_node", "sub_event", "knowledge_node", "reflection")
-        self.shown.setdefault(space, []).extend(
-            ContextNode(n.id, n.type, n.description, n.attributes) for n in nodes if n.type in kinds
-        )
+        self.shown.setdefault(space, []).extend(n.id for n in nodes if n.type in plannable_types())
 
 
 PlanMaker = Callable[[Turn, Context, str | None], Blueprint]

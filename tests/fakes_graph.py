@@ -27,7 +27,7 @@ from locigraph.training.fit import TrainerConfig
 from locigraph.training.module import GraphRetrieval
 from tests.fakes import SPACE, FakeEncoder, make_turns
 
-_FAMILIES = {label.name: label.family for label in RELATION_LABELS}
+_FAMILIES = {label.name: label.family for label in RELATION_LABELS.values()}
 TEXT_DIM = 32
 SKETCH = LexicalSketch(64)
 CONTEXT = ContextHash(8, 16)

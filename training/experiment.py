@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from locigraph.kg.types import NodeId, Question, SpaceId
+from locigraph.kg.types import Question
 from locigraph.retrieval.evaluation import QuestionOutcome, StrategyRun
 from locigraph.retrieval.evaluation.results import CURVE_TOP_KS
 from locigraph.retrieval.hits import turns_of_hits
 from locigraph.retrieval.index.milvus import MilvusIndex
-from locigraph.retrieval.protocols import Retriever
+from locigraph.retrieval.protocols import NodeTexts, Retriever
 from locigraph.retrieval.strategies.graph_embedding import GraphEmbeddingRetriever
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.folds import refuse_known
@@ -69,7 +69,7 @@ def run_checkpoint(
     index: MilvusIndex,
     views: Views,
     embed: Embed,
-    describe: Callable[[SpaceId, NodeId], str | None],
+    texts: NodeTexts,
     second_look: Callable[[Retriever], Retriever] = lambda retriever: retriever,
     name: str | None = None,
 ) -> StrategyRun:
@@ -81,7 +81,7 @@ def run_checkpoint(
         index: Where the embeddings go.
         views: The graphs.
         embed: Text encoder.
-        describe: Text of a node.
+        texts: Reads the texts of the hits.
         second_look: Adds to the retriever what looks at its hits again.
         name: In the results; None for v2.
 
@@ -94,7 +94,7 @@ def run_checkpoint(
     retriever = GraphEmbeddingRetriever(
         index.open(done.collection),
         CheckpointQueryEncoder(checkpoint, embed),
-        describe,
+        texts,
         view_of=lambda space, as_of: views.of(space, as_of).name,
     )
     run = run_strategy(second_look(retriever), questions, name=name)

@@ -1,4 +1,4 @@
-"""Replays extractions that somebody's language model made, so that a real model's graph can be built offline."""
+"""Replays extractions that a language model made earlier, so that its graph can be built offline."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from locigraph.consolidation.blueprint import AddNode, Blueprint, Mention, Operation, Topic, UpdateNode, Wording
 from locigraph.consolidation.dating import dated, days_of
 from locigraph.consolidation.errors import ConsolidationError
-from locigraph.consolidation.extractors.rules import copied_wording, short_label
+from locigraph.consolidation.extractors.rules import copied_wording, embedded_texts, short_label
 from locigraph.consolidation.protocols import Context
 from locigraph.kg.corpora import Conversation, RecordedEvent
 from locigraph.kg.language.tokens import terms
@@ -20,14 +20,14 @@ _PINNED_FROM = 0.5
 
 
 class RecordedExtractor:
-    """Architect and scribe that look up what was recorded.
+    """An extractor that looks up what was recorded.
 
     A fact is added at the last of its source turns. The published events cite all turns of their topic box; each is
     pinned to the turn of the box whose words it shares most, so that a hit on it stands for that turn, or kept with
     the whole box when no turn holds half of its words.
 
     Args:
-        conversations: With their extractions.
+        conversations: Conversations with their recorded extractions.
 
     Raises:
         ConsolidationError: If a conversation has none.
@@ -54,28 +54,19 @@ class RecordedExtractor:
             same = None
             if isinstance(operation, AddNode):
                 same = held.get(dated(operation.draft, days_of(operation.draft, turn, operation.days)))
-            if same is not None:
-                operations.append(UpdateNode(same))
-            else:
-                operations.append(operation)
+            operations.append(operation if same is None else UpdateNode(same))
         return Blueprint(tuple(operations), recorded.mentions, recorded.topics)
 
     def write(
         self, turn: Turn, plan: Blueprint, context: Context, *, complaint: str | None = None
     ) -> Mapping[str, Wording]:
-        """The recorded words."""
+        """The words that were recorded."""
         return copied_wording(plan)
 
     def expected_texts(self, turns: Sequence[Turn]) -> Sequence[str]:
         """All that was recorded for these turns."""
-        texts: list[str] = []
-        for turn in turns:
-            plan = self._plans.get((turn.space, turn.turn_id), Blueprint())
-            added = [op for op in plan.operations if isinstance(op, AddNode)]
-            texts += [dated(op.draft, days_of(op.draft, turn, op.days)) for op in added]
-            texts += [topic.description for topic in plan.topics]
-            texts += [mention.name for mention in plan.mentions]
-        return texts
+        plans = [(self._plans.get((turn.space, turn.turn_id), Blueprint()), turn) for turn in turns]
+        return [text for plan, turn in plans for text in embedded_texts(plan, turn)]
 
 
 def _plans(conversation: Conversation) -> dict[tuple[SpaceId, TurnId], Blueprint]:

@@ -40,7 +40,7 @@ _PAST = re.compile(
 )
 _NAME = re.compile(r"(?<![.!?]\s)(?<!^)\b([A-Z][\w'’]+(?:\s+(?:of\s+|the\s+)?[A-Z][\w'’]+)*)")
 
-# One value at a time: when another value is stated, the earlier fact is superseded.
+# What has one value at a time: when another value is stated, the earlier fact is superseded.
 _SLOTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("home", re.compile(r"\b(?:live|living|moved) (?:now )?(?:in|to) (?P<value>[A-Z]\w+)")),
     ("work", re.compile(r"\b(?:work|working|job) as an? (?P<value>\w+(?: \w+)?)")),
@@ -51,7 +51,7 @@ _MAX_TOPICS, _MAX_TOPICS_OF_EXPOSITION = 3, 1
 
 
 class RuleExtractor:
-    """Architect and scribe by rules."""
+    """An extractor that follows fixed rules."""
 
     name = "rules"
 
@@ -83,14 +83,20 @@ class RuleExtractor:
     def write(
         self, turn: Turn, plan: Blueprint, context: Context, *, complaint: str | None = None
     ) -> Mapping[str, Wording]:
-        """The drafts themselves, labelled by their first content words."""
+        """The drafts as they stand, labelled by their first content words."""
         return copied_wording(plan)
 
     def expected_texts(self, turns: Sequence[Turn]) -> Sequence[str]:
         """The facts, topics and names that ``plan`` will find."""
-        texts = [dated(draft, days_of(draft, turn, None)) for turn in turns for _, draft in _memorable(turn)]
-        texts += [topic.description for turn in turns for topic in _topics(turn)]
-        return texts + [mention.name for turn in turns for mention in _mentions(turn)]
+        nothing = Context((), ())
+        return [text for turn in turns for text in embedded_texts(self.plan(turn, nothing), turn)]
+
+
+def embedded_texts(plan: Blueprint, turn: Turn) -> list[str]:
+    """Texts that must be embedded when every draft of a plan is copied as it stands."""
+    added = [operation for operation in plan.operations if isinstance(operation, AddNode)]
+    texts = [dated(node.draft, days_of(node.draft, turn, node.days)) for node in added]
+    return texts + [topic.description for topic in plan.topics] + [mention.name for mention in plan.mentions]
 
 
 def copied_wording(plan: Blueprint) -> dict[str, Wording]:

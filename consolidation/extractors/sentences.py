@@ -10,23 +10,12 @@ _BREAK = re.compile(r"(?<=[.!?])\s+|\n+")
 _PHRASE_BREAK = re.compile(r"[^\w'\s-]|\d")
 
 # First person to the speaker's name, longest first so that "I'm" is not read as "I".
-_FIRST_PERSON: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern), replacement)
-    for pattern, replacement in (
-        (r"\bI['’]m\b", "{name} is"),
-        (r"\bI am\b", "{name} is"),
-        (r"\bI['’]ve\b", "{name} has"),
-        (r"\bI have\b", "{name} has"),
-        (r"\bI['’]d\b", "{name} would"),
-        (r"\bI['’]ll\b", "{name} will"),
-        (r"\bI was\b", "{name} was"),
-        (r"\bI\b", "{name}"),
-        (r"\b[Mm]yself\b", "{name}"),
-        (r"\b[Mm]y\b", "{name}'s"),
-        (r"\b[Mm]ine\b", "{name}'s"),
-        (r"\b[Mm]e\b", "{name}"),
-    )
-)
+_FIRST_PERSON: tuple[tuple[str, str], ...] = (
+    (r"\bI['’]m\b", "{name} is"), (r"\bI am\b", "{name} is"), (r"\bI['’]ve\b", "{name} has"),
+    (r"\bI have\b", "{name} has"), (r"\bI['’]d\b", "{name} would"), (r"\bI['’]ll\b", "{name} will"),
+    (r"\bI was\b", "{name} was"), (r"\bI\b", "{name}"), (r"\b[Mm]yself\b", "{name}"), (r"\b[Mm]y\b", "{name}'s"),
+    (r"\b[Mm]ine\b", "{name}'s"), (r"\b[Mm]e\b", "{name}"),
+)  # fmt: skip
 
 
 def sentences(text: str) -> list[str]:
@@ -41,8 +30,8 @@ def in_third_person(sentence: str, speaker: str) -> str:
     """
     result = sentence
     for pattern, replacement in _FIRST_PERSON:
-        words_ = replacement.format(name=speaker)
-        result = pattern.sub(lambda _, words_=words_: words_, result)  # type: ignore[misc]
+        name = speaker.replace("\\", r"\\")  # a backslash would be read as a reference to a group
+        result = re.sub(pattern, replacement.format(name=name), result)
     return result if speaker in result else f"{speaker}: {result}"
 
 

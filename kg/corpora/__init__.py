@@ -1,12 +1,14 @@
 """Readers of conversation corpora: files in, turns, questions and recorded extractions out."""
 
-from locigraph.kg.corpora.corpus import Conversation, Corpus, Extractions, RecordedEvent, RecordedItem
-from locigraph.kg.corpora.reading import FORMATS, load_corpus
+from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat, Extractions, RecordedEvent, RecordedItem
+from locigraph.kg.corpora.formats import FORMATS
+from locigraph.kg.corpora.reading import load_corpus
 
 __all__ = [
     "FORMATS",
     "Conversation",
     "Corpus",
+    "CorpusFormat",
     "Extractions",
     "RecordedEvent",
     "RecordedItem",

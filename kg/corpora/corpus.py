@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 
@@ -22,7 +22,7 @@ class RecordedItem:
 
 @dataclass(frozen=True, slots=True)
 class RecordedEvent:
-    """An extracted event; ``start`` and ``end`` are calendar days, None when the extractor found none."""
+    """An event that somebody's extractor found; ``start`` and ``end`` are None where it found no day."""
 
     text: str
     turn_ids: tuple[TurnId, ...]
@@ -59,11 +59,11 @@ class Corpus:
     """A corpus as read.
 
     Attributes:
-        format: ``locomo``, ``longmemeval`` or ``jsonl``.
+        format: Name of its format's row in ``FORMATS``.
         path: As the user named it.
-        sha256: Of the file's bytes.
-        conversations: In the file's order.
-        questions: Those with resolvable evidence, in the file's order.
+        sha256: SHA-256 of the file's bytes.
+        conversations: The conversations, in the file's order.
+        questions: The questions with resolvable evidence, in the file's order.
         skipped: How many questions were left out, by reason.
         notes: What else a report must say: evidence ids that could not be resolved, an unknown hash.
         corrections: Published corrections of the evidence, by question id: a second gold, never put in its place.
@@ -87,16 +87,31 @@ class Corpus:
         present = {question.category for question in self.questions}
         for category in categories:
             if category not in present:
-                raise CorpusFormatError(
-                    self.path,
-                    None,
-                    "category",
-                    category,
-                    "a category of the corpus" + nearest(category, present),
-                )
+                expected = "a category of the corpus" + nearest(category, present)
+                raise CorpusFormatError(self.path, None, "category", category, expected)
         kept = tuple(q for q in self.questions if q.category in categories)
         left_out = Counter(q.category for q in self.questions if q.category not in categories)
         skipped = dict(self.skipped)
         for category, count in sorted(left_out.items()):
             skipped[f"category {category} not asked for"] = count
         return replace(self, questions=kept, skipped=skipped)
+
+
+@dataclass(frozen=True)
+class CorpusFormat:
+    """A row of ``FORMATS``.
+
+    Attributes:
+        name: What users type.
+        read: Reads a file; raises CorpusFormatError if it is not of this format.
+        with_corrections: Adds a file of corrected evidence to a corpus; None if the format has none.
+        categories: Question categories to keep where the user names none; empty keeps all.
+        known_sha256: Names of the published files by SHA-256. Any other file is noted, since results of it may not
+            compare; empty where nothing was published.
+    """
+
+    name: str
+    read: Callable[[str], Corpus]
+    with_corrections: Callable[[Corpus, str], Corpus] | None = None
+    categories: tuple[str, ...] = ()
+    known_sha256: Mapping[str, str] = field(default_factory=dict)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import date
 
-from locigraph.kg.corpora.corpus import Conversation, Corpus, Extractions, RecordedEvent, RecordedItem
+from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat, Extractions, RecordedEvent, RecordedItem
 from locigraph.kg.corpora.parsing import Record, Utterance, file_sha256, json_lines, number_turns
 from locigraph.kg.errors import CorpusFormatError
 from locigraph.kg.types import Question, SpaceId, TurnId
@@ -21,7 +21,6 @@ def read(path: str) -> Corpus:
     conversations: list[Conversation] = []
     questions: list[Question] = []
     skipped: Counter[str] = Counter()
-    lost = 0
     seen: set[str] = set()
     for number, item in json_lines(path):
         space = SpaceId(Record(item, path, None, f"line {number}").string("conversation_id"))
@@ -46,9 +45,7 @@ def read(path: str) -> Corpus:
             if question.evidence:
                 questions.append(question)
             else:
-                lost += 1
-    if lost:
-        skipped["no evidence turn given"] = lost
+                skipped["no evidence turn given"] += 1
     return Corpus("jsonl", path, file_sha256(path), tuple(conversations), tuple(questions), dict(skipped))
 
 
@@ -57,10 +54,9 @@ def _utterances(record: Record) -> Iterator[Utterance]:
     sessions = list(record.records("sessions"))
     # A stable sort: undated sessions keep the order of the file.
     times = [session.timestamp("started_at") for session in sessions]
+    order = list(range(len(sessions)))
     if all(time is not None for time in times):
-        order = sorted(range(len(sessions)), key=lambda i: (times[i], i))
-    else:
-        order = list(range(len(sessions)))
+        order.sort(key=lambda i: (times[i], i))
     for i in order:
         session_id = sessions[i].string("session_id")
         for turn in sessions[i].records("turns"):
@@ -73,12 +69,7 @@ def _utterances(record: Record) -> Iterator[Utterance]:
             if not text.strip() and caption is None:
                 continue  # an empty message has nothing to remember or to find
             yield Utterance(
-                turn_id,
-                session_id,
-                turn.string("speaker"),
-                text,
-                turn.timestamp("spoken_at") or times[i],
-                caption,
+                turn_id, session_id, turn.string("speaker"), text, turn.timestamp("spoken_at") or times[i], caption
             )
 
 
@@ -130,3 +121,6 @@ def read_extractions(record: Record, known: set[TurnId]) -> Extractions:
         if (ids := turn_ids(item))
     )
     return Extractions(items("facts", "text"), items("entities", "name"), items("topics", "text"), events)
+
+
+FORMAT = CorpusFormat("jsonl", read)

@@ -8,24 +8,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from locigraph.kg.corpora.corpus import Conversation, Corpus
+from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
 from locigraph.kg.corpora.parsing import Record, Utterance, decode, file_sha256, json_lines, number_turns, parse_json
 from locigraph.kg.errors import CorpusFormatError
 from locigraph.kg.types import Question, SpaceId, TurnId
 
 #: The names that the paper gives to the numbers in the file.
-CATEGORIES: Mapping[int, str] = {
-    1: "multi-hop",
-    2: "temporal",
-    3: "open-domain",
-    4: "single-hop",
-    5: "adversarial",
-}
-DEFAULT_CATEGORIES: tuple[str, ...] = ("multi-hop", "temporal", "open-domain", "single-hop")
-
-KNOWN_SHA256: Mapping[str, str] = {
-    "79fa87e90f04081343b8c8debecb80a9a6842b76a7aa537dc9fdf651ea698ff4": "LoCoMo-10 as published",
-}
+CATEGORIES: Mapping[int, str] = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
 
 # 'D8:6', and the slips found in the file: 'D:11:26', 'D30:05', several in one string.
 _CITATION = re.compile(r"D:?(\d+):(\d+)")
@@ -70,14 +59,10 @@ def read(path: str) -> Corpus:
 
 
 def with_corrections(corpus: Corpus, path: str) -> Corpus:
-    """A LoCoMo corpus with published corrections of its evidence beside its own.
+    """A LoCoMo corpus with published corrections of its evidence, a JSONL file, beside its own.
 
     Each line of the file has ``conversation_id``, ``qa_index`` (place of the question in the file), ``question`` and
     ``correct_evidence``. Lines about questions that are not among the corpus' own, or without evidence, are noted.
-
-    Args:
-        corpus: Of ``read``.
-        path: JSONL file, plain or .gz.
 
     Raises:
         CorpusFormatError: If a line is malformed, its question is worded otherwise in the corpus, or its evidence is
@@ -156,3 +141,12 @@ def _question(entry: Record, space: SpaceId, index: int, known: set[TurnId]) -> 
         answer=None if answer is None else str(answer),
     )
     return question, lost
+
+
+FORMAT = CorpusFormat(
+    "locomo",
+    read,
+    with_corrections=with_corrections,
+    categories=("multi-hop", "temporal", "open-domain", "single-hop"),  # an adversarial question has no answer to find
+    known_sha256={"79fa87e90f04081343b8c8debecb80a9a6842b76a7aa537dc9fdf651ea698ff4": "LoCoMo-10 as published"},
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
-from locigraph.kg.corpora.corpus import Conversation, Corpus
+from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
 from locigraph.kg.corpora.parsing import Record, Utterance, decode, file_sha256, number_turns, parse_json
 from locigraph.kg.errors import CorpusFormatError
 from locigraph.kg.types import Question, SpaceId, TurnId
@@ -64,13 +64,7 @@ def read(path: str) -> Corpus:
     if late:
         notes.append(f"{late} turns are dated after the day of their question and are invisible to it")
     return Corpus(
-        "longmemeval",
-        path,
-        file_sha256(path),
-        tuple(conversations),
-        tuple(questions),
-        dict(skipped),
-        tuple(notes),
+        "longmemeval", path, file_sha256(path), tuple(conversations), tuple(questions), dict(skipped), tuple(notes)
     )
 
 
@@ -88,9 +82,7 @@ def _history(record: Record) -> tuple[list[Utterance], list[str], int]:
     sessions = record.items("haystack_sessions")
     if not len(ids) == len(dates) == len(sessions):
         raise record.error(
-            "haystack_sessions",
-            f"{len(sessions)} sessions, {len(ids)} ids, {len(dates)} dates",
-            "as many of each",
+            "haystack_sessions", f"{len(sessions)} sessions, {len(ids)} ids, {len(dates)} dates", "as many of each"
         )
     times = [
         _time(Record({"date": d}, record.path, record.conversation, f"haystack_dates[{i}]"), "date")
@@ -118,3 +110,6 @@ def _history(record: Record) -> tuple[list[Utterance], list[str], int]:
             if turn.data.get("has_answer"):
                 evidence.append(turn_id)
     return utterances, evidence, sum(count - 1 for count in uses.values())
+
+
+FORMAT = CorpusFormat("longmemeval", read)

@@ -1,4 +1,4 @@
-"""Checked access to parsed JSON: every complaint names the file, the conversation, the field and the value."""
+"""Checked access to parsed JSON: every error names the file, the conversation, the field and the value."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class Record:
-    """A JSON object with the place it came from.
+    """A JSON object that knows where in which file it stands.
 
     Args:
         data: The parsed value; anything but an object is an error.
-        path: File, for errors.
-        conversation: Id, for errors; None while it is not known.
-        field: Path of the object inside the conversation, for errors.
+        path: Path of the file, shown in errors.
+        conversation: Id of the conversation, shown in errors; None while it is not known.
+        field: Path of the object inside the conversation, shown in errors.
     """
 
     data: Any
@@ -46,18 +46,18 @@ class Record:
         return f"{self.field}.{key}" if self.field else str(key)
 
     def error(self, key: object, value: object, expected: str) -> CorpusFormatError:
-        """An error about one field of this object."""
+        """Make an error about one field of this object."""
         return CorpusFormatError(self.path, self.conversation, self._name(key), value, expected)
 
     def string(self, key: str) -> str:
-        """A non-empty text."""
+        """The value of a key, which must be a non-empty text."""
         value = self.data.get(key)
         if not isinstance(value, str) or not value.strip():
             raise self.error(key, value, "a non-empty string")
         return self._storable(key, value)
 
     def text(self, key: str) -> str:
-        """A text that may be empty."""
+        """The value of a key, which must be a text but may be empty."""
         value = self.data.get(key)
         if not isinstance(value, str):
             raise self.error(key, value, "a string")
@@ -69,26 +69,26 @@ class Record:
         return value
 
     def optional_string(self, key: str) -> str | None:
-        """A text, or None when absent, null or blank."""
+        """The text of a key, or None when it is absent, null or blank."""
         value = self.data.get(key)
         if value is not None and not isinstance(value, str):
             raise self.error(key, value, "a string or null")
         return self._storable(key, value) if value and value.strip() else None
 
     def items(self, key: str, *, required: bool = True) -> list[Any]:
-        """A list; empty when absent and not required."""
+        """The list of a key; empty when it is absent and not required."""
         value = self.data.get(key, None if required else [])
         if not isinstance(value, list):
             raise self.error(key, value, "a list")
         return value
 
     def records(self, key: str, *, required: bool = True) -> Iterator[Record]:
-        """The objects of a list."""
+        """The objects in the list of a key."""
         for number, value in enumerate(self.items(key, required=required)):
             yield Record(value, self.path, self.conversation, f"{self._name(key)}[{number}]")
 
     def strings(self, key: str, *, required: bool = True) -> tuple[str, ...]:
-        """A list of texts."""
+        """The texts in the list of a key."""
         values = self.items(key, required=required)
         for number, value in enumerate(values):
             if not isinstance(value, str):
@@ -97,7 +97,7 @@ class Record:
         return tuple(cast(list[str], values))
 
     def timestamp(self, key: str) -> datetime | None:
-        """An ISO 8601 time, read as UTC when it names no zone; None when absent or null."""
+        """The ISO 8601 time of a key, read as UTC when it names no zone; None when absent or null."""
         value = self.optional_string(key)
         if value is None:
             return None
@@ -110,7 +110,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Utterance:
-    """A turn before it has its place in the conversation."""
+    """A turn that has no position in its conversation yet."""
 
     turn_id: str
     session_id: str
@@ -121,7 +121,7 @@ class Utterance:
 
 
 def number_turns(space: SpaceId, utterances: Sequence[Utterance]) -> tuple[Turn, ...]:
-    """Give utterances, already in conversation order, their positions."""
+    """Turns of utterances that are given in the order of the conversation."""
     return tuple(
         Turn(
             space, TurnId(u.turn_id), str(space), u.session_id, position, u.speaker, u.text, u.spoken_at,
@@ -132,7 +132,7 @@ def number_turns(space: SpaceId, utterances: Sequence[Utterance]) -> tuple[Turn,
 
 
 def read_bytes(path: str) -> bytes:
-    """A file's content, unpacked when its name ends in .gz.
+    """The content of a file, unpacked when the name ends in .gz.
 
     Raises:
         CorpusFormatError: If it cannot be read.
@@ -146,12 +146,12 @@ def read_bytes(path: str) -> bytes:
 
 
 def file_sha256(path: str) -> str:
-    """SHA-256 of the file as it lies on disk (packed, where it is packed)."""
+    """SHA-256 of the file as it is on disk, which may be packed."""
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
-def parse_json(path: str, text: str, conversation: str | None = None) -> Any:
-    """Parse one JSON document.
+def parse_json(path: str, text: str, line: int | None = None) -> Any:
+    """Parse one JSON document: a whole file, or the line of that number.
 
     Raises:
         CorpusFormatError: If it is not JSON; says where.
@@ -161,29 +161,22 @@ def parse_json(path: str, text: str, conversation: str | None = None) -> Any:
     except json.JSONDecodeError as error:
         near = text[max(0, error.pos - 15) : error.pos + 15]
         raise CorpusFormatError(
-            path, conversation, f"line {error.lineno}", near, f"valid JSON ({error.msg})"
-        ) from error
+            path, None, f"line {line or error.lineno}", near, f"valid JSON ({error.msg})"
+        ) from error  # fmt: skip
     except (ValueError, RecursionError) as error:
-        raise CorpusFormatError(path, conversation, "(top)", text[:30], f"readable JSON ({error})") from error
+        where = "(top)" if line is None else f"line {line}"
+        raise CorpusFormatError(path, None, where, text[:30], f"readable JSON ({error})") from error
 
 
 def json_lines(path: str) -> Iterator[tuple[int, Any]]:
-    """(line number from 1, parsed value) of every non-empty line."""
+    """Line number, counted from 1, and parsed value of every non-empty line."""
     for number, line in enumerate(decode(path).split("\n"), start=1):
         if line.strip():
-            try:
-                yield number, json.loads(line)
-            except json.JSONDecodeError as error:
-                raise CorpusFormatError(
-                    path, None, f"line {number}", line[max(0, error.pos - 15) : error.pos + 15],
-                    f"valid JSON ({error.msg})",
-                ) from error  # fmt: skip
-            except (ValueError, RecursionError) as error:
-                raise CorpusFormatError(path, None, f"line {number}", line[:30], f"readable JSON ({error})") from error
+            yield number, parse_json(path, line, number)
 
 
 def decode(path: str) -> str:
-    """A file's text.
+    """The text of a file.
 
     Raises:
         CorpusFormatError: If it is not UTF-8.

@@ -1,23 +1,17 @@
-"""One door to all formats."""
+"""The one way to read a corpus, whatever its format."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
-from locigraph.kg.corpora import jsonl, locomo, longmemeval
+from locigraph.kg.corpora import jsonl
 from locigraph.kg.corpora.corpus import Conversation, Corpus
+from locigraph.kg.corpora.formats import FORMATS
 from locigraph.kg.corpora.parsing import Record, json_lines
-from locigraph.kg.errors import CorpusFormatError, nearest
+from locigraph.kg.errors import CorpusFormatError
 from locigraph.kg.types import MAX_NAME_BYTES, is_name
-
-FORMATS: Mapping[str, Callable[[str], Corpus]] = {
-    "locomo": locomo.read,
-    "longmemeval": longmemeval.read,
-    "jsonl": jsonl.read,
-}
 
 #: Names that stand for a bundled corpus where a path is asked for: a small one to try things on, and one to train on.
 BUNDLED: tuple[str, ...] = ("sample", "threads")
@@ -36,42 +30,42 @@ def load_corpus(
     """Read a corpus.
 
     Args:
-        format: A key of ``FORMATS``.
-        path: File, or ``sample`` or ``threads`` for a bundled corpus (format ``jsonl``).
+        format: Name of a row of ``FORMATS``.
+        path: File, or ``sample`` or ``threads`` for a bundled corpus, which is JSONL whatever ``format`` says.
         extractions: JSONL file of recorded extractions, one conversation a line. None takes the file
             ``recorded_extractions.jsonl.gz`` beside the corpus when there is one.
-        corrections: JSONL file of corrected evidence, one question a line; None for none. Read for LoCoMo only.
-        categories: Question categories to keep; None keeps all, for LoCoMo all but the adversarial ones, whose
-            answers are by design not in the conversation.
+        corrections: JSONL file of corrected evidence, one question a line; None for none.
+        categories: Question categories to keep; None or empty keeps those that the format's row names.
 
     Raises:
-        CorpusFormatError: If a file is malformed or a name unknown.
+        UnknownNameError: If there is no such format.
+        CorpusFormatError: If a file is malformed, a category is unknown, or the format has no corrections.
     """
-    if format not in FORMATS:
-        raise CorpusFormatError(path, None, "format", format, f"a known format{nearest(format, FORMATS)}")
+    row = FORMATS[format]
     if path in BUNDLED:
+        row = jsonl.FORMAT
         with resources.as_file(resources.files("locigraph.kg.corpora") / f"{path}.jsonl") as bundled:
-            corpus = replace(jsonl.read(str(bundled)), path=path)
+            corpus = replace(row.read(str(bundled)), path=path)
     else:
-        corpus = FORMATS[format](path)
+        corpus = row.read(path)
     corpus = _usable(corpus)
-    if extractions is None and path not in BUNDLED and (Path(path).parent / _EXTRACTIONS_BESIDE).is_file():
-        extractions = str(Path(path).parent / _EXTRACTIONS_BESIDE)
+    beside = Path(path).parent / _EXTRACTIONS_BESIDE
+    if extractions is None and path not in BUNDLED and beside.is_file():
+        extractions = str(beside)
     if extractions is not None:
         corpus = _with_extractions(corpus, extractions)
     if corrections is not None:
-        if corpus.format != "locomo":
-            raise CorpusFormatError(path, None, "corrections", corrections, "null, since the format is not locomo")
-        corpus = locomo.with_corrections(corpus, corrections)
-    if corpus.format == "locomo":
-        if corpus.sha256 not in locomo.KNOWN_SHA256:
-            known = ", ".join(f"{name} {digest}" for digest, name in locomo.KNOWN_SHA256.items())
-            note = f"the file's SHA-256 {corpus.sha256} is unknown, so results may not compare; known: {known}"
-            corpus = replace(corpus, notes=(*corpus.notes, note))
-        categories = categories or tuple(
-            c for c in locomo.DEFAULT_CATEGORIES if any(q.category == c for q in corpus.questions)
-        )
-    return corpus if categories is None else corpus.of_categories(categories)
+        if row.with_corrections is None:
+            able = ", ".join(other.name for other in FORMATS.values() if other.with_corrections)
+            expected = f"null, since only these formats have corrections: {able}"
+            raise CorpusFormatError(path, None, "corrections", corrections, expected)
+        corpus = row.with_corrections(corpus, corrections)
+    if row.known_sha256 and corpus.sha256 not in row.known_sha256:
+        known = ", ".join(f"{name} {digest}" for digest, name in row.known_sha256.items())
+        note = f"the file's SHA-256 {corpus.sha256} is unknown, so results may not compare; known: {known}"
+        corpus = replace(corpus, notes=(*corpus.notes, note))
+    kept = categories or tuple(c for c in row.categories if any(q.category == c for q in corpus.questions))
+    return corpus.of_categories(kept) if categories or row.categories else corpus
 
 
 def _usable(corpus: Corpus) -> Corpus:

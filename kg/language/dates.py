@@ -60,7 +60,7 @@ def resolve_times(text: str, spoken_on: date | None) -> list[TimeExpression]:
         if needs_anchor and spoken_on is None:
             continue
         for match in pattern.finditer(lowered):
-            # An absolute rule never looks at the anchor, so any day serves it.
+            # An absolute rule never reads the anchor, so any day will do.
             days = _read(read, match, spoken_on or date.min)
             words = text[match.start() : match.end()]
             found.append((match.start(), match.end(), None if days is None else TimeExpression(words, *days)))
@@ -103,10 +103,7 @@ def _rules() -> tuple[tuple[re.Pattern[str], Reader, bool], ...]:
         (rf"\b(?:in|since|during|of) {year}\b", lambda m, _: _year(int(m[1]))),
     ]
     relative: list[tuple[str, Reader]] = [
-        (
-            r"\b(today|this morning|this afternoon|this evening|tonight|just now|earlier today)\b",
-            lambda m, d: (d, d),
-        ),
+        (r"\b(today|this morning|this afternoon|this evening|tonight|just now|earlier today)\b", lambda m, d: (d, d)),
         (r"\b(yesterday|last night)\b", lambda m, d: _offset(d, -1)),
         (r"\bthe day before yesterday\b", lambda m, d: _offset(d, -2)),
         (r"\btomorrow\b", lambda m, d: _offset(d, 1)),
@@ -142,10 +139,7 @@ def _rules() -> tuple[tuple[re.Pattern[str], Reader, bool], ...]:
             rf"\b(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? {_MONTH}\b(?!,? \d{{4}})",
             lambda m, d: _nearest_day(d, m[2], int(m[1])),
         ),
-        (
-            rf"\b{_MONTH} (\d{{1,2}})(?:st|nd|rd|th)?\b(?!,? \d{{4}})",
-            lambda m, d: _nearest_day(d, m[1], int(m[2])),
-        ),
+        (rf"\b{_MONTH} (\d{{1,2}})(?:st|nd|rd|th)?\b(?!,? \d{{4}})", lambda m, d: _nearest_day(d, m[1], int(m[2]))),
         (
             rf"\b(?:in|during|since|by|early|late) {_MONTH}\b(?!,? (?:\d|of \d))",
             lambda m, d: _nearest_month(d, m[1], 0),
@@ -228,7 +222,7 @@ def _week_of_month(day: date, week: int, name: str) -> Days:
 
 @dataclass(frozen=True, slots=True)
 class CalendarPart:
-    """A date as far as words name it: any of year, month and day may be open."""
+    """The parts of a date that words name; None stands for a part that they leave open."""
 
     year: int | None = None
     month: int | None = None
@@ -238,7 +232,7 @@ class CalendarPart:
 _MONTH_WORD = re.compile(rf"\b{_MONTH}\b")
 _YEAR_WORD = re.compile(r"\b((?:19|20)\d\d)\b")
 _DAY_WORD = re.compile(r"\b(\d{1,2})(?:st|nd|rd|th)?\b")
-# "may" is a month only beside a preposition or a number.
+# "may" is read as a month only beside a preposition or a number.
 _MAY_AS_MONTH = re.compile(
     r"\b(?:in|of|on|since|during|by|early|late|mid|last|next|this|\d{1,2}(?:st|nd|rd|th)?) may\b|\bmay,? \d"
 )

@@ -33,7 +33,7 @@ SELECT p.node_key AS node_key, p.turn_key AS turn_key
 FROM provenance p JOIN turns t ON t.key = p.turn_key JOIN nodes n ON n.key = p.node_key
 WHERE t.space = :space AND p.recorded_at <= :t AND COALESCE(t.spoken_at, 0) <= :t AND n.created_at <= :t
 """
-#: Of the nodes with keys from :low to :high, for the text that each had at :t.
+#: Vectors of the nodes with keys from :low to :high, each for the text that the node had at :t.
 VECTORS = f"""
 SELECT x.key AS key, e.vector AS vector
 FROM ({NODES} AND n.key BETWEEN :low AND :high) AS x

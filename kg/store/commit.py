@@ -1,4 +1,4 @@
-"""One transaction's work: a change of the graph, written with its history and its outbox rows."""
+"""Writes a change of the graph in one transaction, with the nodes' history and the outbox rows."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from locigraph.kg.types import GraphChange, NodeId, NodeStatus, NodeUpdate, Turn
 
 
 def text_digest(text: str) -> str:
-    """Sixteen hexadecimal digits that name a description."""
+    """Sixteen hexadecimal digits that identify a description."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def sanitize_label(label: str) -> str:
-    """Lower-case ASCII letters, digits and underscores, at most 48, never empty."""
+    """The label in at most 48 lower-case ASCII letters, digits and underscores; never empty."""
     ascii_label = unicodedata.normalize("NFKD", label).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9]+", "_", ascii_label).strip("_")[:48].rstrip("_") or "node"
 
@@ -39,9 +39,9 @@ class _Held(NamedTuple):
 
 
 class Commit:
-    """One transaction's work: resolves temporary names, writes nodes, updates, edges and the outbox.
+    """Writes one change: resolves temporary names, then writes nodes, updates, edges and the outbox.
 
-    Rows of one table go in one statement: a turn makes dozens of them, and statements are what costs.
+    Rows of one table go in one statement: a turn makes dozens of rows, and each statement costs time.
     """
 
     def __init__(self, connection: Connection, change: GraphChange) -> None:
@@ -54,7 +54,7 @@ class Commit:
         self._embeddings: list[tuple[int, str, NDArray[np.float32]]] = []
 
     def run(self) -> dict[str, NodeId]:
-        """Write everything; the ids given to new nodes, by ref."""
+        """Write everything; returns the ids given to new nodes, by ref."""
         change = self._change
         ids = self._add_nodes()
         touched = [self._keys[node.ref] for node in change.nodes]
@@ -153,7 +153,7 @@ class Commit:
         return self._connection.execute(query).first() is not None
 
     def _update_node(self, new: NodeUpdate) -> int | None:
-        """Apply one update; the node's key when indexes must hear of it."""
+        """Apply one update; returns the node's key if the indexes must be told, else None."""
         if new.id not in self._held:
             raise UnknownNodeError(f"space {self._change.space!r} holds no node {new.id!r} that could be updated")
         key = self._held[new.id].key
@@ -172,7 +172,7 @@ class Commit:
         )
         given: dict[str, Any] = {
             "label": new.label, "description": new.description, "status": new.status,
-            "valid_from": optional_epoch(new.valid_from), "valid_to": optional_epoch(new.valid_to),
+            "valid_to": optional_epoch(new.valid_to),
             "attributes": None if new.attributes is None else dict(new.attributes),
         }  # fmt: skip
         values = {name: value for name, value in given.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Description embeddings, one a node, text encoder and wording: an earlier version of a node keeps its vector."""
+"""Embeddings of descriptions: one for each node, text encoder and wording, so earlier versions keep their vectors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class NodeText:
 
 
 def put_rows(connection: Connection, model: str, rows: Sequence[tuple[int, str, NDArray[np.float32]]]) -> None:
-    """Write (node key, text hash, vector) rows; the same text by the same model is written over.
+    """Write (node key, text hash, vector) rows; a vector of the same text by the same model is replaced.
 
     Raises:
         InvalidVectorError: If a vector is not finite, or not as long as the others of its model.
@@ -62,12 +62,7 @@ def put_rows(connection: Connection, model: str, rows: Sequence[tuple[int, str, 
 def put(
     connection: Connection, space: SpaceId, model: str, texts: Sequence[NodeText], vectors: NDArray[np.float32]
 ) -> list[int]:
-    """Write vectors of existing nodes for the texts that were embedded; returns the nodes' keys.
-
-    Raises:
-        InvalidVectorError: NaN, infinity, or not one row a node.
-        UnknownNodeError: If the space does not hold an id.
-    """
+    """Write vectors for the texts of existing nodes; see ``Store.put_embeddings``. Returns the nodes' keys."""
     if vectors.ndim != 2 or len(vectors) != len(texts):
         raise InvalidVectorError(f"expected {len(texts)} rows of vectors, got shape {vectors.shape}")
     table = tables.nodes
@@ -84,7 +79,7 @@ def put(
 
 
 def lacking(connection: Connection, space: SpaceId, model: str) -> list[NodeText]:
-    """Texts of the nodes without a vector of this model for their present text."""
+    """Present texts of the nodes that have no vector of this model for them."""
     n, e = tables.nodes, tables.embeddings
     query = (
         select(n.c.id, n.c.description, n.c.text_hash)

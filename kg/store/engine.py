@@ -1,4 +1,4 @@
-"""Opening a database: connection settings, and the schema's own rows."""
+"""Opens a database with this project's settings, and writes the rows of the schema."""
 
 from __future__ import annotations
 
@@ -40,27 +40,17 @@ def make_engine(url: str) -> Engine:
 
 
 def is_seeded(connection: Connection) -> bool:
-    """Whether all built-in node types and relation labels are there."""
+    """Whether all node types and relation labels of the schema are there."""
     types = set(connection.scalars(select(tables.node_types.c.name)))
     labels = set(connection.scalars(select(tables.relation_labels.c.name)))
-    return types.issuperset(t.name for t in NODE_TYPES) and labels.issuperset(r.name for r in RELATION_LABELS)
+    return types.issuperset(NODE_TYPES) and labels.issuperset(RELATION_LABELS)
 
 
 def seed_schema(connection: Connection) -> None:
-    """Write the built-in node types and relation labels that are not there yet."""
-    held = set(connection.scalars(select(tables.node_types.c.name)))
-    for node_type in NODE_TYPES:
-        if node_type.name not in held:
-            connection.execute(
-                insert(tables.node_types).values(
-                    name=node_type.name, parent=node_type.parent, description=node_type.description
-                )
-            )
-    held = set(connection.scalars(select(tables.relation_labels.c.name)))
-    for label in RELATION_LABELS:
-        if label.name not in held:
-            connection.execute(
-                insert(tables.relation_labels).values(
-                    name=label.name, kind=label.kind, family=label.family, description=label.description
-                )
-            )
+    """Write the node types and relation labels of the schema that are not there yet."""
+    for table, rows in ((tables.node_types, NODE_TYPES), (tables.relation_labels, RELATION_LABELS)):
+        held = set(connection.scalars(select(table.c.name)))
+        for row in rows.values():
+            if row.name not in held:
+                values = {column.name: getattr(row, column.name) for column in table.columns}
+                connection.execute(insert(table).values(values))

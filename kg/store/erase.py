@@ -1,4 +1,4 @@
-"""The one deletion there is: turns, or a whole tenant, with all that was drawn from them."""
+"""The only deletion: turns, or a whole space, are erased with all that was drawn from them."""
 
 from __future__ import annotations
 
@@ -14,24 +14,12 @@ from locigraph.kg.store import turns as turns_
 from locigraph.kg.store.statements import chunks
 from locigraph.kg.types import SpaceId, TurnId
 
-# They are made of many turns and only name what these speak of; the wording of all others may hold what must go.
+# These only name what many turns speak of; the wording of all other types may hold what must be erased.
 _SHARED = ("concept", "entity")
 
 
 def turns(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId]) -> int:
-    """Erase turns and what was drawn from them; see ``Store.forget``.
-
-    Args:
-        connection: Of the transaction.
-        space: The tenant.
-        turn_ids: All of them must be there.
-
-    Returns:
-        Number of nodes removed.
-
-    Raises:
-        StoreError: If a turn is not in the space.
-    """
+    """Erase turns and what was drawn from them within the connection's transaction; see ``Store.forget``."""
     turn_keys = turns_.keys_of(connection, space, turn_ids)
     missing = sorted(set(turn_ids) - set(turn_keys))
     if missing:
@@ -66,7 +54,7 @@ def turns(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId]) ->
 
 
 def _reopen_superseded(connection: Connection, doomed: Sequence[int]) -> None:
-    """What a doomed fact had closed ends as if that had not been stated: by its own end, or by another successor."""
+    """Reopen the facts that doomed facts superseded: each ends as it would have without them."""
     relations, nodes, versions = tables.relations, tables.nodes, tables.node_versions
     gone = set(doomed)
     successors = select(relations.c.target, relations.c.created_at).where(relations.c.label == "SUPERSEDED_BY")
@@ -78,11 +66,11 @@ def _reopen_superseded(connection: Connection, doomed: Sequence[int]) -> None:
         ).all()
         for source, closed_at in closed:
             left = connection.execute(successors.where(relations.c.source == source)).all()
-            # Only supersession moves an end, so the first version has the node's own.
+            # Only supersession changes the end of a valid time, so the first version holds the node's own end.
             own = select(versions.c.valid_to).where(versions.c.key == source).order_by(versions.c.version).limit(1)
             ends = [connection.execute(own).scalar(), *(row.created_at for row in left if row.target not in gone)]
             end = min((each for each in ends if each is not None), default=None)
-            # One that had ended earlier by itself still ends there.
+            # A fact that had ended by itself before it was superseded still ends there.
             reopened = nodes.c.key == source, nodes.c.valid_to == closed_at
             connection.execute(update(nodes).where(*reopened).values(valid_to=end))
 
@@ -90,7 +78,7 @@ def _reopen_superseded(connection: Connection, doomed: Sequence[int]) -> None:
 def _bridges(
     connection: Connection, space: SpaceId, doomed: AbstractSet[int], forgotten: AbstractSet[TurnId]
 ) -> list[dict[str, Any]]:
-    """NEXT edges over the doomed episodes: from the last that stays before them to the first behind them."""
+    """NEXT edges across the doomed episodes: from the last episode before them to the first one after them."""
     relations = tables.relations
     following: dict[int, Any] = {}
     for chunk in chunks(sorted(doomed)):
@@ -111,7 +99,7 @@ def _bridges(
 
 
 def space(connection: Connection, space: SpaceId) -> int:
-    """Erase a tenant with everything it holds, within the connection's transaction; returns the number of nodes."""
+    """Erase a space with everything it holds, within the connection's transaction; returns the number of nodes."""
     keys = list(connection.scalars(select(tables.nodes.c.key).where(tables.nodes.c.space == space)))
     _nodes(connection, space, keys)
     connection.execute(delete(tables.turns).where(tables.turns.c.space == space))
@@ -123,7 +111,7 @@ def space(connection: Connection, space: SpaceId) -> int:
 
 
 def _nodes(connection: Connection, space: SpaceId, keys: Sequence[int]) -> None:
-    """Relations, earlier versions and embeddings go with their nodes; the outbox tells every index."""
+    """Erase nodes, and with them their relations, earlier versions and embeddings; the outbox tells every index."""
     for chunk in chunks(sorted(keys)):
         connection.execute(delete(tables.nodes).where(tables.nodes.c.key.in_(chunk)))
     outbox.post(connection, space, keys, "delete")

@@ -37,16 +37,9 @@ def one_moment(engine: Engine) -> Iterator[Connection]:
 
 
 def read_snapshot(connection: Connection, space: SpaceId, latest: int, model: str | None) -> Snapshot:
-    """The graph of a space as known at ``latest`` (seconds since 1970).
+    """The graph of a space as known at ``latest`` (seconds since 1970); see ``Store.snapshot``.
 
-    Args:
-        connection: Of ``one_moment``.
-        space: The tenant; must exist.
-        latest: Nothing recorded later is read.
-        model: Whose embeddings to read; None for none.
-
-    Raises:
-        InvalidVectorError: If a node has no vector of the model for its text at that time.
+    ``connection`` is one that ``one_moment`` gave, and the space must exist. A ``model`` of None reads no embeddings.
     """
     parameters: Parameters = {"space": space, "t": latest}
     nodes = numbers(connection, as_of_sql.NODES, ("key", "created_at", "valid_from", "valid_to"), parameters)
@@ -92,7 +85,7 @@ def read_snapshot(connection: Connection, space: SpaceId, latest: int, model: st
 
 
 def numbers(connection: Connection, query: str, columns: Sequence[str], parameters: Parameters) -> dict[str, Numbers]:
-    """Number columns of a query, all in one order, which may be any; float64 with nulls as NaN, exact to 2^53.
+    """Number columns of a query as float64, exact up to 2^53, with NaN for null; all in one order, which may be any.
 
     Keys, seconds and positions are far below 2^53, so ``integers`` loses nothing.
     """
@@ -111,7 +104,7 @@ def numbers(connection: Connection, query: str, columns: Sequence[str], paramete
 
 
 def integers(column: Numbers) -> NDArray[np.int64]:
-    """Whole numbers; NaN becomes ``NO_TIME``."""
+    """The numbers as integers; NaN becomes ``NO_TIME``."""
     result = np.full(len(column), NO_TIME, dtype=np.int64)
     known = ~np.isnan(column)
     result[known] = column[known].astype(np.int64)
@@ -121,7 +114,7 @@ def integers(column: Numbers) -> NDArray[np.int64]:
 def texts(
     connection: Connection, query: str, columns: Sequence[str], parameters: Parameters
 ) -> dict[str, tuple[str, ...]]:
-    """Text columns of a query, in its order."""
+    """Text columns of a query, in the order of the query."""
     rows = connection.execute(text(query), dict(parameters)).all()
     return {column: tuple(getattr(row, column) for row in rows) for column in columns}
 
@@ -154,7 +147,7 @@ def _embeddings(
 
 
 def _vectors(connection: Connection, parameters: Parameters) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """(node keys, vectors [nodes, dim]) in one order, which may be any."""
+    """Node keys and their vectors [nodes, dim], in an order that may be any."""
     if connection.dialect.name == "sqlite":
         query = f"SELECT group_concat(key), group_concat(hex(vector), '') FROM ({as_of_sql.VECTORS})"
         row = connection.execute(text(query), dict(parameters)).one()

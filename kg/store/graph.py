@@ -106,11 +106,6 @@ class Store:
             rows = connection.execute(select(tables.relation_labels)).all()
         return {row.name: RelationLabel(row.name, row.kind, row.family, row.description) for row in rows}
 
-    def node_types(self) -> dict[str, str | None]:
-        """Parent of every node type, by name."""
-        with self._read() as connection:
-            return {row.name: row.parent for row in connection.execute(select(tables.node_types))}
-
     def coin_relation(self, name: str, description: str) -> None:
         """Keep a relation label that an extraction coined; the graph network sees it as ``RELATED_TO``.
 
@@ -144,12 +139,12 @@ class Store:
     # --- turns ---------------------------------------------------------------------------------------------
 
     def spaces(self) -> list[SpaceId]:
-        """All tenants, sorted."""
+        """All spaces, sorted."""
         with self._read() as connection:
             return [SpaceId(s) for s in connection.scalars(select(tables.spaces.c.space).order_by("space"))]
 
     def require_space(self, space: SpaceId) -> None:
-        """Raise UnknownSpaceError unless the tenant exists."""
+        """Raise UnknownSpaceError unless the space exists."""
         with self._read() as connection:
             found = connection.execute(select(tables.spaces.c.space).where(tables.spaces.c.space == space)).first()
         if found is None:
@@ -174,15 +169,10 @@ class Store:
         with self._read() as connection:
             return turns_.read(connection, space, state)
 
-    def turn_counts(self, space: SpaceId) -> dict[TurnState, int]:
-        """Number of turns in each state."""
-        self.require_space(space)
-        with self._read() as connection:
-            return turns_.counts(connection, space)
-
     def fail_turn(self, space: SpaceId, turn_id: TurnId, error: str) -> None:
         """Mark a turn as failed with its reason; its words stay and it can be retried."""
-        self._set_turn_state(space, turn_id, TurnState.FAILED, error)
+        with self._write() as connection:
+            turns_.set_state(connection, space, turn_id, TurnState.FAILED, error)
 
     def retry_turn(self, space: SpaceId, turn_id: TurnId) -> None:
         """Put a failed turn back among the pending.
@@ -192,11 +182,8 @@ class Store:
         """
         if turn_id not in {failure.turn_id for failure in self.failures(space)}:
             raise StoreError(f"space {space!r} holds no failed turn {turn_id!r}; only failed turns are retried")
-        self._set_turn_state(space, turn_id, TurnState.PENDING, None)
-
-    def _set_turn_state(self, space: SpaceId, turn_id: TurnId, state: TurnState, error: str | None) -> None:
         with self._write() as connection:
-            turns_.set_state(connection, space, turn_id, state, error)
+            turns_.set_state(connection, space, turn_id, TurnState.PENDING, None)
 
     def failures(self, space: SpaceId) -> list[TurnFailure]:
         """Turns whose consolidation failed."""
@@ -306,7 +293,7 @@ class Store:
             Number of nodes removed.
 
         Raises:
-            UnknownSpaceError: If there is no such tenant.
+            UnknownSpaceError: If there is no such space.
             StoreError: If a turn is not in the space; nothing is removed then.
         """
         self.require_space(space)
@@ -314,7 +301,7 @@ class Store:
             return erase.turns(connection, space, turn_ids)
 
     def forget_space(self, space: SpaceId) -> int:
-        """Erase a tenant with everything it holds; returns the number of nodes removed."""
+        """Erase a space with everything it holds; returns the number of nodes removed."""
         self.require_space(space)
         with self._write() as connection:
             return erase.space(connection, space)
@@ -335,11 +322,11 @@ class Store:
         A node that was reworded since its text was read keeps the vector for that earlier wording.
 
         Args:
-            space: The tenant.
+            space: The space of the nodes.
             model: Id of the text encoder.
             texts: What was embedded, in the order of the rows.
             vectors: float32 [texts, dim].
-            to_indexes: Whether the indexes are told; not needed for vectors that none of them holds.
+            to_indexes: Whether the indexes are told; not needed for vectors that no index holds.
 
         Raises:
             InvalidVectorError: NaN, infinity, or not one row a node.
@@ -383,7 +370,7 @@ class Store:
             return outbox.read(connection, limit=limit)
 
     def outbox_size(self, space: SpaceId | None = None) -> int:
-        """Number of rows that no indexer has acknowledged, of one tenant or of all."""
+        """Number of rows that no indexer has acknowledged, of one space or of all."""
         with self._read() as connection:
             return outbox.count(connection, space)
 
@@ -409,12 +396,12 @@ class Store:
         """The graph of a space as arrays, as known at ``as_of`` (None: now).
 
         Args:
-            space: The tenant.
+            space: The space to read.
             as_of: Nothing recorded later is visible.
-            embedding_model: Whose vectors to read; None for none.
+            embedding_model: Id of the text encoder whose vectors are read; None reads none.
 
         Raises:
-            UnknownSpaceError: If there is no such tenant.
+            UnknownSpaceError: If there is no such space.
             InvalidVectorError: If a node has no vector of the model.
         """
         self.require_space(space)

@@ -1,4 +1,4 @@
-"""What the indexes have yet to hear of: a row for each node that was written or removed, drained in order."""
+"""The list of changes for the indexes: a row for each node that was written or removed, read in order."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ class OutboxRow:
 
 
 def post(connection: Connection, space: SpaceId, keys: Sequence[int], action: str) -> None:
-    """Tell the indexes: an outbox row per node, ``action`` being ``upsert`` or ``delete``."""
+    """Add a row for each node, by which the indexes are told; ``action`` is ``upsert`` or ``delete``."""
     if keys:
         connection.execute(insert(tables.outbox), [{"space": space, "node_key": key, "action": action} for key in keys])
 
 
 def read(connection: Connection, *, limit: int) -> list[OutboxRow]:
-    """The oldest rows."""
+    """The oldest rows, oldest first."""
     rows = connection.execute(select(tables.outbox).order_by(tables.outbox.c.seq).limit(limit)).all()
     return [OutboxRow(row.seq, SpaceId(row.space), row.node_key, row.action) for row in rows]
 
 
 def count(connection: Connection, space: SpaceId | None) -> int:
-    """Number of rows, of one tenant or of all."""
+    """Number of rows, of one space or of all."""
     query = select(func.count()).select_from(tables.outbox)
     if space is not None:
         query = query.where(tables.outbox.c.space == space)
@@ -43,12 +43,12 @@ def count(connection: Connection, space: SpaceId | None) -> int:
 
 
 def relist(connection: Connection) -> int:
-    """List every node that is not listed; returns how many these were."""
+    """Add a row for every node that has none; returns how many were added."""
     nodes, listed = tables.nodes.c, select(tables.outbox.c.node_key)
     unlisted = select(nodes.space, nodes.key, sa.literal("upsert")).where(nodes.key.not_in(listed)).order_by(nodes.key)
     return connection.execute(insert(tables.outbox).from_select(["space", "node_key", "action"], unlisted)).rowcount
 
 
 def acknowledge(connection: Connection, up_to: int) -> None:
-    """Drop the rows up to a sequence number."""
+    """Delete the rows up to a sequence number, which an index holds durably."""
     connection.execute(delete(tables.outbox).where(tables.outbox.c.seq <= up_to))

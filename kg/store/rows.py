@@ -1,4 +1,4 @@
-"""Turns and nodes to and from the rows of their tables."""
+"""Converts turns and nodes to and from the rows of their tables."""
 
 from __future__ import annotations
 

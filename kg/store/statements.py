@@ -1,4 +1,4 @@
-"""Statements that a database does not write alike, or not of any length."""
+"""Statements that databases write differently, or whose length they limit."""
 
 from __future__ import annotations
 

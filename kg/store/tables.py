@@ -2,23 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import (
-    JSON,
-    BigInteger,
-    Column,
-    Float,
-    ForeignKey,
-    ForeignKeyConstraint,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    String,
-    Table,
-    Text,
-)
+import sqlalchemy as sa
 
-metadata = MetaData(
+metadata = sa.MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
         "fk": "fk_%(table_name)s_%(column_0_N_name)s",
@@ -27,130 +13,132 @@ metadata = MetaData(
 )
 
 # SQLite gives ids by itself only to a column that is exactly INTEGER PRIMARY KEY.
-_KEY = BigInteger().with_variant(Integer, "sqlite")
+_KEY = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 
-spaces = Table("spaces", metadata, Column("space", String, primary_key=True))
+spaces = sa.Table("spaces", metadata, sa.Column("space", sa.String, primary_key=True))
 
-settings = Table("settings", metadata, Column("name", String, primary_key=True), Column("value", Text, nullable=False))
+settings = sa.Table(
+    "settings", metadata, sa.Column("name", sa.String, primary_key=True), sa.Column("value", sa.Text, nullable=False)
+)
 
-node_types = Table(
+node_types = sa.Table(
     "node_types",
     metadata,
-    Column("name", String, primary_key=True),
-    Column("parent", String, ForeignKey("node_types.name")),
-    Column("description", Text, nullable=False),
+    sa.Column("name", sa.String, primary_key=True),
+    sa.Column("parent", sa.String, sa.ForeignKey("node_types.name")),
+    sa.Column("description", sa.Text, nullable=False),
 )
 
-relation_labels = Table(
+relation_labels = sa.Table(
     "relation_labels",
     metadata,
-    Column("name", String, primary_key=True),
-    Column("kind", String, nullable=False),
-    Column("family", String, nullable=False),
-    Column("description", Text, nullable=False),
+    sa.Column("name", sa.String, primary_key=True),
+    sa.Column("kind", sa.String, nullable=False),
+    sa.Column("family", sa.String, nullable=False),
+    sa.Column("description", sa.Text, nullable=False),
 )
 
-turns = Table(
+turns = sa.Table(
     "turns",
     metadata,
-    Column("key", _KEY, primary_key=True),
-    Column("space", String, ForeignKey("spaces.space"), nullable=False),
-    Column("turn_id", String, nullable=False),
-    Column("conversation_id", String, nullable=False),
-    Column("session_id", String, nullable=False),
-    Column("position", Integer, nullable=False),
-    Column("speaker", String, nullable=False),
-    Column("text", Text, nullable=False),
-    Column("image_caption", Text),
-    Column("spoken_at", BigInteger),
-    Column("state", String, nullable=False),
-    Column("error", Text),
-    Index("uq_turns_space_turn_id", "space", "turn_id", unique=True),
-    Index("ix_turns_space_state", "space", "state"),
+    sa.Column("key", _KEY, primary_key=True),
+    sa.Column("space", sa.String, sa.ForeignKey("spaces.space"), nullable=False),
+    sa.Column("turn_id", sa.String, nullable=False),
+    sa.Column("conversation_id", sa.String, nullable=False),
+    sa.Column("session_id", sa.String, nullable=False),
+    sa.Column("position", sa.Integer, nullable=False),
+    sa.Column("speaker", sa.String, nullable=False),
+    sa.Column("text", sa.Text, nullable=False),
+    sa.Column("image_caption", sa.Text),
+    sa.Column("spoken_at", sa.BigInteger),
+    sa.Column("state", sa.String, nullable=False),
+    sa.Column("error", sa.Text),
+    sa.Index("uq_turns_space_turn_id", "space", "turn_id", unique=True),
+    sa.Index("ix_turns_space_state", "space", "state"),
 )
 
-nodes = Table(
+nodes = sa.Table(
     "nodes",
     metadata,
-    Column("key", _KEY, primary_key=True),
-    Column("space", String, ForeignKey("spaces.space"), nullable=False),
-    Column("id", String, nullable=False),
-    Column("type", String, ForeignKey("node_types.name"), nullable=False),
-    Column("label", String, nullable=False),
-    Column("description", Text, nullable=False),
-    Column("text_hash", String, nullable=False),
-    Column("status", String, nullable=False),
-    Column("created_at", BigInteger, nullable=False),
-    Column("update_time", BigInteger, nullable=False),
-    Column("valid_from", BigInteger),
-    Column("valid_to", BigInteger),
-    Column("attributes", JSON, nullable=False),
-    Index("uq_nodes_space_id", "space", "id", unique=True),
-    Index("ix_nodes_space_type", "space", "type"),
+    sa.Column("key", _KEY, primary_key=True),
+    sa.Column("space", sa.String, sa.ForeignKey("spaces.space"), nullable=False),
+    sa.Column("id", sa.String, nullable=False),
+    sa.Column("type", sa.String, sa.ForeignKey("node_types.name"), nullable=False),
+    sa.Column("label", sa.String, nullable=False),
+    sa.Column("description", sa.Text, nullable=False),
+    sa.Column("text_hash", sa.String, nullable=False),
+    sa.Column("status", sa.String, nullable=False),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+    sa.Column("update_time", sa.BigInteger, nullable=False),
+    sa.Column("valid_from", sa.BigInteger),
+    sa.Column("valid_to", sa.BigInteger),
+    sa.Column("attributes", sa.JSON, nullable=False),
+    sa.Index("uq_nodes_space_id", "space", "id", unique=True),
+    sa.Index("ix_nodes_space_type", "space", "type"),
     sqlite_autoincrement=True,  # a key is never given twice, so an index row cannot point at another node
 )
 
 # What a node was before its last update: visible to as_of(t) with update_time <= t < recorded_until.
-node_versions = Table(
+node_versions = sa.Table(
     "node_versions",
     metadata,
-    Column("key", _KEY, ForeignKey("nodes.key", ondelete="CASCADE"), primary_key=True),
-    Column("recorded_until", BigInteger, primary_key=True),
-    Column("version", Integer, primary_key=True),
-    Column("label", String, nullable=False),
-    Column("description", Text, nullable=False),
-    Column("text_hash", String, nullable=False),
-    Column("status", String, nullable=False),
-    Column("update_time", BigInteger, nullable=False),
-    Column("valid_from", BigInteger),
-    Column("valid_to", BigInteger),
-    Column("attributes", JSON, nullable=False),
+    sa.Column("key", _KEY, sa.ForeignKey("nodes.key", ondelete="CASCADE"), primary_key=True),
+    sa.Column("recorded_until", sa.BigInteger, primary_key=True),
+    sa.Column("version", sa.Integer, primary_key=True),
+    sa.Column("label", sa.String, nullable=False),
+    sa.Column("description", sa.Text, nullable=False),
+    sa.Column("text_hash", sa.String, nullable=False),
+    sa.Column("status", sa.String, nullable=False),
+    sa.Column("update_time", sa.BigInteger, nullable=False),
+    sa.Column("valid_from", sa.BigInteger),
+    sa.Column("valid_to", sa.BigInteger),
+    sa.Column("attributes", sa.JSON, nullable=False),
 )
 
-provenance = Table(
+provenance = sa.Table(
     "provenance",
     metadata,
-    Column("node_key", _KEY, ForeignKey("nodes.key", ondelete="CASCADE"), primary_key=True),
-    Column("turn_key", _KEY, ForeignKey("turns.key", ondelete="CASCADE"), primary_key=True),
-    Column("recorded_at", BigInteger, nullable=False),
-    Index("ix_provenance_turn_key", "turn_key"),
+    sa.Column("node_key", _KEY, sa.ForeignKey("nodes.key", ondelete="CASCADE"), primary_key=True),
+    sa.Column("turn_key", _KEY, sa.ForeignKey("turns.key", ondelete="CASCADE"), primary_key=True),
+    sa.Column("recorded_at", sa.BigInteger, nullable=False),
+    sa.Index("ix_provenance_turn_key", "turn_key"),
 )
 
-relations = Table(
+relations = sa.Table(
     "relations",
     metadata,
-    Column("space", String, ForeignKey("spaces.space"), nullable=False),
-    Column("source", _KEY, nullable=False, primary_key=True),
-    Column("label", String, ForeignKey("relation_labels.name"), nullable=False, primary_key=True),
-    Column("target", _KEY, nullable=False, primary_key=True),
-    Column("weight", Float, nullable=False),
-    Column("created_at", BigInteger, nullable=False),
-    Column("valid_from", BigInteger),
-    Column("valid_to", BigInteger),
-    Column("turn_id", String),  # the turn whose consolidation made the edge
-    ForeignKeyConstraint(["source"], ["nodes.key"], ondelete="CASCADE"),
-    ForeignKeyConstraint(["target"], ["nodes.key"], ondelete="CASCADE"),
-    Index("ix_relations_space", "space"),
-    Index("ix_relations_target", "target"),
+    sa.Column("space", sa.String, sa.ForeignKey("spaces.space"), nullable=False),
+    sa.Column("source", _KEY, nullable=False, primary_key=True),
+    sa.Column("label", sa.String, sa.ForeignKey("relation_labels.name"), nullable=False, primary_key=True),
+    sa.Column("target", _KEY, nullable=False, primary_key=True),
+    sa.Column("weight", sa.Float, nullable=False),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+    sa.Column("valid_from", sa.BigInteger),
+    sa.Column("valid_to", sa.BigInteger),
+    sa.Column("turn_id", sa.String),  # the turn whose consolidation made the edge
+    sa.ForeignKeyConstraint(["source"], ["nodes.key"], ondelete="CASCADE"),
+    sa.ForeignKeyConstraint(["target"], ["nodes.key"], ondelete="CASCADE"),
+    sa.Index("ix_relations_space", "space"),
+    sa.Index("ix_relations_target", "target"),
 )
 
 # Keyed by the text as well as the node, so that an earlier version of a node keeps its vector.
-embeddings = Table(
+embeddings = sa.Table(
     "embeddings",
     metadata,
-    Column("node_key", _KEY, ForeignKey("nodes.key", ondelete="CASCADE"), primary_key=True),
-    Column("model", String, primary_key=True),
-    Column("text_hash", String, primary_key=True),
-    Column("vector", LargeBinary, nullable=False),  # float32, little-endian
+    sa.Column("node_key", _KEY, sa.ForeignKey("nodes.key", ondelete="CASCADE"), primary_key=True),
+    sa.Column("model", sa.String, primary_key=True),
+    sa.Column("text_hash", sa.String, primary_key=True),
+    sa.Column("vector", sa.LargeBinary, nullable=False),  # float32, little-endian
 )
 
-outbox = Table(
+outbox = sa.Table(
     "outbox",
     metadata,
-    Column("seq", _KEY, primary_key=True),
-    Column("space", String, nullable=False),
-    Column("node_key", BigInteger, nullable=False),
-    Column("action", String, nullable=False),  # "upsert" or "delete"
+    sa.Column("seq", _KEY, primary_key=True),
+    sa.Column("space", sa.String, nullable=False),
+    sa.Column("node_key", sa.BigInteger, nullable=False),
+    sa.Column("action", sa.String, nullable=False),  # "upsert" or "delete"
     sqlite_autoincrement=True,
 )

@@ -1,11 +1,11 @@
-"""The rows of turns: written once, then only their state changes; and which turns a node was drawn from."""
+"""Reads and writes turns, which change only in their state once written, and the source turns of nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, insert, select, update
 
 from locigraph.kg.errors import StoreError
 from locigraph.kg.store import tables
@@ -61,16 +61,6 @@ def read(connection: Connection, space: SpaceId, state: TurnState | None) -> lis
     return [turn_of(row) for row in connection.execute(query)]
 
 
-def counts(connection: Connection, space: SpaceId) -> dict[TurnState, int]:
-    """Number of turns in each state."""
-    table = tables.turns
-    rows = connection.execute(
-        select(table.c.state, func.count()).where(table.c.space == space).group_by(table.c.state)
-    ).all()
-    found = {row[0]: int(row[1]) for row in rows}
-    return {state: found.get(state, 0) for state in TurnState}
-
-
 def failures(connection: Connection, space: SpaceId) -> list[TurnFailure]:
     """Turns whose consolidation failed."""
     table = tables.turns
@@ -83,7 +73,7 @@ def failures(connection: Connection, space: SpaceId) -> list[TurnFailure]:
 
 
 def set_state(connection: Connection, space: SpaceId, turn_id: TurnId, state: TurnState, error: str | None) -> None:
-    """Say how far a turn's consolidation has come; StoreError if the space does not hold it."""
+    """Set how far a turn's consolidation has come; raises StoreError if the space does not hold the turn."""
     table = tables.turns
     result = connection.execute(
         update(table).where(table.c.space == space, table.c.turn_id == turn_id).values(state=state, error=error)
@@ -93,7 +83,7 @@ def set_state(connection: Connection, space: SpaceId, turn_id: TurnId, state: Tu
 
 
 def keys_of(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId]) -> dict[TurnId, int]:
-    """Integer names of turns; those not stored are left out."""
+    """Integer keys of turns by id; turns that are not stored are left out."""
     table = tables.turns
     found: dict[TurnId, int] = {}
     for chunk in chunks(list(turn_ids)):

@@ -1,6 +1,6 @@
 """A document of plain blocks, in Markdown and as a self-contained HTML page.
 
-All text is escaped; the HTML page loads nothing and forbids itself to.
+All text is escaped. The HTML page loads nothing, and its content security policy forbids it to.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from locigraph.retrieval.evaluation.formatting import flat
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """A title; level 1 is the document's."""
+    """A heading; level 1 is the title of the document."""
 
     text: str
     level: int = 2
@@ -44,7 +44,7 @@ class Bullets:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Words in the first columns, numbers set to the right in the others."""
+    """A table with words in the first ``text_columns`` columns and numbers, set to the right, in the others."""
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -53,7 +53,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A drawing."""
+    """A drawing with its caption."""
 
     name: str
     caption: str
@@ -61,13 +61,13 @@ class Figure:
 
     @property
     def path(self) -> str:
-        """Of its file, beside the Markdown."""
+        """Path of the drawing's file, relative to the Markdown."""
         return f"figures/{self.name}.svg"
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Text as it is."""
+    """Text that is shown exactly as it is."""
 
     text: str
 
@@ -143,8 +143,7 @@ pre { padding: .8rem; overflow-x: auto; background: var(--soft); border-radius: 
 def html_page(blocks: Sequence[Block], title: str) -> str:
     """The document as one HTML page with its figures inside."""
     body = "\n".join(_html_block(block) for block in blocks)
-    # The policy lets the page use its own styles and nothing else: no script, no request, even if one slipped
-    # in.
+    # The policy lets the page use its own styles and nothing else: no script and no request, even if one slipped in.
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>

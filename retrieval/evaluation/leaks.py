@@ -22,9 +22,9 @@ _NOT_WORD = re.compile(r"[\W_]+")
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """One division of the conversations; each entry is the id of a conversation (its space).
+    """One division of the conversations into three parts; a conversation is named by its space.
 
-    ``validation`` steers early stopping and hyper-parameters, so it must not overlap with ``test`` either.
+    ``validation`` decides on early stopping and hyper-parameters, so it must not overlap with ``test`` either.
     """
 
     index: int
@@ -37,30 +37,22 @@ def check_folds(folds: Sequence[Fold], *, spaces: Iterable[str] | None = None) -
     """Refuse folds that leak or that do not test every conversation once.
 
     Args:
-        folds: The folds of one cross-validation.
-        spaces: All conversations that must be tested; None: those that the folds mention.
+        folds: Folds of one cross-validation.
+        spaces: All conversations that must be tested; None stands for those that the folds mention.
 
     Raises:
-        LeakError: If a test or validation conversation is among the training ones of its fold, a test
-            conversation is used for validation in its fold, or a conversation is tested never or twice. Names
-            fold and conversation.
+        LeakError: If a conversation is in two parts of a fold, or is not tested exactly once. Names the conversation.
     """
     for fold in folds:
-        for (first, left), (second, right) in (
-            (("test", fold.test), ("train", fold.train)),
-            (("validation", fold.validation), ("train", fold.train)),
-            (("test", fold.test), ("validation", fold.validation)),
-        ):
-            shared = sorted(set(left) & set(right))
+        for first, second in (("test", "train"), ("validation", "train"), ("test", "validation")):
+            shared = sorted(set(getattr(fold, first)) & set(getattr(fold, second)))
             if shared:
                 raise LeakError(
                     f"fold {fold.index}: conversation {shared[0]!r} is in {first} and in {second}"
                     f"{_others(shared)}; make the folds with make_folds"
                 )
     tested = Counter(space for fold in folds for space in fold.test)
-    expected = set(tested) if spaces is None else set(spaces)
-    for fold in folds:
-        expected.update(fold.train, fold.validation)
+    expected = set(spaces or ()).union(*((*fold.train, *fold.validation) for fold in folds))
     repeated = sorted(space for space, times in tested.items() if times > 1)
     if repeated:
         raise LeakError(
@@ -83,23 +75,21 @@ def make_folds(
     seed: int,
     weights: Mapping[str, float] | None = None,
 ) -> tuple[Fold, ...]:
-    """Divide conversations into folds that test each of them once; leave-one-out when ``folds`` is their
-    number.
+    """Divide conversations into folds that test each of them once; leave-one-out when ``folds`` is their number.
 
     Test parts differ by at most one conversation. With weights, the heaviest remaining conversations are
     dealt one to each fold, the heaviest to the lightest fold. A fold's validation part comes from the test
     parts of the folds after it, so that every conversation serves about equally often.
 
     Args:
-        spaces: Ids of the conversations; their order does not matter.
+        spaces: Names of the conversations; their order does not matter.
         folds: Number of folds, from 2 to the number of conversations.
-        validation: Conversations in each validation part; 0 for none.
-        seed: Decides which conversations come together.
-        weights: Size of each conversation, such as its number of questions; None: all alike.
+        validation: Number of conversations in each validation part; 0 for none.
+        seed: Random seed; decides which conversations come together.
+        weights: Size of each conversation, such as its number of questions; None treats all alike.
 
     Returns:
-        Folds in the order of their index; ids within each part sorted. The same arguments give the same
-        folds.
+        Folds in the order of their index, each part sorted. The same arguments give the same folds.
 
     Raises:
         EvaluationError: If a conversation is named twice or has no weight, ``folds`` is out of range, or a
@@ -151,15 +141,15 @@ def copied_evidence(
 ) -> list[str]:
     """Questions some of whose evidence stands word for word in a conversation that their fold learns from.
 
-    Corpora that fill histories from one pool of sessions have such; no id gives them away.
+    This happens in corpora that put the same sessions into several conversations; IDs do not show it.
 
     Args:
-        folds: Of the comparison.
-        evidence: Question id -> (space, turn ids).
-        texts: Space -> turn id -> words; turns of fewer than eight words are like others by chance and not looked at.
+        folds: Folds of the comparison.
+        evidence: Question ID -> (space, turn IDs).
+        texts: Space -> turn ID -> text. Turns of fewer than eight words are ignored, since they are alike by chance.
 
     Returns:
-        Ids of the questions, in the order of ``evidence``.
+        IDs of the questions, in the order of ``evidence``.
     """
     held = {
         space: {turn: wording(text) for turn, text in turns.items() if len(text.split()) >= _LEAST_WORDS}
@@ -175,7 +165,7 @@ def copied_evidence(
 
 
 def _deal(spaces: Sequence[str], folds: int, seed: int, weights: Mapping[str, float] | None) -> list[list[str]]:
-    """Test parts, each in the order in which they were dealt."""
+    """The test part of each fold, in the order in which its conversations were dealt."""
     order = sorted(spaces)
     random.Random(seed).shuffle(order)
     size = {space: 1.0 if weights is None else float(weights[space]) for space in order}
@@ -200,7 +190,7 @@ def _fold(index: int, tests: Sequence[Sequence[str]], validation: int) -> Fold:
 
 
 def wording(text: str) -> str:
-    """What of a question must differ: its words without case, punctuation, spacing and Unicode variants."""
+    """A text without case, punctuation, spacing and Unicode variants, which do not make two questions different."""
     return _NOT_WORD.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip()
 
 

@@ -1,35 +1,22 @@
 """Scores of one ranking against the gold evidence of one question.
 
-A ranking is a sequence of turn ids, best first, without duplicates; gold is a non-empty set of turn ids.
-Every score lies in [0, 1], higher is better. ``top_k`` counts turns. A ranking shorter than ``top_k`` is
-scored as it stands: what was not returned was not found.
+A ranking is a sequence of turn IDs, best first, without duplicates; gold is a non-empty set of turn IDs.
+Every score lies in [0, 1], and higher is better. ``top_k`` counts turns. A ranking shorter than ``top_k`` is
+scored as it stands: what was not returned was not found. All functions raise ``ValueError`` if gold is empty, the
+ranking holds a turn twice, or ``top_k`` is below 1.
 """
 
 from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-
-#: What ``score_ranking`` returns, in the order in which reports show it.
-METRICS: tuple[str, ...] = (
-    "recall@5",
-    "recall@10",
-    "recall@20",
-    "ndcg@10",
-    "mrr",
-    "hit@10",
-    "all_recall@10",
-)
+from functools import partial
 
 
 def evidence_recall(ranking: Sequence[str], gold: AbstractSet[str], top_k: int) -> float:
-    """Share of the gold turns that are among the first ``top_k``.
-
-    Raises:
-        ValueError: If ``gold`` is empty, the ranking holds a turn twice, or ``top_k`` < 1.
-    """
+    """Share of the gold turns that are among the first ``top_k``."""
     return recall_curve(ranking, gold, (top_k,))[0]
 
 
@@ -38,9 +25,6 @@ def recall_curve(ranking: Sequence[str], gold: AbstractSet[str], top_ks: Sequenc
 
     Returns:
         One value per entry of ``top_ks``, in the same order.
-
-    Raises:
-        ValueError: As ``evidence_recall``.
     """
     for top_k in top_ks:
         _check_depth(top_k)
@@ -52,19 +36,12 @@ def all_evidence_recall(ranking: Sequence[str], gold: AbstractSet[str], top_k: i
     """1 when every gold turn is among the first ``top_k``, else 0.
 
     With more gold turns than ``top_k`` this is always 0.
-
-    Raises:
-        ValueError: As ``evidence_recall``.
     """
     return float(evidence_recall(ranking, gold, top_k) == 1.0)
 
 
 def hit(ranking: Sequence[str], gold: AbstractSet[str], top_k: int) -> float:
-    """1 when at least one gold turn is among the first ``top_k``, else 0.
-
-    Raises:
-        ValueError: As ``evidence_recall``.
-    """
+    """1 when at least one gold turn is among the first ``top_k``, else 0."""
     return float(evidence_recall(ranking, gold, top_k) > 0.0)
 
 
@@ -73,9 +50,6 @@ def ndcg(ranking: Sequence[str], gold: AbstractSet[str], top_k: int) -> float:
 
     Rank r, from 1, is discounted by log2(1 + r). The ideal puts min(``top_k``, gold turns) gold turns first,
     so 1 is reachable even when there is more gold than ``top_k``.
-
-    Raises:
-        ValueError: As ``evidence_recall``.
 
     Source:
         Järvelin and Kekäläinen 2002, with the discount of Burges et al. 2005.
@@ -91,35 +65,26 @@ def reciprocal_rank(ranking: Sequence[str], gold: AbstractSet[str]) -> float:
     """1 / rank of the first gold turn, rank from 1; 0 when the ranking holds none.
 
     There is no cut-off, so compare only strategies that return equally many turns.
-
-    Raises:
-        ValueError: If ``gold`` is empty or the ranking holds a turn twice.
     """
     ranks = _gold_ranks(ranking, gold)
     return 1.0 / ranks[0] if ranks else 0.0
 
 
+#: Every metric by its name, in the order in which reports show them; another one is one function and one row here.
+METRICS: Mapping[str, Callable[[Sequence[str], AbstractSet[str]], float]] = {
+    "recall@5": partial(evidence_recall, top_k=5),
+    "recall@10": partial(evidence_recall, top_k=10),
+    "recall@20": partial(evidence_recall, top_k=20),
+    "ndcg@10": partial(ndcg, top_k=10),
+    "mrr": reciprocal_rank,
+    "hit@10": partial(hit, top_k=10),
+    "all_recall@10": partial(all_evidence_recall, top_k=10),
+}
+
+
 def score_ranking(ranking: Sequence[str], gold: AbstractSet[str]) -> dict[str, float]:
-    """All scores of one question.
-
-    Returns:
-        One value for each name in ``METRICS``, in that order.
-
-    Raises:
-        ValueError: If ``gold`` is empty or the ranking holds a turn twice.
-    """
-    at_5, at_10, at_20 = recall_curve(ranking, gold, (5, 10, 20))
-    scores = {
-        "recall@5": at_5,
-        "recall@10": at_10,
-        "recall@20": at_20,
-        "ndcg@10": ndcg(ranking, gold, 10),
-        "mrr": reciprocal_rank(ranking, gold),
-        "hit@10": hit(ranking, gold, 10),
-        "all_recall@10": all_evidence_recall(ranking, gold, 10),
-    }
-    assert tuple(scores) == METRICS
-    return scores
+    """Scores of one question by all of ``METRICS``, in that order."""
+    return {name: metric(ranking, gold) for name, metric in METRICS.items()}
 
 
 def _discount(rank: int) -> float:

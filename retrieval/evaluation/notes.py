@@ -1,4 +1,4 @@
-"""What a report says of its own test: whether it holds its level."""
+"""A note of the report on its own significance test: whether it rejects true null hypotheses too often."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from locigraph.retrieval.evaluation.significance import a_a_check
 
 
 def a_a_note(questions: Sequence[QuestionOutcome], first: StrategyRun, second: StrategyRun, *, seed: int) -> str:
-    """What the sign-flip test does when there is nothing to find, in data with these conversations' spread.
+    """How often the sign-flip test rejects when there is nothing to find, in data with these conversations' spread.
 
     Args:
         questions: All questions.
-        first: A strategy.
-        second: The one it is compared with.
-        seed: Of the trials.
+        first: Rankings of a strategy.
+        second: Rankings of the strategy that it is compared with.
+        seed: Random seed of the trials.
     """
     differences = [
         evidence_recall(first.rankings[q.question_id], set(q.gold), 10)

@@ -1,4 +1,4 @@
-"""What is scored: questions with their gold, and the rankings that a strategy returned for them."""
+"""What is scored: questions with their gold evidence, and the rankings that a strategy returned for them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class QuestionOutcome:
-    """A question that is scored, and what a right ranking would hold.
+    """A question that is scored, with its gold evidence.
 
-    ``space`` is its conversation, the unit of all statistics. ``gold`` holds ids of turns and must not be
-    empty; ``gold_sessions`` ids of sessions where the corpus cites those. ``fold`` is the cross-validation
-    fold that tested it; None without folds.
+    ``space`` is its conversation, the unit of all statistics. ``gold`` holds IDs of turns and must not be empty;
+    ``gold_sessions`` holds IDs of sessions if the corpus names sessions as evidence. ``fold`` is the cross-validation
+    fold that tested the question; None without folds.
     """
 
     question_id: str
@@ -32,11 +32,10 @@ class QuestionOutcome:
 
 @dataclass(frozen=True, slots=True)
 class StrategyRun:
-    """What one strategy returned: turn ids best first, and milliseconds, each by question id.
+    """What one strategy returned, by question ID: turn IDs, best first, and milliseconds.
 
-    ``search_ms`` is the time of the search without encoding the query, ``encode_ms`` that of encoding alone
-    (0 for a strategy without an encoder). ``seed`` tells repetitions of one strategy apart; None for a strategy
-    that nothing random decides.
+    ``search_ms`` is the time without encoding the query, ``encode_ms`` that of encoding alone (0 for a strategy without
+    an encoder). ``seed`` tells repetitions of one strategy apart; None for a strategy without randomness.
     """
 
     name: str
@@ -81,7 +80,7 @@ def check_runs(questions: Sequence[QuestionOutcome], runs: Sequence[StrategyRun]
 
 
 def of_question(run: StrategyRun, field: str, values: Mapping[str, Value], question_id: str) -> Value:
-    """What a run holds for a question; IncompleteRunError if it lacks it."""
+    """The value of a run for a question; IncompleteRunError if there is none."""
     if question_id not in values:
         raise IncompleteRunError(
             f"strategy {run.name!r} has no entry in '{field}' for question {question_id!r}; run it again: "

@@ -1,34 +1,35 @@
 """Figures of a report as SVG text.
 
-Drawn with matplotlib's object interface: no global figure list, no display. The same results give the same
-bytes: ids come from a fixed salt and no date is written. Text stays text, in the colour of the surrounding
-page (``currentColor``), so that a figure inside a page can be read on light and on dark ground.
+They are drawn with matplotlib's object interface, which needs no global figure list and no display. The same results
+give the same bytes: IDs come from a fixed salt and no date is written. Text stays text, in the colour of the
+surrounding page (``currentColor``), so that a figure inside a page can be read on a light and on a dark background.
 """
 
 from __future__ import annotations
 
 import html
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator, PercentFormatter
 
 from locigraph.retrieval.evaluation.formatting import flat, milliseconds, signed
-from locigraph.retrieval.evaluation.results import CLAIMANT, Comparison, StrategySummary
+from locigraph.retrieval.evaluation.results import Comparison, StrategySummary
 
-#: Okabe and Ito 2008, colours told apart with all common forms of colour blindness; their black is left out
-#: because it vanishes on dark ground and their yellow because it vanishes on light, grey is added.
+#: Colours of Okabe and Ito 2008, which people with any common form of colour blindness can tell apart. Their black is
+#: left out because it vanishes on a dark background and their yellow because it vanishes on a light one; grey is added.
 PALETTE: tuple[str, ...] = ("#d55e00", "#0a84d0", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c8c8c")
 _MARKERS: tuple[str, ...] = ("o", "s", "^", "D", "v", "P", "X")
 _DASHES: tuple[str, ...] = ("-", "--", ":")
 #: Stands for the page's text colour while matplotlib draws; replaced in the SVG.
 _INK = "#010203"
-#: More bands than this hide each other; then only those of the two strategies in the foreground are drawn.
+#: More interval bands than this hide each other; then only those of the strategies in the foreground are drawn.
 _MOST_BANDS = 4
 # Any, because matplotlib types the names of settings as one literal that differs between its versions.
 _STYLE: dict[Any, Any] = {
@@ -36,11 +37,7 @@ _STYLE: dict[Any, Any] = {
     "text.usetex": False,
     "text.parse_math": False,  # a strategy may be named "$x$"
     "font.family": "sans-serif",
-    "font.sans-serif": [
-        "DejaVu Sans",
-        "Arial",
-        "Helvetica",
-    ],  # matplotlib brings the first, so layout is the same
+    "font.sans-serif": ["DejaVu Sans", "Arial", "Helvetica"],  # matplotlib brings the first, so layout is the same
     "font.size": 10.0,
     "axes.titlesize": 12.0,
     "axes.titleweight": "bold",
@@ -68,29 +65,26 @@ _STYLE: dict[Any, Any] = {
 _STANDALONE_STYLE = "<style>:root{color:#1f2328}@media (prefers-color-scheme:dark){:root{color:#e6edf3}}</style>"
 
 
-def recall_curve_figure(strategies: Mapping[str, StrategySummary]) -> str:
-    """Evidence recall against depth, one line per strategy with its name at the end, with interval bands.
+def recall_curve_figure(strategies: Mapping[str, StrategySummary], foreground: Collection[str] = ()) -> str:
+    """Evidence recall against depth as an ``<svg>`` element: a line with interval band per strategy, named at its end.
 
     Args:
-        strategies: By name, at least one; the first two and "v2" are drawn in the foreground.
-
-    Returns:
-        An ``<svg>`` element.
+        strategies: Results by name of the strategy, at least one.
+        foreground: Names of the strategies that are drawn in front of the others.
 
     Raises:
         ValueError: If there are no strategies.
     """
     if not strategies:
         raise ValueError("there are no strategies to draw")
-    with mpl.rc_context(figure_style("recall")):
-        figure = Figure(figsize=(8.4, 4.6))
-        axes = figure.add_axes((0.08, 0.13, 0.68, 0.75))
-        foreground = _foreground(list(strategies))
+    with mpl.rc_context(_style("recall")):
+        figure = Figure(figsize=(8.4, 4.6), layout="constrained")
+        axes = figure.subplots()
         ends = []
         for index, (name, summary) in enumerate(strategies.items()):
             curve = summary["recall_curve"]
             is_front = name in foreground
-            colour = _colour(index)
+            colour = PALETTE[index % len(PALETTE)]
             axes.plot(
                 curve["k"],
                 curve["mean"],
@@ -100,38 +94,25 @@ def recall_curve_figure(strategies: Mapping[str, StrategySummary]) -> str:
                 linewidth=2.4 if is_front else 1.5,
                 zorder=3 if is_front else 2,
             )
-            known = [
-                (top_k, low, high)
-                for top_k, low, high in zip(curve["k"], curve["low"], curve["high"], strict=True)
-                if low is not None and high is not None
-            ]
-            if known and (is_front or len(strategies) <= _MOST_BANDS):
-                top_ks, low_ends, high_ends = zip(*known, strict=True)
-                axes.fill_between(top_ks, low_ends, high_ends, color=colour, alpha=0.16, linewidth=0.0)
+            if is_front or len(strategies) <= _MOST_BANDS:
+                low, high = (np.array(curve[end], dtype=np.float64) for end in ("low", "high"))  # unknown ends are NaN
+                axes.fill_between(curve["k"], low, high, color=colour, alpha=0.16, linewidth=0.0)
             ends.append((curve["mean"], name, colour, is_front))
-        curves = [summary["recall_curve"] for summary in strategies.values()]
-        depths = curves[0]["k"]
         axes.set_xscale("log")
-        axes.set_xticks(depths, [str(top_k) for top_k in depths])
+        axes.set_xticks(curve["k"], [str(top_k) for top_k in curve["k"]])
         axes.xaxis.set_minor_locator(NullLocator())
-        axes.set_xlim(depths[0], depths[-1])
+        axes.set_xlim(curve["k"][0], curve["k"][-1])
         axes.set_ylim(0.0, 1.02)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         axes.grid(True, axis="y")
         axes.set_xlabel("turns returned (k)")
         axes.set_title("Evidence recall@k; bands: 95% over conversations")
         _label_ends(axes, ends)
-        return finished_svg(figure, "Evidence recall against the number of returned turns, by strategy")
+        return _svg(figure, "Evidence recall against the number of returned turns, by strategy")
 
 
 def category_figure(comparison: Comparison) -> str:
-    """Difference between two strategies in each category, with intervals.
-
-    Args:
-        comparison: One entry of the results; its ``a`` minus its ``b``.
-
-    Returns:
-        An ``<svg>`` element.
+    """Difference between two strategies in each category, with intervals, as an ``<svg>`` element.
 
     Raises:
         ValueError: If the comparison has no categories.
@@ -144,43 +125,57 @@ def category_figure(comparison: Comparison) -> str:
         raise ValueError("the comparison has no categories to draw")
     rows.append(("all questions", comparison["delta"], comparison["ci_low"], comparison["ci_high"]))
     a, b, metric = (_shortened(comparison[key]) for key in ("a", "b", "metric"))
-    with mpl.rc_context(figure_style("category")):
-        figure = Figure(figsize=(8.4, 1.5 + 0.42 * len(rows)))
+    return difference_figure(
+        rows,
+        name="category",
+        title=f"{a} against {b}, by category (questions)",
+        axis=f"{metric} of {a} minus {b}; right of 0: {a} is better",
+        has_total=True,
+    )
+
+
+def difference_figure(
+    rows: Sequence[tuple[str, float, float | None, float | None]],
+    *,
+    name: str,
+    title: str,
+    axis: str,
+    has_total: bool = False,
+) -> str:
+    """Differences with their intervals, one below the other, as an ``<svg>`` element.
+
+    Args:
+        rows: Label, difference and both ends of its interval; None for ends that are not known.
+        name: Name of the figure, different from those of the other figures of a page.
+        title: Title of the figure.
+        axis: Label of the horizontal axis; together with the title it describes the figure to those who cannot see it.
+        has_total: Whether the last row sums up the others and is set apart from them.
+    """
+    with mpl.rc_context(_style(name)):
+        figure = Figure(figsize=(8.4, 1.5 + 0.42 * len(rows)), layout="constrained")
         axes = _row_axes(figure, [label for label, *_ in rows])
-        for row, (_, delta, low, high) in enumerate(rows):
-            is_total = row == len(rows) - 1
+        for position, (_, delta, low, high) in enumerate(rows):
+            is_total = has_total and position == len(rows) - 1
             colour = PALETTE[0] if is_total else PALETTE[1]
             if low is not None and high is not None:
-                axes.plot([low, high], [row, row], color=colour, linewidth=3.0, solid_capstyle="round")
-            axes.plot([delta], [row], color=colour, marker="D" if is_total else "o", markersize=7.5)
-            axes.annotate(
-                signed(delta),
-                (max(delta, delta if high is None else high), row),
-                xytext=(7, 0),
-                textcoords="offset points",
-                va="center",
-                fontsize=9,
-            )
+                axes.plot([low, high], [position, position], color=colour, linewidth=3.0, solid_capstyle="round")
+            axes.plot([delta], [position], color=colour, marker="D" if is_total else "o", markersize=7.5)
+            _annotate(axes, signed(delta), (max(delta, delta if high is None else high), position))
         axes.axvline(0.0, color=_INK, linewidth=1.0, alpha=0.7, zorder=1)
-        axes.axhline(len(rows) - 1.5, color="#8c8c8c", linewidth=0.7, alpha=0.6)
+        if has_total:
+            axes.axhline(len(rows) - 1.5, color=PALETTE[6], linewidth=0.7, alpha=0.6)
         axes.margins(x=0.12)
         axes.grid(True, axis="x")
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: signed(value, decimals=2)))
-        axes.set_xlabel(f"{metric} of {a} minus {b}; right of 0: {a} is better")
-        axes.set_title(f"{a} against {b}, by category (questions)")
-        return finished_svg(figure, f"Difference in {metric} between {a} and {b} by category")
+        axes.set_xlabel(axis)
+        axes.set_title(title)
+        return _svg(figure, f"{title}: {axis}")
 
 
 def latency_figure(strategies: Mapping[str, StrategySummary]) -> str:
-    """Search time per question, median and 95th percentile, one pair of bars per strategy.
+    """Search time per question, median and 95th percentile, as a pair of bars per strategy in an ``<svg>`` element.
 
-    The axis is logarithmic when the slowest is more than 30 times the fastest; the numbers stand at the bars.
-
-    Args:
-        strategies: By name, at least one.
-
-    Returns:
-        An ``<svg>`` element.
+    The axis is logarithmic when the slowest time is more than 30 times the fastest.
 
     Raises:
         ValueError: If there are no strategies.
@@ -188,29 +183,20 @@ def latency_figure(strategies: Mapping[str, StrategySummary]) -> str:
     if not strategies:
         raise ValueError("there are no strategies to draw")
     times_ms = [(entry["latency_ms"]["p50"], entry["latency_ms"]["p95"]) for entry in strategies.values()]
-    shortest, longest = min(min(pair) for pair in times_ms), max(max(pair) for pair in times_ms)
+    shortest, longest = min(map(min, times_ms)), max(map(max, times_ms))
     is_log = shortest > 0.0 and longest / shortest > 30.0
-    with mpl.rc_context(figure_style("latency")):
-        figure = Figure(figsize=(8.4, 1.5 + 0.52 * len(times_ms)))
+    with mpl.rc_context(_style("latency")):
+        figure = Figure(figsize=(8.4, 1.5 + 0.52 * len(times_ms)), layout="constrained")
         axes = _row_axes(figure, list(strategies))
-        for offset, part, colour in ((-0.19, 0, PALETTE[1]), (0.19, 1, PALETTE[4])):
-            values = [pair[part] for pair in times_ms]
-            axes.barh(
-                [row + offset for row in range(len(values))],
-                values,
-                height=0.34,
-                color=colour,
-                label=("median (p50)", "95th percentile (p95)")[part],
-            )
-            for row, value in enumerate(values):
-                axes.annotate(
-                    milliseconds(value),
-                    (value, row + offset),
-                    xytext=(5, 0),
-                    textcoords="offset points",
-                    va="center",
-                    fontsize=9,
-                )
+        medians, slow = zip(*times_ms, strict=True)
+        for values, offset, colour, label in (
+            (medians, -0.19, PALETTE[1], "median (p50)"),
+            (slow, 0.19, PALETTE[4], "95th percentile (p95)"),
+        ):
+            rows = [row + offset for row in range(len(values))]
+            axes.barh(rows, values, height=0.34, color=colour, label=label)
+            for row, value in zip(rows, values, strict=True):
+                _annotate(axes, milliseconds(value), (value, row))
         if is_log:
             axes.set_xscale("log")
             axes.set_xlim(shortest / 2.0, longest * 2.0)
@@ -220,24 +206,17 @@ def latency_figure(strategies: Mapping[str, StrategySummary]) -> str:
         axes.grid(True, axis="x")
         axes.set_xlabel("milliseconds per question, query encoding apart" + (", log scale" if is_log else ""))
         axes.set_title("Search time")
-        figure.legend(loc="upper right", ncols=2, frameon=False, fontsize=9, bbox_to_anchor=(0.99, 1.0))
-        return finished_svg(figure, "Search time per question by strategy, median and 95th percentile")
+        figure.legend(loc="upper right", ncols=2, frameon=False, fontsize=9)
+        return _svg(figure, "Search time per question by strategy, median and 95th percentile")
 
 
-def figure_style(figure_name: str) -> dict[Any, Any]:
-    """Settings for ``matplotlib.rc_context``, the same for every figure but for its ids."""
-    # Ids are hashes of content and salt; a salt per figure keeps them apart when all stand in one page.
+def _style(figure_name: str) -> dict[Any, Any]:
+    # IDs are hashes of content and salt; a salt per figure keeps them apart when all stand in one page.
     return {**_STYLE, "svg.hashsalt": f"locigraph-{figure_name}"}
 
 
-def _colour(index: int) -> str:
-    return PALETTE[index % len(PALETTE)]
-
-
-def _foreground(names: Sequence[str]) -> frozenset[str]:
-    if CLAIMANT in names:
-        return frozenset([CLAIMANT, next((name for name in names if name != CLAIMANT), CLAIMANT)])
-    return frozenset(names[:2])
+def _annotate(axes: Axes, text: str, point: tuple[float, float]) -> None:
+    axes.annotate(text, point, xytext=(8, 0), textcoords="offset points", va="center", fontsize=9)
 
 
 def _shortened(text: str, limit: int = 34) -> str:
@@ -246,11 +225,9 @@ def _shortened(text: str, limit: int = 34) -> str:
 
 
 def _row_axes(figure: Figure, labels: Sequence[str]) -> Axes:
-    """Axes with one named row per label, the first on top, and room for the longest name."""
+    """Axes with one named row per label, the first on top."""
     shown = [_shortened(label) for label in labels]
-    left = min(0.36, 0.03 + 0.0105 * max(len(label) for label in shown))
-    height = figure.get_figheight()
-    axes = figure.add_axes((left, 0.58 / height, 0.96 - left, 1.0 - 1.03 / height))
+    axes = figure.subplots()
     axes.set_yticks(range(len(shown)), shown)
     axes.set_ylim(len(shown) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
@@ -266,36 +243,24 @@ def _label_ends(axes: Axes, ends: Sequence[tuple[Sequence[float], str, str, bool
     heights: list[float] = []
     for means, *_ in ordered:
         heights.append(means[-1] if not heights else min(means[-1], heights[-1] - gap))
-    # Pushing down may leave the axes at the bottom; then move the lowest up, and those above as far as
-    # needed.
+    # Pushing down may leave the axes at the bottom; then move the lowest up, and those above as far as needed.
     floor = 0.01
     for index in range(len(heights) - 1, -1, -1):
         heights[index] = max(heights[index], floor)
         floor = heights[index] + gap
     across = axes.get_yaxis_transform()  # x in axes fractions, y in data
     for (means, name, colour, is_front), height in zip(ordered, heights, strict=True):
-        axes.plot(
-            [1.005, 1.025, 1.035],
-            [means[-1], height, height],
-            transform=across,
-            color=colour,
-            linewidth=0.8,
-            clip_on=False,
-        )
+        ends_at = [1.005, 1.025, 1.035], [means[-1], height, height]
+        axes.plot(*ends_at, transform=across, color=colour, linewidth=0.8, clip_on=False)
+        weight = "bold" if is_front else "normal"
         axes.text(
-            1.042,
-            height,
-            _shortened(name, 28),
-            transform=across,
-            color=colour,
-            fontweight="bold" if is_front else "normal",
-            fontsize=9.5,
-            va="center",
-        )
+            1.042, height, _shortened(name, 28),
+            transform=across, color=colour, fontweight=weight, fontsize=9.5, va="center",
+        )  # fmt: skip
 
 
-def finished_svg(figure: Figure, description: str) -> str:
-    """The figure as an ``<svg>`` element for a page, with a description for those who cannot see it."""
+def _svg(figure: Figure, description: str) -> str:
+    """The figure as an ``<svg>`` element, with a description for those who cannot see it."""
     FigureCanvasSVG(figure)
     buffer = io.StringIO()
     # No metadata at all: its default holds the date and the version of matplotlib.
@@ -307,6 +272,6 @@ def finished_svg(figure: Figure, description: str) -> str:
 
 
 def standalone(svg: str) -> str:
-    """The same figure for a file of its own, with text colours for a light and a dark viewer."""
+    """The figure as a file of its own, with text colours for a light and a dark background."""
     start = svg.index(">", svg.index("<svg")) + 1
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + svg[:start] + _STANDALONE_STYLE + svg[start:]

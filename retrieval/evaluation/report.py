@@ -1,12 +1,13 @@
 """The report of an evaluation: Markdown, a self-contained HTML page, and a table for the terminal.
 
-Both documents are rendered from the same list of blocks, so they cannot disagree.
+Both documents are rendered from the same list of blocks, so they cannot disagree. The report knows no strategy by name:
+the first comparison of the results is taken as the one that the evaluation is about.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from locigraph.retrieval.evaluation.document import (
@@ -22,38 +23,30 @@ from locigraph.retrieval.evaluation.document import (
     markdown_text,
 )
 from locigraph.retrieval.evaluation.formatting import flat, milliseconds, p_value, signed, unsigned
-from locigraph.retrieval.evaluation.results import CLAIMANT, Comparison, Interval, Results, StrategySummary, Summary
+from locigraph.retrieval.evaluation.results import Comparison, Interval, Results, StrategySummary, Summary
 from locigraph.retrieval.evaluation.significance import smallest_p
 
 #: Differences with a corrected p up to this are called shown.
 SIGNIFICANCE_LEVEL = 0.05
+# Metrics of the shorter tables, with the names that readers see.
+_MAIN_METRICS = {"recall@5": "recall@5", "recall@10": "recall@10", "recall@20": "recall@20", "ndcg@10": "nDCG@10"}
+_ALL_METRICS = {**_MAIN_METRICS, "mrr": "MRR", "hit@10": "hit@10", "all_recall@10": "all evidence@10"}
 
 
 def text_table(results: Summary) -> str:
-    """The main scores as aligned text, one strategy a line, for the terminal.
+    """The main scores as aligned text, one strategy a line, for the terminal; no line break at the end.
 
-    Intervals (95%, over conversations) are given for recall@10 only. Ends without a line break.
+    An interval (95%, over conversations) is given for recall@10 only.
     """
-    header = ["strategy", "recall@5", "recall@10", "[95%]", "recall@20", "nDCG@10"]
-    rows = [header]
+    rows = [("strategy", "recall@5", "recall@10", "[95%]", "recall@20", "nDCG@10")]
     for name, entry in results["strategies"].items():
-        scores = entry["overall"]
-        rows.append(
-            [
-                flat(name),
-                unsigned(scores["recall@5"]),
-                unsigned(scores["recall@10"]),
-                _interval(entry["intervals"]["recall@10"]),
-                unsigned(scores["recall@20"]),
-                unsigned(scores["ndcg@10"]),
-            ]
-        )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
-    lines = [
-        "  ".join([row[0].ljust(widths[0])] + [cell.rjust(widths[i]) for i, cell in enumerate(row) if i > 0])
-        for row in rows
-    ]
-    return "\n".join(lines)
+        at_5, at_10, at_20, ndcg = _main_scores(entry["overall"])
+        rows.append((flat(name), at_5, at_10, _interval(entry["intervals"]["recall@10"]), at_20, ndcg))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join([name.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))])
+        for name, *cells in rows
+    )
 
 
 def comparison_sentence(comparison: Comparison) -> str:
@@ -72,14 +65,18 @@ def comparison_sentence(comparison: Comparison) -> str:
     return sentence + "."
 
 
-def write_report(directory: Path | str, results: Results) -> tuple[Path, Path]:
+def write_report(
+    directory: Path | str, results: Results, *, strategies: Mapping[str, str] | None = None
+) -> tuple[Path, Path]:
     """Write ``report.md``, ``report.html`` and, for the Markdown, ``figures/*.svg``.
 
     The same results give the same bytes. Existing files of these names are replaced.
 
     Args:
-        directory: Made when absent.
-        results: ``summarise``'s output with "corpus", "manifest" and optional "notes".
+        directory: Folder of the report; made when absent.
+        results: Output of ``summarise`` with "corpus", "manifest" and optional "notes".
+        strategies: Name of a strategy -> one sentence that explains it to the reader; those that were not run are left
+            out. None for no explanations.
 
     Returns:
         Paths of the Markdown and of the HTML file.
@@ -91,7 +88,7 @@ def write_report(directory: Path | str, results: Results) -> tuple[Path, Path]:
     from locigraph.retrieval.evaluation.plots import standalone  # late, as in _blocks
 
     folder = Path(directory)
-    blocks = _blocks(results)
+    blocks = _blocks(results, strategies or {})
     markdown, page = markdown_text(blocks), html_page(blocks, "Retrieval evaluation")  # both, before a file is touched
     (folder / "figures").mkdir(parents=True, exist_ok=True)
     for block in blocks:
@@ -103,17 +100,20 @@ def write_report(directory: Path | str, results: Results) -> tuple[Path, Path]:
     return markdown_path, html_path
 
 
-def _blocks(results: Results) -> list[Block]:
+def _blocks(results: Results, explanations: Mapping[str, str]) -> list[Block]:
     # Imported late: matplotlib takes half a second, and who only needs a metric should not wait for it.
     from locigraph.retrieval.evaluation.plots import category_figure, latency_figure, recall_curve_figure
 
-    strategies = results["strategies"]
+    strategies, comparisons = results["strategies"], results["comparisons"]
+    foreground = (comparisons[0]["a"], comparisons[0]["b"]) if comparisons else tuple(strategies)[:1]
     curve = Figure(
-        "recall_curve", "Share of the gold evidence among the first k turns.", recall_curve_figure(strategies)
+        "recall_curve",
+        "Share of the gold evidence among the first k turns.",
+        recall_curve_figure(strategies, foreground),
     )
     times = Figure("latency", "Search time per question.", latency_figure(strategies))
     by_category = None
-    shown = _category_comparison(results["comparisons"])
+    shown = next((entry for entry in comparisons if entry["metric"] == "recall@10" and entry["by_category"]), None)
     if shown is not None:
         caption = (
             f"{shown['a']} minus {shown['b']} in {shown['metric']}; lines: 95% interval over conversations, "
@@ -122,14 +122,20 @@ def _blocks(results: Results) -> list[Block]:
         by_category = Figure("by_category", caption, category_figure(shown))
     return [
         *_opening(results),
+        *_explained(strategies, explanations),
         *_overall(strategies, curve),
         *_categories(strategies, by_category),
-        *_comparisons(results["comparisons"]),
+        *_comparisons(comparisons),
         *_seeds(strategies),
         *_second_gold(results),
         *_latency(strategies, times),
         *_provenance(results),
     ]
+
+
+def _explained(strategies: Collection[str], explanations: Mapping[str, str]) -> list[Block]:
+    items = tuple(f"{name}: {explanations[name]}" for name in strategies if name in explanations)
+    return [Heading("Strategies"), Bullets(items)] if items else []
 
 
 def _opening(results: Results) -> list[Block]:
@@ -163,58 +169,26 @@ def _opening(results: Results) -> list[Block]:
 
 
 def _overall(strategies: Mapping[str, StrategySummary], figure: Figure) -> list[Block]:
-    shown = {
-        "recall@5": "recall@5",
-        "recall@10": "recall@10",
-        "recall@20": "recall@20",
-        "ndcg@10": "nDCG@10",
-        "mrr": "MRR",
-        "hit@10": "hit@10",
-        "all_recall@10": "all evidence@10",
-    }
     rows = tuple(
-        (
-            name,
-            *(f"{unsigned(entry['overall'][key])} {_interval(entry['intervals'][key])}" for key in shown),
-        )
+        (name, *(f"{unsigned(entry['overall'][key])} {_interval(entry['intervals'][key])}" for key in _ALL_METRICS))
         for name, entry in strategies.items()
     )
     return [
         Heading("Overall"),
         Paragraph("In brackets: 95% interval from a bootstrap over conversations."),
-        Table(("strategy", *shown.values()), rows),
+        Table(("strategy", *_ALL_METRICS.values()), rows),
         figure,
     ]
 
 
 def _categories(strategies: Mapping[str, StrategySummary], figure: Figure | None) -> list[Block]:
-    names = list(dict.fromkeys(name for entry in strategies.values() for name in entry["by_category"]))
+    names = list(next(iter(strategies.values()))["by_category"])  # the same for all, since all answer all questions
     rows = tuple(
-        (
-            strategy,
-            *(
-                unsigned(entry["by_category"][name]["recall@10"]) if name in entry["by_category"] else "-"
-                for name in names
-            ),
-        )
+        (strategy, *(unsigned(entry["by_category"][name]["recall@10"]) for name in names))
         for strategy, entry in strategies.items()
     )
-    blocks: list[Block] = [
-        Heading("Evidence recall@10 by category"),
-        Table(("strategy", *names), rows),
-    ]
-    if figure is not None:
-        blocks.append(figure)
-    return blocks
-
-
-def _category_comparison(comparisons: Sequence[Comparison]) -> Comparison | None:
-    """The one that the figure shows: v2 against v1 where it was made, else the first; in recall@10."""
-    wanted = [entry for entry in comparisons if entry["metric"] == "recall@10" and entry["by_category"]]
-    for entry in wanted:
-        if (entry["a"], entry["b"]) == (CLAIMANT, "v1"):
-            return entry
-    return wanted[0] if wanted else None
+    table = Table(("strategy", *names), rows)
+    return [Heading("Evidence recall@10 by category"), table, *([] if figure is None else [figure])]
 
 
 def _comparisons(comparisons: Sequence[Comparison]) -> list[Block]:
@@ -253,7 +227,7 @@ def _comparisons(comparisons: Sequence[Comparison]) -> list[Block]:
 
 def _seeds(strategies: Mapping[str, StrategySummary]) -> list[Block]:
     rows = tuple(
-        (name, seed, *(unsigned(scores[metric]) for metric in ("recall@5", "recall@10", "recall@20", "ndcg@10")))
+        (name, seed, *_main_scores(scores))
         for name, entry in strategies.items()
         for seed, scores in entry["by_seed"].items()
     )
@@ -262,7 +236,7 @@ def _seeds(strategies: Mapping[str, StrategySummary]) -> list[Block]:
     return [
         Heading("By seed"),
         Paragraph("Everywhere else a question's score is the mean over these trainings."),
-        Table(("strategy", "seed", "recall@5", "recall@10", "recall@20", "nDCG@10"), rows, text_columns=2),
+        Table(("strategy", "seed", *_MAIN_METRICS.values()), rows, text_columns=2),
     ]
 
 
@@ -270,17 +244,14 @@ def _second_gold(results: Results) -> list[Block]:
     second = results.get("second_gold")
     if second is None:
         return []
-    rows = tuple(
-        (name, *(unsigned(entry["overall"][metric]) for metric in ("recall@5", "recall@10", "recall@20", "ndcg@10")))
-        for name, entry in second["strategies"].items()
-    )
+    rows = tuple((name, *_main_scores(entry["overall"])) for name, entry in second["strategies"].items())
     return [
         Heading("Against corrected evidence"),
         Paragraph(
             f"The same rankings; the published corrections change the gold of {second['changed']} questions. "
             "p-values here are corrected among themselves."
         ),
-        Table(("strategy", "recall@5", "recall@10", "recall@20", "nDCG@10"), rows),
+        Table(("strategy", *_MAIN_METRICS.values()), rows),
         Bullets(tuple(comparison_sentence(entry) for entry in second["comparisons"])),
     ]
 
@@ -324,6 +295,10 @@ def _provenance(results: Results) -> list[Block]:
     written = json.dumps(manifest, indent=2, sort_keys=True, ensure_ascii=False)
     blocks += [Heading("Manifest"), Code(written)]
     return blocks
+
+
+def _main_scores(scores: Mapping[str, float]) -> tuple[str, ...]:
+    return tuple(unsigned(scores[metric]) for metric in _MAIN_METRICS)
 
 
 def _plural(count: int, noun: str) -> str:

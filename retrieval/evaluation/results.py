@@ -1,7 +1,7 @@
-"""The table of results as plain dictionaries and lists, so that one object is printed, reported and written as JSON.
+"""Types of the results: plain dictionaries and lists, so that one object is printed, reported and written as JSON.
 
-An interval is ``[low, high]``; both ends are None where it cannot be known because all questions come
-from one conversation.
+An interval is ``[low, high]``; both ends are None where it cannot be known because all questions come from one
+conversation.
 """
 
 from __future__ import annotations
@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NotRequired, TypedDict
 
-#: Depths of the recall curve; strategies should return at least the largest number of turns.
+#: Depths of the recall curve; strategies should return at least as many turns as the greatest.
 CURVE_TOP_KS: tuple[int, ...] = (1, 2, 3, 5, 10, 15, 20, 30, 50)
-#: The strategy that the project makes its claim about; see ``default_comparisons``.
-CLAIMANT = "v2"
 
 Interval = list[float | None]
 
 
 class RecallCurve(TypedDict):
-    """Evidence recall at growing depth; lists of equal length."""
+    """Evidence recall at growing depth ``k``; all lists have the same length."""
 
     k: list[int]
     mean: list[float]

@@ -1,4 +1,4 @@
-"""Recall of sessions, for corpora that cite those."""
+"""Evidence recall of sessions, for corpora whose gold evidence is sessions."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ def session_recall(
     run: StrategyRun,
     session_of: Mapping[str, Mapping[str, str]],
 ) -> dict[str, float]:
-    """Evidence recall at session level, for corpora that cite sessions.
+    """Evidence recall of sessions: the share of the gold sessions that are among the first 5 and 10.
 
-    Each turn is replaced by its session and only a session's first mention is kept, so that ``top_k`` counts
-    sessions, as LongMemEval's turn-to-session evaluation does. Unlike its recall_any and recall_all this is
-    the share found.
+    Each turn is replaced by its session, and only the first mention of a session is kept, so that depth counts
+    sessions.
 
     Args:
-        questions: Those without ``gold_sessions`` are left out.
-        run: The strategy.
-        session_of: Space -> turn id -> session id; by space, since turn ids may repeat between conversations.
+        questions: Questions with gold sessions; others among them are left out.
+        run: Rankings of the strategy.
+        session_of: Space -> turn ID -> session ID; by space, since turn IDs may repeat between conversations.
 
     Returns:
         Means under "recall@5" and "recall@10", and the number of questions under "questions"; empty when no question

@@ -1,9 +1,8 @@
 """Paired comparisons of two strategies, clustered by conversation.
 
 Questions about one conversation share its speakers, topics and graph, so their differences are not
-independent. The unit that is resampled is therefore the conversation. Tests that treat questions as
-independent reject a true null too often: 9 to 31% instead of 5% where conversations differ a little (see
-``question_level_test``).
+independent. The unit that is resampled is therefore the conversation. A test that treats questions as
+independent rejects a true null too often (``question_level_test``).
 
 How small a p-value can be is set by the number of conversations, not of questions: with n of them there are
 2^(n - 1) different outcomes of a two-sided sign-flip test, so p >= 2^(1 - n): .25 with 3, .0625 with 5, .002
@@ -32,7 +31,9 @@ _CHUNK_VALUES = 4_000_000
 _BLOCK_ROWS = 2_048
 
 
-def sign_flip_test(differences: ArrayLike, clusters: Sequence[str], *, resamples: int = 20_000, seed: int = 0) -> float:
+def sign_flip_test(
+    differences: ArrayLike, clusters: Sequence[str], *, resamples: int = 20_000, seed: int = 0
+) -> FloatArray:
     """Two-sided sign-flip randomisation test over clusters.
 
     Under the null hypothesis the two strategies are exchangeable within a conversation, so all differences of
@@ -41,99 +42,60 @@ def sign_flip_test(differences: ArrayLike, clusters: Sequence[str], *, resamples
     Monte Carlo with the observed pattern counted in, so that p is never 0.
 
     Args:
-        differences: Score of one strategy minus score of the other, one per question, shape [questions].
-        clusters: Conversation of each question, length [questions].
-        resamples: Random sign patterns where there are too many to visit all.
-        seed: Of the random sign patterns.
+        differences: Score of one strategy minus score of the other, [questions] or [questions, comparisons]. All
+            comparisons share the sign patterns, so a p does not depend on what else is compared.
+        clusters: Conversation of each question, [questions].
+        resamples: Number of random sign patterns where there are too many to visit all.
+        seed: Random seed of these patterns.
 
     Returns:
-        p in (0, 1], at least 2^(1 - clusters); 1 when all differences are 0 or there is one cluster.
+        p of each comparison, [] or [comparisons]; in (0, 1] and at least 2^(1 - clusters), so 1 with one cluster.
 
     Raises:
-        ValueError: If there are no differences, lengths differ, a difference is not finite, or ``resamples``
-            < 1.
+        ValueError: If there are no differences, the lengths differ, a difference is not finite, or ``resamples`` < 1.
 
     Source:
         Fisher 1935; Phipson and Smyth 2010 for the correction by one.
     """
-    return float(sign_flip_tests(_column(differences), clusters, resamples=resamples, seed=seed)[0])
-
-
-def sign_flip_tests(
-    differences: ArrayLike, clusters: Sequence[str], *, resamples: int = 20_000, seed: int = 0
-) -> FloatArray:
-    """``sign_flip_test`` for several comparisons at once, which share the sign patterns.
-
-    Args:
-        differences: Shape [questions, comparisons].
-        clusters: Conversation of each question, length [questions].
-        resamples: As in ``sign_flip_test``.
-        seed: As in ``sign_flip_test``.
-
-    Returns:
-        One p per comparison, shape [comparisons].
-
-    Raises:
-        ValueError: As ``sign_flip_test``.
-    """
     values = _checked(differences, clusters, resamples)
     sums, sizes = _cluster_sums(values, clusters)
-    return _sign_flip_p_values(sums, int(sizes.sum()), resamples=resamples, seed=seed)
+    p_values = _sign_flip_p_values(sums, int(sizes.sum()), resamples=resamples, seed=seed)
+    return p_values.reshape(values.shape[1:])
 
 
-def question_level_test(differences: ArrayLike, *, resamples: int = 20_000, seed: int = 0) -> float:
+def question_level_test(differences: ArrayLike, *, resamples: int = 20_000, seed: int = 0) -> FloatArray:
     """Sign-flip test that treats every question as independent: **anti-conservative**, for comparison only.
 
-    It ignores that questions about one conversation rise and fall together, so it rejects a true null more
-    often than it says (9 to 31% at a nominal 5% in our simulations). Published tables mostly rest on tests of
-    this kind; it is shown beside ``sign_flip_test`` so that a reader can see the gap, never to claim a
-    difference.
-
-    Args:
-        differences: Shape [questions].
-        resamples: As in ``sign_flip_test``.
-        seed: As in ``sign_flip_test``.
-
-    Returns:
-        p in (0, 1].
-
-    Raises:
-        ValueError: As ``sign_flip_test``.
+    Questions about one conversation rise and fall together, which this test ignores, so it rejects a true null more
+    often than it says (9 to 31% at a nominal 5% in our simulations). Published tables mostly rest on tests of this
+    kind; it is shown beside ``sign_flip_test`` so that a reader can see the gap, never to claim a difference.
+    Arguments, result and errors are those of ``sign_flip_test``.
     """
-    column = _column(differences)
-    return sign_flip_test(differences, _singletons(len(column)), resamples=resamples, seed=seed)
-
-
-def question_level_tests(differences: ArrayLike, *, resamples: int = 20_000, seed: int = 0) -> FloatArray:
-    """``question_level_test`` for several comparisons, shape [questions, comparisons] -> [comparisons]."""
-    values = np.asarray(differences, dtype=np.float64)
-    return sign_flip_tests(values, _singletons(len(values)), resamples=resamples, seed=seed)
+    # Padded, because clusters are put in the order of their names.
+    singletons = [f"{index:09d}" for index in range(len(np.asarray(differences)))]
+    return sign_flip_test(differences, singletons, resamples=resamples, seed=seed)
 
 
 def cluster_bootstrap(
-    differences: ArrayLike,
-    clusters: Sequence[str],
-    *,
-    resamples: int = 10_000,
-    level: float = 0.95,
-    seed: int = 0,
-) -> tuple[float, float]:
+    values: ArrayLike, clusters: Sequence[str], *, resamples: int = 10_000, level: float = 0.95, seed: int = 0
+) -> FloatArray:
     """Percentile interval of the mean over questions, from resampled clusters.
 
     Clusters are drawn with replacement, each with all of its questions; a resample's mean is the ratio of
-    summed differences to summed questions. Percentile intervals from few clusters are too narrow (a 95% one
+    summed values to summed questions. Percentile intervals from few clusters are too narrow (a 95% one
     covered the true mean in 85, 90 and 92% of 600 simulations with 5, 10 and 20 conversations), so claims
     rest on ``sign_flip_test``; the interval shows the size of an effect.
 
     Args:
-        differences: Differences, or scores of one strategy, shape [questions].
-        clusters: Conversation of each question, length [questions].
+        values: Scores of a strategy or differences between two, [questions] or [questions, columns]. All columns
+            share the resampled clusters.
+        clusters: Conversation of each question, [questions].
         resamples: Number of resamples.
         level: Share of resampled means inside the interval, in (0, 1).
-        seed: Of the resampling.
+        seed: Random seed of the resampling.
 
     Returns:
-        (low, high); (nan, nan) with one cluster, whose spread cannot be known.
+        Lower and upper end, [2] or [2, columns]; NaN with one cluster, whose spread cannot be known.
 
     Raises:
         ValueError: As ``sign_flip_test``, or if ``level`` is not in (0, 1).
@@ -141,41 +103,14 @@ def cluster_bootstrap(
     Source:
         Davison and Hinkley 1997, section 3.8 (resampling of whole groups).
     """
-    low, high = cluster_bootstraps(_column(differences), clusters, resamples=resamples, level=level, seed=seed)
-    return float(low[0]), float(high[0])
-
-
-def cluster_bootstraps(
-    values: ArrayLike,
-    clusters: Sequence[str],
-    *,
-    resamples: int = 10_000,
-    level: float = 0.95,
-    seed: int = 0,
-) -> tuple[FloatArray, FloatArray]:
-    """``cluster_bootstrap`` for several columns at once, which share the resampled clusters.
-
-    Args:
-        values: Shape [questions, columns].
-        clusters: Conversation of each question, length [questions].
-        resamples: As in ``cluster_bootstrap``.
-        level: As in ``cluster_bootstrap``.
-        seed: As in ``cluster_bootstrap``.
-
-    Returns:
-        Lower and upper ends, each of shape [columns].
-
-    Raises:
-        ValueError: As ``cluster_bootstrap``.
-    """
     if not 0.0 < level < 1.0:
         raise ValueError(f"level is {level}; expected a share between 0 and 1, such as 0.95")
     checked = _checked(values, clusters, resamples)
     sums, sizes = _cluster_sums(checked, clusters)
     count, columns = sums.shape
+    shape = (2, *checked.shape[1:])
     if count == 1:
-        unknown = np.full(columns, np.nan)
-        return unknown, unknown.copy()
+        return np.full(shape, np.nan)
     rng = np.random.default_rng(seed)
     means = np.empty((resamples, columns))
     step = max(1, _CHUNK_VALUES // count)
@@ -187,8 +122,8 @@ def cluster_bootstraps(
         weights = np.bincount(bins, minlength=rows * count).reshape(rows, count).astype(np.float64)
         means[start : start + rows] = (weights @ sums) / (weights @ sizes)[:, None]
     tail = (1.0 - level) / 2.0
-    low, high = np.quantile(means, [tail, 1.0 - tail], axis=0)
-    return low, high
+    ends: FloatArray = np.quantile(means, [tail, 1.0 - tail], axis=0)
+    return ends.reshape(shape)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -223,8 +158,8 @@ def smallest_p(clusters: int, comparisons: int = 1) -> float:
     happens from 26 comparisons on.
 
     Args:
-        clusters: Conversations, at least 1.
-        comparisons: Size of the family that Holm corrects for, at least 1.
+        clusters: Number of conversations, at least 1.
+        comparisons: Number of comparisons that Holm's correction covers, at least 1.
 
     Raises:
         ValueError: If either is below 1.
@@ -238,10 +173,16 @@ def smallest_p(clusters: int, comparisons: int = 1) -> float:
 class AACheck:
     """How often the sign-flip test rejects when there is nothing to find.
 
-    ``rate``: share of the trials with p <= ``nominal``. ``attainable``: the largest share <= ``nominal`` that
-    the test can reach at all with this many clusters; p-values are multiples of 2^(1 - clusters), so with 5
-    clusters it is 0. ``low`` / ``high``: a sound test's rate falls between them in 999 of 1,000 checks;
-    ``low`` comes from the binomial distribution at ``attainable``, ``high`` from that at ``nominal``.
+    Attributes:
+        rate: Share of the trials with p <= ``nominal``.
+        nominal: Level of the test.
+        attainable: Largest share <= ``nominal`` that the test can reach with this many clusters. p-values are
+            multiples of 2^(1 - clusters), so with 5 clusters it is 0: the test is sound but can find nothing.
+        trials: Number of trials.
+        clusters: Number of conversations.
+        low: Lower end of the range in which a sound test's rate falls in 999 of 1,000 checks; from the binomial
+            distribution at ``attainable``.
+        high: Upper end of that range; from the binomial distribution at ``nominal``.
     """
 
     rate: float
@@ -278,26 +219,23 @@ def a_a_check(
     conversations; then each trial gives every conversation a random sign. In such data neither strategy is
     better, so each rejection is a false one. Each trial is tested as ``sign_flip_test`` would test it.
 
-    With n clusters the smallest p is 2^(1 - n). Below 6 clusters the rate is therefore 0 at a nominal .05:
-    the test is sound but can find nothing.
-
     Args:
-        differences: Shape [questions].
-        clusters: Conversation of each question, length [questions].
-        trials: Constructed data sets.
+        differences: Score of one strategy minus score of the other, [questions].
+        clusters: Conversation of each question, [questions].
+        trials: Number of data sets that are made.
         nominal: Level at which a trial counts as rejected, in (0, 1).
         resamples: As in ``sign_flip_test``; all trials share the random patterns.
-        seed: Of trials and patterns.
+        seed: Random seed of the trials and of the patterns.
 
     Raises:
         ValueError: As ``sign_flip_test``, or if ``trials`` < 1 or ``nominal`` is not in (0, 1).
     """
     if trials < 1 or not 0.0 < nominal < 1.0:
         raise ValueError(f"trials is {trials} and nominal is {nominal}; expected trials >= 1, 0 < nominal < 1")
-    column = _checked(_column(differences), clusters, resamples)
-    sums, sizes = _cluster_sums(column - column.mean(), clusters)
+    checked = _checked(differences, clusters, resamples)
+    sums, sizes = _cluster_sums(checked - checked.mean(), clusters)
     count, questions = len(sizes), int(sizes.sum())
-    # Another stream than the test's own patterns, which also start from ``seed``.
+    # Another stream of random numbers than the test's own patterns, which also start from ``seed``.
     rng = np.random.default_rng([seed, 1])
     null_sums = sums * (rng.integers(0, 2, size=(count, trials)) * 2.0 - 1.0)
     p_values = _sign_flip_p_values(null_sums, questions, resamples=resamples, seed=seed)
@@ -317,29 +255,16 @@ def a_a_check(
     )
 
 
-def _column(differences: ArrayLike) -> FloatArray:
-    """[questions] -> [questions, 1]."""
-    values = np.asarray(differences, dtype=np.float64)
-    if values.ndim != 1:
-        raise ValueError(f"differences have shape {list(values.shape)}; expected [questions]")
-    return values[:, None]
-
-
-def _singletons(questions: int) -> list[str]:
-    # Padded, because clusters are put in the order of their names.
-    return [f"{index:09d}" for index in range(questions)]
-
-
 def _checked(values: ArrayLike, clusters: Sequence[str], resamples: int) -> FloatArray:
     array = np.asarray(values, dtype=np.float64)
-    if array.ndim != 2:
-        raise ValueError(f"values have shape {list(array.shape)}; expected [questions, columns]")
+    if array.ndim not in (1, 2):
+        raise ValueError(f"values have shape {list(array.shape)}; expected [questions] or [questions, columns]")
     if len(array) == 0:
         raise ValueError("there are no questions to compare")
     if len(array) != len(clusters):
         raise ValueError(f"{len(array)} differences but {len(clusters)} clusters; expected one cluster each")
     if not np.all(np.isfinite(array)):
-        row = int(np.flatnonzero(~np.isfinite(array).all(axis=1))[0])
+        row = int(np.flatnonzero(~np.isfinite(array).reshape(len(array), -1).all(axis=1))[0])
         raise ValueError(f"the difference of question {row} is not finite; scores must be numbers")
     if resamples < 1:
         raise ValueError(f"resamples is {resamples}; expected at least 1")
@@ -347,14 +272,14 @@ def _checked(values: ArrayLike, clusters: Sequence[str], resamples: int) -> Floa
 
 
 def _cluster_sums(values: FloatArray, clusters: Sequence[str]) -> tuple[FloatArray, FloatArray]:
-    """Sums [clusters, columns] and numbers of questions [clusters], in the order of the cluster names.
+    """Sums [clusters, columns] and numbers of questions [clusters]; values [questions] make one column.
 
-    The fixed order makes every result independent of the order of the questions.
+    The order is that of the cluster names, so that results do not depend on the order of the questions.
     """
     position = {name: index for index, name in enumerate(sorted(set(clusters)))}
     rows = np.array([position[name] for name in clusters])
-    sums = np.zeros((len(position), values.shape[1]))
-    np.add.at(sums, rows, values)
+    sums = np.zeros((len(position), int(np.prod(values.shape[1:]))))
+    np.add.at(sums, rows, values.reshape(len(values), -1))
     return sums, np.bincount(rows, minlength=len(position)).astype(np.float64)
 
 

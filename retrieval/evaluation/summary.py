@@ -1,4 +1,4 @@
-"""From the rankings of several strategies to one table of results."""
+"""Makes the results of a comparison from the rankings of several strategies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from locigraph.retrieval.evaluation.errors import EvaluationError
 from locigraph.retrieval.evaluation.metrics import METRICS, recall_curve, score_ranking
 from locigraph.retrieval.evaluation.outcomes import QuestionOutcome, StrategyRun, check_questions, check_runs
 from locigraph.retrieval.evaluation.results import (
-    CLAIMANT,
     CURVE_TOP_KS,
     CategoryDelta,
     Comparison,
@@ -23,10 +22,10 @@ from locigraph.retrieval.evaluation.results import (
 )
 from locigraph.retrieval.evaluation.significance import (
     FloatArray,
-    cluster_bootstraps,
+    cluster_bootstrap,
     holm,
-    question_level_tests,
-    sign_flip_tests,
+    question_level_test,
+    sign_flip_test,
 )
 
 
@@ -41,15 +40,16 @@ def summarise(
     """Score, average and compare strategies over the same questions.
 
     Means are over questions; where a strategy was run with several seeds, a question's score is the mean over them.
-    Intervals are 95% cluster bootstraps; p-values come from the sign-flip test over
-    conversations, and ``p_holm`` corrects for all pairs, within each metric: two metrics of one ranking make one claim.
+    Intervals are 95% cluster bootstraps, p-values come from the sign-flip test over conversations, and ``p_holm``
+    corrects for all pairs within each metric, since two metrics of one ranking make one claim.
 
     Args:
         questions: Questions with gold evidence; those without are counted by the caller.
-        runs: One per strategy and seed; may hold further questions, which are not looked at.
-        comparisons: Pairs (a, b) of names, reported as a minus b; None: ``default_comparisons``.
-        metrics: Which of ``METRICS`` are compared; the comparisons are grouped by it.
-        seed: Of bootstrap and random sign patterns.
+        runs: One per strategy and seed; other questions in them are ignored.
+        comparisons: Pairs (a, b) of names, reported as a minus b; None compares each other strategy with the first.
+            Name few: Holm's correction multiplies p by their number (see ``significance.smallest_p``).
+        metrics: Names of the ``METRICS`` that are compared; the comparisons are grouped by metric.
+        seed: Random seed of the bootstrap and of the sign patterns.
 
     Raises:
         IncompleteRunError: If a run lacks a question's ranking or time.
@@ -64,47 +64,22 @@ def summarise(
         repetitions.setdefault(run.name, []).append(run)
     tables = {name: [_score_table(questions, run) for run in same] for name, same in repetitions.items()}
     scores = {name: np.mean(held, axis=0) for name, held in tables.items()}
-    pairs = default_comparisons(list(scores)) if comparisons is None else list(comparisons)
-    _check_comparisons(pairs, metrics, list(scores))
+    names = list(scores)
+    pairs = [(name, names[0]) for name in names[1:]] if comparisons is None else list(comparisons)
+    _check_comparisons(pairs, metrics, names)
     clusters = [question.space for question in questions]
     categories = _rows_by_category(questions)
 
-    low, high = cluster_bootstraps(np.hstack(list(scores.values())), clusters, seed=seed)
-    width = len(METRICS) + len(CURVE_TOP_KS)
+    ends = cluster_bootstrap(np.hstack(list(scores.values())), clusters, seed=seed)
+    ends_of = np.split(ends, len(scores), axis=1)
     strategies = {
-        name: _strategy_summary(
-            same,
-            questions,
-            tables=tables[name],
-            scores=scores[name],
-            low=low[index * width : (index + 1) * width],
-            high=high[index * width : (index + 1) * width],
-            categories=categories,
-        )
-        for index, (name, same) in enumerate(repetitions.items())
+        name: _strategy_summary(same, questions, tables[name], ends, categories)
+        for (name, same), ends in zip(repetitions.items(), ends_of, strict=True)
     }
     return Summary(
         strategies=strategies,
         comparisons=_compare(scores, pairs, metrics, clusters=clusters, categories=categories, seed=seed),
     )
-
-
-def default_comparisons(names: Sequence[str]) -> list[tuple[str, str]]:
-    """The pairs that are compared when nobody says: "v2" and each other one, or each later one and the first.
-
-    Not all pairs, and not both lists at once: Holm's correction multiplies by their number, and with 10
-    conversations 26 comparisons can no longer give a significant result, whatever the data
-    (``significance.smallest_p``).
-
-    Args:
-        names: Strategies in the order of the runs; without "v2" the first is the baseline.
-
-    Returns:
-        Pairs (a, b), to be read as a minus b; empty for fewer than two names.
-    """
-    if CLAIMANT in names:
-        return [(CLAIMANT, name) for name in names if name != CLAIMANT]
-    return [(name, names[0]) for name in names[1:]]
 
 
 def _check_comparisons(pairs: Sequence[tuple[str, str]], metrics: Sequence[str], names: Sequence[str]) -> None:
@@ -124,7 +99,7 @@ def _check_comparisons(pairs: Sequence[tuple[str, str]], metrics: Sequence[str],
 
 
 def _score_table(questions: Sequence[QuestionOutcome], run: StrategyRun) -> FloatArray:
-    """Scores of each question, shape [questions, metrics + depths of the curve]."""
+    """Scores of each question: the metrics, then recall at each depth of the curve, [questions, columns]."""
     rows = []
     for question in questions:
         ranking, gold = run.rankings[question.question_id], frozenset(question.gold)
@@ -133,7 +108,7 @@ def _score_table(questions: Sequence[QuestionOutcome], run: StrategyRun) -> Floa
             curve = recall_curve(ranking, gold, CURVE_TOP_KS)
         except ValueError as error:
             raise EvaluationError(f"strategy {run.name!r}, question {question.question_id!r}: {error}") from error
-        rows.append([scores[metric] for metric in METRICS] + curve)
+        rows.append([*scores.values(), *curve])
     return np.array(rows, dtype=np.float64)
 
 
@@ -148,31 +123,24 @@ def _rows_by_category(questions: Sequence[QuestionOutcome]) -> dict[str, list[in
 def _strategy_summary(
     same: Sequence[StrategyRun],
     questions: Sequence[QuestionOutcome],
-    *,
     tables: Sequence[FloatArray],
-    scores: FloatArray,
-    low: FloatArray,
-    high: FloatArray,
-    categories: Mapping[str, Sequence[int]],
+    ends: FloatArray,
+    categories: Mapping[str, list[int]],
 ) -> StrategySummary:
-    means = scores.mean(axis=0)
-    curve = slice(len(METRICS), None)
-    ids = [question.question_id for question in questions]
+    """Results of the repetitions of one strategy, from their score tables and the interval ends [2, columns]."""
+    scores = np.mean(tables, axis=0)
+    low, high = ([_known(value) for value in row] for row in ends)
+    ids, curve = [question.question_id for question in questions], slice(len(METRICS), None)
     return StrategySummary(
-        overall=_by_metric(means),
-        by_category={name: _by_metric(scores[list(rows)].mean(axis=0)) for name, rows in categories.items()},
-        intervals={metric: [_known(low[index]), _known(high[index])] for index, metric in enumerate(METRICS)},
+        overall=_means(scores),
+        by_category={name: _means(scores[rows]) for name, rows in categories.items()},
+        intervals={metric: [low[index], high[index]] for index, metric in enumerate(METRICS)},
         recall_curve=RecallCurve(
-            k=list(CURVE_TOP_KS),
-            mean=[float(value) for value in means[curve]],
-            low=[_known(value) for value in low[curve]],
-            high=[_known(value) for value in high[curve]],
+            k=list(CURVE_TOP_KS), mean=scores.mean(axis=0)[curve].tolist(), low=low[curve], high=high[curve]
         ),
         latency_ms=_percentiles([run.search_ms[name] for run in same for name in ids]),
         encode_ms=_percentiles([run.encode_ms[name] for run in same for name in ids]),
-        by_seed={str(run.seed): _by_metric(table.mean(axis=0)) for run, table in zip(same, tables, strict=True)}
-        if len(same) > 1
-        else {},
+        by_seed={str(run.seed): _means(table) for run, table in zip(same, tables, strict=True) if len(same) > 1},
     )
 
 
@@ -182,25 +150,22 @@ def _compare(
     metrics: Sequence[str],
     *,
     clusters: Sequence[str],
-    categories: Mapping[str, Sequence[int]],
+    categories: Mapping[str, list[int]],
     seed: int,
 ) -> list[Comparison]:
     asked = [(a, b, metric) for metric in metrics for a, b in pairs]
     if not asked:
         return []
-    columns = [METRICS.index(metric) for _, _, metric in asked]
+    column = {metric: index for index, metric in enumerate(METRICS)}
     # [questions, comparisons]
-    differences = np.stack(
-        [scores[a][:, column] - scores[b][:, column] for (a, b, _), column in zip(asked, columns, strict=True)],
-        axis=1,
-    )
-    low, high = cluster_bootstraps(differences, clusters, seed=seed)
-    p_values = [float(p) for p in sign_flip_tests(differences, clusters, seed=seed)]
+    differences = np.stack([(scores[a] - scores[b])[:, column[metric]] for a, b, metric in asked], axis=1)
+    low, high = cluster_bootstrap(differences, clusters, seed=seed)
+    p_values = [float(p) for p in sign_flip_test(differences, clusters, seed=seed)]
     families = [p_values[start : start + len(pairs)] for start in range(0, len(asked), len(pairs))]  # one a metric
     adjusted = [p for family in families for p in holm(family)]
-    question_level = question_level_tests(differences, seed=seed)
+    question_level = question_level_test(differences, seed=seed)
     within = {
-        name: _category_deltas(differences[list(rows)], [clusters[row] for row in rows], seed)
+        name: _category_deltas(differences[rows], [clusters[row] for row in rows], seed)
         for name, rows in categories.items()
     }
     return [
@@ -223,7 +188,7 @@ def _compare(
 
 def _category_deltas(differences: FloatArray, clusters: Sequence[str], seed: int) -> list[CategoryDelta]:
     """One entry per comparison, from the questions [questions, comparisons] of one category."""
-    low, high = cluster_bootstraps(differences, clusters, seed=seed)
+    low, high = cluster_bootstrap(differences, clusters, seed=seed)
     return [
         CategoryDelta(
             delta=float(differences[:, index].mean()),
@@ -235,8 +200,9 @@ def _category_deltas(differences: FloatArray, clusters: Sequence[str], seed: int
     ]
 
 
-def _by_metric(values: FloatArray) -> dict[str, float]:
-    return {metric: float(values[index]) for index, metric in enumerate(METRICS)}
+def _means(scores: FloatArray) -> dict[str, float]:
+    """Mean of each metric over the questions of a score table."""
+    return {metric: float(mean) for metric, mean in zip(METRICS, scores.mean(axis=0), strict=False)}
 
 
 def _known(value: float) -> float | None:

@@ -1,10 +1,14 @@
-"""BM25 with postings as arrays: takes new documents without a rebuild, scores as ``rank_bm25.BM25Okapi``."""
+"""BM25 that takes new documents without a rebuild.
+
+Numbers are held in ``array.array``, which grows cheaply and which numpy reads without a copy.
+"""
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,37 +16,19 @@ from numpy.typing import NDArray
 Key = TypeVar("Key", bound=Hashable)
 
 
-class _Growing:
-    """An array that doubles its room, so that appending is cheap and reading is a view."""
-
-    def __init__(self, dtype: type[np.generic]) -> None:
-        self._room = np.zeros(4, dtype=dtype)
-        self.size = 0
-
-    def append(self, value: float) -> None:
-        if self.size == len(self._room):
-            self._room = np.concatenate([self._room, np.zeros_like(self._room)])
-        self._room[self.size] = value
-        self.size += 1
-
-    @property
-    def values(self) -> NDArray[Any]:
-        return self._room[: self.size]
-
-
 class Bm25Index(Generic[Key]):
-    """BM25, ATIRE variant with the IDF floor of ``rank_bm25.BM25Okapi``, to whose scores it is equal.
+    """BM25, Okapi variant as in ``rank_bm25.BM25Okapi``, whose scores are the same.
 
-    score(q, d) = sum over terms of q of idf(t) * f(t,d) (k1 + 1) / (f(t,d) + k1 (1 - b + b |d| / avgdl)),
-    idf(t) = ln((N - n + .5) / (n + .5)), or ``epsilon`` times the mean idf where that is negative.
+    score(q, d) = sum over terms t of q of idf(t) * f(t, d) (k1 + 1) / (f(t, d) + k1 (1 - b + b |d| / avgdl)),
+    idf(t) = ln((N - n(t) + .5) / (n(t) + .5)), or ``epsilon`` times the mean IDF where that is negative.
 
     Args:
-        k1: Saturation of term frequency.
-        b: Strength of length normalisation, 0 to 1.
-        epsilon: Floor of the IDF, as a share of the mean IDF.
+        k1: Saturation of the term frequency; the greater it is, the more a repeated term counts.
+        b: Strength of the length normalisation, 0 to 1.
+        epsilon: IDF of terms that stand in most documents, as a share of the mean IDF.
 
     Source:
-        Trotman, Puurula and Burgess 2014, "Improvements to BM25 and Language Models Examined".
+        Robertson et al. 1995, "Okapi at TREC-3"; the floor of the IDF is that of ``rank_bm25``.
     """
 
     def __init__(self, *, k1: float = 1.5, b: float = 0.75, epsilon: float = 0.25) -> None:
@@ -51,26 +37,20 @@ class Bm25Index(Generic[Key]):
         self._row_of: dict[Key, int] = {}
         self._terms_of: list[tuple[str, ...]] = []
         self._term_id: dict[str, int] = {}
-        self._rows: list[_Growing] = []
-        self._counts: list[_Growing] = []
-        self._lengths = _Growing(np.float64)
-        self._alive = _Growing(np.bool_)
-        self._document_frequency = _Growing(np.int64)
+        self._rows: list[array[int]] = []  # by term ID: rows of the documents that hold the term
+        self._counts: list[array[int]] = []  # by term ID: how often each of them does
+        self._lengths = array("q")
+        self._alive = array("b")
+        self._document_frequency = array("q")
         self._total_length = 0
         self._idf: NDArray[np.float64] | None = None
-
-    def __len__(self) -> int:
-        return len(self._row_of)
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._row_of
 
     def add(self, key: Key, terms: Sequence[str]) -> None:
         """Add a document, or replace the one of that key.
 
         Args:
-            key: Names the document.
-            terms: Its words as compared, see ``kg.text.terms``; may be empty.
+            key: Key of the document.
+            terms: Its words as they are compared, see ``kg.language.tokens.terms``; may be empty.
         """
         if key in self._row_of:
             self.remove(key)
@@ -86,41 +66,41 @@ class Bm25Index(Generic[Key]):
             term_id = self._term_id.get(term)
             if term_id is None:
                 term_id = self._term_id[term] = len(self._rows)
-                self._rows.append(_Growing(np.int64))
-                self._counts.append(_Growing(np.float64))
+                self._rows.append(array("q"))
+                self._counts.append(array("q"))
                 self._document_frequency.append(0)
             self._rows[term_id].append(row)
             self._counts[term_id].append(count)
-            self._document_frequency.values[term_id] += 1
+            self._document_frequency[term_id] += 1
         self._idf = None
 
     def remove(self, key: Key) -> None:
-        """Remove a document; its postings are skipped from now on.
+        """Remove a document. Its postings stay and are skipped.
 
         Raises:
-            KeyError: If there is none of that key.
+            KeyError: If there is no document of that key.
         """
         row = self._row_of.pop(key)
-        self._alive.values[row] = False
-        self._total_length -= int(self._lengths.values[row])
+        self._alive[row] = False
+        self._total_length -= self._lengths[row]
         for term in self._terms_of[row]:
-            self._document_frequency.values[self._term_id[term]] -= 1
+            self._document_frequency[self._term_id[term]] -= 1
         self._idf = None
 
     def scores(self, terms: Sequence[str]) -> dict[Key, float]:
-        """Score of every document that holds a term of the query; repeated query terms count repeatedly."""
+        """Score of every document that holds a term of the query; a term that the query repeats counts repeatedly."""
         scores, touched = self._accumulate(terms)
         return {self._keys[row]: float(scores[row]) for row in np.flatnonzero(touched)}
 
     def search(
         self, terms: Sequence[str], *, top_k: int, allowed: NDArray[np.bool_] | None = None
     ) -> list[tuple[Key, float]]:
-        """The best documents that hold a term of the query, best first; ties by age.
+        """The best documents that hold a term of the query, best first; of equal scores the older document comes first.
 
         Args:
-            terms: The query's words.
-            top_k: At most so many.
-            allowed: Mask over rows in the order of ``add`` (removed rows included); None allows all.
+            terms: Words of the query.
+            top_k: Largest number of documents to return.
+            allowed: Mask over all documents in the order of ``add``, removed ones included; None allows all.
         """
         scores, touched = self._accumulate(terms)
         if allowed is not None:
@@ -140,22 +120,21 @@ class Bm25Index(Generic[Key]):
         if not self._total_length:  # nothing held, or empty documents only, whose mean length divides nothing
             return scores, touched
         idf = self._idf_of_terms()
-        lengths = self._lengths.values
+        lengths = np.asarray(self._lengths)
         average = self._total_length / len(self._row_of)
         for term, repeats in Counter(terms).items():
             term_id = self._term_id.get(term)
             if term_id is None:
                 continue
-            rows = self._rows[term_id].values
-            counts = self._counts[term_id].values
+            rows, counts = np.asarray(self._rows[term_id]), np.asarray(self._counts[term_id])
             norm = self._k1 * (1 - self._b + self._b * lengths[rows] / average)
             scores[rows] += repeats * idf[term_id] * counts * (self._k1 + 1) / (counts + norm)
             touched[rows] = True
-        return scores, touched & self._alive.values
+        return scores, touched & np.asarray(self._alive, dtype=bool)
 
     def _idf_of_terms(self) -> NDArray[np.float64]:
         if self._idf is None:
-            frequency = self._document_frequency.values.astype(np.float64)
+            frequency = np.asarray(self._document_frequency, dtype=np.float64)
             with np.errstate(divide="ignore"):
                 idf = np.log(len(self._row_of) - frequency + 0.5) - np.log(frequency + 0.5)
             present = frequency > 0

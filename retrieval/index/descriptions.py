@@ -1,7 +1,7 @@
-"""From the store to the vector index: drains the outbox, compares, rebuilds.
+"""Keeps the index of description embeddings equal to the store: drains the outbox, compares, rebuilds.
 
-The store is the truth. A row is acknowledged only after the index has taken and flushed it, and writing a row twice
-changes nothing, so a crash at any point costs at most repeated work.
+The store is the source of truth. An outbox row is acknowledged only after the index has flushed it, and writing it
+twice changes nothing, so a crash at any point costs at most repeated work.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from locigraph.kg.schema import SEARCHABLE_TYPES, schema_hash
+from locigraph.kg.schema import schema_hash, searchable_types
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
 from locigraph.kg.times import epoch
-from locigraph.kg.types import Node, NodeStatus, SpaceId, TurnId
+from locigraph.kg.types import NodeStatus, SpaceId
 from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.index.milvus import FLAT_BELOW, Collection, CollectionSpec, IndexRow, IndexType, MilvusIndex
 
@@ -30,7 +30,7 @@ _SAME_VECTOR = 1e-4
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How a tenant's index rows differ from the store."""
+    """How the index rows of a space differ from the store: numbers of missing, surplus and changed rows."""
 
     space: SpaceId
     missing: int
@@ -47,11 +47,11 @@ class DescriptionIndexer:
     """Keeps the collection of description embeddings equal to the store's searchable nodes.
 
     Args:
-        store: The truth.
-        index: Where the collection is, or will be made.
-        model: Id of the text encoder whose vectors are indexed.
-        on_delete: Told which nodes of a tenant are gone, before that is acknowledged, so that other collections forget
-            them too; a crash in between tells it again.
+        store: The graph.
+        index: Vector index that holds the collection, or will.
+        model: ID of the text encoder whose vectors are indexed.
+        on_delete: Called with a space and the keys of its nodes that are gone, so that other collections forget them
+            too. This comes before the deletion is acknowledged, so after a crash it is called again.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class DescriptionIndexer:
         self._model = model
 
     def collection(self) -> Collection:
-        """The collection, checked.
+        """The collection, after a check that it is the right one.
 
         Raises:
             IndexMismatchError: If it is absent, or holds vectors of another model or schema.
@@ -81,7 +81,7 @@ class DescriptionIndexer:
         """Write what the outbox lists, and every node where there is no collection yet.
 
         Returns:
-            Number of outbox rows that were due.
+            Number of outbox rows that were handled.
         """
         collection: Collection | None = None
         total = 0
@@ -89,7 +89,7 @@ class DescriptionIndexer:
             self._store.relist_outbox()  # what another index, or a lost one, has acknowledged is due here
         with tqdm(desc="index", unit="node", disable=not progress) as bar:
             while rows := self._store.read_outbox(limit=_BATCH):
-                # Only the last word on a node counts.
+                # Of several rows about one node only the last counts.
                 last = {(row.space, row.node_key): row.action for row in rows}
                 for space in sorted({space for space, _ in last}):
                     upserts = [k for (s, k), action in last.items() if s == space and action == "upsert"]
@@ -116,14 +116,21 @@ class DescriptionIndexer:
             due = self._store.outbox_size()  # a collection that outgrows its index can be rebuilt
             spec = CollectionSpec(vectors.shape[1], "COSINE", self._model, schema_hash(), index_type(due))
             collection = self._index.create(DESCRIPTIONS, spec)
-        # A search pays for every row of its tenant, so structure that no search returns has none.
-        active = [i for i, n in enumerate(nodes) if n.status == NodeStatus.ACTIVE and n.type in SEARCHABLE_TYPES]
+        # A search costs time for every row of its space, so structure that no search returns has no row.
+        searchable = searchable_types()
+        active = [i for i, n in enumerate(nodes) if n.status == NodeStatus.ACTIVE and n.type in searchable]
         if active:
-            # Not of what is drawn from many turns, which gains more without being written again: its hits get theirs
-            # from the lexical arm.
+            # Only episodes carry their turns here. The turns of other nodes grow in number without the node's row being
+            # written again, so their hits take the turns from the lexical arm.
             turns = self._store.turns_of_nodes(space, [keys[i] for i in active if nodes[i].type == "episode"])
             collection.upsert(
-                [index_row(space, nodes[i], keys[i], turns.get(keys[i], ())) for i in active], vectors[active]
+                [
+                    IndexRow(
+                        space, keys[i], nodes[i].id, nodes[i].type, epoch(nodes[i].created_at), turns.get(keys[i], ())
+                    )
+                    for i in active
+                ],
+                vectors[active],
             )
         # A node without a row in the store, archived or forgotten, has none in the index either.
         present = {keys[i] for i in active}
@@ -131,15 +138,14 @@ class DescriptionIndexer:
         return collection
 
     def verify(self) -> list[Difference]:
-        """Compare every tenant's rows with the store, keys and vectors; rows of tenants that are gone are surplus."""
+        """Compare keys and vectors of every space with the store; rows of a space that is gone are surplus."""
         collection = self.collection()
-        differences = []
         known = set(self._store.spaces())
-        for gone in sorted(set(collection.spaces()) - known):
-            differences.append(Difference(SpaceId(gone), 0, collection.count(gone), 0))
+        gone = sorted(set(collection.spaces()) - known)
+        differences = [Difference(SpaceId(space), 0, collection.count(space), 0) for space in gone]
         for space in sorted(known):
             snapshot = self._store.snapshot(space, embedding_model=self._model)
-            expected = {int(snapshot.keys[row]): int(row) for row in snapshot.active_rows(SEARCHABLE_TYPES)}
+            expected = {int(snapshot.keys[row]): int(row) for row in snapshot.active_rows(searchable_types())}
             held = collection.vectors(space, collection.node_keys(space))
             changed = sum(
                 1
@@ -155,12 +161,12 @@ class DescriptionIndexer:
         """Refuse to search spaces of which the collection lacks something: an outage is never an empty result.
 
         Raises:
-            IndexMismatchError: Names the first, and what to do.
+            IndexMismatchError: Names the first such space, and what to do.
         """
         collection = self.collection()
         for space in spaces:
             counts, held = self._store.node_counts(space), collection.count(space)
-            due = sum(counts[kind] for kind in SEARCHABLE_TYPES)
+            due = sum(counts[kind] for kind in searchable_types())
             if self._store.outbox_size(space) or held != due:
                 raise IndexMismatchError(
                     f"space {space!r}: the index holds {held} of {due} searchable nodes, or an earlier wording; run "
@@ -189,12 +195,12 @@ class DescriptionIndexer:
 
 
 def index_type(rows: int) -> IndexType:
-    """Exact search while it is cheap; approximate above."""
+    """Exact search while it is cheap, approximate search for larger collections."""
     return "FLAT" if rows < FLAT_BELOW else "HNSW"
 
 
 def snapshot_rows(space: str, snapshot: Snapshot, rows: NDArray[np.int64]) -> list[IndexRow]:
-    """Index rows of some nodes of a snapshot; ``space`` is the tenant or the view under which they are kept."""
+    """Index rows of the nodes in ``rows`` of a snapshot; ``space`` is their space or the view of it to write to."""
     return [
         IndexRow(
             space, int(snapshot.keys[row]), snapshot.ids[row], str(snapshot.types[row]),
@@ -202,8 +208,3 @@ def snapshot_rows(space: str, snapshot: Snapshot, rows: NDArray[np.int64]) -> li
         )
         for row in rows
     ]  # fmt: skip
-
-
-def index_row(space: str, node: Node, key: int, turn_ids: tuple[TurnId, ...]) -> IndexRow:
-    """The index row of a node of the store."""
-    return IndexRow(space, key, node.id, node.type, epoch(node.created_at), turn_ids)

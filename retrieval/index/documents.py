@@ -1,4 +1,4 @@
-"""The lexical arm: one BM25 index a tenant over the descriptions of its searchable nodes."""
+"""The lexical arm: one BM25 index per space over the descriptions of its nodes."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from datetime import datetime
 import numpy as np
 
 from locigraph.kg.language.tokens import terms
-from locigraph.kg.schema import SEARCHABLE_TYPES
+from locigraph.kg.schema import searchable_types
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import NodeId, SpaceId, TurnId
 from locigraph.retrieval.index.bm25 import Bm25Index
 
-# Indexes of the past that are kept: the questions of one conversation are often asked at one time.
+# Number of indexes of the past that are kept, since the questions of one conversation are often asked at one time.
 _PAST_KEPT = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A searchable node as the lexical arm holds it."""
+    """A node as the lexical arm holds it."""
 
     node_id: NodeId
     type: str
@@ -43,18 +43,19 @@ class _Space:
 
 
 class LexicalIndex:
-    """BM25 over nodes, by tenant, loaded from the store when first asked and kept up by ``add`` and ``remove``.
+    """BM25 over the nodes of each space; a space is loaded when it is first asked for, and then kept up to date by
+    ``add`` and ``remove``.
 
     Args:
-        load: Gives the snapshot of a tenant as of a time (None: now); raises ``UnknownSpaceError`` when there is none.
-        types: Node types to hold.
+        load: Reads the snapshot of a space as of a time (None: now); raises ``UnknownSpaceError`` for an unknown space.
+        types: Node types to hold; None for all searchable types.
     """
 
     def __init__(
-        self, load: Callable[[SpaceId, datetime | None], Snapshot], *, types: Sequence[str] = SEARCHABLE_TYPES
+        self, load: Callable[[SpaceId, datetime | None], Snapshot], *, types: Sequence[str] | None = None
     ) -> None:
         self._load = load
-        self._types = frozenset(types)
+        self._types = frozenset(searchable_types() if types is None else types)
         self._spaces: dict[SpaceId, _Space] = {}
         self._past: OrderedDict[tuple[SpaceId, datetime], _Space] = OrderedDict()
 
@@ -64,24 +65,19 @@ class LexicalIndex:
             self._space(space).add(document)
 
     def remove(self, space: SpaceId, node_id: NodeId) -> None:
-        """Remove a node; one that is not there is passed over."""
+        """Remove a node; does nothing when the index does not hold it."""
         held = self._space(space)
         if node_id in held.documents:
             held.index.remove(node_id)
             del held.documents[node_id]
 
     def load(self, space: SpaceId, as_of: datetime | None = None) -> None:
-        """Load a tenant now rather than at its first search; does nothing when it is loaded."""
+        """Load a space now rather than at its first search; does nothing when it is loaded."""
         self._space(space, as_of)
 
     def document(self, space: SpaceId, node_id: NodeId, *, as_of: datetime | None = None) -> Document | None:
-        """A held node as it was known then; None when it is not held."""
+        """A node as it was known at ``as_of`` (None: now); None when the index does not hold it."""
         return self._space(space, as_of).documents.get(node_id)
-
-    def description(self, space: SpaceId, node_id: NodeId) -> str | None:
-        """Text of a held node as it is now; None when it is not held."""
-        held = self.document(space, node_id)
-        return None if held is None else held.description
 
     def search(
         self,
@@ -92,7 +88,10 @@ class LexicalIndex:
         as_of: datetime | None = None,
         top_k: int,
     ) -> list[tuple[Document, float]]:
-        """The best nodes that share a term with the query, best first, by the words and counts of that time."""
+        """The nodes with the highest BM25 score, best first, by the texts as they were known at ``as_of`` (None: now).
+
+        Nodes that share no term with the query are never among them. ``types`` limits the search; None allows all.
+        """
         held = self._space(space, as_of)
         allowed = np.ones(len(held.types), dtype=bool)
         if types is not None:
@@ -124,11 +123,8 @@ def documents(snapshot: Snapshot, types: frozenset[str]) -> list[Document]:
     """Active nodes of the given types, oldest first."""
     return [
         Document(
-            snapshot.ids[row],
-            str(snapshot.types[row]),
-            snapshot.descriptions[row],
-            snapshot.turns_of[row],
+            snapshot.ids[row], str(snapshot.types[row]), snapshot.descriptions[row], snapshot.turns_of[row],
             int(snapshot.recorded_at[row]),
         )
         for row in snapshot.active_rows(types)
-    ]
+    ]  # fmt: skip

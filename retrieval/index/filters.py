@@ -1,4 +1,4 @@
-"""The one place where a filter expression is written; every value is escaped here."""
+"""Filter expressions of Milvus; this is the only place where they are written, and every value is escaped here."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ def filter_expression(scope: SearchScope) -> str:
     """Milvus boolean expression of a scope.
 
     Raises:
-        FilterError: If the scope names no tenant: a search across tenants does not exist.
+        FilterError: If the scope names no space (there is no search across spaces) or its list of types is empty.
     """
     if not scope.space:
-        raise FilterError("a search must name its space; pass the tenant whose memory is asked")
+        raise FilterError("a search must name its space; pass the space whose memory is asked")
     clauses = [f"space == {quote(scope.space)}"]
     if scope.types is not None:
         if not scope.types:

@@ -1,7 +1,7 @@
-"""Exact vector search in memory: what consolidation searches while it writes, and some baselines.
+"""Exact vector search in memory, for consolidation, which searches while it writes, and for some baselines.
 
-Milvus Lite searches rows that were not flushed by a loop of about 17 ms a thousand; a graph that grows turn by turn
-is all unflushed rows. A matrix product takes microseconds.
+Milvus Lite takes about 17 ms per thousand rows that are not yet flushed, and in a graph that grows turn by turn no row
+is. A matrix product takes microseconds.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from locigraph.kg.schema import SEARCHABLE_TYPES
+from locigraph.kg.schema import searchable_types
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.times import epoch
 from locigraph.kg.types import NodeId
@@ -20,7 +20,7 @@ from locigraph.retrieval.protocols import SearchScope, VectorMatch
 
 
 class MemoryVectors:
-    """Rows by tenant, written and searched; cosine equals inner product, since rows have length 1."""
+    """Rows of several spaces; the similarity is the cosine, which is the inner product since vectors have length 1."""
 
     def __init__(self) -> None:
         self._rows: dict[str, list[tuple[VectorMatch, int]]] = {}
@@ -31,9 +31,9 @@ class MemoryVectors:
         """Write rows, replacing those of the same node.
 
         Args:
-            space: The tenant.
-            rows: A match (its score unused) with its recorded time.
-            vectors: float32 [rows, dim].
+            space: Space that the rows belong to.
+            rows: What a search shall return of a row (the score is not used), and the recorded time of its node.
+            vectors: Embeddings of length 1, float32 [rows, dim].
         """
         if not rows:
             return
@@ -53,14 +53,14 @@ class MemoryVectors:
                 held[at] = row
             room[at] = vector
 
-    def add_snapshot(self, snapshot: Snapshot, *, types: Sequence[str] = SEARCHABLE_TYPES) -> None:
+    def add_snapshot(self, snapshot: Snapshot, *, types: Sequence[str] | None = None) -> None:
         """Write the active nodes of a space.
 
         Args:
-            snapshot: With embeddings.
-            types: Of the nodes to write.
+            snapshot: Graph of the space, with embeddings.
+            types: Types of the nodes to write; None for all searchable types.
         """
-        rows = snapshot.active_rows(types)
+        rows = snapshot.active_rows(searchable_types() if types is None else types)
         matches = [
             (
                 VectorMatch(snapshot.ids[row], str(snapshot.types[row]), snapshot.turns_of[row], 0.0),
@@ -71,7 +71,7 @@ class MemoryVectors:
         self.add(str(snapshot.space), matches, snapshot.embeddings[rows])
 
     def remove(self, space: str, node_id: NodeId) -> None:
-        """Remove a row; one that is not there is passed over."""
+        """Remove the row of a node; does nothing when there is none."""
         at = self._position.get(space, {}).pop(node_id, None)
         if at is None:
             return
@@ -82,9 +82,9 @@ class MemoryVectors:
             self._position[space][last[0].node_id] = at
 
     def search(self, vector: NDArray[np.float32], scope: SearchScope, *, top_k: int) -> list[VectorMatch]:
-        """Nearest rows of the tenant, best first; ties by node id."""
+        """Rows of the greatest similarity in the space, best first; ties by node ID."""
         if not scope.space:
-            raise FilterError("a search must name its space; pass the tenant whose memory is asked")
+            raise FilterError("a search must name its space; pass the space whose memory is asked")
         held = self._rows.get(scope.space, [])
         if not held:
             return []

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from locigraph.kg.types import NodeId, SpaceId
+from locigraph.kg.types import SpaceId
 from locigraph.retrieval.errors import IndexMismatchError
+from locigraph.retrieval.hits import hits_of_matches
 from locigraph.retrieval.index.milvus import Collection
-from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, QueryEncoder, Result, SearchScope, Timing
+from locigraph.retrieval.protocols import DEFAULT_TOP_K, NodeTexts, QueryEncoder, Result, SearchScope
+from locigraph.retrieval.stopwatch import Stopwatch
 
 #: The graph has moved what facts and events know into the vectors of their turns, so turns alone are searched.
 DEFAULT_TYPES = ("episode",)
@@ -21,13 +22,13 @@ class GraphEmbeddingRetriever:
     Args:
         collection: Graph embeddings, written by a refresh.
         encoder: Query encoder of the same checkpoint.
-        describe: Text of a node, for display; raises ``UnknownSpaceError`` for an unknown tenant.
+        texts: Reads the texts of the hits.
         types: Node types to search.
-        view_of: Name under which the collection holds a space as of a time. None: the space itself, whose embeddings
-            are of the present graph, with later nodes filtered out.
+        view_of: Name under which the collection holds a space as of a time. None: the collection holds the space
+            itself, with embeddings of the present graph, and nodes recorded later are filtered out.
 
     Raises:
-        IndexMismatchError: If collection and query encoder are of different checkpoints.
+        IndexMismatchError: If the collection and the query encoder belong to different checkpoints.
     """
 
     name = "v2"
@@ -36,7 +37,7 @@ class GraphEmbeddingRetriever:
         self,
         collection: Collection,
         encoder: QueryEncoder,
-        describe: Callable[[SpaceId, NodeId], str | None],
+        texts: NodeTexts,
         *,
         types: Sequence[str] = DEFAULT_TYPES,
         view_of: Callable[[SpaceId, datetime | None], str] | None = None,
@@ -48,7 +49,7 @@ class GraphEmbeddingRetriever:
             )
         self._collection = collection
         self._encoder = encoder
-        self._describe = describe
+        self._texts = texts
         self._types = tuple(types)
         self._view_of = view_of
 
@@ -56,16 +57,12 @@ class GraphEmbeddingRetriever:
         self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
     ) -> Result:
         """The best nodes for a query; see ``Retriever``. Signal: ``graph`` (inner product)."""
-        self._describe(space, NodeId(""))  # refuses a tenant that does not exist; loads texts before the clock starts
-        started = time.perf_counter()
+        watch = Stopwatch()
         vector = self._encoder.encode_query(query, asked_at=as_of)
-        encoded = time.perf_counter()
+        watch.encoded()
         view = space if self._view_of is None else self._view_of(space, as_of)
         matches = self._collection.search(vector, SearchScope(view, self._types, as_of), top_k=top_k)
-        hits = [
-            Hit(match.node_id, match.type, text, match.turn_ids, match.score, {"graph": match.score})
-            for match in matches
-            if (text := self._describe(space, match.node_id)) is not None
-        ]
-        ended = time.perf_counter()
-        return Result(tuple(hits), Timing(1e3 * (encoded - started), 1e3 * (ended - encoded)))
+        timing = watch.timing()
+        # Asked for even when nothing was found: an unknown space is an error and not an empty result.
+        texts = self._texts(space, [match.node_id for match in matches], as_of)
+        return Result(hits_of_matches(matches, texts, signal="graph"), timing)

@@ -2,70 +2,60 @@
 
 from __future__ import annotations
 
-import time
 from datetime import datetime
 
 from locigraph.kg.types import SpaceId
+from locigraph.retrieval.hits import hits_of_matches
 from locigraph.retrieval.index.documents import LexicalIndex
 from locigraph.retrieval.protocols import (
     DEFAULT_TOP_K,
     Hit,
+    NodeTexts,
     Result,
     SearchScope,
     TextEncoder,
-    Timing,
     VectorSearch,
 )
+from locigraph.retrieval.stopwatch import Stopwatch
 
 _TURNS = ("episode",)
 
 
 class DenseRetriever:
-    """Cosine of question and turn, as in plain RAG.
+    """Turns by the cosine of their embedding and the question's, as in plain RAG.
 
     Args:
         vectors: Index of description embeddings.
-        encoder: Made them.
-        lexical: Holds the nodes' texts.
-        name: In results.
+        encoder: Text encoder that made these embeddings.
+        texts: Reads the texts of the hits.
+        name: Name of the strategy in results.
     """
 
-    def __init__(
-        self, vectors: VectorSearch, encoder: TextEncoder, lexical: LexicalIndex, *, name: str = "dense"
-    ) -> None:
+    def __init__(self, vectors: VectorSearch, encoder: TextEncoder, texts: NodeTexts, *, name: str = "dense") -> None:
         self.name = name
         self._vectors = vectors
         self._encoder = encoder
-        self._lexical = lexical
+        self._texts = texts
 
     def retrieve(
         self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
     ) -> Result:
         """The nearest turns; see ``Retriever``. Signal: ``ann`` (cosine)."""
-        self._lexical.load(space, as_of)  # refuses a tenant that does not exist, whom the index would give no hits
-        started = time.perf_counter()
+        watch = Stopwatch()
         vector = self._encoder.encode([query])[0]
-        encoded = time.perf_counter()
+        watch.encoded()
         matches = self._vectors.search(vector, SearchScope(space, _TURNS, as_of), top_k=top_k)
-        hits = []
-        for match in matches:
-            document = self._lexical.document(space, match.node_id, as_of=as_of)
-            if document is not None:
-                hits.append(
-                    Hit(
-                        match.node_id, match.type, document.description, match.turn_ids, match.score,
-                        {"ann": match.score},
-                    )
-                )  # fmt: skip
-        ended = time.perf_counter()
-        return Result(tuple(hits), Timing(1e3 * (encoded - started), 1e3 * (ended - encoded)))
+        timing = watch.timing()
+        # Asked for even when nothing was found: an unknown space is an error and not an empty result.
+        texts = self._texts(space, [match.node_id for match in matches], as_of)
+        return Result(hits_of_matches(matches, texts, signal="ann"), timing)
 
 
 class Bm25Retriever:
-    """BM25 of question and turn.
+    """Turns by the BM25 score of their text for the question.
 
     Args:
-        lexical: Index of node descriptions.
+        lexical: BM25 index of node descriptions.
     """
 
     name = "bm25"
@@ -76,9 +66,9 @@ class Bm25Retriever:
     def retrieve(
         self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
     ) -> Result:
-        """The turns that share most with the query; see ``Retriever``. Signal: ``bm25``."""
-        self._lexical.load(space, as_of)
-        started = time.perf_counter()
+        """The turns of the highest score; see ``Retriever``. Signal: ``bm25``."""
+        self._lexical.load(space, as_of)  # not timed, as in v1
+        watch = Stopwatch()
         found = self._lexical.search(query, space, types=_TURNS, as_of=as_of, top_k=top_k)
         hits = tuple(Hit(d.node_id, d.type, d.description, d.turn_ids, score, {"bm25": score}) for d, score in found)
-        return Result(hits, Timing(0.0, 1e3 * (time.perf_counter() - started)))
+        return Result(hits, watch.timing())

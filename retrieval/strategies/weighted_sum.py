@@ -1,12 +1,12 @@
-"""The strongest fixed recipe: a weighted sum of six signals over turns.
+"""Weighted sum of six signals over turns: the strongest baseline without training that we know of.
 
-Each signal is brought to [0, 1] over the turns of the space (min-max) before it is weighed. Unlike RRF the sum keeps
-the margins of the scores. Exact: every turn is scored, no index is asked.
+Each signal is scaled to [0, 1] over the turns of the space (min-max) before it is weighted. Unlike RRF, the
+weighted sum keeps the margins between scores. The ranking is exact: every turn is scored, and no vector
+index is searched.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
@@ -18,20 +18,22 @@ from locigraph.kg.language.tokens import terms
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import SpaceId
 from locigraph.retrieval.index.bm25 import Bm25Index
-from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, TextEncoder, Timing
+from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, TextEncoder
+from locigraph.retrieval.stopwatch import Stopwatch
 
-#: Meaning and words of the turn, of the turn with its two neighbours, and of the best fact or event drawn from it.
+#: Cosine and BM25 score of the turn itself, of the turn with the two beside it (its window), and of the best of the
+#: facts and events drawn from it.
 SIGNALS = ("dense", "bm25", "dense_window", "bm25_window", "dense_facts", "bm25_facts")
-#: All alike: weights chosen on another corpus do better on one kind of graph, worse on the other (docs/experiments.md).
+#: Weights chosen on another corpus did better on one kind of graph and worse on the other (docs/experiments.md).
 EQUAL_WEIGHTS: Mapping[str, float] = dict.fromkeys(SIGNALS, 1.0)
 _SPACES_KEPT = 8
 
 
 class TurnSignals:
-    """What the six signals need of one space as of a time.
+    """The six signals of the turns of one space as of a time.
 
     Args:
-        snapshot: With embeddings of length 1.
+        snapshot: Graph of the space at that time, with embeddings of length 1.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -59,7 +61,7 @@ class TurnSignals:
         self._turn_of_pair = np.array([turn for _, turn in pairs], dtype=np.int64)
 
     def of(self, query: str, vector: NDArray[np.float32]) -> NDArray[np.float64]:
-        """All signals, each in [0, 1] over the turns, [6, turns]."""
+        """Values of all signals for a query, [6, turns]; each signal lies in [0, 1]."""
         asked = terms(query)
         return np.stack(
             [
@@ -82,10 +84,10 @@ class WeightedSumRetriever:
     """Turns by the weighted sum of six signals.
 
     Args:
-        load: Snapshot with embeddings of a space as of a time (None: now).
-        encoder: Made those embeddings.
-        weights: By name of ``SIGNALS``; missing ones count nothing.
-        name: In results.
+        load: Reads the snapshot of a space as of a time (None: now), with embeddings.
+        encoder: Text encoder that made these embeddings.
+        weights: Weight of each of ``SIGNALS``; a signal that is not named has weight 0.
+        name: Name of the strategy in results.
     """
 
     def __init__(
@@ -107,10 +109,10 @@ class WeightedSumRetriever:
         """The best turns; see ``Retriever``. Signals: ``SIGNALS``, each in [0, 1]."""
         held = self._signals(space, as_of)
         if not len(held.rows):  # nothing had been said by then
-            return Result((), Timing(0.0, 0.0))
-        started = time.perf_counter()
+            return Result((), Stopwatch().timing())
+        watch = Stopwatch()
         vector = self._encoder.encode([query])[0]
-        encoded = time.perf_counter()
+        watch.encoded()
         signals = held.of(query, vector)
         totals = self._weights @ signals
         best = np.argsort(-totals, kind="stable")[:top_k]
@@ -126,8 +128,7 @@ class WeightedSumRetriever:
             )
             for i, row in zip(best, held.rows[best].tolist(), strict=True)
         )
-        ended = time.perf_counter()
-        return Result(hits, Timing(1e3 * (encoded - started), 1e3 * (ended - encoded)))
+        return Result(hits, watch.timing())
 
 
 def _index(documents: Sequence[Sequence[str]]) -> Bm25Index[int]:

@@ -1,6 +1,7 @@
 """Adapters: low-rank changes of a text encoder's weights, learnt from questions.
 
-An adapter is a folder with the files of ``peft`` and a manifest that says whose it is and what it has seen.
+An adapter is a folder with the files of ``peft`` and a manifest that names the text encoder it belongs to and the
+conversations it was trained on.
 
 Source:
     Hu et al. 2022, "LoRA: Low-Rank Adaptation of Large Language Models", arXiv:2106.09685.
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 _WEIGHTS, _CONFIG, _MANIFEST = "adapter_model.safetensors", "adapter_config.json", "manifest.json"
-# Settings of peft that are not its defaults.
+# Settings of peft that we choose; all others have its defaults.
 _CHOSEN = ("r", "lora_alpha", "lora_dropout", "target_modules")
 
 
@@ -31,10 +32,10 @@ class TextAdapter:
     """An adapter on disk.
 
     Attributes:
-        folder: Where it is.
-        base: The text encoder it changes.
-        version: Twelve hexadecimal digits of its weights and configuration.
-        details: What the manifest records of its making: data, seed, commit, validation scores.
+        folder: Folder of the adapter.
+        base: Name of the text encoder that it changes.
+        version: Twelve hexadecimal digits of a hash of its weights and configuration.
+        details: What the manifest records of the training: data, seed, commit, validation scores.
     """
 
     folder: Path
@@ -44,7 +45,7 @@ class TextAdapter:
 
     @property
     def spaces(self) -> frozenset[str]:
-        """Conversations that it was trained or validated on."""
+        """Conversations that the adapter was trained or validated on."""
         identity = self.details["identity"]
         return frozenset([*identity["train"], *identity["validation"]])
 
@@ -53,9 +54,9 @@ def add_adapter(model: SentenceTransformer, *, rank: int, dropout: float) -> Non
     """Add a trainable adapter to the linear layers of a text encoder; everything else is frozen.
 
     Args:
-        model: Changed in place.
-        rank: Of the changes.
-        dropout: On their input, in training.
+        model: The text encoder; changed in place.
+        rank: Rank of the changes.
+        dropout: Dropout on the input of the changes, in training.
     """
     from peft import inject_adapter_in_model
     from torch import nn
@@ -69,20 +70,20 @@ def add_adapter(model: SentenceTransformer, *, rank: int, dropout: float) -> Non
 
 
 def save_adapter(model: SentenceTransformer, folder: Path, *, base: str, details: Mapping[str, Any]) -> TextAdapter:
-    """Write a model's adapter; one that is there is replaced.
+    """Write the adapter of a model to a folder; an adapter that is there is replaced.
 
     Args:
-        model: With the adapter that ``add_adapter`` gave it.
-        folder: Where to.
+        model: Text encoder with the adapter that ``add_adapter`` gave it.
+        folder: Folder to write.
         base: Name of the text encoder.
-        details: For the manifest.
+        details: What the manifest shall record of the training.
     """
     from peft import get_peft_model_state_dict
     from safetensors.torch import save_file
 
     transformer = _transformer(model)
     used = transformer.peft_config["default"]
-    # Only what was chosen: other versions of peft know other settings, and sets have no order.
+    # Only the settings that we choose: other versions of peft know other ones. Sorted, because sets have no order.
     config = {name: getattr(used, name) for name in _CHOSEN} | {"target_modules": sorted(used.target_modules)}
     config |= {"peft_type": "LORA", "task_type": "FEATURE_EXTRACTION", "base_model_name_or_path": base}
     weights = {
@@ -98,21 +99,21 @@ def save_adapter(model: SentenceTransformer, folder: Path, *, base: str, details
 
 
 def read_adapter(folder: Path, *, base: str) -> TextAdapter:
-    """What is known of an adapter, without loading it.
+    """Read what the manifest says of an adapter, without loading the weights.
 
     Args:
-        folder: Made by ``save_adapter``.
-        base: Text encoder it is to be used with.
+        folder: Folder that ``save_adapter`` wrote.
+        base: Name of the text encoder that the adapter is to be used with.
 
     Raises:
-        TextEncoderError: If there is none, it is damaged, or it belongs to another text encoder.
+        TextEncoderError: If there is no adapter, it is damaged, or it belongs to another text encoder.
     """
     folder = whole_folder(folder)
     try:
         manifest = json.loads((folder / _MANIFEST).read_text())
         found = TextAdapter(folder, str(manifest["base"]), str(manifest["version"]), dict(manifest["details"]))
         version = _version(folder)
-        len(found.spaces)  # of what nobody knows what it has seen, nothing can be measured
+        len(found.spaces)  # fails where the manifest does not say what the adapter was trained on
     except OSError as error:
         raise TextEncoderError(
             f"{folder}: no adapter of a text encoder there ({error.filename}: {error.strerror}); run locigraph "

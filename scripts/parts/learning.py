@@ -119,7 +119,7 @@ def question_writer(settings: WriterSettings) -> QuestionWriter:
         return RULES
     if not settings.model:
         raise LocigraphError(f"writer.base_url is {settings.base_url!r}, but writer.model is empty; give both")
-    from locigraph.consolidation.questions import LLMQuestions  # its client takes a second to import
+    from locigraph.consolidation.question_writer import LLMQuestions  # its client takes a second to import
 
     return LLMQuestions(
         settings.base_url,

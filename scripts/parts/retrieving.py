@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import datetime
 from functools import cache
 
 from locigraph.kg.store import Store
-from locigraph.kg.types import SpaceId
+from locigraph.kg.types import NodeId, SpaceId
 from locigraph.retrieval.index.descriptions import DescriptionIndexer
 from locigraph.retrieval.index.documents import LexicalIndex
 from locigraph.retrieval.index.memory_vectors import MemoryVectors
 from locigraph.retrieval.index.milvus import MilvusIndex
-from locigraph.retrieval.protocols import Retriever, VectorSearch
+from locigraph.retrieval.protocols import NodeTexts, Retriever, VectorSearch
 from locigraph.retrieval.rank_fusion import USUAL_RRF_K
 from locigraph.retrieval.rerank import CrossEncoderReranker, RerankedRetriever
 from locigraph.retrieval.strategies.hybrid import HybridRetriever
@@ -34,6 +35,15 @@ def indexer_of(store: Store, index: MilvusIndex, encoder: CachedTextEncoder) -> 
     )
 
 
+def texts_of(store: Store) -> NodeTexts:
+    """Reads the texts of the hits of a search from the store."""
+
+    def read(space: SpaceId, node_ids: Sequence[NodeId], as_of: datetime | None) -> dict[NodeId, str]:
+        return {node.id: node.description for node in store.nodes(space, ids=node_ids, as_of=as_of)}
+
+    return read
+
+
 @contextmanager
 def search_parts(
     store: Store,
@@ -42,7 +52,7 @@ def search_parts(
     *,
     spaces: Sequence[SpaceId],
     index: MilvusIndex | None = None,
-) -> Iterator[tuple[LexicalIndex, dict[str, Retriever]]]:
+) -> Iterator[dict[str, Retriever]]:
     """Strategies that need no training over an indexed graph.
 
     Args:
@@ -53,7 +63,7 @@ def search_parts(
         index: Vector index; may be None if no strategy is of ``WITH_INDEX``.
 
     Yields:
-        (index of the words of all nodes, retrievers by name).
+        Retrievers by name.
     """
     lexical = LexicalIndex(lambda space, as_of: store.snapshot(space, as_of=as_of))
     # An index of their own: what is common in facts must not weigh on words of turns.
@@ -84,7 +94,7 @@ def search_parts(
             )
         vectors = in_memory() if name in ADAPTED else indexed()
         if kind == "dense":
-            return DenseRetriever(vectors, used, turns, name=name)
+            return DenseRetriever(vectors, used, texts_of(store), name=name)
         if kind == "v1-k60":
             hybrid = HybridRetriever(lexical, vectors, used, name=name, rrf_k=USUAL_RRF_K)
         else:
@@ -93,7 +103,7 @@ def search_parts(
         return hybrid
 
     with ExitStack() as closing:
-        yield lexical, {name: made(name, closing) for name in strategies if name not in TRAINED}
+        yield {name: made(name, closing) for name in strategies if name not in TRAINED}
 
 
 def second_look(model: str | None) -> Callable[[Retriever], Retriever]:

@@ -27,8 +27,10 @@ from locigraph.consolidation.extractors.rules import RuleExtractor
 from locigraph.consolidation.pipeline import Consolidator, Outcome
 from locigraph.consolidation.protocols import Context
 from locigraph.kg.errors import UnknownSpaceError
+from locigraph.kg.schema import NODE_TYPES, NodeType, searchable_types
 from locigraph.kg.store import Store
 from locigraph.kg.types import NodeId, NodeStatus, SpaceId, Turn, TurnId, TurnState
+from locigraph.retrieval.index.documents import LexicalIndex
 from locigraph.scripts.parts.context import HybridContext
 from tests.consolidation.interrupted import build
 from tests.fakes import (
@@ -88,7 +90,7 @@ def test_every_turn_becomes_an_episode_and_what_was_planned_for_it(store: Store)
     ]  # fmt: skip
     assert edges(store, "NEXT") == [("Ann: Boats!", "Ben: Which?")]  # none across sessions
     assert ("Ann said: Boats!", "Ann: Boats!") in edges(store, "DERIVED_FROM")
-    assert store.turn_counts(SPACE)[TurnState.DONE] == 3
+    assert len(store.turns(SPACE, state=TurnState.DONE)) == 3
 
 
 def test_every_node_has_the_vector_of_its_description(store: Store) -> None:
@@ -146,11 +148,34 @@ def test_killing_the_process_at_any_statement_and_running_again_gives_the_uninte
         ]
         assert subprocess.run(command, cwd=ROOT, check=False).returncode == -9
         with Store(tmp_path / "cut.sqlite") as store:
-            counts = store.turn_counts(SPACE)
-        assert 0 < counts[TurnState.DONE] < 10
-        assert sum(counts.values()) == 10  # no acknowledged turn is lost
+            assert 0 < len(store.turns(SPACE, state=TurnState.DONE)) < 10
+            assert len(store.turns(SPACE)) == 10  # no acknowledged turn is lost
     build(tmp_path / "cut.sqlite")
     assert dump(tmp_path / "cut.sqlite") == dump(tmp_path / "whole.sqlite")
+
+
+@pytest.fixture
+def feeling() -> Iterator[str]:
+    """A node type of the user's own, in the table for the time of a test."""
+    NODE_TYPES.add(NodeType("feeling", None, "A mood.", "knowledge_node", searchable=True, plannable=True))
+    yield "feeling"
+    NODE_TYPES.remove("feeling")
+
+
+def test_a_node_type_added_by_one_row_is_planned_shown_committed_and_searched(feeling: str, tmp_path: Path) -> None:
+    seen: list[list[str]] = []
+
+    def plan(turn: Turn, context: Context, complaint: str | None) -> Blueprint:
+        seen.append([f"{shown.type}: {shown.description}" for shown in context.nodes])
+        return Blueprint((node("f", f"Ann is glad of {turn.text}", turn.turn_id, kind=feeling),))
+
+    with Store(tmp_path / "own.sqlite") as store, closing(HybridContext(store, FakeEncoder())) as context:
+        store.append_turns(make_turns(["red boats", "boats"]))
+        assert Consolidator(store, FakeExtractor(plan), FakeEncoder(), context).run(SPACE) == Outcome(2, 0)
+        assert seen == [[], ["feeling: Ann is glad of red boats"]]
+        assert store.node_counts(SPACE)[feeling] == 2
+        lexical = LexicalIndex(lambda space, as_of: store.snapshot(space, as_of=as_of), types=searchable_types())
+        assert feeling in {held.type for held, _ in lexical.search("glad", SPACE, top_k=5)}
 
 
 # --- failures ------------------------------------------------------------------------------------------------------
@@ -286,7 +311,7 @@ def test_an_encoder_that_makes_nan_stops_the_run_and_writes_no_node(store: Store
     with pytest.raises(InvalidVectorError):
         Consolidator(store, FakeExtractor(), _NaNEncoder(), FakeContext()).run(SPACE)
     assert store.nodes(SPACE) == []
-    assert store.turn_counts(SPACE)[TurnState.PENDING] == 1
+    assert len(store.turns(SPACE, state=TurnState.PENDING)) == 1
 
 
 # --- operations ----------------------------------------------------------------------------------------------------
@@ -448,7 +473,7 @@ def test_the_architect_sees_the_turns_just_before_it_in_its_session(store: Store
     assert seen["g"] == ["c", "d", "e", "f"]
 
 
-def test_rules_never_touch_another_tenant(store: Store) -> None:
+def test_rules_never_touch_another_space(store: Store) -> None:
     other = SpaceId("meadow")
     store.append_turns([*make_turns(["I live in Porto with Carla."]), *make_turns(["I live in Porto."], space=other)])
     encoder, context = FakeEncoder(), FakeContext()

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locigraph.kg.schema import NODE_TYPES, SEARCHABLE_TYPES
+from locigraph.kg.schema import NODE_TYPES, searchable_types
 from locigraph.retrieval.hits import turns_of_hits
 from locigraph.retrieval.protocols import Hit
 from tests.fakes_graph import hit
@@ -12,7 +12,7 @@ from tests.fakes_graph import hit
 HITS = st.lists(
     st.builds(
         lambda kind, turns: hit("n", kind, *turns),
-        st.sampled_from([node_type.name for node_type in NODE_TYPES]),
+        st.sampled_from([node_type.name for node_type in NODE_TYPES.values()]),
         st.lists(st.sampled_from("abcdef"), unique=True, max_size=4),
     ),
     max_size=8,
@@ -43,6 +43,6 @@ def test_the_list_is_cut_within_a_hit_that_stands_for_several_turns() -> None:
 def test_turns_equal_a_slow_loop(hits: list[Hit], top_k: int) -> None:
     expected: list[str] = []
     for found in hits:
-        if found.type in SEARCHABLE_TYPES:
+        if found.type in searchable_types():
             expected += [turn for turn in found.turn_ids if turn not in expected]
     assert turns_of_hits(hits, top_k=top_k) == expected[:top_k]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locigraph.retrieval.query_generator import RuleQueryGenerator
+from locigraph.retrieval.query_generator import generate_queries
 
 
 @pytest.mark.parametrize(
@@ -24,13 +24,11 @@ from locigraph.retrieval.query_generator import RuleQueryGenerator
     ],
 )
 def test_a_question_that_asks_several_things_becomes_several_queries(question: str, queries: list[str]) -> None:
-    made = RuleQueryGenerator().generate(question, asked_at=None)
-    assert [query.text for query in made] == queries
-    assert all(query.types is None for query in made)
+    assert generate_queries(question) == queries
 
 
 @given(st.text(max_size=60))
 def test_the_first_query_is_the_question_as_it_stands(question: str) -> None:
-    made = RuleQueryGenerator().generate(question, asked_at=None)
-    assert made[0].text == question
-    assert all(query.text.strip() for query in made[1:])
+    first, *others = generate_queries(question)
+    assert first == question
+    assert all(query.strip() for query in others)

@@ -18,7 +18,13 @@ from tests.training.planted import EMBED, PLANTED, QUESTIONS, VIEWS, made_of
 
 def test_a_comparison_asks_every_question_once_and_leaves_nothing_in_the_index(tmp_path: Path) -> None:
     with MilvusIndex(str(tmp_path / "index.db")) as index:
-        ask = partial(run_checkpoint, index=index, views=VIEWS, embed=EMBED, describe=lambda s, n: str(n))
+        ask = partial(
+            run_checkpoint,
+            index=index,
+            views=VIEWS,
+            embed=EMBED,
+            texts=lambda space, ids, as_of: dict.fromkeys(ids, "text"),
+        )
         runs = []
         for space in PLANTED:
             others = tuple(s for s in PLANTED if s != space)
@@ -53,6 +59,6 @@ def test_a_checkpoint_is_not_asked_about_what_it_was_trained_or_validated_on(tmp
             MilvusIndex(str(tmp_path / "index.db")) as index,
             pytest.raises(LeakError, match=f"was trained or validated on space '{space}'"),
         ):
-            run_checkpoint(trained, asked, index=index, views=VIEWS, embed=EMBED, describe=lambda s, n: None)
+            run_checkpoint(trained, asked, index=index, views=VIEWS, embed=EMBED, texts=lambda *asked: {})
     asked = [q for q in QUESTIONS if q.space == unseen]
     assert len(rank_exactly(trained, asked, VIEWS, EMBED, name="x").rankings) == len(asked)

@@ -191,9 +191,9 @@ def test_a_query_encoder_of_another_checkpoint_is_refused(index: MilvusIndex) ->
     embed = FakeEncoder(TEXT_DIM).encode
     collection = index.open(GRAPH_ALIAS)
     with pytest.raises(IndexMismatchError, match="run locigraph refresh with that checkpoint"):
-        GraphEmbeddingRetriever(collection, CheckpointQueryEncoder(small_checkpoint(seed=1), embed), lambda s, n: "")
+        GraphEmbeddingRetriever(collection, CheckpointQueryEncoder(small_checkpoint(seed=1), embed), lambda *asked: {})
     encoder = CheckpointQueryEncoder(small_checkpoint(), embed)
-    hits = GraphEmbeddingRetriever(collection, encoder, lambda s, n: "text").retrieve(
+    hits = GraphEmbeddingRetriever(collection, encoder, lambda space, ids, as_of: dict.fromkeys(ids, "text")).retrieve(
         "Who keeps the otter?", VIEWS[0].space
     )
     assert len(hits.hits) == 6

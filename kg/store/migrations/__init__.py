@@ -14,11 +14,7 @@ from locigraph.kg.errors import StoreVersionError
 
 
 def is_current(connection: Connection, *, url: str) -> bool:
-    """Whether the database has the newest schema.
-
-    Args:
-        connection: Open.
-        url: Shown in errors.
+    """Whether the database has the newest schema; ``url`` is shown in errors.
 
     Raises:
         StoreVersionError: If a newer version of this software wrote the database.
@@ -35,15 +31,7 @@ def is_current(connection: Connection, *, url: str) -> bool:
 
 
 def upgrade(connection: Connection, *, url: str) -> None:
-    """Bring the database of an open connection to the newest schema.
-
-    Args:
-        connection: Connection inside a transaction.
-        url: Shown in errors.
-
-    Raises:
-        StoreVersionError: If a newer version of this software wrote the database.
-    """
+    """Bring the database to the newest schema within the connection's transaction; raises what ``is_current`` does."""
     if is_current(connection, url=url):
         return
     config = _config()

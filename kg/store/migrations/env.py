@@ -1,4 +1,4 @@
-"""Alembic's entry point: runs on the connection that ``kg.migrations.upgrade`` passes."""
+"""Alembic's entry point: runs on the connection that ``kg.store.migrations.upgrade`` passes."""
 
 from alembic import context
 

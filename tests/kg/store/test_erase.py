@@ -104,7 +104,7 @@ def test_forgetting_an_unknown_turn_is_refused_and_forgets_nothing(store: Store,
     assert dump(tmp_path / "graph.sqlite") == before
 
 
-def test_forgetting_a_tenant_leaves_no_row_of_it_and_every_row_of_the_others(store: Store, tmp_path: Path) -> None:
+def test_forgetting_a_space_leaves_no_row_of_it_and_every_row_of_the_others(store: Store, tmp_path: Path) -> None:
     planted(store, OTHER_SPACE)
     store.set_setting(f"extractor/{OTHER_SPACE}", "rules")
     before = dump(tmp_path / "graph.sqlite", without=("outbox", "sqlite_sequence"))
@@ -115,10 +115,10 @@ def test_forgetting_a_tenant_leaves_no_row_of_it_and_every_row_of_the_others(sto
     assert store.spaces() == [OTHER_SPACE]
 
 
-def test_a_forgotten_tenant_may_come_back_and_be_built_by_another_extractor(store: Store) -> None:
+def test_a_forgotten_space_may_come_back_and_be_built_by_another_extractor(store: Store) -> None:
     planted(store)
     store.set_setting(f"extractor/{SPACE}", "rules")
-    store.set_setting(f"extractor/other/{SPACE}", "rules")  # of a tenant whose name ends alike
+    store.set_setting(f"extractor/other/{SPACE}", "rules")  # of a space whose name ends alike
     store.forget_space(SPACE)
     assert store.setting(f"extractor/{SPACE}") is None
     assert store.setting(f"extractor/other/{SPACE}") == "rules"

@@ -107,7 +107,7 @@ def test_a_turn_id_with_other_content_is_a_conflict_and_nothing_of_the_batch_is_
     before = dump(tmp_path / "graph.sqlite")
     clash = replace(held, **changes)  # type: ignore[arg-type]  # a test sets one field at a time by name
     with pytest.raises(TurnConflictError, match=rf"space 'harbor': turn 't0' is stored {fault}"):
-        store.append_turns([new, replace(make_turn(0, "a new tenant", space=OTHER_SPACE)), clash])
+        store.append_turns([new, replace(make_turn(0, "a new space", space=OTHER_SPACE)), clash])
     assert dump(tmp_path / "graph.sqlite") == before
 
 
@@ -154,7 +154,7 @@ def test_any_turn_survives_the_round_trip(store: Store, turns: list[Turn]) -> No
     assert store.append_turns(turns) == len(turns)
     if turns:
         assert store.turns(turns[0].space) == turns
-        assert store.turn_counts(turns[0].space)[TurnState.PENDING] == len(turns)
+        assert store.turns(turns[0].space, state=TurnState.PENDING) == turns
         store.forget_space(turns[0].space)
     assert store.spaces() == []
 
@@ -199,7 +199,7 @@ def test_a_failed_turn_keeps_its_reason_until_it_is_retried(store: Store) -> Non
     store.append_turns(make_turns(["one", "two"]))
     store.fail_turn(SPACE, TurnId("t0"), "no plan")
     assert [(f.turn_id, f.error) for f in store.failures(SPACE)] == [("t0", "no plan")]
-    assert store.turn_counts(SPACE) == {TurnState.PENDING: 1, TurnState.DONE: 0, TurnState.FAILED: 1}
+    assert [t.turn_id for t in store.turns(SPACE, state=TurnState.PENDING)] == ["t1"]
     store.retry_turn(SPACE, TurnId("t0"))
     assert store.failures(SPACE) == []
     assert [t.turn_id for t in store.turns(SPACE, state=TurnState.PENDING)] == ["t0", "t1"]
@@ -209,7 +209,7 @@ def test_only_a_failed_turn_can_be_retried(store: Store) -> None:
     filled(store)
     with pytest.raises(StoreError, match=r"holds no failed turn 't0'"):
         store.retry_turn(SPACE, TurnId("t0"))
-    assert store.turn_counts(SPACE)[TurnState.DONE] == 2
+    assert len(store.turns(SPACE, state=TurnState.DONE)) == 2
 
 
 def test_a_turn_is_consolidated_once_even_by_two_builders(store: Store, tmp_path: Path) -> None:
@@ -337,10 +337,10 @@ def test_a_refused_change_leaves_every_table_as_it_was(
     assert dump(tmp_path / "graph.sqlite") == before
 
 
-# --- tenants -------------------------------------------------------------------------------------------------------
+# --- spaces --------------------------------------------------------------------------------------------------------
 
 
-def test_no_method_shows_a_tenant_what_belongs_to_another(store: Store) -> None:
+def test_no_method_shows_a_space_what_belongs_to_another(store: Store) -> None:
     encoder = FakeEncoder()
     mine = filled(store, encoder=encoder)
     turns = make_turns(["I grow roses.", "Red ones?", "Pending secret."], space=OTHER_SPACE)
@@ -358,7 +358,7 @@ def test_no_method_shows_a_tenant_what_belongs_to_another(store: Store) -> None:
     with pytest.raises(UnknownNodeError):
         store.node(SPACE, secret)
     assert all(turn.space == SPACE for turn in store.turns(SPACE))
-    assert store.turn_counts(SPACE) == {TurnState.PENDING: 0, TurnState.DONE: 2, TurnState.FAILED: 0}
+    assert store.turns(SPACE, state=TurnState.DONE) == store.turns(SPACE)
     assert store.failures(SPACE) == []
     assert len(store.relations(SPACE)) == 2
     snapshot = store.snapshot(SPACE, embedding_model=encoder.model_id)
@@ -371,7 +371,7 @@ def test_no_method_shows_a_tenant_what_belongs_to_another(store: Store) -> None:
     assert store.unembedded(SPACE, "another model") == texts_of(store.nodes(SPACE))
 
 
-def test_no_method_lets_a_tenant_change_what_belongs_to_another(store: Store, tmp_path: Path) -> None:
+def test_no_method_lets_a_space_change_what_belongs_to_another(store: Store, tmp_path: Path) -> None:
     filled(store)
     turns = make_turns(["I grow roses.", "Red ones?", "Three."], space=OTHER_SPACE)
     store.append_turns(turns)
@@ -392,7 +392,7 @@ def test_no_method_lets_a_tenant_change_what_belongs_to_another(store: Store, tm
     assert dump(tmp_path / "graph.sqlite") == before
 
 
-def test_two_tenants_may_use_the_same_turn_and_node_ids(store: Store) -> None:
+def test_two_spaces_may_use_the_same_turn_and_node_ids(store: Store) -> None:
     mine, theirs = filled(store, SPACE), filled(store, OTHER_SPACE)
     assert mine == theirs
     store.commit(GraphChange(SPACE, MONDAY, updates=(NodeUpdate(mine["fact"], label="changed"),)))
@@ -402,11 +402,11 @@ def test_two_tenants_may_use_the_same_turn_and_node_ids(store: Store) -> None:
     assert len(store.relations(OTHER_SPACE)) == 2
 
 
-def test_reading_an_unknown_tenant_is_an_error_and_never_an_empty_result(store: Store) -> None:
+def test_reading_an_unknown_space_is_an_error_and_never_an_empty_result(store: Store) -> None:
     filled(store)
     ghost = SpaceId("ghost")
     for read in (
-        store.turns, store.turn_counts, store.failures, store.nodes, store.relations, store.snapshot,
+        store.turns, store.failures, store.nodes, store.relations, store.snapshot,
         store.forget_space, lambda space: store.forget(space, []), lambda space: store.unembedded(space, "m"),
         lambda space: store.node(space, NodeId("x")),
     ):  # fmt: skip
@@ -533,8 +533,7 @@ def test_a_setting_is_remembered_and_written_over(store: Store) -> None:
     assert store.setting("colour") == "blue"
 
 
-def test_the_store_describes_its_own_schema(store: Store) -> None:
-    assert store.node_types()["sub_event"] == "event_node"
+def test_the_store_holds_the_relation_labels(store: Store) -> None:
     assert store.relation_labels()["NEXT"].kind == "structural"
 
 

@@ -218,3 +218,16 @@ def test_a_report_of_one_strategy_needs_no_comparison_command_or_notes(tmp_path:
     assert "## Notes" not in markdown
     assert "The manifest names no command" in markdown
     assert "The manifest names no commit." in markdown
+
+
+def test_strategies_that_were_run_are_explained_to_the_reader(tmp_path: Path) -> None:
+    explanations = {"dense": "Turns by <cosine>.", "v2": "Graph embeddings.", "absent": "Was not run."}
+    markdown_path, html_path = write_report(tmp_path, planted_results(), strategies=explanations)
+    expected = "## Strategies\n\n- v2: Graph embeddings.\n- dense: Turns by \\<cosine\\>.\n\n## Overall"
+    assert expected in markdown_path.read_text("utf-8")
+    assert "<li>dense: Turns by &lt;cosine&gt;.</li>" in html_path.read_text("utf-8")
+
+
+def test_the_first_comparison_is_the_one_that_is_drawn_by_category(tmp_path: Path) -> None:
+    markdown_path, _ = write_report(tmp_path, planted_results(("a", "b", "c")))
+    assert "![a minus b in recall@10;" in markdown_path.read_text("utf-8")

@@ -15,12 +15,9 @@ from locigraph.retrieval.evaluation.significance import (
     EXACT_CLUSTERS,
     a_a_check,
     cluster_bootstrap,
-    cluster_bootstraps,
     holm,
     question_level_test,
-    question_level_tests,
     sign_flip_test,
-    sign_flip_tests,
     smallest_p,
 )
 
@@ -134,11 +131,11 @@ def test_random_patterns_count_the_observed_one() -> None:
 def test_a_p_value_does_not_depend_on_what_else_is_compared(clusters: int) -> None:
     values = np.random.default_rng(0).normal(0.1, 1.0, (80, 3))
     names = [f"c{index % clusters}" for index in range(80)]
-    together = sign_flip_tests(values, names, resamples=3_000, seed=7)
+    together = sign_flip_test(values, names, resamples=3_000, seed=7)
     alone = [sign_flip_test(values[:, column], names, resamples=3_000, seed=7) for column in range(3)]
     assert list(together) == alone
     alone = [question_level_test(values[:, column], resamples=3_000, seed=7) for column in range(3)]
-    assert list(question_level_tests(values, resamples=3_000, seed=7)) == alone
+    assert list(question_level_test(values, resamples=3_000, seed=7)) == alone
 
 
 def test_sign_flip_keeps_its_rate_where_the_question_level_test_does_not() -> None:
@@ -146,8 +143,8 @@ def test_sign_flip_keeps_its_rate_where_the_question_level_test_does_not() -> No
     trials, by_cluster, by_question = 300, 0, 0
     for _ in range(trials):
         differences, clusters = clustered_null(rng, clusters=8, each=40, spread=0.06)
-        by_cluster += sign_flip_test(differences, clusters) <= 0.05
-        by_question += question_level_test(differences, resamples=200) <= 0.05
+        by_cluster += bool(sign_flip_test(differences, clusters) <= 0.05)
+        by_question += bool(question_level_test(differences, resamples=200) <= 0.05)
     # Attainable with 8 clusters: 6 of 128 patterns, .047; four standard errors of 300 trials are .049.
     assert by_cluster / trials == pytest.approx(0.047, abs=0.049)
     assert by_question / trials > 0.12
@@ -163,7 +160,7 @@ def test_bootstrap_draws_whole_conversations() -> None:
     low, high = cluster_bootstrap([0.0, 1.0, 1.0, 1.0], ["x", "y", "y", "y"], resamples=500)
     assert (low, high) == (0.0, 1.0)
     # A quarter of the resamples are 0 and a quarter are 1, so the middle 40% hold only 3/4.
-    assert cluster_bootstrap([0.0, 1.0, 1.0, 1.0], ["x", "y", "y", "y"], level=0.4) == (0.75, 0.75)
+    assert cluster_bootstrap([0.0, 1.0, 1.0, 1.0], ["x", "y", "y", "y"], level=0.4).tolist() == [0.75, 0.75]
 
 
 def test_bootstrap_of_singletons_agrees_with_scipy() -> None:
@@ -193,10 +190,10 @@ def test_bootstrap_of_one_conversation_is_unknown_not_narrow() -> None:
 def test_bootstrapped_columns_equal_each_column_alone() -> None:
     values = np.random.default_rng(2).normal(size=(30, 2))
     clusters = [f"c{index % 5}" for index in range(30)]
-    low, high = cluster_bootstraps(values, clusters, resamples=400)
+    low, high = cluster_bootstrap(values, clusters, resamples=400)
     for column in range(2):
         alone = cluster_bootstrap(values[:, column], clusters, resamples=400)
-        assert (low[column], high[column]) == pytest.approx(alone)
+        assert (low[column], high[column]) == pytest.approx(tuple(alone))
 
 
 def test_holm_matches_hand_worked_values() -> None:
@@ -284,8 +281,8 @@ def test_undefined_input_is_refused() -> None:
         sign_flip_test([1.0, 2.0], ["x"])
     with pytest.raises(ValueError, match="question 1 is not finite"):
         cluster_bootstrap([1.0, float("nan")], ["x", "y"])
-    with pytest.raises(ValueError, match=r"shape \[1, 2\]"):
-        sign_flip_test([[1.0, 2.0]], ["x"])
+    with pytest.raises(ValueError, match=r"shape \[1, 1, 1\]"):
+        sign_flip_test([[[1.0]]], ["x"])
     with pytest.raises(ValueError, match="resamples is 0"):
         sign_flip_test([1.0], ["x"], resamples=0)
     with pytest.raises(ValueError, match="level is 95"):
@@ -302,5 +299,5 @@ def test_the_same_seed_gives_the_same_numbers(seed: int) -> None:
     values, clusters = np.linspace(-1, 2, 30), [f"c{index}" for index in range(30)]
     first = sign_flip_test(values, clusters, resamples=50, seed=seed)
     assert sign_flip_test(values, clusters, resamples=50, seed=seed) == first
-    interval = cluster_bootstrap(values, clusters, resamples=50, seed=seed)
-    assert cluster_bootstrap(values, clusters, resamples=50, seed=seed) == interval
+    interval = cluster_bootstrap(values, clusters, resamples=50, seed=seed).tolist()
+    assert cluster_bootstrap(values, clusters, resamples=50, seed=seed).tolist() == interval

@@ -165,7 +165,7 @@ def test_verify_counts_missing_surplus_and_changed_rows(store: Store, clean: Mil
     assert (found.missing, found.surplus, found.changed, found.is_clean) == (1, 2, 1, False)
 
 
-def test_verify_counts_the_rows_of_a_tenant_that_is_gone(store: Store, clean: MilvusIndex) -> None:
+def test_verify_counts_the_rows_of_a_space_that_is_gone(store: Store, clean: MilvusIndex) -> None:
     tell(store, OTHER_SPACE)
     indexer = indexer_of(store, clean)
     indexer.drain()

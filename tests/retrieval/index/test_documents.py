@@ -52,7 +52,7 @@ def test_archived_nodes_are_not_held() -> None:
     ]
 
 
-def test_a_tenant_is_loaded_once_and_others_are_not_seen() -> None:
+def test_a_space_is_loaded_once_and_others_are_not_seen() -> None:
     loaded: list[SpaceId] = []
 
     def load(space: SpaceId, as_of: datetime | None) -> Snapshot:
@@ -86,7 +86,7 @@ def test_types_that_are_not_held_are_not_taken_in() -> None:
     assert lexical.search("zebra", SPACE, top_k=5) == []
 
 
-def test_an_unknown_tenant_is_an_error() -> None:
+def test_an_unknown_space_is_an_error() -> None:
     with pytest.raises(UnknownSpaceError, match="'nobody' is not in the store"):
         lexical_of(snapshot()).search("canoe", SpaceId("nobody"), top_k=5)
 

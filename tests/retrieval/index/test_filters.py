@@ -49,7 +49,7 @@ def test_control_characters_are_refused(value: str) -> None:
         quote(value)
 
 
-def test_a_scope_must_name_its_tenant_and_some_type() -> None:
+def test_a_scope_must_name_its_space_and_some_type() -> None:
     with pytest.raises(FilterError, match="must name its space"):
         filter_expression(SearchScope(""))
     with pytest.raises(FilterError, match="types is empty"):
@@ -58,7 +58,7 @@ def test_a_scope_must_name_its_tenant_and_some_type() -> None:
 
 @pytest.fixture(scope="module")
 def collection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collection]:
-    """Real Milvus Lite with the rows of one innocent tenant."""
+    """Real Milvus Lite with the rows of one innocent space."""
     with MilvusIndex(str(tmp_path_factory.mktemp("filters") / "index.db")) as index:
         made = index.create("nodes", CollectionSpec(2, "COSINE", "fake", "schema"))
         rows = [IndexRow("victim", i, NodeId(f"v{i}"), "episode", 0, (TurnId("t"),)) for i in range(3)]
@@ -73,7 +73,7 @@ QUERY = np.ones(2, dtype=np.float32)
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(HOSTILE)
 @pytest.mark.parametrize("template", ["{}", 'x" or space == "victim{}', '{}" or "1" == "1', '\\" or 1 == 1 or "{}'])
-def test_a_hostile_tenant_never_sees_another_tenants_rows(collection: Collection, template: str, name: str) -> None:
+def test_a_hostile_space_never_sees_the_rows_of_another(collection: Collection, template: str, name: str) -> None:
     assert collection.search(QUERY, SearchScope(template.format(name)), top_k=5) == []
 
 
@@ -82,14 +82,14 @@ def test_a_hostile_tenant_never_sees_another_tenants_rows(collection: Collection
 @pytest.mark.parametrize(
     "template", ["{}", 'x"] or space == "victim" or type in ["{}', '\\"] or 1 == 1 or type in ["{}']
 )
-def test_a_hostile_type_never_shows_another_tenants_rows(collection: Collection, template: str, name: str) -> None:
+def test_a_hostile_type_never_shows_the_rows_of_another(collection: Collection, template: str, name: str) -> None:
     assert collection.search(QUERY, SearchScope("mallory", (template.format(name),)), top_k=5) == []
     assert collection.search(QUERY, SearchScope("victim", (template.format(name),)), top_k=5) == []
 
 
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(HOSTILE)
-def test_a_tenant_with_a_hostile_name_finds_its_own_rows(collection: Collection, name: str) -> None:
+def test_a_space_with_a_hostile_name_finds_its_own_rows(collection: Collection, name: str) -> None:
     row = IndexRow(name, 99, NodeId("own"), "episode", 0, (TurnId("t"),))
     collection.upsert([row], np.ones((1, 2), dtype=np.float32))
     assert [match.node_id for match in collection.search(QUERY, SearchScope(name), top_k=5)] == ["own"]

@@ -40,7 +40,7 @@ def test_search_over_rows_added_in_parts_equals_a_sort_of_all_cosines(parts: lis
     np.testing.assert_allclose([m.score for m in found], (vectors @ query)[order], rtol=1e-5, atol=1e-6)
 
 
-def test_tenants_types_and_times_are_kept_apart() -> None:
+def test_spaces_types_and_times_are_kept_apart() -> None:
     memory = MemoryVectors()
     rows = [(match("turn"), 10), (match("fact", "knowledge_node"), 20)]
     memory.add("harbor", rows, unit_rows(2))

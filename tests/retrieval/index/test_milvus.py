@@ -77,7 +77,7 @@ def test_a_match_carries_type_and_source_turns(shared: Collection) -> None:
     assert (match.node_id, match.type, match.turn_ids) == ("n006", "knowledge_node", ("t6", "t,0"))
 
 
-def test_a_search_sees_its_own_tenant_only(shared: Collection) -> None:
+def test_a_search_sees_its_own_space_only(shared: Collection) -> None:
     query = random_vectors(1, 5)[0]
     harbor = shared.search(query, SearchScope("harbor"), top_k=2 * ROWS)
     meadow = shared.search(query, SearchScope("meadow"), top_k=2 * ROWS)
@@ -175,13 +175,13 @@ def test_more_rows_than_a_batch_are_all_written_and_listed(empty: Collection) ->
     assert len(empty.vectors("harbor", list(range(1201)))) == 1201
 
 
-def test_deleting_takes_the_named_nodes_of_the_tenant_only(empty: Collection) -> None:
+def test_deleting_takes_the_named_nodes_of_the_space_only(empty: Collection) -> None:
     empty.upsert([row(1), row(2), row(1, "meadow"), row(1, "harbor@60")], random_vectors(4))
     empty.delete_nodes("harbor", [1, 77])
     assert (empty.node_keys("harbor"), empty.node_keys("meadow"), empty.node_keys("harbor@60")) == ([2], [1], [1])
 
 
-def test_a_tenants_name_cannot_delete_or_read_another_tenants_rows(empty: Collection) -> None:
+def test_a_spaces_name_cannot_delete_or_read_the_rows_of_another(empty: Collection) -> None:
     empty.upsert([row(1), row(2)], random_vectors(2))
     hostile = "x'] or pk in ['harbor/1', '"
     empty.delete_nodes(hostile, [2])
@@ -189,7 +189,7 @@ def test_a_tenants_name_cannot_delete_or_read_another_tenants_rows(empty: Collec
     assert empty.vectors(hostile, [1, 2]) == {}
 
 
-def test_forgetting_takes_the_nodes_from_every_view_of_the_tenant(empty: Collection) -> None:
+def test_forgetting_takes_the_nodes_from_every_view_of_the_space(empty: Collection) -> None:
     empty.upsert([row(1), row(2), row(1, "harbor@60"), row(1, "harbor@90"), row(1, "harbormaster")], random_vectors(5))
     empty.forget_nodes("harbor", [1])
     assert empty.spaces() == ["harbor", "harbormaster"]
@@ -220,12 +220,10 @@ def test_a_collection_opened_again_knows_what_it_holds(tmp_path: Path) -> None:
 
 
 def test_require_names_what_differs(shared: Collection) -> None:
-    shared.require(dim=8, version="model", schema="schema")
     shared.require(version="model", schema="schema")
     for expected, message in (
         ({"version": "other", "schema": "schema"}, "version 'model' but 'other'"),
         ({"version": "model", "schema": "new"}, "schema 'schema' but 'new'"),
-        ({"version": "model", "schema": "schema", "dim": 16}, "dim 8 but 16"),
     ):
         with pytest.raises(IndexMismatchError, match=message):
             shared.require(**expected)

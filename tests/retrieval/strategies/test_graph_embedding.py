@@ -14,11 +14,12 @@ from locigraph.retrieval.errors import IndexMismatchError, IndexUnavailableError
 from locigraph.retrieval.index.milvus import Collection, CollectionSpec, IndexRow, MilvusIndex
 from locigraph.retrieval.strategies.graph_embedding import GraphEmbeddingRetriever
 from tests.fakes import MONDAY, SPACE, make_turns
-from tests.fakes_graph import Extra, TableQueryEncoder, lexical_of, make_snapshot
+from tests.fakes_graph import Extra, TableQueryEncoder, make_snapshot
+from tests.retrieval.texts import texts_of
 
 HELD = make_snapshot(make_turns(["one", "two", "three"]), [Extra("knowledge_node", "a fact", (0,))])
 VECTORS = np.asarray([[2, 0], [1, 1], [0, 3], [9, 9]], dtype=np.float32)
-LEXICAL = lexical_of(HELD)
+TEXTS = texts_of(HELD)
 LATER = MONDAY + timedelta(minutes=1)
 
 
@@ -45,7 +46,7 @@ def ranking(retriever: GraphEmbeddingRetriever, **options: Any) -> list[tuple[st
 
 
 def test_turns_are_ranked_by_inner_product_in_one_search(collection: Collection) -> None:
-    retriever = GraphEmbeddingRetriever(collection, encoder(), LEXICAL.description)
+    retriever = GraphEmbeddingRetriever(collection, encoder(), TEXTS)
     result = retriever.retrieve("across", SPACE)
     assert [(hit.node_id, hit.score) for hit in result.hits] == [("n0", 2.0), ("n1", 1.0), ("n2", 0.0)]
     assert result.hits[0].signals == {"graph": 2.0}
@@ -54,13 +55,13 @@ def test_turns_are_ranked_by_inner_product_in_one_search(collection: Collection)
 
 
 def test_other_types_are_searched_on_request(collection: Collection) -> None:
-    retriever = GraphEmbeddingRetriever(collection, encoder(), LEXICAL.description, types=("knowledge_node",))
+    retriever = GraphEmbeddingRetriever(collection, encoder(), TEXTS, types=("knowledge_node",))
     assert ranking(retriever) == [("n3", 9.0)]
 
 
 def test_later_nodes_are_invisible_and_the_query_is_told_the_time(collection: Collection) -> None:
     query = encoder()
-    assert [n for n, _ in ranking(GraphEmbeddingRetriever(collection, query, LEXICAL.description), as_of=LATER)] == [
+    assert [n for n, _ in ranking(GraphEmbeddingRetriever(collection, query, TEXTS), as_of=LATER)] == [
         "n0",
         "n1",
     ]
@@ -71,7 +72,7 @@ def test_a_view_of_the_time_is_searched_when_there_is_one(collection: Collection
     retriever = GraphEmbeddingRetriever(
         collection,
         encoder(),
-        LEXICAL.description,
+        TEXTS,
         view_of=lambda space, as_of: space if as_of is None else f"{space}@early",
     )
     assert ranking(retriever, as_of=LATER) == [("n1", 1.0), ("n0", 0.0)]
@@ -79,22 +80,24 @@ def test_a_view_of_the_time_is_searched_when_there_is_one(collection: Collection
 
 
 def test_a_node_that_is_gone_is_passed_over(collection: Collection) -> None:
-    retriever = GraphEmbeddingRetriever(collection, encoder(), lambda s, n: None if n == "n0" else "text")
+    retriever = GraphEmbeddingRetriever(
+        collection, encoder(), lambda space, ids, as_of: {n: "text" for n in ids if n != "n0"}
+    )
     assert [name for name, _ in ranking(retriever)] == ["n1", "n2"]
 
 
 def test_collection_and_query_encoder_of_different_checkpoints_are_refused(collection: Collection) -> None:
     with pytest.raises(IndexMismatchError, match="checkpoint 'checkpoint-1' but the query encoder is of 'other'"):
-        GraphEmbeddingRetriever(collection, encoder("other"), LEXICAL.description)
+        GraphEmbeddingRetriever(collection, encoder("other"), TEXTS)
 
 
-def test_an_unknown_tenant_is_an_error_and_not_an_empty_result(collection: Collection) -> None:
+def test_an_unknown_space_is_an_error_and_not_an_empty_result(collection: Collection) -> None:
     with pytest.raises(UnknownSpaceError, match="'nobody'"):
-        GraphEmbeddingRetriever(collection, encoder(), LEXICAL.description).retrieve("across", SpaceId("nobody"))
+        GraphEmbeddingRetriever(collection, encoder(), TEXTS).retrieve("across", SpaceId("nobody"))
 
 
 def test_an_outage_is_an_error_and_not_an_empty_result(tmp_path: Path) -> None:
     with MilvusIndex(str(tmp_path / "index.db")) as index:
         made = index.create("emb", CollectionSpec(2, "IP", "checkpoint-1", "schema"))
     with pytest.raises(IndexUnavailableError, match="cannot search"):
-        GraphEmbeddingRetriever(made, encoder(), LEXICAL.description).retrieve("across", SPACE)
+        GraphEmbeddingRetriever(made, encoder(), TEXTS).retrieve("across", SPACE)

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
+
 import numpy as np
 import pytest
 
@@ -11,6 +14,7 @@ from locigraph.retrieval.protocols import Retriever, VectorMatch
 from locigraph.retrieval.strategies.single_signal import Bm25Retriever, DenseRetriever
 from tests.fakes import MONDAY, SPACE, FakeEncoder, make_turns
 from tests.fakes_graph import TEXT_DIM, BrokenVectors, Extra, FixedVectors, lexical_of, make_snapshot, vectors_of
+from tests.retrieval.texts import texts_of
 
 ENCODER = FakeEncoder(TEXT_DIM)
 
@@ -22,7 +26,7 @@ def snapshot() -> Snapshot:
 
 def test_dense_finds_turns_by_cosine_and_nothing_else() -> None:
     held = snapshot()
-    result = DenseRetriever(vectors_of(held), ENCODER, lexical_of(held)).retrieve("Ann painted the canoe", SPACE)
+    result = DenseRetriever(vectors_of(held), ENCODER, texts_of(held)).retrieve("Ann painted the canoe", SPACE)
     scores = held.embeddings[:3] @ ENCODER.encode(["Ann painted the canoe"])[0]
     assert [hit.node_id for hit in result.hits] == [f"n{i}" for i in np.argsort(-scores)]
     best = result.hits[0]
@@ -41,7 +45,7 @@ def test_bm25_finds_turns_that_share_a_word_and_nothing_else() -> None:
 
 
 def arms(held: Snapshot) -> list[Retriever]:
-    return [DenseRetriever(vectors_of(held), ENCODER, lexical_of(held)), Bm25Retriever(lexical_of(held))]
+    return [DenseRetriever(vectors_of(held), ENCODER, texts_of(held)), Bm25Retriever(lexical_of(held))]
 
 
 @pytest.mark.parametrize("arm", [0, 1])
@@ -54,7 +58,7 @@ def test_later_turns_are_invisible_and_top_k_is_kept(arm: int) -> None:
 
 
 @pytest.mark.parametrize("arm", [0, 1])
-def test_an_unknown_tenant_is_an_error_and_not_an_empty_result(arm: int) -> None:
+def test_an_unknown_space_is_an_error_and_not_an_empty_result(arm: int) -> None:
     with pytest.raises(UnknownSpaceError, match="'nobody' is not in the store"):
         arms(snapshot())[arm].retrieve("canoe", SpaceId("nobody"))
 
@@ -62,10 +66,22 @@ def test_an_unknown_tenant_is_an_error_and_not_an_empty_result(arm: int) -> None
 def test_dense_passes_over_a_row_whose_node_is_gone() -> None:
     held = snapshot()
     stale = VectorMatch(NodeId("forgotten"), "episode", (), 0.9)
-    retriever = DenseRetriever(FixedVectors([stale]), ENCODER, lexical_of(held))
+    retriever = DenseRetriever(FixedVectors([stale]), ENCODER, texts_of(held))
     assert retriever.retrieve("canoe", SPACE).hits == ()
+
+
+def test_dense_asks_once_for_the_texts_of_that_time() -> None:
+    asked: list[tuple[SpaceId, list[NodeId], datetime | None]] = []
+
+    def texts(space: SpaceId, node_ids: Sequence[NodeId], as_of: datetime | None) -> dict[NodeId, str]:
+        asked.append((space, list(node_ids), as_of))
+        return dict.fromkeys(node_ids, "as it was then")
+
+    found = DenseRetriever(vectors_of(snapshot()), ENCODER, texts).retrieve("canoe", SPACE, as_of=MONDAY)
+    assert [hit.description for hit in found.hits] == ["as it was then"]
+    assert asked == [(SPACE, ["n0"], MONDAY)]
 
 
 def test_an_outage_is_an_error_and_not_an_empty_result() -> None:
     with pytest.raises(IndexUnavailableError):
-        DenseRetriever(BrokenVectors(), ENCODER, lexical_of(snapshot())).retrieve("canoe", SPACE)
+        DenseRetriever(BrokenVectors(), ENCODER, texts_of(snapshot())).retrieve("canoe", SPACE)

@@ -1,7 +1,7 @@
 """Initial schema.
 
-A migration describes the past, so it spells the tables out instead of importing them from ``kg.tables``.
-A test compares the result with ``kg.tables``.
+A migration describes the past, so it spells the tables out instead of importing them from ``kg.store.tables``.
+A test compares the result with ``kg.store.tables``.
 """
 
 import sqlalchemy as sa
@@ -16,9 +16,7 @@ KEY = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 def upgrade() -> None:
     op.create_table("spaces", sa.Column("space", sa.String, primary_key=True))
     op.create_table(
-        "settings",
-        sa.Column("name", sa.String, primary_key=True),
-        sa.Column("value", sa.Text, nullable=False),
+        "settings", sa.Column("name", sa.String, primary_key=True), sa.Column("value", sa.Text, nullable=False)
     )
     op.create_table(
         "node_types",

@@ -1,0 +1,121 @@
+"""Questions about facts, written by a language model: queries for training (``training.protocols.QuestionWriter``)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from locigraph.consolidation.errors import LanguageModelError
+from locigraph.consolidation.llm import ChatClient, Message, strict_object
+
+PROMPT = files("locigraph.consolidation").joinpath("prompts", "questions.txt").read_text()
+_MOST_QUESTIONS, _MOST_CHARACTERS = 2, 300
+_BATCH = 20
+_TEXTS = {"type": "array", "items": {"type": "string"}}
+_ANSWER = strict_object(statement={"type": "integer"}, questions=_TEXTS)
+_SCHEMA = strict_object(answers={"type": "array", "items": _ANSWER})
+
+
+class LLMQuestions:
+    """Writes each statement's questions once, asking about many statements at a time.
+
+    Args:
+        base_url: Address of the endpoint, such as ``http://localhost:8000/v1``.
+        model: Name of the model there.
+        cassette: SQLite file that keeps what was written, by model, prompt and statement.
+        api_key: Key of the endpoint; most local endpoints take any.
+        concurrency: Largest number of requests at a time.
+    """
+
+    def __init__(
+        self, base_url: str, model: str, *, cassette: Path, api_key: str = "none", concurrency: int = 4
+    ) -> None:
+        if concurrency < 1:
+            raise LanguageModelError(f"writer.concurrency is {concurrency}; at least 1 request must be allowed")
+        self._client = ChatClient(base_url, model, cassette=cassette, api_key=api_key)
+        self._concurrency = concurrency
+
+    @property
+    def name(self) -> str:
+        """Model and hash of model and prompt."""
+        version = hashlib.sha256(f"{self._client.model}\n{PROMPT}".encode()).hexdigest()[:12]
+        return f"{self._client.model} {version}"
+
+    def write(self, statements: Sequence[str]) -> list[list[str]]:
+        """Questions that each statement answers; none where the model finds nothing to ask.
+
+        Raises:
+            LanguageModelError: If the endpoint fails, or its reply is no such JSON on the second attempt either. What
+                was written before is kept.
+        """
+        # A statement's questions are kept as the reply to a request about it alone, whatever it was asked with.
+        keys = {statement: self._client.key(_messages([statement]), _SCHEMA) for statement in statements}
+        held = self._client.cassette.find(list(keys.values()))
+        found = {s: json.loads(held[key])["answers"][0]["questions"] for s, key in keys.items() if key in held}
+        missing = [statement for statement in keys if statement not in found]
+        batches = [missing[first : first + _BATCH] for first in range(0, len(missing), _BATCH)]
+        with (
+            ThreadPoolExecutor(self._concurrency) as pool,
+            tqdm(total=len(missing), desc="write questions", unit="statement", disable=not missing) as bar,
+        ):
+            asked = {pool.submit(self._ask, batch): batch for batch in batches}
+            try:
+                for done in as_completed(asked):
+                    written = dict(zip(asked[done], done.result(), strict=True))
+                    self._client.cassette.keep({keys[s]: _reply(questions) for s, questions in written.items()})
+                    found |= written
+                    bar.update(len(written))
+            except BaseException:
+                pool.shutdown(cancel_futures=True)  # what has not been asked yet would fail alike
+                raise
+        return [found[statement] for statement in statements]
+
+    def _ask(self, batch: Sequence[str]) -> list[list[str]]:
+        return self._client.ask(_messages(batch), _SCHEMA, lambda reply: questions_of(reply, len(batch)))
+
+
+def _messages(statements: Sequence[str]) -> list[Message]:
+    listed = "\n".join(f"{number}. {statement}" for number, statement in enumerate(statements, start=1))
+    return [{"role": "system", "content": PROMPT}, {"role": "user", "content": listed}]
+
+
+def _reply(questions: Sequence[str]) -> str:
+    return json.dumps({"answers": [{"statement": 1, "questions": questions}]})
+
+
+def questions_of(reply: Any, count: int) -> list[list[str]]:
+    """Questions by statement from a model's reply.
+
+    Args:
+        reply: Parsed JSON of the form that the prompt asks for.
+        count: Number of statements that were asked about.
+
+    Raises:
+        ValueError: If the reply is anything else; says what.
+    """
+    answers = reply.get("answers") if isinstance(reply, dict) else None
+    if not isinstance(answers, list) or not all(isinstance(answer, dict) for answer in answers):
+        raise ValueError("the reply has no list of 'answers'")
+    numbers = [answer.get("statement") for answer in answers]
+    if numbers != list(range(1, count + 1)):
+        raise ValueError(f"the answers are about statements {numbers}; expected 1 to {count}, each once and in order")
+    written = []
+    for answer in answers:
+        questions = answer.get("questions")
+        if not isinstance(questions, list) or not all(isinstance(question, str) for question in questions):
+            raise ValueError(f"the questions of statement {answer['statement']} are not a list of texts")
+        for question in questions:
+            if not question.strip().endswith(("?", "？")) or len(question) > _MOST_CHARACTERS:
+                raise ValueError(
+                    f"statement {answer['statement']}: {question[:80]!r} is no question of at most {_MOST_CHARACTERS} "
+                    "characters"
+                )
+        written.append([question.strip() for question in questions[:_MOST_QUESTIONS]])
+    return written

@@ -1,0 +1,93 @@
+"""What the pipeline knows of a space while it consolidates it, so that the store need not be asked at every turn."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+from datetime import datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from locigraph.consolidation.blueprint import ContextNode
+from locigraph.consolidation.protocols import TextEncoder
+from locigraph.consolidation.resolution import Resolver
+from locigraph.kg.schema import plannable_types
+from locigraph.kg.store import Store
+from locigraph.kg.types import Node, NodeId, SpaceId, Turn, TurnId
+
+EPISODE = "episode"
+#: The temporary id of the turn's own node; its colon keeps it apart from those of a plan.
+EPISODE_REF = "turn:episode"
+
+
+class SpaceState:
+    """Turns and episodes of a space, its entities and concepts, and the nodes that architects planned.
+
+    Attributes:
+        turns: All turns of the space, in conversation order.
+        index: Place of each turn among them.
+        speakers: Names of the speakers, in the order in which they first speak.
+        episodes: Id of each consolidated turn's episode.
+        planned: What an architect is shown of each node of a plannable type.
+        resolver: Finds the entity or concept that a mention means.
+    """
+
+    def __init__(self, store: Store, space: SpaceId, turns: Sequence[Turn], encoder: TextEncoder) -> None:
+        self._store = store
+        self._space = space
+        self.turns = tuple(turns)
+        self.index = {turn.turn_id: i for i, turn in enumerate(self.turns)}
+        self.speakers = tuple(dict.fromkeys(turn.speaker for turn in self.turns))
+        self.episodes: dict[TurnId, NodeId] = {}
+        self.planned: dict[NodeId, ContextNode] = {}
+        # (position of the first source turn, order of making, id), sorted.
+        self._events: list[tuple[int, int, NodeId]] = []
+        for node in store.nodes(space, types=[EPISODE, *plannable_types()], include_archived=True):
+            self._learn_statement(node)
+        named = store.nodes(space, types=["entity", "concept"])
+        self.resolver = Resolver(named, encoder.encode([node.description for node in named]))
+
+    def learn(self, nodes: Sequence[Node], vectors: NDArray[np.float32]) -> None:
+        """Take in the nodes that a committed turn made or changed.
+
+        Args:
+            nodes: The nodes as they are now.
+            vectors: Their embeddings, float32 [nodes, dim].
+        """
+        for node, vector in zip(nodes, vectors, strict=True):
+            if node.type in ("entity", "concept"):
+                self.resolver.learn(node.id, node.type, node.label, vector)
+            else:
+                self._learn_statement(node)
+
+    def _learn_statement(self, node: Node) -> None:
+        if node.type == EPISODE:
+            self.episodes.update(dict.fromkeys(node.provenance, node.id))
+            return
+        if node.type == "event_node" and node.id not in self.planned:
+            first = min(self.index[turn_id] for turn_id in node.provenance)
+            insort(self._events, (first, len(self._events), node.id))
+        self.planned[node.id] = ContextNode(node.id, node.type, node.description, node.attributes)
+
+    def event_before(self, turn: Turn) -> NodeId | None:
+        """The last event that an earlier turn told of; a retried turn comes after later ones are done."""
+        found = bisect_left(self._events, (self.index[turn.turn_id],))
+        return self._events[found - 1][2] if found else None
+
+    def recent(self, turn: Turn, count: int) -> tuple[Turn, ...]:
+        """The turns before this one in its session, oldest first."""
+        here = self.index[turn.turn_id]
+        return tuple(t for t in self.turns[max(0, here - count) : here] if t.session_id == turn.session_id)
+
+    def beside(self, turn: Turn, step: int) -> NodeId | None:
+        """Episode of the turn before (-1) or after (+1) in the session; None when there is none yet."""
+        other = self.index[turn.turn_id] + step
+        if not 0 <= other < len(self.turns) or self.turns[other].session_id != turn.session_id:
+            return None
+        return self.episodes.get(self.turns[other].turn_id)
+
+    def is_open_at(self, node_id: NodeId, time: datetime) -> bool:
+        """Whether a node's valid time goes on beyond a time; what ended earlier must keep its end."""
+        valid_to = self._store.node(self._space, node_id).valid_to
+        return valid_to is None or valid_to > time

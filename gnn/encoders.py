@@ -1,0 +1,281 @@
+"""From a graph to one vector for each turn, and the table of graph encoders.
+
+A vector is ``text | lexical | context | bias``. Each content block of a turn is a weighted sum of its own features and
+of its neighbours', which pass unchanged:
+
+    block(t) = own(t) * x(t)  +  sum over relations r and neighbours s of  weight_r(s, t) * x(s)
+
+so that a turn carries the words and the meaning of the facts drawn from it and of the turns beside it. The encoders
+differ in ``weight_r(s, t)`` alone. It starts from hand-set weights of the relations that work untrained, and it depends
+on an edge logit, a learnt function of the edge that is 0 before training:
+
+    mixing:  (prior_r + logit) / number of t's neighbours by r,       logit = features(s, t) @ theta_r
+    hgt:     prior_r * softmax of the logits over t's neighbours by r, logit = features(s, t) @ theta_r
+                                                                           + (K x(s)) W_r (Q x(t)) / sqrt(d)
+
+Untrained, both are the mean over each relation's neighbours times the relation's prior.
+
+Source:
+    Hu et al. 2020, "Heterogeneous Graph Transformer", arXiv:2003.01332, eq. 3 to 5: typed keys and queries, a matrix
+    and a prior for each relation. Deviations: the values are the content blocks themselves, one attention head for
+    each block, and the softmax runs over the neighbours by one relation, so that a relation's prior is its weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F  # noqa: N812  (the name every PyTorch reader knows)
+from torch import Tensor, nn
+
+from locigraph.gnn.errors import GraphError
+from locigraph.gnn.features import TRAITS, GraphInputs, node_types
+from locigraph.gnn.relations import BLOCKS, network_relations
+from locigraph.kg.registry import Table
+
+_OWN = (0.5, 0.5)
+_TRAITS = len(TRAITS) + 2  # also: has a fact; log of the number of facts
+#: Features of an edge: similarity, same speaker, time between the ends, traits of source and of target.
+EDGE_FEATURES = 3 + 2 * _TRAITS
+# About the mean similarity of neighbours, so that the feature is about 0 on average.
+_MEAN_SIMILARITY = 0.3
+
+
+@dataclass(frozen=True)
+class EncoderConfig:
+    """Sizes of a graph encoder.
+
+    Attributes:
+        text_dim: Width of the description embeddings.
+        lexical_dim: Width of the lexical sketch.
+        context_dim: Width of the hashed speakers and dates.
+        attention_dim: Width of keys and queries of one head; used by ``hgt`` alone.
+        excluded_relations: Names of relations, or families, that are not used.
+    """
+
+    text_dim: int = 384
+    lexical_dim: int = 256
+    context_dim: int = 127
+    attention_dim: int = 32
+    excluded_relations: tuple[str, ...] = ()
+
+    @property
+    def vector_dim(self) -> int:
+        """Width of a stored vector."""
+        return self.text_dim + self.lexical_dim + self.context_dim + 1
+
+
+@dataclass(frozen=True, eq=False)
+class TurnVectors:
+    """The vectors of all turns, block by block, and the weights that they were made with.
+
+    Attributes:
+        text, lexical, context, bias: [turns, width of the block].
+        own: Weight of the turn's own blocks, [turns, 3].
+        edge: Weight of each edge's neighbour, [edges, 3].
+    """
+
+    text: Tensor
+    lexical: Tensor
+    context: Tensor
+    bias: Tensor
+    own: Tensor
+    edge: Tensor
+
+    def joined(self) -> Tensor:
+        """What is stored, [turns, vector_dim]."""
+        return torch.cat([self.text, self.lexical, self.context, self.bias], dim=1)
+
+
+class GraphEncoder(nn.Module):
+    """What both graph encoders share: features of edges, priors of relations, and the weighted sums.
+
+    Args:
+        config: Sizes.
+    """
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.relations = network_relations(config.excluded_relations)
+        self.own = nn.Parameter(torch.tensor(_OWN))
+        self.own_traits = nn.Parameter(torch.zeros(_TRAITS, len(_OWN)))
+        self.bias_traits = nn.Parameter(torch.zeros(_TRAITS, 1))
+        start = [relation.start for relation in self.relations]
+        self.prior = nn.Parameter(torch.tensor(start).reshape(len(start), len(BLOCKS)))
+        self.edge_features = nn.Parameter(torch.zeros(len(start), EDGE_FEATURES, len(BLOCKS)))
+
+    def edge_logits(self, inputs: GraphInputs, traits: Tensor) -> Tensor:
+        """What decides how much each edge's neighbour counts for each block, [edges, 3]; 0 before training.
+
+        Args:
+            inputs: The graph. Any pairs of a node and a turn may stand for its edges.
+            traits: Traits of all nodes, [nodes, 6].
+        """
+        features = _edge_features(inputs, traits)
+        # One relation at a time: a matrix for each edge would be far larger than the edges.
+        return _by_relation(inputs, self.edge_features, lambda edges, theta: features[edges] @ theta)
+
+    def edge_weights(self, inputs: GraphInputs, logits: Tensor) -> Tensor:
+        """Weight of each edge's neighbour in each block, [edges, 3]."""
+        raise NotImplementedError
+
+    def forward(self, inputs: GraphInputs) -> TurnVectors:
+        """Encode all turns of a graph.
+
+        Args:
+            inputs: Made with this encoder's relations and sizes.
+
+        Raises:
+            GraphError: If a width does not fit.
+        """
+        self._check(inputs)
+        turns = inputs.num_turns
+        traits = self.traits(inputs)
+        own = torch.cat([self.own + traits[:turns] @ self.own_traits, traits.new_ones(turns, 1)], dim=1)
+        edge = self.edge_weights(inputs, self.edge_logits(inputs, traits))
+        bounds = torch.searchsorted(inputs.target, torch.arange(turns + 1, device=inputs.target.device))
+        blocks = [
+            own[:, i : i + 1] * table[:turns] + _neighbour_sums(inputs, table, bounds, edge[:, i])
+            for i, table in enumerate((inputs.text, inputs.lexical, inputs.context))
+        ]
+        return TurnVectors(*blocks, bias=traits[:turns] @ self.bias_traits, own=own, edge=edge)
+
+    def traits(self, inputs: GraphInputs) -> Tensor:
+        """Traits of all nodes, [nodes, 6]: those of ``TRAITS``, whether it has facts, and log(1 + number of facts).
+
+        Facts are counted on the graph's edges, so that an edge that is hidden for training is hidden here too.
+        """
+        is_fact = torch.tensor([relation.name == "fact" for relation in self.relations], device=inputs.source.device)
+        target = inputs.target[is_fact[inputs.relation]]
+        count = torch.zeros(len(inputs.text), device=target.device)
+        count = count.index_add(0, target, torch.ones_like(target, dtype=count.dtype))
+        return torch.cat([inputs.traits, torch.stack([(count > 0).float(), torch.log1p(count)], dim=1)], dim=1)
+
+    def _check(self, inputs: GraphInputs) -> None:
+        config = self.config
+        for name in ("text", "lexical", "context"):
+            held, width = getattr(inputs, name).shape[1], getattr(config, f"{name}_dim")
+            if held != width:
+                raise GraphError(f"{name} features have width {held} but the encoder was made for {width}")
+
+
+class MixingEncoder(GraphEncoder):
+    """Relation mixing: an edge's features move its weight up or down. The ablation of ``hgt`` without attention."""
+
+    def edge_weights(self, inputs: GraphInputs, logits: Tensor) -> Tensor:
+        """(prior + logit) / number of the turn's neighbours by the same relation, [edges, 3]."""
+        segment, segments = _segments(inputs, len(self.relations))
+        count = torch.bincount(segment, minlength=segments)[segment]
+        return (self.prior[inputs.relation] + logits) / count[:, None]
+
+
+class HGTEncoder(GraphEncoder):
+    """Heterogeneous Graph Transformer whose values are the content blocks themselves.
+
+    Args:
+        config: Sizes.
+    """
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__(config)
+        heads, width = len(BLOCKS), config.attention_dim
+        types = len(node_types(self.relations))
+        # Text embeddings have length 1, so these give keys and queries of unit variance.
+        self.key = nn.Parameter(torch.randn(types, heads * width, config.text_dim))
+        self.query = nn.Parameter(torch.randn(heads * width, config.text_dim))  # only turns ask
+        self.matrix = nn.Parameter(torch.zeros(len(self.relations), heads, width, width))
+
+    def edge_logits(self, inputs: GraphInputs, traits: Tensor) -> Tensor:
+        """The edge features' share plus the typed attention score of key and query, [edges, 3]."""
+        heads, width = len(BLOCKS), self.config.attention_dim
+        keys = inputs.text.new_empty(len(inputs.text), heads * width)
+        for position, weight in enumerate(self.key):
+            of_type = inputs.node_type == position
+            keys = keys.masked_scatter(of_type[:, None], inputs.text[of_type] @ weight.T)
+        keys = keys.view(-1, heads, width)
+        queries = (inputs.text[: inputs.num_turns] @ self.query.T).view(-1, heads, width)
+
+        def attention(edges: Tensor, matrix: Tensor) -> Tensor:
+            asked = torch.einsum("thj,hij->thi", queries, matrix)  # once for each turn, not for each edge
+            return (keys[inputs.source[edges]] * asked[inputs.target[edges]]).sum(2) / width**0.5
+
+        return super().edge_logits(inputs, traits) + _by_relation(inputs, self.matrix, attention)
+
+    def edge_weights(self, inputs: GraphInputs, logits: Tensor) -> Tensor:
+        """prior * softmax over the turn's neighbours by the same relation, [edges, 3]."""
+        return self.prior[inputs.relation] * self.attention(inputs, logits)
+
+    def attention(self, inputs: GraphInputs, logits: Tensor) -> Tensor:
+        """Attention weights, [edges, 3], that sum to 1 over the neighbours of a turn by one relation."""
+        segment, segments = _segments(inputs, len(self.relations))
+        index = segment[:, None].expand_as(logits)
+        largest = logits.new_full((segments, logits.shape[1]), float("-inf"))
+        largest = largest.scatter_reduce(0, index, logits.detach(), "amax")
+        exponential = torch.exp(logits - largest[segment])
+        total = torch.zeros_like(largest).index_add(0, segment, exponential)
+        return exponential / total[segment]
+
+
+@dataclass(frozen=True)
+class EncoderRow:
+    """A graph encoder that can be chosen; ``description`` is for help texts and reports."""
+
+    name: str
+    make: Callable[[EncoderConfig], GraphEncoder]
+    description: str
+
+
+GRAPH_ENCODERS: Table[EncoderRow] = Table(
+    "graph encoder",
+    [
+        EncoderRow("hgt", HGTEncoder, "Heterogeneous Graph Transformer: typed attention weighs each neighbour"),
+        EncoderRow("mixing", MixingEncoder, "relation mixing without attention: edge features weigh each neighbour"),
+    ],
+)
+
+
+def _segments(inputs: GraphInputs, relations: int) -> tuple[Tensor, int]:
+    """Number of each edge's pair of turn and relation, [edges], and how many pairs there are."""
+    return inputs.target * relations + inputs.relation, inputs.num_turns * relations
+
+
+def _by_relation(inputs: GraphInputs, parameters: Tensor, score: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """Scores of all edges, [edges, 3], made relation by relation with the relation's own parameters."""
+    places, scores = [], []
+    for position, parameter in enumerate(parameters):
+        edges = (inputs.relation == position).nonzero().squeeze(1)
+        if len(edges):
+            places.append(edges)
+            scores.append(score(edges, parameter))
+    if not places:
+        return inputs.text.new_zeros(0, len(BLOCKS))
+    order = torch.argsort(torch.cat(places))
+    return torch.cat(scores)[order]
+
+
+def _edge_features(inputs: GraphInputs, traits: Tensor) -> Tensor:
+    """Features of all edges, [edges, EDGE_FEATURES]."""
+    source, target = inputs.source, inputs.target
+    similarity = (inputs.text[source] * inputs.text[target]).sum(1) - _MEAN_SIMILARITY
+    same_speaker = (inputs.speakers[source] * inputs.speakers[target]).sum(1)
+    # The logarithm of the days between, about 1 for a month; 0 where an end is undated.
+    gap = torch.log1p((inputs.days[source] - inputs.days[target]).abs().nan_to_num(0.0)) / 3.5
+    return torch.cat([torch.stack([similarity, same_speaker, gap], dim=1), traits[source], traits[target]], dim=1)
+
+
+def _neighbour_sums(inputs: GraphInputs, table: Tensor, bounds: Tensor, weight: Tensor) -> Tensor:
+    """Weighted sums of the neighbours' rows of a table, [turns, width]."""
+    if not len(inputs.source) or not table.shape[1]:
+        return table.new_zeros(inputs.num_turns, table.shape[1])
+    # A bag of embeddings reads a row and adds it in one go: no tensor of [edges, width] is made.
+    return F.embedding_bag(
+        inputs.source,
+        table,
+        bounds,
+        mode="sum",
+        per_sample_weights=weight.contiguous(),
+        include_last_offset=True,
+    )

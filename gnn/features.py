@@ -1,0 +1,185 @@
+"""From a snapshot to the tensors that the graph network reads, in one step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from locigraph.gnn.errors import GraphError, UnknownNodeTypeError
+from locigraph.gnn.relations import NetworkRelation, network_relations
+from locigraph.gnn.sketch import ContextHash, LexicalSketch
+from locigraph.kg.language.tokens import terms
+from locigraph.kg.schema import NODE_TYPES
+from locigraph.kg.snapshot import NO_TIME, Snapshot
+
+#: What is known of a node besides its content: log length, whether it asks, shares an image, opens a session.
+TRAITS = ("log_length", "is_question", "has_image", "opens_session")
+TURN = "episode"
+_DAY_S = 86_400.0
+
+
+@dataclass(frozen=True, eq=False)
+class GraphInputs:
+    """A space's turns and their neighbours. The turns are the first nodes, in conversation order.
+
+    Attributes:
+        text: Description embeddings, [nodes, text_dim].
+        lexical: Sketches of the descriptions' terms, [nodes, lexical_dim].
+        context: Hashed speaker and dates, [nodes, context_dim].
+        speakers: The speaker's part of the context, [nodes, speaker_dim]; 0 where nobody speaks.
+        traits: See ``TRAITS``, [nodes, 4].
+        days: When the node happened or was said, in days since 1970; NaN where undated, [nodes].
+        node_type: Position of the node's type among ``node_types(relations)``, int64 [nodes].
+        rows: Row of each node in the snapshot, int64 [nodes].
+        source: Neighbour at the start of each edge, int64 [edges].
+        target: Turn at the end of each edge, int64 [edges]; the edges are sorted by it.
+        relation: Position of the edge's relation among the encoder's relations, int64 [edges].
+    """
+
+    text: Tensor
+    lexical: Tensor
+    context: Tensor
+    speakers: Tensor
+    traits: Tensor
+    days: Tensor
+    node_type: Tensor
+    rows: Tensor
+    source: Tensor
+    target: Tensor
+    relation: Tensor
+    num_turns: int
+
+    def to(self, device: torch.device | str) -> GraphInputs:
+        """The same tensors on a device."""
+        moved = {f.name: getattr(self, f.name).to(device) for f in fields(self) if f.name != "num_turns"}
+        return GraphInputs(**moved, num_turns=self.num_turns)
+
+    def with_edges(self, keep: Tensor) -> GraphInputs:
+        """The same nodes with the edges of a mask, bool [edges]."""
+        return replace(self, source=self.source[keep], target=self.target[keep], relation=self.relation[keep])
+
+
+def node_types(relations: Sequence[NetworkRelation]) -> tuple[str, ...]:
+    """The node types that some relations join, turns first."""
+    return tuple(dict.fromkeys([TURN, *(relation.source for relation in relations)]))
+
+
+def graph_inputs(
+    snapshot: Snapshot,
+    sketch: LexicalSketch,
+    context: ContextHash,
+    relations: Sequence[NetworkRelation] | None = None,
+) -> GraphInputs:
+    """The active turns of a snapshot, and the active nodes that a relation joins to one of them.
+
+    Args:
+        snapshot: With embeddings.
+        sketch: Makes the lexical features.
+        context: Makes the features of speaker and time.
+        relations: The encoder's; None takes all of the table.
+
+    Raises:
+        GraphError: If the snapshot has no turn or no embeddings.
+        UnknownNodeTypeError: If the snapshot has a type that the schema does not know.
+    """
+    if snapshot.num_nodes and snapshot.embeddings.shape[1] == 0:
+        raise GraphError(f"snapshot of space {snapshot.space!r} has no embeddings; name an embedding model")
+    turns = snapshot.active_rows((TURN,))
+    if not len(turns):
+        raise GraphError(f"snapshot of space {snapshot.space!r} holds no turns: nothing had been said by its time")
+    relations = network_relations() if relations is None else relations
+    kinds = _network_types(snapshot)
+    edges = [_edges(snapshot, kinds, relation) for relation in relations]
+    neighbours = np.unique(np.concatenate([source for source, _ in edges])) if edges else turns[:0]
+    rows = np.concatenate([turns, np.setdiff1d(neighbours, turns)])
+    place = np.full(snapshot.num_nodes, -1, dtype=np.int64)
+    place[rows] = np.arange(len(rows))
+    source = np.concatenate([place[ends[0]] for ends in edges]) if edges else turns[:0]
+    target = np.concatenate([place[ends[1]] for ends in edges]) if edges else turns[:0]
+    relation = np.repeat(np.arange(len(edges)), [len(ends[0]) for ends in edges])
+    order = np.lexsort((source, relation, target))
+    types = node_types(relations)
+    features = _node_features(snapshot, rows, kinds[rows], sketch, context)
+    return GraphInputs(
+        **{name: torch.from_numpy(values) for name, values in features.items()},
+        node_type=torch.tensor([types.index(kind) for kind in kinds[rows].tolist()], dtype=torch.int64),
+        rows=torch.from_numpy(rows),
+        source=torch.from_numpy(source[order]),
+        target=torch.from_numpy(target[order]),
+        relation=torch.from_numpy(relation[order].astype(np.int64)),
+        num_turns=len(turns),
+    )
+
+
+def _network_types(snapshot: Snapshot) -> NDArray[np.str_]:
+    """The graph network's type of every node of a snapshot."""
+    names, inverse = np.unique(snapshot.types, return_inverse=True)
+    for name in names.tolist():
+        if name not in NODE_TYPES:
+            raise UnknownNodeTypeError(name, NODE_TYPES)
+    return np.asarray([NODE_TYPES[name].network for name in names.tolist()], dtype=np.str_)[inverse.reshape(-1)]
+
+
+def _edges(
+    snapshot: Snapshot, kinds: NDArray[np.str_], relation: NetworkRelation
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(neighbour, turn) of each edge of a relation, as rows of the snapshot; only between active nodes."""
+    of_family = snapshot.families == relation.family
+    source, target = snapshot.source[of_family], snapshot.target[of_family]
+    if relation.is_reversed:
+        source, target = target, source
+    for _ in range(relation.hops - 1):
+        follower = np.full(snapshot.num_nodes, -1, dtype=np.int64)
+        first = snapshot.source[of_family], snapshot.target[of_family]
+        step = (first[1], first[0]) if relation.is_reversed else first
+        follower[step[0]] = step[1]
+        target = follower[target]
+        source, target = source[target >= 0], target[target >= 0]
+    fits = (kinds[source] == relation.source) & (kinds[target] == TURN)
+    fits &= snapshot.active[source] & snapshot.active[target]
+    return source[fits], target[fits]
+
+
+def _node_features(
+    snapshot: Snapshot,
+    rows: NDArray[np.int64],
+    kinds: NDArray[np.str_],
+    sketch: LexicalSketch,
+    context: ContextHash,
+) -> dict[str, NDArray[np.float32]]:
+    speaker: dict[int, str] = {}
+    opens: dict[int, bool] = {}
+    in_session = 0
+    for turn, row in enumerate(snapshot.episode_rows.tolist()):
+        same = turn > 0 and snapshot.session_ids[turn] == snapshot.session_ids[turn - 1]
+        in_session = in_session + 1 if same else 0
+        speaker[row], opens[row] = snapshot.speakers[turn], in_session < 2
+    names = [speaker.get(row) for row in rows.tolist()]
+    texts = [snapshot.descriptions[row] for row in rows.tolist()]
+    # A speaker's own name before each of the turns would make it a term of them all.
+    words = [terms(text.removeprefix(f"{who}: ") if who else text) for text, who in zip(texts, names, strict=True)]
+    # A fact's valid time is open-ended and begins when it was said: only turns and events are dated.
+    is_dated = np.asarray([NODE_TYPES[str(kind)].dated for kind in snapshot.types[rows]], dtype=bool)
+    first = np.where(is_dated, snapshot.valid_from[rows], NO_TIME)
+    last = np.where(is_dated, snapshot.valid_to[rows], NO_TIME)
+    contexts = np.stack(
+        [context.node(who, a, b) for who, a, b in zip(names, first.tolist(), last.tolist(), strict=True)]
+    )
+    traits = np.zeros((len(rows), len(TRAITS)), dtype=np.float32)
+    traits[:, 0] = np.log1p([len(each) for each in words]) - 2.0  # about 0 for a turn of seven terms
+    traits[:, 1] = ["?" in text for text in texts]
+    traits[:, 2] = ["[shares " in text for text in texts]
+    traits[:, 3] = [opens.get(row, False) for row in rows.tolist()]
+    return {
+        "text": snapshot.embeddings[rows],
+        "lexical": sketch.documents(words, kinds=kinds.tolist()),
+        "context": contexts,
+        "speakers": contexts[:, : context.speaker_dim],
+        "traits": traits,
+        "days": np.where(first == NO_TIME, np.nan, first / _DAY_S).astype(np.float32),
+    }

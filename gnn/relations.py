@@ -1,0 +1,75 @@
+"""The relations by which a turn takes in what its neighbours say: one table.
+
+Only turns take in neighbours, since only turns are searched. A row names the neighbour's type, the relation of the
+graph, its direction, and the weight with which training starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from locigraph.gnn.errors import GraphError
+from locigraph.kg.errors import nearest
+from locigraph.kg.registry import Table
+
+#: The content blocks of a vector that turns take from their neighbours, in the order of all weights.
+BLOCKS = ("text", "lexical", "context")
+#: Turns up to this many turns apart in a session are neighbours.
+MAX_HOPS = 4
+
+
+@dataclass(frozen=True)
+class NetworkRelation:
+    """A relation that ends at a turn.
+
+    Attributes:
+        name: Shown in explanations, and accepted by ``excluded_relations``.
+        source: The graph network's node type of the neighbour (see ``network`` in ``kg.schema``).
+        family: Family of the relation label in the graph, such as ``DERIVED_FROM``.
+        is_reversed: Whether the graph's edge starts at the turn, so that it is walked backwards.
+        hops: Number of consecutive edges from the neighbour to the turn.
+        start: Weights of the mean over the neighbours' text, lexical and context blocks before training. They are
+            round numbers in the proportions of hand-set smoothing that works untrained.
+    """
+
+    name: str
+    source: str
+    family: str
+    is_reversed: bool = False
+    hops: int = 1
+    start: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+
+RELATIONS: Table[NetworkRelation] = Table(
+    "network relation",
+    [
+        NetworkRelation("fact", "knowledge_node", "DERIVED_FROM", start=(0.5, 0.5, 0.0)),
+        # An event's date is its turn's date too.
+        NetworkRelation("event", "event_node", "DERIVED_FROM", start=(0.15, 0.1, 0.5)),
+        NetworkRelation("topic", "concept", "HAS_CONCEPT", is_reversed=True, start=(0.1, 0.05, 0.0)),
+        NetworkRelation("previous", "episode", "NEXT", start=(0.15, 0.1, 0.0)),
+        NetworkRelation("next", "episode", "NEXT", is_reversed=True, start=(0.15, 0.1, 0.0)),
+        *(NetworkRelation(f"previous_{hop}", "episode", "NEXT", hops=hop) for hop in range(2, MAX_HOPS + 1)),
+        *(
+            NetworkRelation(f"next_{hop}", "episode", "NEXT", is_reversed=True, hops=hop)
+            for hop in range(2, MAX_HOPS + 1)
+        ),
+    ],
+)
+
+
+def network_relations(excluded: Sequence[str] = ()) -> tuple[NetworkRelation, ...]:
+    """The rows of the table, in its order, without those that are excluded.
+
+    Args:
+        excluded: Names of rows, or of families, which stand for all rows of the family.
+
+    Raises:
+        GraphError: If a name is neither.
+    """
+    known = {*RELATIONS, *(row.family for row in RELATIONS.values())}
+    for name in excluded:
+        if name not in known:
+            raise GraphError(f"excluded relation {name!r} is not known{nearest(name, known)}; known: {sorted(known)}")
+    return tuple(row for row in RELATIONS.values() if row.name not in excluded and row.family not in excluded)

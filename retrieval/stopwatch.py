@@ -1,0 +1,22 @@
+"""Measures the two times that every strategy reports."""
+
+from __future__ import annotations
+
+import time
+
+from locigraph.retrieval.protocols import Timing
+
+
+class Stopwatch:
+    """Starts when it is made; ``encoded`` ends the time of encoding, ``timing`` that of searching."""
+
+    def __init__(self) -> None:
+        self._started = self._encoded = time.perf_counter()
+
+    def encoded(self) -> None:
+        """Note that the query has been encoded. A strategy without an encoder never calls this."""
+        self._encoded = time.perf_counter()
+
+    def timing(self) -> Timing:
+        """Both times up to now."""
+        return Timing(1e3 * (self._encoded - self._started), 1e3 * (time.perf_counter() - self._encoded))

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locigraph.consolidation.errors import LanguageModelError, ReplyFormatError
+from locigraph.consolidation.question_writer import LLMQuestions, questions_of
+from tests.consolidation.endpoints import NOWHERE, endpoint
+
+STATEMENTS = ["Ann has a canoe", "Ben left", "Ann has a canoe", "Mm"]
+
+
+def good(messages: list[dict[str, str]]) -> tuple[int, str]:
+    lines = [line.split(". ", 1) for line in messages[1]["content"].splitlines()]
+    answers = [
+        {"statement": int(number), "questions": [] if text == "Mm" else [f"What of '{text}'? ", "And?", "More?"]}
+        for number, text in lines
+    ]
+    return 200, json.dumps({"answers": answers})
+
+
+def writer(url: str, folder: Path, model: str = "m") -> LLMQuestions:
+    return LLMQuestions(url, model, cassette=folder / "kept" / "questions.sqlite")
+
+
+def test_each_statement_gets_its_questions_once_and_they_are_kept(tmp_path: Path) -> None:
+    expected = [["What of 'Ann has a canoe'?", "And?"], ["What of 'Ben left'?", "And?"]]
+    with endpoint(good) as (url, seen):
+        assert writer(url, tmp_path).write(STATEMENTS) == [*expected, expected[0], []]
+        assert len(seen) == 1
+        assert seen[0]["messages"][1]["content"] == "1. Ann has a canoe\n2. Ben left\n3. Mm"
+        assert seen[0]["response_format"]["json_schema"]["strict"] is True
+        assert writer(url, tmp_path).write([]) == []
+    # The endpoint is gone; what it wrote is not.
+    assert writer(url, tmp_path).write(STATEMENTS[:2]) == expected
+
+
+def test_another_model_writes_anew_and_has_another_name(tmp_path: Path) -> None:
+    with endpoint(good) as (url, seen):
+        writer(url, tmp_path).write(STATEMENTS)
+        writer(url, tmp_path, "other").write(STATEMENTS)
+        assert len(seen) == 2
+        assert writer(url, tmp_path).name != writer(url, tmp_path, "other").name
+
+
+def test_many_statements_are_asked_in_several_requests_and_stay_in_order(tmp_path: Path) -> None:
+    statements = [f"fact {i}" for i in range(45)]
+    with endpoint(good) as (url, seen):
+        written = writer(url, tmp_path).write(statements)
+        assert len(seen) == 3
+    assert [questions[0] for questions in written] == [f"What of '{statement}'?" for statement in statements]
+
+
+def test_a_wrong_reply_is_answered_with_what_is_wrong_and_may_be_mended_once(tmp_path: Path) -> None:
+    def second_time_right(messages: list[dict[str, str]]) -> tuple[int, str]:
+        return good(messages) if len(messages) > 2 else (200, "Sure! Here you are")
+
+    with endpoint(second_time_right) as (url, seen):
+        assert writer(url, tmp_path).write(["Ben left"]) == [["What of 'Ben left'?", "And?"]]
+        assert "That was not right: the reply is not JSON" in seen[1]["messages"][3]["content"]
+    with (
+        endpoint(lambda messages: (200, '{"answers": []}')) as (url, seen),
+        pytest.raises(ReplyFormatError, match=r"statements \[\]; expected 1 to 1, .*, after 2 attempts"),
+    ):
+        writer(url, tmp_path).write(["Ann left"])
+    assert len(seen) == 2
+
+
+def test_a_failing_request_keeps_what_the_others_wrote(tmp_path: Path) -> None:
+    statements = [f"fact {i}" for i in range(25)]
+
+    def first_batch_only(messages: list[dict[str, str]]) -> tuple[int, str]:
+        return good(messages) if "fact 0" in messages[1]["content"] else (400, "no credit left")
+
+    with (
+        endpoint(first_batch_only) as (url, _),
+        pytest.raises(LanguageModelError, match=r"no credit left.*questions\.sqlite keeps what was written; run again"),
+    ):
+        LLMQuestions(url, "m", cassette=tmp_path / "kept" / "questions.sqlite", concurrency=1).write(statements)
+    assert writer(NOWHERE, tmp_path).write(["fact 7", "fact 3"]) == [[f"What of 'fact {i}'?", "And?"] for i in (7, 3)]
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("[]", "no list of 'answers'"),
+        ('{"answers": [1]}', "no list of 'answers'"),
+        ('{"answers": [{"statement": 2, "questions": []}]}', r"about statements \[2\]; expected 1 to 1"),
+        ('{"answers": [{"statement": 1, "questions": "a?"}]}', "questions of statement 1 are not a list of texts"),
+        ('{"answers": [{"statement": 1, "questions": [3]}]}', "questions of statement 1 are not a list of texts"),
+        ('{"answers": [{"statement": 1, "questions": ["No."]}]}', "statement 1: 'No.' is no question"),
+        ('{"answers": [{"statement": 1, "questions": ["' + "a" * 300 + '?"]}]}', "at most 300 characters"),
+    ],
+)
+def test_a_reply_of_another_form_is_refused_by_name(text: str, fault: str) -> None:
+    with pytest.raises(ValueError, match=fault):
+        questions_of(json.loads(text), 1)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(JSON | st.fixed_dictionaries({"answers": JSON}))
+def test_no_reply_but_the_right_one_is_taken(reply: Any) -> None:
+    with pytest.raises(ValueError, match=r"the reply|the answers"):
+        questions_of(reply, 1)
+
+
+def test_a_full_width_question_mark_ends_a_question_too() -> None:
+    assert questions_of({"answers": [{"statement": 1, "questions": ["谁走了？"]}]}, 1) == [["谁走了？"]]
+
+
+def test_no_request_at_a_time_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LanguageModelError, match="concurrency is 0"):
+        LLMQuestions(NOWHERE, "m", cassette=tmp_path / "c.sqlite", concurrency=0)
