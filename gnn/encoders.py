@@ -9,16 +9,20 @@ so that a turn carries the words and the meaning of the facts drawn from it and 
 differ in ``weight_r(s, t)`` alone. It starts from hand-set weights of the relations that work untrained, and it depends
 on an edge logit, a learnt function of the edge that is 0 before training:
 
-    mixing:  (prior_r + logit) / number of t's neighbours by r,       logit = features(s, t) @ theta_r
-    hgt:     prior_r * softmax of the logits over t's neighbours by r, logit = features(s, t) @ theta_r
-                                                                           + (K x(s)) W_r (Q x(t)) / sqrt(d)
+    mixing:  (prior_r + logit) / n,
+             logit = features(s, t) @ theta_r
+    hgt:     2 prior_r exp(logit / tau) / (n + sum of exp(logit / tau) over r's neighbours of t),
+             logit = features(s, t) @ theta_r + (K x(s)) W_r (Q x(t)) / sqrt(d)
 
-Untrained, both are the mean over each relation's neighbours times the relation's prior.
+where n is the number of t's neighbours by r. The n in hgt's denominator is attention to n zero neighbours: a turn may
+also take nothing from a relation, which decides where it has one neighbour only. Untrained, both are the mean over
+each relation's neighbours times the relation's prior.
 
 Source:
     Hu et al. 2020, "Heterogeneous Graph Transformer", arXiv:2003.01332, eq. 3 to 5: typed keys and queries, a matrix
     and a prior for each relation. Deviations: the values are the content blocks themselves, one attention head for
-    each block, and the softmax runs over the neighbours by one relation, so that a relation's prior is its weight.
+    each block; the softmax runs over the neighbours by one relation and zero neighbours (``add_zero_attn`` of
+    ``torch.nn.MultiheadAttention``), so that a relation's prior is its weight; edge features are added to the logits.
 """
 
 from __future__ import annotations
@@ -41,6 +45,8 @@ _TRAITS = len(TRAITS) + 2  # also: has a fact; log of the number of facts
 EDGE_FEATURES = 3 + 2 * _TRAITS
 # About the mean similarity of neighbours, so that the feature is about 0 on average.
 _MEAN_SIMILARITY = 0.3
+# Divides the logits of attention, whose weights would move too slowly at the rate that suits those of mixing.
+_TEMPERATURE = 0.1
 
 
 @dataclass(frozen=True)
@@ -137,11 +143,11 @@ class GraphEncoder(nn.Module):
         own = torch.cat([self.own + traits[:turns] @ self.own_traits, traits.new_ones(turns, 1)], dim=1)
         edge = self.edge_weights(inputs, self.edge_logits(inputs, traits))
         bounds = torch.searchsorted(inputs.target, torch.arange(turns + 1, device=inputs.target.device))
-        blocks = [
+        text, lexical, context = (
             own[:, i : i + 1] * table[:turns] + _neighbour_sums(inputs, table, bounds, edge[:, i])
             for i, table in enumerate((inputs.text, inputs.lexical, inputs.context))
-        ]
-        return TurnVectors(*blocks, bias=traits[:turns] @ self.bias_traits, own=own, edge=edge)
+        )
+        return TurnVectors(text, lexical, context, traits[:turns] @ self.bias_traits, own, edge)
 
     def traits(self, inputs: GraphInputs) -> Tensor:
         """Traits of all nodes, [nodes, 6]: those of ``TRAITS``, whether it has facts, and log(1 + number of facts).
@@ -191,7 +197,7 @@ class HGTEncoder(GraphEncoder):
     def edge_logits(self, inputs: GraphInputs, traits: Tensor) -> Tensor:
         """The edge features' share plus the typed attention score of key and query, [edges, 3]."""
         heads, width = len(BLOCKS), self.config.attention_dim
-        keys = inputs.text.new_empty(len(inputs.text), heads * width)
+        keys = inputs.text.new_zeros(len(inputs.text), heads * width)
         for position, weight in enumerate(self.key):
             of_type = inputs.node_type == position
             keys = keys.masked_scatter(of_type[:, None], inputs.text[of_type] @ weight.T)
@@ -200,23 +206,25 @@ class HGTEncoder(GraphEncoder):
 
         def attention(edges: Tensor, matrix: Tensor) -> Tensor:
             asked = torch.einsum("thj,hij->thi", queries, matrix)  # once for each turn, not for each edge
-            return (keys[inputs.source[edges]] * asked[inputs.target[edges]]).sum(2) / width**0.5
+            scores: Tensor = (keys[inputs.source[edges]] * asked[inputs.target[edges]]).sum(2) / width**0.5
+            return scores
 
         return super().edge_logits(inputs, traits) + _by_relation(inputs, self.matrix, attention)
 
     def edge_weights(self, inputs: GraphInputs, logits: Tensor) -> Tensor:
-        """prior * softmax over the turn's neighbours by the same relation, [edges, 3]."""
-        return self.prior[inputs.relation] * self.attention(inputs, logits)
+        """2 * prior * attention, [edges, 3]."""
+        return 2 * self.prior[inputs.relation] * self.attention(inputs, logits)
 
     def attention(self, inputs: GraphInputs, logits: Tensor) -> Tensor:
-        """Attention weights, [edges, 3], that sum to 1 over the neighbours of a turn by one relation."""
+        """Attention weights, [edges, 3]; over a turn's neighbours by one relation they sum to less than 1."""
         segment, segments = _segments(inputs, len(self.relations))
+        logits = logits / _TEMPERATURE
         index = segment[:, None].expand_as(logits)
-        largest = logits.new_full((segments, logits.shape[1]), float("-inf"))
-        largest = largest.scatter_reduce(0, index, logits.detach(), "amax")
+        # The zero neighbours' logits are 0, so the largest is at least 0.
+        largest = logits.new_zeros(segments, logits.shape[1]).scatter_reduce(0, index, logits.detach(), "amax")
         exponential = torch.exp(logits - largest[segment])
-        total = torch.zeros_like(largest).index_add(0, segment, exponential)
-        return exponential / total[segment]
+        zero = torch.bincount(segment, minlength=segments)[:, None] * torch.exp(-largest)
+        return exponential / (zero + torch.zeros_like(largest).index_add(0, segment, exponential))[segment]
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from locigraph.gnn.hetero import GraphInputs, inputs_of, to_hetero
-from locigraph.gnn.lexical import ContextHash, LexicalSketch, RelatedTerms
+from locigraph.gnn.features import GraphInputs, graph_inputs
+from locigraph.gnn.sketch import ContextHash, LexicalSketch
 from locigraph.kg.errors import UnknownSpaceError
 from locigraph.kg.schema import COINED_FAMILY, RELATION_LABELS
 from locigraph.kg.snapshot import NO_TIME, Snapshot
@@ -21,10 +21,8 @@ from locigraph.retrieval.errors import IndexUnavailableError
 from locigraph.retrieval.index.documents import LexicalIndex
 from locigraph.retrieval.index.memory_vectors import MemoryVectors
 from locigraph.retrieval.protocols import Hit, SearchScope, VectorMatch
-from locigraph.training.checkpoint import Checkpoint
-from locigraph.training.config import ModelConfig, OptimiserConfig, StageConfig, TrainConfig
-from locigraph.training.fit import TrainerConfig
-from locigraph.training.module import GraphRetrieval
+from locigraph.training.checkpoint import Checkpoint, GraphRetrieval
+from locigraph.training.config import ModelConfig, Settings, TrainerConfig, TrainingConfig
 from tests.fakes import SPACE, FakeEncoder, make_turns
 
 _FAMILIES = {label.name: label.family for label in RELATION_LABELS.values()}
@@ -94,7 +92,7 @@ def make_snapshot(
 
 def make_inputs(snapshot: Snapshot) -> GraphInputs:
     """The snapshot as the network sees it, with small features."""
-    return inputs_of(to_hetero(snapshot, SKETCH, CONTEXT))
+    return graph_inputs(snapshot, SKETCH, CONTEXT)
 
 
 # --- a corpus with something to learn ------------------------------------------------------------------------
@@ -122,33 +120,27 @@ def planted_space(number: int, *, things: int = 6) -> tuple[Snapshot, list[Quest
     return make_snapshot(turns, facts, edges, key_offset=1 + 1000 * number), questions
 
 
-SMALL_MODEL = ModelConfig(
-    lexical_dim=64, dedicated_terms=16, speaker_dim=8, date_dim=16, hidden_dim=8, layers=1, heads=2, free_dim=4,
-    dropout=0.1,
-)  # fmt: skip
+SMALL_MODEL = ModelConfig(lexical_dim=64, speaker_dim=8, date_dim=16, attention_dim=4)
 CPU = TrainerConfig(accelerator="cpu", devices=1, csv_log=False)
 
 
-def small_config(*, pretrain: int = 0, finetune: int = 3, patience: int = 50) -> TrainConfig:
+def small_settings(*, pretrain: int = 0, finetune: int = 3, patience: int = 50, encoder: str = "hgt") -> Settings:
     """A training of seconds; the pre-training uses every self-supervised loss."""
-    return TrainConfig(
-        SMALL_MODEL,
-        StageConfig(epochs=pretrain, patience=patience, link=0.2, fact_questions=1.0, views=0.1),
-        StageConfig(epochs=finetune, patience=patience, ranking=1.0),
-        OptimiserConfig(lr=3e-3, warmup_steps=2, query_noise=0.05, term_dropout=0.1),
+    return Settings(
+        replace(SMALL_MODEL, encoder=encoder),
+        TrainingConfig(epochs=finetune, pretrain_epochs=pretrain, patience=patience, lr=3e-3, warmup_steps=2),
     )
 
 
 def small_checkpoint(*, seed: int = 0, text_encoder: str = "fake-bow") -> Checkpoint:
-    """An untrained checkpoint whose random parts depend on the seed."""
+    """A checkpoint whose weights are random and depend on the seed."""
     torch.manual_seed(seed)
     network = GraphRetrieval(SMALL_MODEL, text_dim=TEXT_DIM).eval()
-    related = RelatedTerms(
-        ("boat", "canoe"), np.array([[1], [0]], dtype=np.int32), np.array([[0.5], [0.25]], dtype=np.float16)
-    )
-    sketch = LexicalSketch(64, ("canoe", "boat"), related)
+    with torch.no_grad():
+        for parameter in network.nodes.parameters():
+            parameter.add_(0.05 * torch.randn_like(parameter))
     details = {"seed": seed, "identity": {"train": ["elsewhere"], "validation": []}}
-    return Checkpoint(network, SMALL_MODEL, sketch, text_encoder, TEXT_DIM, details)
+    return Checkpoint(network, SMALL_MODEL, text_encoder, TEXT_DIM, details)
 
 
 # --- indexes ---------------------------------------------------------------------------------------------------

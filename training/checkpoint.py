@@ -8,21 +8,44 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from torch import nn
 
-from locigraph.gnn.lexical import ContextHash, LexicalSketch, RelatedTerms
+from locigraph.gnn.encoders import GRAPH_ENCODERS, EncoderConfig
+from locigraph.gnn.query import QueryEncoder
+from locigraph.kg.errors import LocigraphError
 from locigraph.kg.files import replaced_folder, whole_folder
 from locigraph.kg.schema import schema_hash
 from locigraph.training.config import ModelConfig
 from locigraph.training.errors import CheckpointError
-from locigraph.training.module import GraphRetrieval
 
-_FORMAT = 4
+_FORMAT = 5
 _WEIGHTS, _MANIFEST = "model.safetensors", "manifest.json"
-# Names of the sketch's tables among the weights.
-_RELATED_ROWS, _RELATED_LIKENESS = "related_rows", "related_likeness"
+
+
+class GraphRetrieval(nn.Module):
+    """What is trained and what a checkpoint holds: a graph encoder and a query encoder.
+
+    Args:
+        model: The graph encoder and its widths.
+        text_dim: Width of the text embeddings.
+
+    Raises:
+        UnknownNameError: If the graph encoder is not in its table.
+    """
+
+    def __init__(self, model: ModelConfig, *, text_dim: int) -> None:
+        super().__init__()
+        config = EncoderConfig(
+            text_dim=text_dim,
+            lexical_dim=model.lexical_dim,
+            context_dim=model.speaker_dim + model.date_dim,
+            attention_dim=model.attention_dim,
+            excluded_relations=tuple(model.excluded_relations),
+        )
+        self.nodes = GRAPH_ENCODERS[model.encoder].make(config)
+        self.queries = QueryEncoder(speaker_dim=model.speaker_dim)
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,40 +53,32 @@ class Checkpoint:
     """A trained model with all that is needed to use it.
 
     Attributes:
-        network: Weights loaded, in evaluation mode.
-        model: Sizes and switches.
-        sketch: Lexical sketch it was trained with.
-        text_encoder: Id of the text encoder whose vectors it takes.
-        text_dim: Width of those.
-        details: What else the manifest records: data fingerprint, seed, commit, metrics, licence.
+        network: The model with its weights, in evaluation mode.
+        model: The graph encoder and its widths.
+        text_encoder: ID of the text encoder whose vectors it takes.
+        text_dim: Width of those vectors.
+        details: What else the manifest records: identity of the training, seed, commit, validation scores.
     """
 
     network: GraphRetrieval
     model: ModelConfig
-    sketch: LexicalSketch
     text_encoder: str
     text_dim: int
     details: dict[str, Any]
 
     @property
-    def context(self) -> ContextHash:
-        """Hash of speakers and dates."""
-        return ContextHash(self.model.speaker_dim, self.model.date_dim)
-
-    @property
     def spaces(self) -> frozenset[str]:
-        """Conversations that it was trained or validated on."""
+        """Spaces that it was trained or validated on."""
         identity = self.details["identity"]
         return frozenset([*identity["train"], *identity["validation"]])
 
     @property
     def version(self) -> str:
-        """Twelve hexadecimal digits of weights and of all that using them needs; names the collection of embeddings."""
+        """Twelve hexadecimal digits of the weights and of all that using them needs; names the collection."""
         digest = hashlib.sha256(json.dumps(self._identity(), sort_keys=True).encode())
         for name, tensor in sorted(self.network.state_dict().items()):
             digest.update(name.encode())
             digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-        digest.update(self.sketch.related.rows.tobytes() + self.sketch.related.likeness.tobytes())
         return digest.hexdigest()[:12]
 
     def _identity(self) -> dict[str, Any]:
@@ -73,18 +88,11 @@ class Checkpoint:
             "text_encoder": self.text_encoder,
             "text_dim": self.text_dim,
             "model": asdict(self.model),
-            "sketch": {
-                "dedicated": list(self.sketch.dedicated),
-                "related": list(self.sketch.related.stems),
-            },
         }
 
     def save(self, folder: Path) -> None:
         """Write the folder; one that is there is replaced."""
         tensors = {name: t.detach().cpu().contiguous() for name, t in self.network.state_dict().items()}
-        related = self.sketch.related
-        tensors[_RELATED_ROWS] = torch.from_numpy(related.rows)
-        tensors[_RELATED_LIKENESS] = torch.from_numpy(related.likeness)
         manifest = self._identity() | {"version": self.version, "details": self.details}
         with replaced_folder(folder) as part:
             save_file(tensors, part / _WEIGHTS)
@@ -96,7 +104,7 @@ def load_checkpoint(folder: Path, *, text_encoder: str | None = None) -> Checkpo
 
     Args:
         folder: Made by ``Checkpoint.save``.
-        text_encoder: Id of the encoder it will be used with; None skips that check.
+        text_encoder: ID of the text encoder it will be used with; None skips that check.
 
     Raises:
         CheckpointError: Says which file or field is wrong.
@@ -124,20 +132,12 @@ def load_checkpoint(folder: Path, *, text_encoder: str | None = None) -> Checkpo
     try:
         model = ModelConfig(**manifest["model"])
         tensors = load_file(folder / _WEIGHTS)
-        related = RelatedTerms(
-            tuple(manifest["sketch"]["related"]),
-            tensors.pop(_RELATED_ROWS).numpy(),
-            tensors.pop(_RELATED_LIKENESS).numpy(),
-        )
-        sketch = model.sketch(tuple(manifest["sketch"]["dedicated"]), related)
         network = GraphRetrieval(model, text_dim=manifest["text_dim"])
         network.load_state_dict(tensors)
-    except (KeyError, TypeError, ValueError, RuntimeError, OSError, SafetensorError) as error:
+    except (KeyError, TypeError, ValueError, RuntimeError, OSError, LocigraphError, SafetensorError) as error:
         raise CheckpointError(f"{folder}: damaged or of another version ({str(error)[:200]}); train again") from error
     network.eval()
-    checkpoint = Checkpoint(
-        network, model, sketch, manifest["text_encoder"], manifest["text_dim"], manifest.get("details", {})
-    )
+    checkpoint = Checkpoint(network, model, manifest["text_encoder"], manifest["text_dim"], manifest.get("details", {}))
     try:
         len(checkpoint.spaces)
     except (KeyError, TypeError) as error:  # of what nobody knows what it has seen, nothing can be measured

@@ -12,23 +12,22 @@ from locigraph.retrieval.evaluation import Fold, LeakError, check_folds, check_t
 from locigraph.retrieval.evaluation.leaks import wording
 from locigraph.retrieval.text.text_adapter import TextAdapter
 from locigraph.training.checkpoint import Checkpoint
-from locigraph.training.config import TrainConfig
+from locigraph.training.config import Settings, TrainerConfig
 from locigraph.training.errors import TrainingError
-from locigraph.training.fit import TrainerConfig
+from locigraph.training.graph import train_checkpoint
 from locigraph.training.protocols import Embed, QuestionWriter
-from locigraph.training.pseudo_queries import RULES
-from locigraph.training.run import TrainingSet, train_checkpoint
-from locigraph.training.views import Views
+from locigraph.training.pseudo_questions import RULES
+from locigraph.training.snapshots import TrainingSet, Views
 
 
 def plan_folds(questions: Sequence[Question], *, folds: int, validation: int, seed: int) -> tuple[Fold, ...]:
     """Folds over the conversations that have questions, checked for leaks.
 
     Args:
-        questions: Of the whole corpus.
-        folds: How many; at most one per conversation.
+        questions: Questions of the whole corpus.
+        folds: Number of folds; at most one per conversation.
         validation: Conversations of each fold's training side that decide when to stop.
-        seed: Of the assignment.
+        seed: Random seed of the assignment.
 
     Raises:
         TrainingError: If there are more folds than conversations.
@@ -51,11 +50,11 @@ class FoldTrainer:
     """Trains without a fold's test conversations, and without questions that are worded like theirs.
 
     Args:
-        questions: Of the whole corpus.
-        views: Its graphs.
+        questions: Questions of the whole corpus.
+        views: Graphs of the corpus.
         trainer: Where and how to train.
         embed: Text encoder.
-        text_encoder: Its id.
+        text_encoder: ID of the text encoder.
         details: Recorded in the checkpoints' manifests, such as commit and versions.
         also: Other corpora to learn from in every fold.
         writer: Turns facts into questions, where a configuration asks for some.
@@ -90,15 +89,15 @@ class FoldTrainer:
         self._writer = writer
         self.notes: list[str] = []
 
-    def train(self, fold: Fold, config: TrainConfig, *, folder: Path, seed: int, name: str) -> Checkpoint:
+    def train(self, fold: Fold, settings: Settings, *, folder: Path, seed: int, name: str) -> Checkpoint:
         """Train for a fold, or take up or load what is in the folder.
 
         Args:
             fold: Its test conversations are not seen.
-            config: What to train.
-            folder: Of the training and its checkpoint.
-            seed: Of everything random.
-            name: On the progress bar and in the manifest.
+            settings: Model, stages and optimiser.
+            folder: Folder of the training and its checkpoint.
+            seed: Random seed.
+            name: Shown on the progress bar and in the manifest.
 
         Raises:
             LeakError: If one of the other corpora holds a test conversation, or a training question has the wording of
@@ -120,7 +119,7 @@ class FoldTrainer:
         check_text_leak([q.text for each in (own, *others) for q in each.questions], [q.text for q in tested])
         return train_checkpoint(
             [own, *others],
-            config,
+            settings,
             self._trainer,
             embed=self._embed,
             text_encoder=self._text_encoder,
@@ -143,8 +142,8 @@ def refuse_known(made: Checkpoint | TextAdapter, questions: Sequence[Question], 
 
     Args:
         made: The checkpoint or adapter.
-        questions: Of the test.
-        option: By which it was named.
+        questions: Questions of the test.
+        option: Option by which it was named.
 
     Raises:
         LeakError: If a question's space is among those it knows.

@@ -9,10 +9,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from locigraph.gnn.hetero import METADATA, inputs_of, to_hetero
+from locigraph.gnn.features import TURN, GraphInputs, graph_inputs
 from locigraph.gnn.query import query_batch
 from locigraph.kg.snapshot import Snapshot
 from locigraph.training.checkpoint import Checkpoint
+from locigraph.training.examples import context_of, sketch_of
 from locigraph.training.protocols import Embed
 
 
@@ -42,30 +43,40 @@ class CheckpointQueryEncoder:
     ) -> NDArray[np.float32]:
         """float32 [questions, dim]."""
         checkpoint = self._checkpoint
-        batch = query_batch(texts, self._embed(texts), checkpoint.sketch, checkpoint.context, asked_at=asked_at)
+        model = checkpoint.model
+        batch = query_batch(texts, self._embed(texts), sketch_of(model), context_of(model), asked_at=asked_at)
         with torch.inference_mode():
             vectors = self._network(batch.to(self._device))
         return _array(vectors)
 
 
-def encode_graph(checkpoint: Checkpoint, snapshot: Snapshot, *, device: str = "cpu") -> NDArray[np.float32]:
-    """Vectors of all nodes of a snapshot.
+def inputs_of(checkpoint: Checkpoint, snapshot: Snapshot) -> GraphInputs:
+    """The tensors of a snapshot that a checkpoint's encoder reads."""
+    model = checkpoint.model
+    return graph_inputs(snapshot, sketch_of(model), context_of(model), checkpoint.network.nodes.relations)
+
+
+def encode_graph(
+    checkpoint: Checkpoint, snapshot: Snapshot, *, device: str = "cpu"
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Vectors of the turns of a snapshot.
 
     Args:
-        checkpoint: Frozen.
+        checkpoint: The model.
         snapshot: With embeddings of the checkpoint's text encoder.
         device: Where to run.
 
     Returns:
-        float32 [nodes, dim], in the snapshot's order.
+        (rows of the active turns in the snapshot, their vectors, float32 [turns, dim]); both empty where nothing had
+        been said.
     """
-    inputs = inputs_of(to_hetero(snapshot, checkpoint.sketch, checkpoint.context), METADATA).to(device)
-    network = checkpoint.network.nodes.to(device).eval()
+    network = checkpoint.network.nodes
+    if not len(snapshot.active_rows((TURN,))):
+        return np.zeros(0, dtype=np.int64), np.zeros((0, network.config.vector_dim), dtype=np.float32)
+    inputs = inputs_of(checkpoint, snapshot)
     with torch.inference_mode():
-        packed = _array(network(inputs).joined())
-    vectors = np.empty_like(packed)
-    vectors[inputs.rows.cpu().numpy()] = packed
-    return vectors
+        vectors = _array(network.to(device).eval()(inputs.to(device)).joined())
+    return inputs.rows[: inputs.num_turns].numpy(), vectors
 
 
 def _array(tensor: torch.Tensor) -> NDArray[np.float32]:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from locigraph.training.checkpoint import Checkpoint
-from locigraph.training.run import TrainingSet, train_checkpoint
-from locigraph.training.views import Views
+from locigraph.training.graph import train_checkpoint
+from locigraph.training.snapshots import TrainingSet, Views
 from tests.fakes import FakeEncoder
-from tests.fakes_graph import CPU, TEXT_DIM, planted_space, small_config
+from tests.fakes_graph import CPU, TEXT_DIM, planted_space, small_settings
 
 EMBED = FakeEncoder(TEXT_DIM).encode
 PLANTED = {space.space: (space, questions) for space, questions in map(planted_space, range(1, 4))}
@@ -23,7 +23,7 @@ VIEWS = Views(lambda space, as_of: PLANTED[space][0], {})
 
 def made_of(folder: Path, *data: TrainingSet, epochs: int = 1, **options: Any) -> Checkpoint:
     """A small training of some sets, by default of the first space."""
-    given = {"config": small_config(finetune=epochs), "trainer": CPU, **options}
+    given = {"settings": small_settings(finetune=epochs), "trainer": CPU, **options}
     return train_checkpoint(
         data or [TrainingSet(QUESTIONS, ("planted1",), (), VIEWS)], embed=EMBED, text_encoder="fake-bow",
         folder=folder, seed=0, details={}, **given,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Generic, Protocol, Self, TypeVar
 
 import lightning as L  # noqa: N812  (the name Lightning's own documentation uses)
@@ -13,125 +14,101 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
 
-from locigraph.gnn.hetero import METADATA, GraphInputs, inputs_of, to_hetero
-from locigraph.gnn.lexical import (
-    ContextHash,
-    LexicalSketch,
-    RelatedTerms,
-    common_words,
-    frequent_terms,
-    related_terms,
-)
+from locigraph.gnn.features import GraphInputs, graph_inputs
 from locigraph.gnn.query import QueryBatch, query_batch
-from locigraph.kg.language.tokens import terms
+from locigraph.gnn.relations import network_relations
+from locigraph.gnn.sketch import ContextHash, LexicalSketch
 from locigraph.kg.snapshot import Snapshot
-from locigraph.kg.types import Question
+from locigraph.kg.types import Question, TurnId
 from locigraph.training.config import ModelConfig
 from locigraph.training.errors import TrainingDataError
 from locigraph.training.protocols import Embed, QuestionWriter
-from locigraph.training.pseudo_queries import RULES, Kind, PseudoQueries, make_pseudo_queries
-
-# Stems in the table of related ones: it grows with them, by 6 bytes a relation in the checkpoint, and the time of its
-# making by their square.
-_MOST_STEMS = 20_000
+from locigraph.training.pseudo_questions import pseudo_questions
 
 
 @dataclass(frozen=True, eq=False)
 class SpaceExample:
-    """One space: its graph, its questions with the turns that answer them, and pseudo-queries.
+    """One space: its graph, its questions with the turns that answer them, and pseudo-questions.
 
     Attributes:
-        name: Of the space, or of a view of it.
-        inputs: Graph.
-        episodes: Packed node index of each candidate turn, int64 [turns].
+        name: Name of the space, or of a view of it.
+        inputs: The graph.
         questions: Encoded questions; None when there are none.
         positive: Which turns answer which question, bool [questions, turns].
-        pseudo: Queries made of the graph itself, by kind.
+        pseudo: Questions made of the graph itself; None when there are none.
+        pseudo_positive: Which turns each of those came from, bool [pseudo-questions, turns].
     """
 
     name: str
     inputs: GraphInputs
-    episodes: Tensor
     questions: QueryBatch | None
     positive: Tensor
-    pseudo: Mapping[Kind, PseudoQueries]
+    pseudo: QueryBatch | None
+    pseudo_positive: Tensor
 
     def to(self, device: torch.device | str) -> SpaceExample:
-        """The same on a device."""
+        """The same example on a device."""
         return SpaceExample(
             self.name,
             self.inputs.to(device),
-            self.episodes.to(device),
             None if self.questions is None else self.questions.to(device),
             self.positive.to(device),
-            {kind: queries.to(device) for kind, queries in self.pseudo.items()},
+            None if self.pseudo is None else self.pseudo.to(device),
+            self.pseudo_positive.to(device),
         )
-
-
-def make_sketch(snapshots: Sequence[Snapshot], model: ModelConfig, *, embed: Embed | None = None) -> LexicalSketch:
-    """A sketch with the words of the given spaces.
-
-    Args:
-        snapshots: Of the training and validation spaces.
-        model: Says how many stems get buckets of their own (those that occur in most turns and facts), and how
-            many related ones each has.
-        embed: Text encoder; needed for related stems.
-    """
-    documents = (
-        terms(text)
-        for snapshot in snapshots
-        for text, kind in zip(snapshot.descriptions, snapshot.types, strict=True)
-        if kind in ("episode", "knowledge_node")
-    )
-    dedicated: tuple[str, ...] = ()
-    if model.lexical_dim and model.dedicated_terms:
-        dedicated = frequent_terms(documents, model.dedicated_terms)
-    related = RelatedTerms()
-    if model.lexical_dim and model.related_terms and embed is not None:
-        words = common_words((text for s in snapshots for text in s.descriptions), count=_MOST_STEMS)
-        related = related_terms(words, embed, count=model.related_terms, least=model.least_likeness)
-    return model.sketch(dedicated, related)
 
 
 def make_example(
     snapshot: Snapshot,
     questions: Sequence[Question],
     *,
-    sketch: LexicalSketch,
-    context: ContextHash,
+    model: ModelConfig,
     embed: Embed,
-    pseudo: Collection[Kind] = (),
-    writer: QuestionWriter = RULES,
+    writer: QuestionWriter | None = None,
+    name: str | None = None,
 ) -> SpaceExample:
     """Turn a space into tensors.
 
     Args:
         snapshot: With embeddings, as of the questions' time.
         questions: About this space; those whose evidence the snapshot does not show are left out.
-        sketch: Lexical sketch.
-        context: Hash of speakers and dates.
+        model: Widths of the features, and the relations.
         embed: Text embeddings, rows of length 1.
-        pseudo: Kinds of queries to make of the graph itself.
-        writer: Turns facts into questions, for the kind that needs it.
+        writer: Turns facts and events into pseudo-questions; None for no pseudo-questions.
+        name: Name of the example; None takes the space's.
     """
-    inputs = inputs_of(to_hetero(snapshot, sketch, context), METADATA)
-    rows = inputs.rows[inputs.graph.slice_of("episode")]
-    episodes = torch.arange(len(rows))  # episodes are the first node type
-    candidate_of = {snapshot.turns_of[row][0]: i for i, row in enumerate(rows.tolist())}
-    asked = [q for q in questions if any(turn in candidate_of for turn in q.evidence)]
-    positive = torch.zeros(len(asked), len(rows), dtype=torch.bool)
-    for i, question in enumerate(asked):
-        for turn in question.evidence:
-            if turn in candidate_of:
-                positive[i, candidate_of[turn]] = True
-    batch = None
-    if asked:
-        texts = [q.text for q in asked]
-        batch = query_batch(texts, embed(texts), sketch, context, asked_at=[q.asked_at for q in asked])
-    made = make_pseudo_queries(
-        pseudo, snapshot, candidate_of, sketch=sketch, context=context, embed=embed, writer=writer
-    )
-    return SpaceExample(str(snapshot.space), inputs, episodes, batch, positive, made)
+    sketch, context = sketch_of(model), context_of(model)
+    inputs = graph_inputs(snapshot, sketch, context, network_relations(model.excluded_relations))
+    rows = inputs.rows[: inputs.num_turns].tolist()
+    place = {snapshot.turns_of[row][0]: i for i, row in enumerate(rows)}
+
+    def encoded(
+        asked: Sequence[tuple[str, Sequence[TurnId], datetime | None]],
+    ) -> tuple[QueryBatch | None, Tensor]:
+        known = [(text, [place[t] for t in turns if t in place], time) for text, turns, time in asked]
+        known = [each for each in known if each[1]]
+        positive = torch.zeros(len(known), len(rows), dtype=torch.bool)
+        for i, (_, turns, _) in enumerate(known):
+            positive[i, turns] = True
+        if not known:
+            return None, positive
+        texts = [text for text, _, _ in known]
+        return query_batch(texts, embed(texts), sketch, context, asked_at=[time for _, _, time in known]), positive
+
+    asked, positive = encoded([(q.text, q.evidence, q.asked_at) for q in questions])
+    made = [] if writer is None else pseudo_questions(snapshot, writer)
+    pseudo, pseudo_positive = encoded([(text, turns, None) for text, turns in made])
+    return SpaceExample(name or str(snapshot.space), inputs, asked, positive, pseudo, pseudo_positive)
+
+
+def sketch_of(model: ModelConfig) -> LexicalSketch:
+    """The lexical sketch of a model."""
+    return LexicalSketch(model.lexical_dim)
+
+
+def context_of(model: ModelConfig) -> ContextHash:
+    """The hash of speakers and dates of a model."""
+    return ContextHash(model.speaker_dim, model.date_dim)
 
 
 class _EpochSampler(Sampler[int]):
@@ -158,10 +135,10 @@ class Example(Protocol):
 
     @property
     def name(self) -> str:
-        """Of the space, or of a view of it."""
+        """Name of the space, or of a view of it."""
 
     def to(self, device: torch.device | str) -> Self:
-        """The same on a device."""
+        """The same example on a device."""
 
 
 E = TypeVar("E", bound=Example)
@@ -173,7 +150,7 @@ class EpochDataModule(L.LightningDataModule, Generic[E]):
     Args:
         train: Examples to learn from; a graph network's are whole spaces, since their graphs never touch.
         validation: Examples whose questions decide when to stop.
-        seed: Of the order.
+        seed: Random seed of the order.
 
     Raises:
         TrainingDataError: If there is nothing to train on, or a space is on both sides.

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,21 +23,20 @@ import torch.nn.functional as F  # noqa: N812  (the name every PyTorch reader kn
 from torch import Tensor
 
 from locigraph.gnn.losses import multi_positive_loss
+from locigraph.kg.schema import answer_types
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import Question
 from locigraph.retrieval.errors import TextEncoderError
 from locigraph.retrieval.text.text_adapter import TextAdapter, add_adapter, read_adapter, save_adapter
 from locigraph.retrieval.text.text_encoder import load_model
-from locigraph.training.callbacks import remove_resume_points
-from locigraph.training.config import AdapterConfig
-from locigraph.training.data import EpochDataModule
+from locigraph.training.config import AdapterConfig, TrainerConfig
 from locigraph.training.errors import TrainingDataError, TrainingError
-from locigraph.training.fit import TrainerConfig, run_lightning
-from locigraph.training.module import RankingScores, inner_products
-from locigraph.training.run import TrainingGraph, TrainingSet, graphs_of, is_first_process, sides_of, source_digest
+from locigraph.training.examples import EpochDataModule
+from locigraph.training.identity import ADAPTER_ALGORITHM, RunIdentity
+from locigraph.training.lightning_run import is_first_process, remove_resume_points, run_lightning
+from locigraph.training.ranking_scores import RankingScores, inner_products
+from locigraph.training.snapshots import TrainingGraph, TrainingSet, graphs_of, questions_fingerprint, sides_of
 
-# Kinds of nodes that state what a turn says.
-_ANSWERS = ("episode", "knowledge_node", "event_node")
 _ENCODED_AT_ONCE = 32
 
 
@@ -92,7 +90,7 @@ def text_example(snapshot: Snapshot, questions: Sequence[Question], *, name: str
         questions: About this space.
         name: Of the example.
     """
-    rows = snapshot.active_rows(_ANSWERS).tolist()
+    rows = snapshot.active_rows(answer_types()).tolist()
     sources = [set(snapshot.turns_of[row]) for row in rows]
     turns = torch.tensor([i for i, row in enumerate(rows) if snapshot.types[row] == "episode"], dtype=torch.int64)
     shape = (len(questions), len(rows))
@@ -145,7 +143,7 @@ class TextAdaptation(L.LightningModule):
         drawn = others[torch.randperm(len(others), generator=self._generator)[: self.config.negatives]]
         chosen = torch.cat([needed.nonzero().flatten(), drawn])
         documents = [batch.documents[i] for i in chosen.tolist()]
-        logits = self.config.scale * self._cosines(batch.questions, documents)
+        logits = self._cosines(batch.questions, documents) / self.config.temperature
         chosen = chosen.to(batch.positive.device)
         loss = multi_positive_loss(logits, batch.positive[:, chosen], ignore=batch.ignored[:, chosen])
         self.log("train/ranking", loss.detach(), on_step=False, on_epoch=True, batch_size=1)
@@ -242,18 +240,22 @@ def train_adapter(
     examples = [(example, is_training) for example, is_training in examples if example.questions]
     if not any(is_training for _, is_training in examples):
         raise TrainingDataError("no training space has a question with evidence; the text encoder learns from these")
-    identity = {
-        "config": dataclasses.asdict(config), "seed": seed, "text_encoder": model,
-        "precision": trainer.precision, "devices": trainer.devices, "code": source_digest(),
-        **sides_of(data),
-        "texts": _fingerprint([example for example, _ in examples]),
-    }  # fmt: skip
-    identity = json.loads(json.dumps(identity))
+    identity = RunIdentity(
+        ADAPTER_ALGORITHM,
+        dataclasses.asdict(config),
+        seed,
+        model,
+        trainer.precision,
+        trainer.devices,
+        *sides_of(data),
+        data={"texts": _fingerprint([example for example, _ in examples])},
+        questions=questions_fingerprint(graphs),
+    )
     target = folder / "adapter"
     if target.is_dir():
         try:
             done = read_adapter(target, base=model)
-            if done.details.get("identity") == identity:
+            if done.details.get("identity") == identity.as_json():
                 return done
         except TextEncoderError:
             pass  # damaged, or of another text encoder: made anew below
@@ -264,9 +266,8 @@ def train_adapter(
     steps = [part for example, is_training in examples if is_training for part in example.parts(config.questions)]
     checks = [example for example, is_training in examples if not is_training]
     module = TextAdaptation(encoder, config, examples=len(steps), seed=seed)
-    fingerprint = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"adapt-{fingerprint}"
+    path = folder / f"adapt-{identity.fingerprint}"
     remove_resume_points(path, others_only=True)
     result = run_lightning(
         module,
@@ -274,15 +275,17 @@ def train_adapter(
         trainer,
         epochs=config.epochs,
         patience=config.patience,
-        average=0.0,  # the rate falls to nothing instead
+        ema_decay=0.0,  # the rate falls to nothing instead
         gradient_clip=config.gradient_clip,
         path=path,
-        name="adapt",
+        name="adapter",
+        logged={**dataclasses.asdict(config), "seed": seed, "text_encoder": model},
     )
     if trainer.fast_dev_run:
         return None
     if is_first_process():
-        save_adapter(encoder, target, base=model, details={**details, "identity": identity, "validation": result})
+        recorded = {**details, "identity": identity.as_json(), "validation": result}
+        save_adapter(encoder, target, base=model, details=recorded)
         remove_resume_points(path)
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         torch.distributed.barrier()  # the others read what the first has written

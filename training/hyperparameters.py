@@ -15,7 +15,7 @@ from typing import Any, TypedDict
 import optuna
 
 from locigraph.retrieval.evaluation import Fold
-from locigraph.training.config import TrainConfig, changed
+from locigraph.training.config import Settings, changed
 from locigraph.training.errors import TrainingError
 
 
@@ -34,19 +34,15 @@ class OneOf:
     values: tuple[Any, ...]
 
 
-#: What is searched; keys are fields of ``TrainConfig`` joined by dots. Every default lies inside.
+#: What is searched; keys are fields of ``Settings`` joined by dots. Every default lies inside.
 SPACE: Mapping[str, Between | OneOf] = {
-    "model.layers": OneOf((0, 1, 2)),
-    "model.dropout": OneOf((0.1, 0.2, 0.3, 0.4)),
-    "model.related_terms": OneOf((0, 15, 30, 50)),
-    "pretrain.epochs": OneOf((0, 3, 6)),
-    "finetune.fact_questions": OneOf((0.0, 0.1, 0.3)),
-    "optimiser.lr": Between(1e-4, 2e-3),
-    "optimiser.scalar_lr": Between(3e-3, 3e-2),
-    "optimiser.edge_lr": Between(1e-3, 1e-2),
-    "optimiser.term_lr": Between(2e-3, 3e-2),
-    "optimiser.weight_decay": Between(0.01, 0.3),
-    "optimiser.query_noise": OneOf((0.0, 0.15, 0.3, 0.5)),
+    "model.attention_dim": OneOf((16, 32, 64)),
+    "training.pretrain_epochs": OneOf((0, 3, 6)),
+    "training.lr": Between(1e-5, 3e-3),
+    "training.scalar_lr": Between(3e-3, 3e-2),
+    "training.edge_lr": Between(1e-3, 3e-2),
+    "training.weight_decay": Between(0.01, 0.3),
+    "training.ema_decay": OneOf((0.0, 0.9, 0.97)),
 }
 
 
@@ -67,8 +63,8 @@ class FoldSearch(TypedDict):
 
 def search_fold(
     fold: Fold,
-    config: TrainConfig,
-    train: Callable[[TrainConfig, str], float],
+    settings: Settings,
+    train: Callable[[Settings, str], float],
     *,
     trials: int,
     folder: Path,
@@ -80,7 +76,7 @@ def search_fold(
 
     Args:
         fold: Its test conversations are only written down.
-        config: Where the search starts.
+        settings: Where the search starts.
         train: Trains a configuration under a name and returns its validation score.
         trials: In all; those of an interrupted search are counted in.
         folder: Keeps the trials, so that a search goes on where it was cut.
@@ -94,8 +90,8 @@ def search_fold(
     """
     if trials < 1:
         raise TrainingError(f"trials is {trials}; at least 1")
-    given = _values_of(config, space)
-    about = [fold.train, fold.validation, fold.test, asdict(config), sorted(map(repr, space.items())), seed, identity]
+    given = _values_of(settings, space)
+    about = [fold.train, fold.validation, fold.test, asdict(settings), sorted(map(repr, space.items())), seed, identity]
     known_as = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:12]
     folder.mkdir(parents=True, exist_ok=True)
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -113,7 +109,7 @@ def search_fold(
 
     def objective(trial: optuna.Trial) -> float:
         changes = {name: _suggest(trial, name, choice) for name, choice in space.items()}
-        return train(changed(config, changes), f"fold-{fold.index}/trial-{trial.number}")
+        return train(changed(settings, changes), f"fold-{fold.index}/trial-{trial.number}")
 
     study.optimize(objective, n_trials=max(0, trials - len(done)))
     finished = [t for t in study.trials if t.state == optuna.trial.TrialState.COMPLETE]
@@ -145,11 +141,11 @@ def _suggest(trial: optuna.Trial, name: str, choice: Between | OneOf) -> Any:
     return trial.suggest_float(name, choice.low, choice.high, log=True)
 
 
-def _values_of(config: TrainConfig, space: Mapping[str, Between | OneOf]) -> dict[str, Any]:
+def _values_of(settings: Settings, space: Mapping[str, Between | OneOf]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name, choice in space.items():
         section, _, field = name.partition(".")
-        value = getattr(getattr(config, section, None), field, None)
+        value = getattr(getattr(settings, section, None), field, None)
         held = value in choice.values if isinstance(choice, OneOf) else choice.low <= (value or 0.0) <= choice.high
         if not held:
             raise TrainingError(

@@ -16,11 +16,11 @@ from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.retrieval.protocols import NodeTexts, Retriever
 from locigraph.retrieval.strategies.graph_embedding import GraphEmbeddingRetriever
 from locigraph.training.checkpoint import Checkpoint
+from locigraph.training.embedding_refresh import GRAPH_ALIAS, refresh
 from locigraph.training.folds import refuse_known
 from locigraph.training.inference import CheckpointQueryEncoder, encode_graph
 from locigraph.training.protocols import Embed
-from locigraph.training.refresh import GRAPH_ALIAS, refresh
-from locigraph.training.views import Views
+from locigraph.training.snapshots import Views
 
 _DEPTH = max(CURVE_TOP_KS)
 
@@ -127,11 +127,7 @@ def rank_exactly(
     for view in dict.fromkeys(views.of(q.space, q.asked_at) for q in questions):
         asked = [q for q in questions if views.of(q.space, q.asked_at) == view]
         snapshot = views.snapshot(view)
-        rows = snapshot.active_rows(("episode",))
-        if not len(rows):  # asked before the first turn
-            rankings.update({question.question_id: () for question in asked})
-            continue
-        stored = encode_graph(checkpoint, snapshot)[rows]
+        rows, stored = encode_graph(checkpoint, snapshot)
         queries = encoder.encode_queries([q.text for q in asked], asked_at=[q.asked_at for q in asked])
         order = np.argsort(-(queries @ stored.T), axis=1, kind="stable")[:, :top_k]
         for question, best in zip(asked, order, strict=True):

@@ -11,19 +11,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from tqdm import tqdm
 
+from locigraph.gnn.features import TURN
 from locigraph.kg.schema import schema_hash
 from locigraph.kg.snapshot import Snapshot
 from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.index.descriptions import index_type, snapshot_rows
 from locigraph.retrieval.index.milvus import Collection, CollectionSpec, MilvusIndex
 from locigraph.retrieval.protocols import SearchScope
-from locigraph.retrieval.strategies.graph_embedding import DEFAULT_TYPES
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.errors import TrainingError
 from locigraph.training.inference import encode_graph
-from locigraph.training.views import View
+from locigraph.training.snapshots import View
 
 #: Alias that v2 searches.
 GRAPH_ALIAS = "graph_embeddings"
@@ -34,12 +35,23 @@ _SAMPLE_TOP_K = 10
 _LEAST_RECALL = 0.9
 
 
+# Snapshots are kept between fingerprint and encoding up to this many bytes of embeddings; larger ones are read again.
+_KEPT_BYTES = 2**29
+
+
 @dataclass(frozen=True, slots=True)
 class Refreshed:
-    """What a refresh did. ``sample_recall`` compares the index with exact search, 1 when they agree."""
+    """What a refresh did.
+
+    Attributes:
+        collection: Name of the collection.
+        turns: Number of turns in it.
+        written: How many of them were written now.
+        sample_recall: Recall of a sample of searches against exact search; 1 when they agree.
+    """
 
     collection: str
-    nodes: int
+    turns: int
     written: int
     sample_recall: float
 
@@ -51,20 +63,21 @@ def refresh(
     load: Callable[[View], Snapshot],
     *,
     alias: str | None = GRAPH_ALIAS,
-    types: Sequence[str] = DEFAULT_TYPES,
     device: str = "cpu",
     progress: str | None = "refresh",
 ) -> Refreshed:
-    """Encode the views' graphs with a checkpoint and put the vectors of what is searched in use.
+    """Encode the turns of some views with a checkpoint and put their vectors in use.
+
+    Only turns are written, since only turns are searched, and a search pays for every row of a space.
 
     Args:
         index: Where to write.
         checkpoint: Encodes.
         views: What to encode.
-        load: Snapshot of a view, with embeddings.
+        load: Snapshot of a view, with embeddings. Each is read and encoded once, unless all of them together do not
+            fit in memory.
         alias: Flipped to the new collection when it is complete and verified; the one before is kept, older ones are
             dropped. None flips nothing.
-        types: Node types whose vectors are written: those that v2 searches. A search pays for every row of a tenant.
         device: Where to encode.
         progress: Name on the progress bar; None shows none.
 
@@ -78,81 +91,92 @@ def refresh(
     for view in views:
         if named[view.name] != view:  # each would be served the other's rows
             raise TrainingError(f"{view} and {named[view.name]} have the same name in a collection; rename a space")
-    name, due = _due(checkpoint, views, load, types)
+    snapshots = _Snapshots(load)
+    digest = hashlib.sha256(checkpoint.version.encode())
+    due: dict[View, int] = {}
+    for view in views:
+        snapshot = snapshots.of(view)
+        digest.update(f"{view.name}={snapshot.fingerprint};".encode())
+        due[view] = len(snapshot.active_rows((TURN,)))
     total = sum(due.values())
-    spec = CollectionSpec(
-        checkpoint.network.nodes.config.vector_dim, "IP", checkpoint.version, schema_hash(), index_type(total)
-    )
-    collection = index.open_or_create(name, spec)
+    dim = checkpoint.network.nodes.config.vector_dim
+    spec = CollectionSpec(dim, "IP", checkpoint.version, schema_hash(), index_type(total))
+    collection = index.open_or_create(_PREFIX + digest.hexdigest()[:16], spec)
+    largest = max(views, key=lambda view: due[view])
+    sample: tuple[list[str], NDArray[np.float32]] | None = None
     written = 0
-    with tqdm(desc=progress, total=total, unit="node", disable=progress is None) as bar:
+    with tqdm(desc=progress, total=total, unit="turn", disable=progress is None) as bar:
         for view in views:
-            if collection.count(view.name) != due[view]:
-                snapshot = load(view)
-                vectors = encode_graph(checkpoint, snapshot, device=device)
-                rows = snapshot.active_rows(types)
-                collection.upsert(snapshot_rows(view.name, snapshot, rows), vectors[rows])
-                written += len(rows)
+            is_written = collection.count(view.name) == due[view]
+            if not is_written or view == largest:
+                snapshot = snapshots.of(view)
+                rows, vectors = encode_graph(checkpoint, snapshot, device=device)
+                _require_usable(checkpoint, vectors)
+                if not is_written:
+                    collection.upsert(snapshot_rows(view.name, snapshot, rows), vectors)
+                    written += len(rows)
+                if view == largest:
+                    sample = [snapshot.ids[row] for row in rows], vectors
             bar.update(due[view])
     collection.flush()
-    recall = _verify(collection, checkpoint, views, due, load, types, device)
-    if alias is not None:
-        previous = index.alias_target(alias)
-        if previous != name:  # else nothing changed, and the version before stays the one before
-            index.point(alias, name)
-            _drop_older(index, keep={name, previous})
-    return Refreshed(name, total, written, recall)
-
-
-def _due(
-    checkpoint: Checkpoint, views: Sequence[View], load: Callable[[View], Snapshot], types: Sequence[str]
-) -> tuple[str, dict[View, int]]:
-    """The name of the collection that is due, and how many rows each view has there."""
-    digest = hashlib.sha256(f"{checkpoint.version} {sorted(types)}".encode())
-    counts = {}
-    for view in views:
-        snapshot = load(view)
-        digest.update(f"{view.name}={snapshot.fingerprint};".encode())
-        counts[view] = len(snapshot.active_rows(types))
-    return _PREFIX + digest.hexdigest()[:16], counts
-
-
-def _verify(
-    collection: Collection,
-    checkpoint: Checkpoint,
-    views: Sequence[View],
-    due: dict[View, int],
-    load: Callable[[View], Snapshot],
-    types: Sequence[str],
-    device: str,
-) -> float:
-    """Counts, finite numbers, and a sample of searches against exact ones."""
     for view in views:
         held = collection.count(view.name)
         if held != due[view]:
             raise TrainingError(
-                f"collection {collection.name!r} holds {held} nodes of {view.name!r} but the graph has {due[view]}; "
+                f"collection {collection.name!r} holds {held} turns of {view.name!r} but the graph has {due[view]}; "
                 "run the refresh again"
             )
-    view = max(views, key=lambda v: due[v])
-    if not due[view]:
+    assert sample is not None
+    recall = _sample_recall(collection, largest.name, *sample)
+    if alias is not None:
+        previous = index.alias_target(alias)
+        if previous != collection.name:  # else nothing changed, and the version before stays the one before
+            index.point(alias, collection.name)
+            _drop_older(index, keep={collection.name, previous})
+    return Refreshed(collection.name, total, written, recall)
+
+
+class _Snapshots:
+    """Snapshots by view, kept while they fit."""
+
+    def __init__(self, load: Callable[[View], Snapshot]) -> None:
+        self._load = load
+        self._kept: dict[View, Snapshot] = {}
+        self._room = _KEPT_BYTES
+
+    def of(self, view: View) -> Snapshot:
+        found = self._kept.get(view)
+        if found is None:
+            found = self._load(view)
+            self._room -= found.embeddings.nbytes
+            if self._room > 0:
+                self._kept[view] = found
+        return found
+
+
+def _require_usable(checkpoint: Checkpoint, vectors: NDArray[np.float32]) -> None:
+    norms = np.linalg.norm(vectors, axis=1)
+    if len(norms) and (not np.isfinite(norms).all() or float(norms.min()) == 0.0):
+        raise TrainingError(f"checkpoint {checkpoint.version!r} encodes some turns as zero or NaN; train again")
+
+
+def _sample_recall(collection: Collection, name: str, ids: Sequence[str], exact: NDArray[np.float32]) -> float:
+    """Recall of some searches of the index against exact ones.
+
+    Raises:
+        TrainingError: If it is too low.
+    """
+    if not len(ids):
         return 1.0
-    snapshot = load(view)
-    rows = snapshot.active_rows(types)
-    exact = encode_graph(checkpoint, snapshot, device=device)[rows]
-    ids = [snapshot.ids[row] for row in rows]
-    norms = np.linalg.norm(exact, axis=1)
-    if not np.isfinite(norms).all() or float(norms.min()) == 0.0:
-        raise TrainingError(f"checkpoint {checkpoint.version!r} encodes some nodes as zero or NaN; train again")
     found = 0.0
     picks = np.unique(np.linspace(0, len(ids) - 1, _SAMPLE).astype(int))
     top_k = min(_SAMPLE_TOP_K, len(ids))
-    for pick in picks:
+    for pick in picks.tolist():
         scores = exact @ exact[pick]
         # Equal scores at the border are as good as each other.
         border = np.sort(scores)[-top_k] - 1e-4 * abs(scores).max()
-        wanted = {ids[i] for i in np.flatnonzero(scores >= border)}
-        matches = collection.search(exact[pick], SearchScope(view.name), top_k=top_k)
+        wanted = {ids[i] for i in np.flatnonzero(scores >= border).tolist()}
+        matches = collection.search(exact[pick], SearchScope(name), top_k=top_k)
         found += sum(match.node_id in wanted for match in matches) / top_k
     recall = found / len(picks)
     if recall < _LEAST_RECALL:

@@ -1,15 +1,25 @@
-"""What happens around the steps: averaging, stopping, resume points, progress."""
+"""How Lightning runs a training: averaging of the parameters, early stopping, resume points, progress, loggers."""
 
 from __future__ import annotations
 
 import os
+import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import lightning as L  # noqa: N812  (the name Lightning's own documentation uses)
 import torch
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
+from lightning.pytorch.strategies import DDPStrategy
+from lightning.pytorch.utilities import rank_zero_only
 from torch import Tensor
 from tqdm import tqdm
+
+from locigraph.training.config import TrainerConfig
+from locigraph.training.errors import TrainingError
+from locigraph.training.examples import EpochDataModule
 
 # The first steps count more, so that the average is not ruled by the untrained weights.
 _RAMP = 5
@@ -19,15 +29,15 @@ class AverageAndStop(L.Callback):
     """Keeps a running average of the parameters, validates with it, remembers the best and stops when it is old.
 
     Args:
-        average: Weight of the past in the average; 0 keeps the present parameters.
+        ema_decay: Decay of the average; 0 keeps the present parameters.
         patience: Epochs without a better ``val/score`` before stopping.
 
     Source:
         Polyak and Juditsky 1992; exponential form as in Tarvainen and Valpola 2017.
     """
 
-    def __init__(self, *, average: float, patience: int) -> None:
-        self._average = average
+    def __init__(self, *, ema_decay: float, patience: int) -> None:
+        self._ema_decay = ema_decay
         self._patience = patience
         self._mean: dict[str, Tensor] = {}
         self._live: dict[str, Tensor] = {}
@@ -58,7 +68,7 @@ class AverageAndStop(L.Callback):
     ) -> None:
         """Update the average."""
         self._steps += 1
-        keep = min(self._average, self._steps / (self._steps + _RAMP)) if self._average else 0.0
+        keep = min(self._ema_decay, self._steps / (self._steps + _RAMP)) if self._ema_decay else 0.0
         with torch.no_grad():
             for name, value in pl_module.state_dict().items():
                 held = self._mean.get(name)
@@ -156,7 +166,7 @@ class StepProgress(L.Callback):
         if self._bar is not None:
             shown = {
                 name.split("/")[1]: f"{float(trainer.callback_metrics[name]):.3f}"
-                for name in ("val/recall@10", "val/ndcg@10", "probe/spread")
+                for name in ("val/recall@10", "val/ndcg@10")
                 if name in trainer.callback_metrics
             }
             self._bar.set_postfix(shown)
@@ -166,3 +176,112 @@ class StepProgress(L.Callback):
         if self._bar is not None:
             self._bar.close()
             self._bar = None
+
+
+def is_first_process() -> bool:
+    """Whether this process writes what all of several devices have come to."""
+    # Lightning sets it as soon as it knows; without several processes there is none.
+    return int(getattr(rank_zero_only, "rank", 0)) == 0
+
+
+def run_lightning(
+    module: L.LightningModule,
+    data: EpochDataModule[Any],
+    config: TrainerConfig,
+    *,
+    epochs: int,
+    patience: int,
+    ema_decay: float,
+    gradient_clip: float,
+    path: Path,
+    name: str,
+    logged: Mapping[str, Any],
+) -> dict[str, float]:
+    """Train a module; an interrupted run is taken up at its last complete epoch.
+
+    Args:
+        module: Trained in place; left with the best validated moving average of its parameters or, without validation,
+            the last. Logs ``val/score``, the greater the better.
+        data: What to learn from and what decides when to stop.
+        config: Where and how.
+        epochs: At most so many.
+        patience: Epochs without a better validation before stopping.
+        ema_decay: Decay of the moving average; 0 for none.
+        gradient_clip: Largest norm of the gradient.
+        path: Path of the resume point and the logs, without suffix. The name of its folder's parent groups the runs in
+            Weights & Biases.
+        name: Shown on the progress bar; name of the run in Weights & Biases.
+        logged: Hyper-parameters to log.
+
+    Returns:
+        Best validation score and its epoch; only ``best_epoch`` -1 without validation.
+    """
+    best = AverageAndStop(ema_decay=ema_decay, patience=patience)
+    resume = path.with_suffix(".ckpt")
+    callbacks: list[L.Callback] = [best, StepProgress(f"{name} {path.name.partition('-')[0]}")]
+    if not config.fast_dev_run:
+        callbacks.append(ResumePoint(resume))
+    several = config.devices not in (1, "1", "auto")
+    with warnings.catch_warnings():
+        # Lightning advises more data-loader workers; the examples are in memory already.
+        warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+        warnings.filterwarnings("ignore", message=".*GPU available but not used.*")
+        # A training without validation spaces is one of the ways to train.
+        warnings.filterwarnings("ignore", message=".*Total length of `list` across ranks is zero.*")
+        trainer = _trainer(
+            accelerator=config.accelerator,
+            # One process a machine unless more are asked for: a space is a step, and steps are short.
+            devices=1 if config.devices == "auto" else config.devices,
+            # A space may lack node types or relations, whose parameters then get no gradient.
+            strategy=DDPStrategy(find_unused_parameters=True) if several else "auto",
+            precision=config.precision,
+            max_epochs=epochs,
+            gradient_clip_val=gradient_clip,
+            fast_dev_run=config.fast_dev_run,
+            logger=_loggers(config, path, name, logged),
+            callbacks=callbacks,
+            # Training examples are dealt out by their own sampler. Every process validates on all spaces: shared out,
+            # some would count twice, and a process without a question would leave the others waiting.
+            use_distributed_sampler=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            num_sanity_val_steps=0,
+            log_every_n_steps=1,
+        )
+        trainer.fit(module, datamodule=data, ckpt_path=str(resume) if resume.is_file() else None, weights_only=True)
+    best.finish(module)
+    if best.best_epoch < 0:  # nothing to validate on, or no question about it
+        return {"best_epoch": -1}
+    return {"best_epoch": best.best_epoch, "val_score": best.best_score}
+
+
+def _trainer(**settings: Any) -> L.Trainer:
+    try:
+        return L.Trainer(**settings)
+    except (MisconfigurationException, ValueError, RuntimeError) as error:
+        chosen = {name: settings[name] for name in ("accelerator", "devices", "precision")}
+        raise TrainingError(f"trainer {chosen} cannot run here: {error}") from error
+
+
+def _loggers(config: TrainerConfig, path: Path, name: str, logged: Mapping[str, Any]) -> list[Logger] | bool:
+    loggers: list[Logger] = []
+    if config.csv_log and not config.fast_dev_run:
+        loggers.append(CSVLogger(str(path.parent), name=path.name, version=""))
+    if config.wandb_mode != "disabled":
+        import wandb
+
+        if wandb.run is not None:  # another training's, in this process
+            wandb.finish()
+        stage = path.name.partition("-")[0]
+        logger = WandbLogger(
+            project=config.wandb_project,
+            name=f"{name} {stage}",
+            group=path.parent.name,
+            job_type=stage,
+            save_dir=str(path.parent),
+            offline=config.wandb_mode == "offline",
+        )
+        logger.log_hyperparams(dict(logged))
+        loggers.append(logger)
+    return loggers or False

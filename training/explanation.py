@@ -1,0 +1,145 @@
+"""Why a turn was found: the score of v2, taken apart exactly, and checked by deleting what is named.
+
+A stored vector is linear in the turn's own and its neighbours' features once the weights of the edges are computed, so
+the inner product with a question is a sum of one term per part: own meaning, own words, own speaker and date, each
+neighbour's meaning, words and date, and the turn's bias.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+import torch
+
+from locigraph.gnn.features import GraphInputs
+from locigraph.gnn.query import query_batch
+from locigraph.kg.snapshot import Snapshot
+from locigraph.kg.types import NodeId, TurnId
+from locigraph.training.checkpoint import Checkpoint
+from locigraph.training.examples import context_of, sketch_of
+from locigraph.training.inference import inputs_of
+from locigraph.training.protocols import Embed
+
+
+@dataclass(frozen=True, slots=True)
+class Influence:
+    """What one neighbour adds to a turn's score.
+
+    Attributes:
+        node_id: The neighbour.
+        relation: By which it is reached, seen from the neighbour, such as ``DERIVED_FROM`` or ``NEXT``.
+        description: Its text.
+        meaning, words, date: Its shares by text block, lexical block and context block.
+        effect: By how much the score falls when the edge is deleted from the graph and all weights are computed anew.
+            It may be below 0: without a neighbour that says little, the others of its relation count for more.
+    """
+
+    node_id: NodeId
+    relation: str
+    description: str
+    meaning: float
+    words: float
+    date: float
+    effect: float
+
+    @property
+    def total(self) -> float:
+        """Sum of its shares."""
+        return self.meaning + self.words + self.date
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A turn's score and its parts; ``score`` is their sum.
+
+    Attributes:
+        turn_id: The turn.
+        description: Its text.
+        score: Inner product of question and stored vector.
+        own_meaning, own_words, own_context: The turn's own shares (context: its speaker and date).
+        bias: What the turn's traits give it whatever is asked.
+        influences: Of neighbours, greatest effect first.
+    """
+
+    turn_id: TurnId
+    description: str
+    score: float
+    own_meaning: float
+    own_words: float
+    own_context: float
+    bias: float
+    influences: tuple[Influence, ...]
+
+
+def explain(
+    checkpoint: Checkpoint,
+    snapshot: Snapshot,
+    question: str,
+    *,
+    embed: Embed,
+    top_k: int = 5,
+    asked_at: datetime | None = None,
+) -> list[Explanation]:
+    """The best turns for a question, each with the parts of its score.
+
+    Args:
+        checkpoint: Of the graph embeddings.
+        snapshot: The graph, with embeddings.
+        question: What is asked.
+        embed: The checkpoint's text encoder.
+        top_k: Turns to explain.
+        asked_at: Anchors relative dates in the question.
+    """
+    nodes, queries = checkpoint.network.nodes.eval(), checkpoint.network.queries.eval()
+    if not len(snapshot.active_rows(("episode",))):
+        return []
+    inputs = inputs_of(checkpoint, snapshot)
+    model = checkpoint.model
+    batch = query_batch([question], embed([question]), sketch_of(model), context_of(model), asked_at=[asked_at])
+    with torch.inference_mode():
+        query = queries(batch)[0]
+        vectors = nodes(inputs)
+        scores = vectors.joined() @ query
+        widths = [block.shape[1] for block in (vectors.text, vectors.lexical, vectors.context, vectors.bias)]
+        parts = query.split(widths)
+        # What each node's features say to this question, before weights, [nodes, 3].
+        said = torch.stack([inputs.text @ parts[0], inputs.lexical @ parts[1], inputs.context @ parts[2]], dim=1)
+        explanations = []
+        for turn in scores.argsort(descending=True, stable=True)[:top_k].tolist():
+            row = int(inputs.rows[turn])
+            own = (vectors.own[turn] * said[turn]).tolist()
+            influences = [
+                _influence(inputs, snapshot, nodes.relations[int(inputs.relation[edge])].name, edge, shares, effect)
+                for edge in (inputs.target == turn).nonzero().flatten().tolist()
+                for shares in [(vectors.edge[edge] * said[inputs.source[edge]]).tolist()]
+                for effect in [float(scores[turn] - nodes(_without_edge(inputs, edge)).joined()[turn] @ query)]
+            ]
+            explanations.append(
+                Explanation(
+                    turn_id=snapshot.turns_of[row][0],
+                    description=snapshot.descriptions[row],
+                    score=float(scores[turn]),
+                    own_meaning=own[0],
+                    own_words=own[1],
+                    own_context=own[2],
+                    bias=float(vectors.bias[turn] @ parts[3]),
+                    influences=tuple(sorted(influences, key=lambda influence: -influence.effect)),
+                )
+            )
+    return explanations
+
+
+def _influence(
+    inputs: GraphInputs, snapshot: Snapshot, relation: str, edge: int, shares: list[float], effect: float
+) -> Influence:
+    row = int(inputs.rows[inputs.source[edge]])
+    meaning, words, date = shares
+    return Influence(snapshot.ids[row], relation, snapshot.descriptions[row], meaning, words, date, effect)
+
+
+def _without_edge(inputs: GraphInputs, edge: int) -> GraphInputs:
+    """One edge left out, and all other edges into other turns too, which have no part in this turn's vector."""
+    keep = inputs.target == inputs.target[edge]
+    keep[edge] = False
+    return inputs.with_edges(keep)

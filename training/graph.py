@@ -1,0 +1,248 @@
+"""Training of a graph encoder and its query encoder: from graphs and questions to a checkpoint on disk."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import lightning as L  # noqa: N812  (the name Lightning's own documentation uses)
+import torch
+from torch import Tensor, nn
+
+from locigraph.gnn.encoders import TurnVectors
+from locigraph.gnn.losses import multi_positive_loss
+from locigraph.gnn.query import QueryBatch
+from locigraph.training.checkpoint import Checkpoint, GraphRetrieval, load_checkpoint
+from locigraph.training.config import Settings, TrainerConfig, TrainingConfig
+from locigraph.training.errors import CheckpointError, TrainingDataError
+from locigraph.training.examples import EpochDataModule, SpaceExample, make_example
+from locigraph.training.identity import CHECKPOINT_ALGORITHM, RunIdentity
+from locigraph.training.lightning_run import is_first_process, remove_resume_points, run_lightning
+from locigraph.training.objectives import LOSSES, Scorer
+from locigraph.training.protocols import Embed, QuestionWriter
+from locigraph.training.pseudo_questions import RULES
+from locigraph.training.ranking_scores import RankingScores, inner_products
+from locigraph.training.snapshots import TrainingSet, graphs_of, questions_fingerprint, sides_of
+
+#: The stages in the order in which they run.
+STAGES = ("pretrain", "finetune")
+_START_SCALE = 10.0
+
+
+class GraphTraining(L.LightningModule):
+    """Trains a ``GraphRetrieval`` through one stage.
+
+    Args:
+        network: The model; trained in place.
+        config: Learning rates and regularisation.
+        losses: Weight of each self-supervised loss; None for ranking of the turns by questions.
+        seed: Random seed of hidden edges and drawn pairs. Each epoch begins from it, so that a resumed run draws the
+            same.
+    """
+
+    def __init__(
+        self, network: GraphRetrieval, config: TrainingConfig, losses: Mapping[str, float] | None, *, seed: int
+    ) -> None:
+        super().__init__()
+        self.network = network
+        self.config = config
+        self.losses = losses
+        self.seed = seed
+        self.log_scale = nn.Parameter(torch.tensor(_START_SCALE).log())  # 1 / temperature of the ranking
+        self._scores = RankingScores()
+        self._generator = torch.Generator()
+
+    def on_train_epoch_start(self) -> None:
+        """Start every epoch from its own seed."""
+        epoch_seed = 1_000 * self.seed + self.current_epoch
+        torch.manual_seed(epoch_seed)
+        self._generator.manual_seed(epoch_seed)
+
+    def training_step(self, batch: SpaceExample, batch_idx: int) -> Tensor:
+        """The stage's loss on one space; 0 when nothing applies to it."""
+        parts: dict[str, Tensor] = {}
+        if self.losses is None:
+            if batch.questions is not None:
+                logits = self._rank(batch.questions, self.network.nodes(batch.inputs))
+                parts["ranking"] = multi_positive_loss(logits, batch.positive)
+        else:
+            scorer = Scorer(self.network.nodes, self._rank, self._generator)
+            for name, weight in self.losses.items():
+                found = LOSSES[name].compute(scorer, batch) if weight else None
+                if found is not None:
+                    parts[name] = weight * found
+        if not parts:
+            return 0.0 * self.log_scale  # not None, which would leave the other devices waiting
+        for name, value in parts.items():
+            self.log(f"train/{name}", value.detach(), on_step=False, on_epoch=True, batch_size=1)
+        return torch.stack(list(parts.values())).sum()
+
+    def _rank(self, questions: QueryBatch, vectors: TurnVectors) -> Tensor:
+        return self.log_scale.exp() * inner_products(self.network.queries(questions), vectors.joined())
+
+    def on_validation_epoch_start(self) -> None:
+        """Forget the last epoch's questions."""
+        self._scores = RankingScores()
+
+    def validation_step(self, batch: SpaceExample, batch_idx: int) -> None:
+        """Recall and nDCG of the space's questions."""
+        if batch.questions is not None:
+            stored = self.network.nodes(batch.inputs).joined()
+            self._scores.add(inner_products(self.network.queries(batch.questions), stored), batch.positive)
+
+    def on_validation_epoch_end(self) -> None:
+        """Log means over questions; ``val/score``, the sum of recall and nDCG, decides when to stop."""
+        self.log_dict(self._scores.means(), batch_size=1, sync_dist=True)
+
+    def configure_optimizers(self) -> Any:
+        """AdamW with one group for single weights, one for edge features and one for attention; linear warm-up."""
+        nodes, queries, config = self.network.nodes, self.network.queries, self.config
+        scalars = [nodes.own, nodes.prior, nodes.bias_traits, *queries.parameters(), self.log_scale]
+        edges = [nodes.edge_features, nodes.own_traits]
+        held = {id(parameter) for parameter in [*scalars, *edges]}
+        attention = [parameter for parameter in self.parameters() if id(parameter) not in held]
+        groups = [
+            {"params": scalars, "lr": config.scalar_lr, "weight_decay": 0.0},
+            {"params": edges, "lr": config.edge_lr, "weight_decay": config.weight_decay},
+            {"params": attention, "lr": config.lr, "weight_decay": config.weight_decay},
+        ]
+        optimiser = torch.optim.AdamW([group for group in groups if group["params"]])
+        warmup = torch.optim.lr_scheduler.LambdaLR(
+            optimiser, lambda step: min(1.0, (step + 1) / max(1, config.warmup_steps))
+        )
+        return {"optimizer": optimiser, "lr_scheduler": {"scheduler": warmup, "interval": "step"}}
+
+
+def train_checkpoint(
+    data: Sequence[TrainingSet],
+    settings: Settings,
+    trainer: TrainerConfig,
+    *,
+    embed: Embed,
+    text_encoder: str,
+    folder: Path,
+    seed: int,
+    details: Mapping[str, Any],
+    writer: QuestionWriter = RULES,
+    name: str = "train",
+) -> Checkpoint:
+    """Train, or take up an interrupted training, or load the finished one of the same identity.
+
+    Args:
+        data: At least one; several for several corpora, or for graphs that several extractors made of one.
+        settings: Model, stages and optimiser.
+        trainer: Where and how to run.
+        embed: Text encoder.
+        text_encoder: ID of the text encoder.
+        folder: The checkpoint is written to ``folder/checkpoint``, resume points and logs beside it.
+        seed: Random seed.
+        details: Recorded in the manifest.
+        writer: Turns facts into pseudo-questions, where the settings ask for some.
+        name: Shown on the progress bar; name of the run in Weights & Biases.
+
+    Raises:
+        TrainingDataError: If there is nothing to train on, or a space is on both sides.
+    """
+    started = time.monotonic()
+    training = settings.training
+    for loss in training.pretrain_losses:
+        LOSSES[loss]
+    graphs = graphs_of(data)
+    if training.epochs and not any(graph.questions for graph in graphs if graph.is_training):
+        raise TrainingDataError("no training space has a question with evidence; fine-tuning needs some")
+    asks = bool(training.pretrain_epochs and training.pretrain_losses.get("pseudo_questions"))
+    identity = RunIdentity(
+        CHECKPOINT_ALGORITHM,
+        asdict(settings),
+        seed,
+        text_encoder,
+        trainer.precision,
+        trainer.devices,
+        *sides_of(data),
+        data={graph.name: graph.snapshot.fingerprint for graph in graphs},
+        questions=questions_fingerprint(graphs),
+        writer=writer.name if asks else None,
+    )
+    finished = _finished(folder / "checkpoint", identity)
+    if finished is not None:
+        return finished
+    examples = [
+        make_example(
+            graph.snapshot,
+            graph.questions,
+            model=settings.model,
+            embed=embed,
+            writer=writer if asks and graph.is_training else None,
+            name=graph.name,
+        )
+        for graph in graphs
+    ]
+    text_dim = graphs[0].snapshot.embeddings.shape[1]
+    torch.manual_seed(seed)
+    network = GraphRetrieval(settings.model, text_dim=text_dim)
+    folder.mkdir(parents=True, exist_ok=True)
+    # The fingerprint is in the names, so that another configuration's resume point is never taken up.
+    paths = {stage: folder / f"{stage}-{identity.fingerprint}" for stage in STAGES}
+    stages: dict[str, dict[str, float]] = {}
+    for number, (stage, epochs) in enumerate(zip(STAGES, (training.pretrain_epochs, training.epochs), strict=True)):
+        remove_resume_points(paths[stage], others_only=True)
+        if not epochs:
+            continue
+        torch.manual_seed(10 * seed + number)
+        network.train()
+        if trainer.compile:
+            # In place, so that the names of the weights stay as they are.
+            network.nodes.compile(dynamic=True)
+        stages[stage] = run_lightning(
+            GraphTraining(
+                network,
+                training,
+                training.pretrain_losses if stage == "pretrain" else None,
+                seed=10 * seed + number,
+            ),
+            EpochDataModule(
+                [e for e, graph in zip(examples, graphs, strict=True) if graph.is_training],
+                [e for e, graph in zip(examples, graphs, strict=True) if not graph.is_training],
+                seed=10 * seed + number,
+            ),
+            trainer,
+            epochs=epochs,
+            patience=training.patience,
+            ema_decay=training.ema_decay,
+            gradient_clip=training.gradient_clip,
+            path=paths[stage],
+            name=name,
+            logged={**asdict(settings), "seed": seed, "text_encoder": text_encoder, "stage": stage},
+        )
+    network.eval()
+    checkpoint = Checkpoint(
+        network,
+        settings.model,
+        text_encoder,
+        text_dim,
+        {
+            **details,
+            "identity": identity.as_json(),
+            "stages": stages,
+            "seconds": round(time.monotonic() - started, 1),
+        },
+    )
+    if not trainer.fast_dev_run and is_first_process():  # with several devices all of them come by here
+        checkpoint.save(folder / "checkpoint")
+        for path in paths.values():  # of no more use, and larger than the checkpoint
+            remove_resume_points(path)
+    return checkpoint
+
+
+def _finished(folder: Path, identity: RunIdentity) -> Checkpoint | None:
+    """The checkpoint of a finished training of the same identity; None when there is none."""
+    if not folder.is_dir():
+        return None
+    try:
+        done = load_checkpoint(folder, text_encoder=identity.text_encoder)
+    except CheckpointError:  # written by an older version, or damaged: it is made anew
+        return None
+    return done if done.details.get("identity") == identity.as_json() else None

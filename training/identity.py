@@ -1,0 +1,56 @@
+"""What a training is identified by, so that a finished one is taken up only when it would come to the same."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+#: Number of the algorithm that makes checkpoints: features, encoders, losses, sampling, stopping. Raise it whenever the
+#: same data and settings come to other weights or other vectors; ``tests/training/test_identity.py`` fails until then.
+CHECKPOINT_ALGORITHM = 5
+#: The same for adapters of the text encoder.
+ADAPTER_ALGORITHM = 2
+
+
+@dataclass(frozen=True)
+class RunIdentity:
+    """All that decides what a training comes to.
+
+    Attributes:
+        algorithm: ``CHECKPOINT_ALGORITHM`` or ``ADAPTER_ALGORITHM``.
+        config: Model and training, as nested dictionaries.
+        seed: Random seed.
+        text_encoder: ID of the text encoder, its adapter and its precision included.
+        precision: Precision of the training.
+        devices: Number of devices, or ``auto``.
+        train: Spaces that are learnt from, sorted.
+        validation: Spaces that decide when to stop, sorted.
+        data: Fingerprint of each graph, or of all texts, by name.
+        questions: Fingerprint of the questions and their evidence; their wording stays out of manifests.
+        writer: What wrote the pseudo-questions; None where there are none.
+    """
+
+    algorithm: int
+    config: Mapping[str, Any]
+    seed: int
+    text_encoder: str
+    precision: str
+    devices: int | str
+    train: tuple[str, ...]
+    validation: tuple[str, ...]
+    data: Mapping[str, str]
+    questions: str
+    writer: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """As a manifest records it."""
+        read: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return read
+
+    @property
+    def fingerprint(self) -> str:
+        """Twelve hexadecimal digits; names the resume points of the training."""
+        return hashlib.sha256(json.dumps(self.as_json(), sort_keys=True).encode()).hexdigest()[:12]

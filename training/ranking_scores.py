@@ -1,0 +1,41 @@
+"""Scores of questions against turns, and the validation scores that trainings stop by."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from locigraph.retrieval.evaluation import evidence_recall, ndcg
+
+
+def inner_products(queries: Tensor, stored: Tensor) -> Tensor:
+    """Scores of questions and turns, [questions, turns], never in half precision: there, near scores would be equal."""
+    with torch.autocast(queries.device.type, enabled=False):
+        return queries.float() @ stored.float().T
+
+
+class RankingScores:
+    """Recall and nDCG of questions, gathered over validation spaces."""
+
+    def __init__(self) -> None:
+        self._found: list[tuple[float, float]] = []
+
+    def add(self, scores: Tensor, positive: Tensor) -> None:
+        """Take in questions.
+
+        Args:
+            scores: [questions, turns].
+            positive: Which turns are right, bool [questions, turns].
+        """
+        best = scores.topk(min(10, scores.shape[1]), dim=1).indices.tolist()
+        for ranking, right in zip(best, positive, strict=True):
+            gold = {str(i) for i in right.nonzero().flatten().tolist()}
+            found = [str(i) for i in ranking]
+            self._found.append((evidence_recall(found, gold, 10), ndcg(found, gold, 10)))
+
+    def means(self) -> dict[str, float]:
+        """Means over questions by the names of the log, and ``val/score``, their sum; empty without questions."""
+        if not self._found:
+            return {}
+        recall, gain = (sum(values) / len(self._found) for values in zip(*self._found, strict=True))
+        return {"val/recall@10": recall, "val/ndcg@10": gain, "val/score": recall + gain}

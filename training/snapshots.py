@@ -1,0 +1,137 @@
+"""Snapshots of spaces as of the questions' times, and which of them a training may see."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from locigraph.kg.corpora import Corpus
+from locigraph.kg.snapshot import Snapshot
+from locigraph.kg.times import epoch
+from locigraph.kg.types import Question, SpaceId
+from locigraph.training.errors import TrainingDataError
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A space as known at a time; ``name`` is the name of the space in a collection of embeddings."""
+
+    space: SpaceId
+    as_of: datetime | None = None
+
+    @property
+    def name(self) -> str:
+        """The space's own name for the present graph."""
+        return str(self.space) if self.as_of is None else f"{self.space}@{epoch(self.as_of)}"
+
+
+class Views:
+    """Snapshots of spaces as of their questions' times, read once.
+
+    Args:
+        load: Snapshot of a space as of a time.
+        last_turn: When the last turn of each space was spoken; None where undated.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[SpaceId, datetime | None], Snapshot],
+        last_turn: Mapping[SpaceId, datetime | None],
+    ) -> None:
+        self._load = load
+        self._last_turn = last_turn
+        self._held: dict[View, Snapshot] = {}
+
+    @classmethod
+    def of_corpus(cls, load: Callable[[SpaceId, datetime | None], Snapshot], corpus: Corpus) -> Views:
+        """Views of a corpus' conversations; the last turn is the latest dated one, wherever it stands."""
+        dated = {c.space: [t.spoken_at for t in c.turns if t.spoken_at is not None] for c in corpus.conversations}
+        return cls(load, {space: max(times) if times else None for space, times in dated.items()})
+
+    def of(self, space: SpaceId, as_of: datetime | None) -> View:
+        """The view that shows a space as of a time; the present one when nothing came later."""
+        last = self._last_turn.get(space)
+        if as_of is None or last is None or as_of >= last:
+            return View(space)
+        return View(space, as_of)
+
+    def snapshot(self, view: View) -> Snapshot:
+        """The snapshot of a view."""
+        if view not in self._held:
+            self._held[view] = self._load(view.space, view.as_of)
+        return self._held[view]
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingSet:
+    """What a training may see of a corpus.
+
+    Attributes:
+        questions: About training and validation spaces; those about others are passed over.
+        train: Spaces to learn from.
+        validation: Spaces that decide when to stop.
+        views: Their graphs.
+    """
+
+    questions: tuple[Question, ...]
+    train: tuple[str, ...]
+    validation: tuple[str, ...]
+    views: Views
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingGraph:
+    """A snapshot to train or validate on, and the questions about it."""
+
+    name: str
+    snapshot: Snapshot
+    questions: tuple[Question, ...]
+    is_training: bool
+
+
+def sides_of(data: Sequence[TrainingSet]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """All spaces that are learnt from, and all that decide when to stop, each sorted."""
+    return (
+        tuple(sorted({space for each in data for space in each.train})),
+        tuple(sorted({space for each in data for space in each.validation})),
+    )
+
+
+def graphs_of(data: Sequence[TrainingSet]) -> list[TrainingGraph]:
+    """The graphs that some corpora are learnt from and validated on, with the questions about each.
+
+    Raises:
+        TrainingDataError: If a space is on both sides.
+    """
+    train, validation = sides_of(data)
+    both = sorted({*train} & {*validation})
+    if both:
+        raise TrainingDataError(f"space {both[0]!r} is to be learnt from and to decide when to stop; give it one part")
+    # Two corpora, or two graphs of one, may name a space alike.
+    return [g for n, each in enumerate(data) for g in _graphs_of(each, f"graph {n + 1}: " if n else "")]
+
+
+def _graphs_of(data: TrainingSet, label: str) -> list[TrainingGraph]:
+    spaces = sorted({*data.train, *data.validation})
+    used: dict[View, list[Question]] = {data.views.of(SpaceId(space), None): [] for space in spaces}
+    for question in data.questions:
+        if question.space in spaces:
+            used.setdefault(data.views.of(question.space, question.asked_at), []).append(question)
+    # A space whose questions all look at an earlier graph is trained on that graph alone.
+    used = {v: qs for v, qs in used.items() if qs or not any(o.space == v.space and used[o] for o in used)}
+    return [
+        TrainingGraph(label + view.name, data.views.snapshot(view), tuple(asked), view.space in data.train)
+        for view, asked in used.items()
+        if data.views.snapshot(view).num_nodes  # none where a question was asked before the first turn
+    ]
+
+
+def questions_fingerprint(graphs: Sequence[TrainingGraph]) -> str:
+    """Twelve hexadecimal digits of all questions; their wording stays out of the manifest."""
+    asked = sorted(
+        [q.question_id, q.text, str(q.asked_at), list(q.evidence)] for graph in graphs for q in graph.questions
+    )
+    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:12]
