@@ -154,7 +154,11 @@ class GraphEncoder(nn.Module):
 
         Facts are counted on the graph's edges, so that an edge that is hidden for training is hidden here too.
         """
-        is_fact = torch.tensor([relation.name == "fact" for relation in self.relations], device=inputs.source.device)
+        device = inputs.source.device
+        # The dtype matters where all relations are excluded: an empty list would make numbers, which mask nothing.
+        is_fact = torch.tensor(
+            [relation.name == "fact" for relation in self.relations], dtype=torch.bool, device=device
+        )
         target = inputs.target[is_fact[inputs.relation]]
         count = torch.zeros(len(inputs.text), device=target.device)
         count = count.index_add(0, target, torch.ones_like(target, dtype=count.dtype))

@@ -2,8 +2,7 @@
 
 LocigraphError
 └── GnnError                   a graph or a model is not what the encoder can work with
-    ├── UnknownNodeTypeError   a node type that the metadata does not hold
-    ├── UnknownEdgeTypeError   an edge type that the metadata does not hold
+    ├── UnknownNodeTypeError   a node type that the schema does not hold
     └── GraphError             the graph contradicts itself: an index out of range, a wrong shape
 """
 
@@ -19,18 +18,10 @@ class GnnError(LocigraphError):
 
 
 class UnknownNodeTypeError(GnnError):
-    """A node type that the metadata does not hold."""
+    """A node type that the schema does not hold."""
 
     def __init__(self, node_type: str, known: Iterable[str]) -> None:
-        super().__init__(f"node type {node_type!r} is not in the metadata{nearest(node_type, known)}")
-
-
-class UnknownEdgeTypeError(GnnError):
-    """An edge type that the metadata does not hold."""
-
-    def __init__(self, edge_type: tuple[str, str, str], known: Iterable[tuple[str, str, str]]) -> None:
-        hint = nearest(str(edge_type), map(str, known))
-        super().__init__(f"edge type {edge_type} is not in the metadata{hint}")
+        super().__init__(f"node type {node_type!r} is not in the schema{nearest(node_type, known)}")
 
 
 class GraphError(GnnError):

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from locigraph.scripts.settings import Consolidation, CorpusSettings, EncoderSettings
-from locigraph.training.config import TrainConfig
-from locigraph.training.fit import TrainerConfig
+from locigraph.scripts.settings import CorpusSettings, EncoderSettings
+from locigraph.training.config import ModelConfig, TrainerConfig, TrainingConfig
 
 
 def ablate(
     *,
     corpus: CorpusSettings = CorpusSettings(),
-    consolidation: Consolidation = "rules",
+    consolidation: str = "rules",
     variants: list[str] | None = None,
     output: str = "runs/ablate",
     folds: int = 5,
     validation: int = 2,
-    model: TrainConfig = TrainConfig(),
+    model: ModelConfig = ModelConfig(),
+    training: TrainingConfig = TrainingConfig(),
     trainer: TrainerConfig = TrainerConfig(csv_log=False),
     store: str | None = None,
     encoder: EncoderSettings = EncoderSettings(),
@@ -27,16 +27,17 @@ def ablate(
 
     Args:
         corpus: Conversations and questions.
-        consolidation: How turns become graph.
+        consolidation: Extractor that makes the graph: <extractors>.
         variants: Names of the changes to try; null tries all (see training/ablation.py).
         output: Folder of the results.
         folds: Groups of conversations.
         validation: Conversations of each fold's training side that decide when to stop.
         model: The full model.
+        training: Stages, losses and optimiser.
         trainer: Where and how to train.
         store: The graph; null puts it into the output folder.
         encoder: Text encoder.
-        seed: Of everything random.
+        seed: Random seed.
     """
     import dataclasses
     import json
@@ -46,10 +47,11 @@ def ablate(
     from locigraph.kg.files import replace_file
     from locigraph.retrieval.evaluation import Fold, StrategyRun
     from locigraph.retrieval.evaluation.ablation_report import ablation_figure, ablation_table
-    from locigraph.scripts.parts import building, learning, opening, provenance
+    from locigraph.scripts import graphs, learning, opening, provenance
     from locigraph.training.ablation import VARIANTS
     from locigraph.training.ablation import ablate as run
-    from locigraph.training.experiment import outcomes, rank_exactly
+    from locigraph.training.comparison import outcomes, rank_exactly
+    from locigraph.training.config import Settings
     from locigraph.training.folds import plan_folds
 
     provenance.source_commit()
@@ -62,22 +64,24 @@ def ablate(
     read = opening.read_corpus(corpus)
     if not read.questions:
         raise LocigraphError(f"{read.path}: no question with evidence; there is nothing to evaluate")
-    extractor = building.extractor_for(consolidation, read)
+    extractor = graphs.extractor_for(consolidation, read)
     text_encoder = opening.held_out_encoder(encoder, read.questions)
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
-    with building.built_views(read, extractor, text_encoder, store or str(folder / "graph.sqlite")) as views:
+    with graphs.built_views(read, extractor, text_encoder, store or str(folder / "graph.sqlite")) as views:
         fold_trainer = learning.fold_trainer(read, views, trainer, text_encoder, seed=seed)
         planned = plan_folds(read.questions, folds=folds, validation=validation, seed=seed)
 
-        def run_fold(name: str, config: TrainConfig, fold: Fold) -> StrategyRun:
+        def run_fold(name: str, settings: Settings, fold: Fold) -> StrategyRun:
             here = folder / name.replace(" ", "-") / f"fold-{fold.index}"
-            checkpoint = fold_trainer.train(fold, config, folder=here, seed=seed, name=f"{name}, fold {fold.index}")
+            checkpoint = fold_trainer.train(fold, settings, folder=here, seed=seed, name=f"{name}, fold {fold.index}")
             tested = [q for q in read.questions if q.space in fold.test]
             return rank_exactly(checkpoint, tested, views, text_encoder.encode, name=name)
 
         fold_of = {space: fold.index for fold in planned for space in fold.test}
-        summary = run(chosen, model, planned, outcomes(read.questions, fold_of), run_fold, seed=seed)
+        summary = run(
+            chosen, Settings(model, training), planned, outcomes(read.questions, fold_of), run_fold, seed=seed
+        )
     manifest = provenance.manifest(
         seed,
         consolidation=consolidation,
@@ -86,6 +90,7 @@ def ablate(
         corpus=read.sha256,
         text_encoder=text_encoder.model_id,
         model=dataclasses.asdict(model),
+        training=dataclasses.asdict(training),
         variants=chosen,
         trainer=dataclasses.asdict(trainer),
     )
@@ -98,9 +103,6 @@ def ablate(
 
 
 if __name__ == "__main__":
-    import sys
-    from pathlib import Path
+    from locigraph.scripts.cli import run_file
 
-    from locigraph.scripts.cli import main
-
-    main([Path(__file__).stem, *sys.argv[1:]])
+    run_file(__file__)

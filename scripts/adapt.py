@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from locigraph.retrieval.text.text_encoder import DEFAULT_MODEL
 from locigraph.scripts.settings import CorpusSettings, GraphSettings
-from locigraph.training.config import AdapterConfig
-from locigraph.training.fit import TrainerConfig
+from locigraph.training.config import AdapterConfig, TrainerConfig
 
 
 def adapt(
@@ -34,12 +33,12 @@ def adapt(
         trainer: Where and how to run.
         validation: Conversations of each corpus held back to decide when to stop.
         output: Folder of resume points, logs and, in ``adapter``, the result.
-        seed: Of everything random.
+        seed: Random seed.
     """
     from pathlib import Path
 
-    from locigraph.scripts.parts import learning, opening, provenance
-    from locigraph.training.adaptation import train_adapter
+    from locigraph.scripts import learning, opening, provenance
+    from locigraph.training.adapter import train_adapter
 
     provenance.source_commit()
     read = opening.read_corpus(corpus)
@@ -60,9 +59,6 @@ def adapt(
 
 
 if __name__ == "__main__":
-    import sys
-    from pathlib import Path
+    from locigraph.scripts.cli import run_file
 
-    from locigraph.scripts.cli import main
-
-    main([Path(__file__).stem, *sys.argv[1:]])
+    run_file(__file__)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from locigraph.scripts.settings import Consolidation, CorpusSettings, EncoderSettings, IndexSettings
+from locigraph.scripts.settings import CorpusSettings, EncoderSettings, IndexSettings
 
 
 def build(
     *,
     corpus: CorpusSettings = CorpusSettings(),
-    consolidation: Consolidation = "rules",
+    consolidation: str = "rules",
     store: str = "data/graph.sqlite",
     index: IndexSettings = IndexSettings(),
     encoder: EncoderSettings = EncoderSettings(),
@@ -18,7 +18,7 @@ def build(
 
     Args:
         corpus: What to read.
-        consolidation: ``rules`` (no model) or ``recorded`` (published extractions).
+        consolidation: Extractor that makes the graph: <extractors>.
         store: SQLite file or SQLAlchemy URL of the graph.
         index: Vector index.
         encoder: Text encoder.
@@ -27,10 +27,11 @@ def build(
     from collections import Counter
 
     from locigraph.kg.store import Store
-    from locigraph.scripts.parts import building, opening, retrieving
+    from locigraph.scripts import graphs, opening
+    from locigraph.scripts.strategies import indexer_of
 
     read = opening.read_corpus(corpus)
-    extractor = building.extractor_for(consolidation, read)
+    extractor = graphs.extractor_for(consolidation, read)
     text_encoder = opening.text_encoder(encoder)
     with Store(store) as graph, opening.vector_index(index, store) as vectors:
         if retry_failed:
@@ -38,8 +39,8 @@ def build(
                 if conversation.space in graph.spaces():
                     for failure in graph.failures(conversation.space):
                         graph.retry_turn(conversation.space, failure.turn_id)
-        failed = building.build_graph(read, extractor, graph, text_encoder)
-        retrieving.indexer_of(graph, vectors, text_encoder).drain(progress=True)
+        failed = graphs.build_graph(read, extractor, graph, text_encoder)
+        indexer_of(graph, vectors, text_encoder).drain(progress=True)
         counts: Counter[str] = Counter()
         for conversation in read.conversations:
             counts += graph.node_counts(conversation.space)
@@ -49,9 +50,6 @@ def build(
 
 
 if __name__ == "__main__":
-    import sys
-    from pathlib import Path
+    from locigraph.scripts.cli import run_file
 
-    from locigraph.scripts.cli import main
-
-    main([Path(__file__).stem, *sys.argv[1:]])
+    run_file(__file__)

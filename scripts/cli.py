@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from jsonargparse import ActionConfigFile, ArgumentParser  # type: ignore[attr-defined]  # exported at run time
@@ -25,7 +26,7 @@ _HELP = {
     "search": "hyper-parameters by validation conversations, inside each fold",
     "ablate": "what each part of the model is worth: trained again with one thing changed",
     "recall": "ask the memory of a space",
-    "explain": "take the scores of v2 apart: own text, neighbours by relation, states, speaker, date",
+    "explain": "take the scores of v2 apart: own text, neighbours by relation, speaker, date",
     "verify": "compare the index of descriptions with the store, or rebuild it",
     "forget": "erase turns, or a space, from graph and indexes",
 }
@@ -33,6 +34,13 @@ _HELP = {
 
 class _OneLineParser(ArgumentParser):
     """Says what is wrong in one line and exits with code 2."""
+
+    def format_help(self, *arguments: Any) -> str:
+        """The help, with the names that tables hold in the place of their marks."""
+        text: str = super().format_help(*arguments)
+        for mark, listed in _tables().items():
+            text = text.replace(mark, listed)
+        return text
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         fail(f"{message} (see {self.prog} --help)")
@@ -103,6 +111,34 @@ def _quiet() -> None:
     for name in ("lightning.pytorch", "lightning.fabric", "sentence_transformers", "transformers", "pymilvus"):
         logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", category=UserWarning, module=r"(lightning|torch|milvus_lite|pymilvus)\b.*")
+
+
+def _tables() -> dict[str, str]:
+    """What stands in help texts for ``<strategies>`` and other tables: the names, or names and descriptions."""
+    from locigraph.consolidation.extractors import EXTRACTORS
+    from locigraph.kg.corpora import FORMATS
+    from locigraph.scripts.strategies import STRATEGIES
+
+    def described(rows: Iterable[Any]) -> str:
+        return "; ".join(f"{row.name}: {row.description}" for row in rows)
+
+    marks = {
+        "<strategies>": described(STRATEGIES.values()),
+        "<recalled>": ", ".join(row.name for row in STRATEGIES.values() if row.in_recall),
+        "<extractors>": described(EXTRACTORS.values()),
+        "<formats>": ", ".join(FORMATS),
+    }
+    if any(word in sys.argv for word in ("train", "evaluate", "ablate", "search", "demo")):  # these import torch
+        from locigraph.gnn.encoders import GRAPH_ENCODERS
+        from locigraph.training.objectives import LOSSES
+
+        marks |= {"<encoders>": described(GRAPH_ENCODERS.values()), "<losses>": described(LOSSES.values())}
+    return marks
+
+
+def run_file(file: str) -> None:
+    """Run the command that a file of this package holds, for ``python -m scripts.<command>``."""
+    main([Path(file).stem, *sys.argv[1:]])
 
 
 def fail(message: str) -> NoReturn:

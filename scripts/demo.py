@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from locigraph.scripts.settings import Consolidation, CorpusSettings, EncoderSettings
-from locigraph.training.config import TrainConfig
-from locigraph.training.fit import TrainerConfig
+from locigraph.scripts.settings import CorpusSettings, EncoderSettings
+from locigraph.training.config import ModelConfig, TrainerConfig, TrainingConfig
 
 
 def demo(
     *,
     corpus: CorpusSettings = CorpusSettings(),
-    consolidation: Consolidation = "rules",
-    model: TrainConfig = TrainConfig(),
+    consolidation: str = "rules",
+    model: ModelConfig = ModelConfig(),
+    training: TrainingConfig = TrainingConfig(),
     trainer: TrainerConfig = TrainerConfig(),
     encoder: EncoderSettings = EncoderSettings(),
     checkpoint: str | None = None,
@@ -24,20 +24,21 @@ def demo(
 
     Args:
         corpus: Conversations and questions.
-        consolidation: How turns become graph.
-        model: Model, stages and optimiser.
+        consolidation: Extractor that makes the graph: <extractors>.
+        model: Graph encoder.
+        training: Stages, losses and optimiser.
         trainer: Where and how to train.
         encoder: Text encoder; its adapter, if it has one, is v2's.
         checkpoint: Shipped checkpoint to compare with as it is; null for none.
         folds: Groups of conversations.
         validation: Conversations of each fold's training side that decide when to stop.
         output: Folder of everything that is written.
-        seed: Of everything random.
+        seed: Random seed.
     """
     import shlex
 
+    from locigraph.scripts import opening
     from locigraph.scripts.evaluate import evaluate
-    from locigraph.scripts.parts import opening
 
     strategies = {
         "v1": True, "v1-adapted": encoder.adapter is not None, "v2": True, "v2-zero": checkpoint is not None,
@@ -52,6 +53,7 @@ def demo(
         folds=folds,
         validation=validation,
         model=model,
+        training=training,
         trainer=trainer,
         encoder=encoder,
         seed=seed,
@@ -65,9 +67,6 @@ def demo(
 
 
 if __name__ == "__main__":
-    import sys
-    from pathlib import Path
+    from locigraph.scripts.cli import run_file
 
-    from locigraph.scripts.cli import main
-
-    main([Path(__file__).stem, *sys.argv[1:]])
+    run_file(__file__)

@@ -16,7 +16,7 @@ def explain(
     top_k: int = 3,
     influences: int = 3,
 ) -> None:
-    """Take the scores of the best turns apart: own meaning and words, neighbours by relation, states, speaker, date.
+    """Take the scores of the best turns apart: own meaning and words, neighbours by relation, speaker, date.
 
     Each neighbour is checked by deleting its edge and computing the score anew.
 
@@ -34,10 +34,10 @@ def explain(
 
     from locigraph.kg.errors import LocigraphError
     from locigraph.kg.types import SpaceId
-    from locigraph.scripts.parts import opening, options
-    from locigraph.scripts.tables import explanation_table
+    from locigraph.scripts import opening, options
+    from locigraph.scripts.terminal import explanation_table
     from locigraph.training.checkpoint import load_checkpoint
-    from locigraph.training.explain import explain as take_apart
+    from locigraph.training.explanation import explain as take_apart
 
     if top_k < 1 or influences < 0:
         raise LocigraphError(f"top_k is {top_k} and influences {influences}; expected at least 1, and 0 or more")
@@ -54,15 +54,11 @@ def explain(
         embed=text_encoder.encode,
         top_k=top_k,
         asked_at=time,
-        check_deletions=influences,
     )
     print(explanation_table(found, influences=influences))
 
 
 if __name__ == "__main__":
-    import sys
-    from pathlib import Path
+    from locigraph.scripts.cli import run_file
 
-    from locigraph.scripts.cli import main
-
-    main([Path(__file__).stem, *sys.argv[1:]])
+    run_file(__file__)

@@ -23,11 +23,12 @@ def forget(
         encoder: Text encoder the graph was built with.
     """
     from locigraph.kg.types import SpaceId, TurnId
-    from locigraph.scripts.parts import opening, retrieving
+    from locigraph.scripts import opening
+    from locigraph.scripts.strategies import indexer_of
 
     text_encoder = opening.text_encoder(encoder)
     with opening.existing_store(store) as graph, opening.vector_index(index, store) as vectors:
-        indexer = retrieving.indexer_of(graph, vectors, text_encoder)
+        indexer = indexer_of(graph, vectors, text_encoder)
         indexer.drain()  # what a forgetting that was cut has left
         if turns is None:
             erased = graph.forget_space(SpaceId(space))
@@ -38,9 +39,6 @@ def forget(
 
 
 if __name__ == "__main__":
-    import sys
-    from pathlib import Path
+    from locigraph.scripts.cli import run_file
 
-    from locigraph.scripts.cli import main
-
-    main([Path(__file__).stem, *sys.argv[1:]])
+    run_file(__file__)

@@ -24,10 +24,10 @@ def refresh(
     """
     from pathlib import Path
 
-    from locigraph.scripts.parts import opening
+    from locigraph.scripts import opening
     from locigraph.training.checkpoint import load_checkpoint
-    from locigraph.training.refresh import refresh as run
-    from locigraph.training.views import View
+    from locigraph.training.embedding_refresh import refresh as run
+    from locigraph.training.snapshots import View
 
     opening.check_device(device)
     text_encoder = opening.text_encoder(encoder)
@@ -42,15 +42,12 @@ def refresh(
             device=device,
         )
     print(
-        f"{done.nodes} turns in {done.collection} (checkpoint {loaded.version}), {done.written} written now; "
+        f"{done.turns} turns in {done.collection} (checkpoint {loaded.version}), {done.written} written now; "
         f"index finds {done.sample_recall:.0%} of the exact neighbours"
     )
 
 
 if __name__ == "__main__":
-    import sys
-    from pathlib import Path
+    from locigraph.scripts.cli import run_file
 
-    from locigraph.scripts.cli import main
-
-    main([Path(__file__).stem, *sys.argv[1:]])
+    run_file(__file__)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from locigraph.scripts.settings import Consolidation, CorpusSettings, EncoderSettings
-from locigraph.training.config import TrainConfig
-from locigraph.training.fit import TrainerConfig
+from locigraph.scripts.settings import CorpusSettings, EncoderSettings
+from locigraph.training.config import ModelConfig, TrainerConfig, TrainingConfig
 
 
 def search(
     *,
     corpus: CorpusSettings = CorpusSettings(),
-    consolidation: Consolidation = "rules",
+    consolidation: str = "rules",
     trials: int = 20,
     output: str = "runs/search",
     folds: int = 5,
     validation: int = 2,
-    model: TrainConfig = TrainConfig(),
+    model: ModelConfig = ModelConfig(),
+    training: TrainingConfig = TrainingConfig(),
     trainer: TrainerConfig = TrainerConfig(csv_log=False),
     store: str | None = None,
     encoder: EncoderSettings = EncoderSettings(),
@@ -27,16 +27,17 @@ def search(
 
     Args:
         corpus: Conversations and questions.
-        consolidation: How turns become graph.
+        consolidation: Extractor that makes the graph: <extractors>.
         trials: Settings to try in each fold, the first being ``model`` as it is.
         output: Folder of the results.
         folds: Groups of conversations, as in the evaluation that is to follow.
         validation: Conversations of each fold's training side that judge.
-        model: Where the search starts.
+        model: Graph encoder with which the search starts.
+        training: Training with which the search starts.
         trainer: Where and how to train.
         store: The graph; null puts it into the output folder.
         encoder: Text encoder.
-        seed: Of everything random.
+        seed: Random seed.
     """
     import dataclasses
     import json
@@ -47,10 +48,11 @@ def search(
     from locigraph.kg.files import replace_file
     from locigraph.kg.types import SpaceId
     from locigraph.retrieval.evaluation import Fold
-    from locigraph.scripts.parts import building, learning, opening, provenance
+    from locigraph.scripts import graphs, learning, opening, provenance
+    from locigraph.training.config import Settings
     from locigraph.training.folds import plan_folds
-    from locigraph.training.run import source_digest
-    from locigraph.training.search import SPACE, search_fold
+    from locigraph.training.hyperparameters import SPACE, search_fold
+    from locigraph.training.identity import CHECKPOINT_ALGORITHM
 
     provenance.source_commit()
     read = opening.read_corpus(corpus)
@@ -58,17 +60,17 @@ def search(
         raise LocigraphError(f"{read.path}: no question with evidence; there is nothing to judge by")
     if validation < 1:
         raise LocigraphError(f"validation is {validation}; a search needs at least 1 conversation to judge by")
-    extractor = building.extractor_for(consolidation, read)
+    extractor = graphs.extractor_for(consolidation, read)
     text_encoder = opening.held_out_encoder(encoder, read.questions)
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
-    with building.built_views(read, extractor, text_encoder, store or str(folder / "graph.sqlite")) as views:
+    with graphs.built_views(read, extractor, text_encoder, store or str(folder / "graph.sqlite")) as views:
         found = []
         fold_trainer = learning.fold_trainer(read, views, trainer, text_encoder, seed=seed)
         for fold in plan_folds(read.questions, folds=folds, validation=validation, seed=seed):
 
-            def train(config: TrainConfig, name: str, fold: Fold = fold) -> float:
-                made = fold_trainer.train(fold, config, folder=folder / name, seed=seed, name=name)
+            def train(settings: Settings, name: str, fold: Fold = fold) -> float:
+                made = fold_trainer.train(fold, settings, folder=folder / name, seed=seed, name=name)
                 shutil.rmtree(folder / name)  # the score is what a trial is for
                 scores = [stage["val_score"] for stage in made.details["stages"].values() if "val_score" in stage]
                 if not scores:
@@ -78,9 +80,15 @@ def search(
                     )
                 return float(scores[-1])  # of the model that comes out
 
-            graphs = [views.snapshot(views.of(SpaceId(s), None)).fingerprint for s in (*fold.train, *fold.validation)]
-            identity = " ".join([source_digest(), text_encoder.model_id, read.sha256, *graphs])
-            found.append(search_fold(fold, model, train, trials=trials, folder=folder, seed=seed, identity=identity))
+            fingerprints = [
+                views.snapshot(views.of(SpaceId(s), None)).fingerprint for s in (*fold.train, *fold.validation)
+            ]
+            identity = " ".join([str(CHECKPOINT_ALGORITHM), text_encoder.model_id, read.sha256, *fingerprints])
+            found.append(
+                search_fold(
+                    fold, Settings(model, training), train, trials=trials, folder=folder, seed=seed, identity=identity
+                )
+            )
             shutil.rmtree(folder / f"fold-{fold.index}", ignore_errors=True)  # what cut trials have left
     manifest = provenance.manifest(
         seed,
@@ -93,6 +101,7 @@ def search(
         trainer=dataclasses.asdict(trainer),
         space={name: dataclasses.asdict(choice) for name, choice in SPACE.items()},
         model=dataclasses.asdict(model),
+        training=dataclasses.asdict(training),
     )
     replace_file(folder / "search.json", json.dumps({"folds": found, "manifest": manifest}, indent=1) + "\n")
     for number, each in enumerate(found):
@@ -102,9 +111,6 @@ def search(
 
 
 if __name__ == "__main__":
-    import sys
-    from pathlib import Path
+    from locigraph.scripts.cli import run_file
 
-    from locigraph.scripts.cli import main
-
-    main([Path(__file__).stem, *sys.argv[1:]])
+    run_file(__file__)

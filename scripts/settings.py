@@ -14,14 +14,14 @@ class CorpusSettings:
 
     Attributes:
         path: File, or ``sample`` or ``threads`` for a bundled corpus.
-        format: ``locomo``, ``longmemeval`` or ``jsonl``.
+        format: Format of the corpus: <formats>.
         extractions: JSONL of recorded extractions; null takes ``recorded_extractions.jsonl.gz`` beside the corpus.
         corrections: JSONL of corrected evidence, a second gold that is reported beside the first; null for none.
-        categories: Question categories to use; null takes all, for LoCoMo all but the adversarial.
+        categories: Question categories to use; null takes the usual ones of the format.
     """
 
     path: str = "sample"
-    format: Literal["locomo", "longmemeval", "jsonl"] = "jsonl"
+    format: str = "jsonl"
     extractions: str | None = None
     corrections: str | None = None
     categories: list[str] | None = None
@@ -51,9 +51,9 @@ class GraphSettings:
     """One more built graph to learn from.
 
     Attributes:
-        store: Where it is.
+        store: Path or URL of the graph.
         corpus: The corpus it was built from; null for the command's own, of which it is another extractor's graph.
-        dtype: Of the text encoder it was built with; null for the command's own.
+        dtype: Precision of the text encoder it was built with; null for the command's own.
     """
 
     store: str
@@ -66,11 +66,11 @@ class WriterSettings:
     """What writes the questions about facts that pre-training learns from.
 
     Attributes:
-        base_url: Of an OpenAI-compatible endpoint; null has them written by rules.
-        model: Its name there.
+        base_url: URL of an OpenAI-compatible endpoint; null has them written by rules.
+        model: Name of the model there.
         api_key_env: Environment variable that holds the key; local endpoints mostly need none.
         cassette: SQLite file that keeps what was written, so that no statement is asked about twice.
-        concurrency: Requests at a time.
+        concurrency: Largest number of requests at a time.
     """
 
     base_url: str | None = None
@@ -86,11 +86,8 @@ class IndexSettings:
 
     Attributes:
         uri: Path of a Milvus Lite file or URL of a server; null takes ``graph.index.db`` beside ``graph.sqlite``.
-        token: Credentials of a server.
+        token: Credentials for a server.
     """
 
     uri: str | None = None
     token: str = ""
-
-
-Consolidation = Literal["rules", "recorded"]

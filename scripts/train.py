@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from locigraph.scripts.settings import CorpusSettings, EncoderSettings, GraphSettings, WriterSettings
-from locigraph.training.config import TrainConfig
-from locigraph.training.fit import TrainerConfig
+from locigraph.training.config import ModelConfig, TrainerConfig, TrainingConfig
 
 
 def train(
@@ -14,7 +13,8 @@ def train(
     also: list[GraphSettings] | None = None,
     writer: WriterSettings = WriterSettings(),
     encoder: EncoderSettings = EncoderSettings(),
-    model: TrainConfig = TrainConfig(),
+    model: ModelConfig = ModelConfig(),
+    training: TrainingConfig = TrainingConfig(),
     trainer: TrainerConfig = TrainerConfig(),
     validation: int = 2,
     output: str = "data/train",
@@ -28,17 +28,19 @@ def train(
         also: More graphs to learn from: other extractors' of the same corpus, or other corpora's.
         writer: What writes the questions about facts that pre-training learns from.
         encoder: Text encoder the graph was built with.
-        model: Model, stages and optimiser.
+        model: Graph encoder.
+        training: Stages, losses and optimiser.
         trainer: Where and how to run.
         validation: Conversations of each corpus held back to decide when to stop.
         output: Folder of resume points, logs and, in ``checkpoint``, the result.
-        seed: Of everything random.
+        seed: Random seed.
     """
     from pathlib import Path
 
-    from locigraph.scripts.parts import learning, opening, provenance
+    from locigraph.scripts import learning, opening, provenance
+    from locigraph.training.config import Settings
     from locigraph.training.folds import refuse_fitted
-    from locigraph.training.run import train_checkpoint
+    from locigraph.training.graph import train_checkpoint
 
     provenance.source_commit()
     questions_by = learning.question_writer(writer)
@@ -49,7 +51,7 @@ def train(
             refuse_fitted(text_encoder.adapter, each.validation)
         checkpoint = train_checkpoint(
             sets,
-            model,
+            Settings(model, training),
             trainer,
             embed=text_encoder.encode,
             text_encoder=text_encoder.model_id,
@@ -66,9 +68,6 @@ def train(
 
 
 if __name__ == "__main__":
-    import sys
-    from pathlib import Path
+    from locigraph.scripts.cli import run_file
 
-    from locigraph.scripts.cli import main
-
-    main([Path(__file__).stem, *sys.argv[1:]])
+    run_file(__file__)

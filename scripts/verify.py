@@ -23,11 +23,12 @@ def verify(
         rebuild: Whether to make the collection of descriptions anew from the store first.
     """
     from locigraph.kg.errors import LocigraphError
-    from locigraph.scripts.parts import opening, retrieving
+    from locigraph.scripts import opening
+    from locigraph.scripts.strategies import indexer_of
 
     text_encoder = opening.text_encoder(encoder)
     with opening.existing_store(store) as graph, opening.vector_index(index, store) as vectors:
-        indexer = retrieving.indexer_of(graph, vectors, text_encoder)
+        indexer = indexer_of(graph, vectors, text_encoder)
         if rebuild:
             print(f"{indexer.rebuild(progress=True)} rows rebuilt")
         else:
@@ -41,9 +42,6 @@ def verify(
 
 
 if __name__ == "__main__":
-    import sys
-    from pathlib import Path
+    from locigraph.scripts.cli import run_file
 
-    from locigraph.scripts.cli import main
-
-    main([Path(__file__).stem, *sys.argv[1:]])
+    run_file(__file__)

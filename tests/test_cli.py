@@ -63,13 +63,19 @@ BAD_CALLS = {
     "no such device": (["refresh", "--device", "foo"], ["device 'foo' cannot be used here"]),
     "no strategy": (["evaluate", "--strategies", ""], ["strategies is ''"]),
     "no hit to explain": (["explain", "q", "--space", "x", "--top_k", "0"], ["top_k is 0"]),
-    "no dropout of 1.5": (["train", "--model.model.dropout", "1.5"], ["dropout is 1.5"]),
-    "no negative epochs": (["train", "--model.finetune.epochs", "-1"], ["epochs is -1"]),
-    "no negative rate": (["train", "--model.optimiser.lr", "-1"], ["optimiser.lr is -1"]),
+    "no decay of 1.5": (["train", "--training.ema_decay", "1.5"], ["ema_decay is 1.5"]),
+    "no negative epochs": (["train", "--training.epochs", "-1"], ["epochs is -1"]),
+    "no negative rate": (["train", "--training.lr", "-1"], ["training.lr is -1"]),
     "no negative seed": (["train", "--seed", "-1"], ["seed is -1"]),
-    "no negative width": (["train", "--model.model.hidden_dim", "-4"], ["hidden_dim is -4"]),
-    "no negative loss": (["train", "--model.finetune.ranking", "-1"], ["weight ranking", "-1"]),
-    "no dropping of every term": (["train", "--model.optimiser.term_dropout", "2"], ["term_dropout is 2"]),
+    "no negative width": (["train", "--model.lexical_dim", "-4"], ["lexical_dim is -4"]),
+    "no boundless width": (["train", "--model.lexical_dim", "1000000000000"], ["lexical_dim is 1000000000000"]),
+    "no negative loss": (["train", "--training.pretrain_losses", "{link: -1}"], ["link is -1"]),
+    "unknown loss": (["train", "--training.pretrain_losses", "{lnk: 1}"], ["loss 'lnk'", "link, pseudo_questions"]),
+    "unknown encoder": (["train", "--model.encoder", "gat"], ["graph encoder 'gat'", "hgt, mixing"]),
+    "unknown extractor": (["build", "--consolidation", "llama"], ["extractor 'llama'", "rules, recorded"]),
+    "unknown format": (["build", "--corpus.format", "csv"], ["'csv'", "locomo", "jsonl"]),
+    "strategy of evaluate alone": (["recall", "q", "--space", "x", "--strategy", "v2-zero"], ["v2-zero", "--checkpoint"]),
+    "unknown strategy of recall": (["recall", "q", "--space", "x", "--strategy", "v9"], ["'v9'", "known: v1"]),
     "no ablation of nothing": (["ablate", "--variants", "[]"], ["variants is empty"]),
     "no telemetry by a typo": (["train", "--trainer.wandb_mode", "ofline"], ["wandb_mode"]),
     "no such precision": (["train", "--trainer.precision", "64-true"], ["precision"]),
@@ -142,13 +148,10 @@ def test_every_shipped_config_is_accepted_by_its_command(path: Path, capsys: pyt
 
 
 SMALL_MODEL = [
-    "--model.model.lexical_dim=64",
-    "--model.model.dedicated_terms=16",
-    "--model.model.hidden_dim=16",
-    "--model.model.heads=2",
-    "--model.model.free_dim=4",
-    "--model.pretrain.epochs=1",
-    "--model.finetune.epochs=1",
+    "--model.lexical_dim=64",
+    "--model.attention_dim=4",
+    "--training.pretrain_epochs=1",
+    "--training.epochs=1",
 ]
 
 
@@ -300,7 +303,7 @@ def test_the_main_job_runs_end_to_end_on_a_small_corpus(
     )
     assert code == 0, error
     identity = json.loads((tmp_path / "trained" / "checkpoint" / "manifest.json").read_text())["details"]["identity"]
-    assert sorted(identity["graphs"]) == sorted(
+    assert sorted(identity["data"]) == sorted(
         [f"{label}{space}" for label in ("", "graph 2: ") for space in identity["train"] + identity["validation"]]
     )
     assert identity["writer"] == "rules"

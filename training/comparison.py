@@ -12,11 +12,12 @@ from locigraph.kg.types import Question
 from locigraph.retrieval.evaluation import QuestionOutcome, StrategyRun
 from locigraph.retrieval.evaluation.results import CURVE_TOP_KS
 from locigraph.retrieval.hits import turns_of_hits
+from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
 from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.retrieval.protocols import NodeTexts, Retriever
 from locigraph.retrieval.strategies.graph_embedding import GraphEmbeddingRetriever
 from locigraph.training.checkpoint import Checkpoint
-from locigraph.training.embedding_refresh import GRAPH_ALIAS, refresh
+from locigraph.training.embedding_refresh import refresh
 from locigraph.training.folds import refuse_known
 from locigraph.training.inference import CheckpointQueryEncoder, encode_graph
 from locigraph.training.protocols import Embed

@@ -17,8 +17,8 @@ from tqdm import tqdm
 from locigraph.gnn.features import TURN
 from locigraph.kg.schema import schema_hash
 from locigraph.kg.snapshot import Snapshot
-from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.index.descriptions import index_type, snapshot_rows
+from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS, PREFIX
 from locigraph.retrieval.index.milvus import Collection, CollectionSpec, MilvusIndex
 from locigraph.retrieval.protocols import SearchScope
 from locigraph.training.checkpoint import Checkpoint
@@ -26,9 +26,6 @@ from locigraph.training.errors import TrainingError
 from locigraph.training.inference import encode_graph
 from locigraph.training.snapshots import View
 
-#: Alias that v2 searches.
-GRAPH_ALIAS = "graph_embeddings"
-_PREFIX = "emb_"
 _SAMPLE = 20
 _SAMPLE_TOP_K = 10
 # Below this share of the exact neighbours an approximate index is refused.
@@ -82,11 +79,12 @@ def refresh(
         progress: Name on the progress bar; None shows none.
 
     Raises:
-        TrainingError: If two views have the same name, or the written collection does not verify; the alias still
-            points at the old one.
+        TrainingError: If a weight of the checkpoint is not a number, two views have the same name, or the written
+            collection does not verify; the alias still points at the old one.
     """
     if not views:
         raise TrainingError("there is no space to refresh; run locigraph build first")
+    _require_finite(checkpoint)
     named = {view.name: view for view in reversed(views)}
     for view in views:
         if named[view.name] != view:  # each would be served the other's rows
@@ -101,7 +99,7 @@ def refresh(
     total = sum(due.values())
     dim = checkpoint.network.nodes.config.vector_dim
     spec = CollectionSpec(dim, "IP", checkpoint.version, schema_hash(), index_type(total))
-    collection = index.open_or_create(_PREFIX + digest.hexdigest()[:16], spec)
+    collection = index.open_or_create(PREFIX + digest.hexdigest()[:16], spec)
     largest = max(views, key=lambda view: due[view])
     sample: tuple[list[str], NDArray[np.float32]] | None = None
     written = 0
@@ -154,9 +152,15 @@ class _Snapshots:
         return found
 
 
+def _require_finite(checkpoint: Checkpoint) -> None:
+    for name, weights in checkpoint.network.state_dict().items():
+        if not weights.isfinite().all():
+            raise TrainingError(f"weight {name!r} of checkpoint {checkpoint.version!r} is NaN or infinite; train again")
+
+
 def _require_usable(checkpoint: Checkpoint, vectors: NDArray[np.float32]) -> None:
     norms = np.linalg.norm(vectors, axis=1)
-    if len(norms) and (not np.isfinite(norms).all() or float(norms.min()) == 0.0):
+    if not (np.isfinite(norms) & (norms > 0)).all():
         raise TrainingError(f"checkpoint {checkpoint.version!r} encodes some turns as zero or NaN; train again")
 
 
@@ -189,17 +193,5 @@ def _sample_recall(collection: Collection, name: str, ids: Sequence[str], exact:
 
 def _drop_older(index: MilvusIndex, *, keep: set[str | None]) -> None:
     for name in index.collections():
-        if name.startswith(_PREFIX) and name not in keep:
+        if name.startswith(PREFIX) and name not in keep:
             index.drop(name)
-
-
-def forget_in_collections(index: MilvusIndex, space: str, node_keys: Sequence[int]) -> None:
-    """Remove nodes from every collection of graph embeddings, the kept previous one included."""
-    for name in index.collections():
-        if name.startswith(_PREFIX):
-            try:
-                collection = index.open(name)
-            except IndexMismatchError:
-                continue  # not ours, or cut before it could describe itself and so before it held anything
-            collection.forget_nodes(space, node_keys)
-            collection.flush()

@@ -16,13 +16,13 @@ import torch
 
 from locigraph.kg.snapshot import Snapshot
 from locigraph.retrieval.index.milvus import Collection, MilvusIndex
-from locigraph.training import fit
-from locigraph.training.callbacks import ResumePoint
-from locigraph.training.refresh import refresh
-from locigraph.training.run import TrainingSet, train_checkpoint
-from locigraph.training.views import View, Views
+from locigraph.training import lightning_run
+from locigraph.training.lightning_run import ResumePoint
+from locigraph.training.embedding_refresh import refresh
+from locigraph.training.graph import train_checkpoint
+from locigraph.training.snapshots import TrainingSet, View, Views
 from tests.fakes import FakeEncoder
-from tests.fakes_graph import CPU, TEXT_DIM, planted_space, small_checkpoint, small_config
+from tests.fakes_graph import CPU, TEXT_DIM, planted_space, small_checkpoint, small_settings
 
 SPACES = {space.space: (space, questions) for space, questions in map(planted_space, range(1, 5))}
 
@@ -44,7 +44,7 @@ def train(folder: Path, kill_after: int) -> str:
             if epochs == kill_after:
                 die()
 
-    vars(fit)["ResumePoint"] = Mortal  # this process is the test's own
+    vars(lightning_run)["ResumePoint"] = Mortal  # this process is the test's own
     data = TrainingSet(
         tuple(q for _, questions in SPACES.values() for q in questions),
         ("planted1", "planted2", "planted3"),
@@ -53,7 +53,7 @@ def train(folder: Path, kill_after: int) -> str:
     )
     made = train_checkpoint(
         [data],
-        small_config(pretrain=2, finetune=3),
+        small_settings(pretrain=2, finetune=3),
         CPU,
         embed=FakeEncoder(TEXT_DIM).encode,
         text_encoder="fake-bow",

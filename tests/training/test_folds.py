@@ -15,8 +15,8 @@ from locigraph.retrieval.text.text_adapter import TextAdapter
 from locigraph.training import folds
 from locigraph.training.errors import TrainingError
 from locigraph.training.folds import FoldTrainer, plan_folds, refuse_fitted, refuse_known, without_wordings
-from locigraph.training.run import TrainingSet
-from tests.fakes_graph import CPU, small_config
+from locigraph.training.snapshots import TrainingSet
+from tests.fakes_graph import CPU, small_settings
 from tests.training.planted import EMBED, QUESTIONS, VIEWS
 
 
@@ -76,7 +76,7 @@ def trainer(*also: TrainingSet, questions: Sequence[Question] = QUESTIONS) -> Fo
 def test_a_fold_is_trained_without_its_test_conversations_and_their_wordings(tmp_path: Path) -> None:
     leaking = replace(QUESTIONS[0], text=next(q.text for q in QUESTIONS if q.space == "planted2"))
     held = trainer(questions=(leaking, *QUESTIONS[1:]))
-    made = [held.train(FOLD, small_config(finetune=1), folder=tmp_path / str(n), seed=0, name="a") for n in range(2)]
+    made = [held.train(FOLD, small_settings(finetune=1), folder=tmp_path / str(n), seed=0, name="a") for n in range(2)]
     assert made[0].version == made[1].version
     assert made[0].details["identity"]["train"] == ["planted1"]
     assert (made[0].details["commit"], made[0].details["fold"], made[0].details["name"]) == ("c", 0, "a")
@@ -84,7 +84,7 @@ def test_a_fold_is_trained_without_its_test_conversations_and_their_wordings(tmp
     # As if it had not been there.
     clean = trainer(questions=QUESTIONS[1:])
     assert (
-        clean.train(FOLD, small_config(finetune=1), folder=tmp_path / "c", seed=0, name="a").version == made[0].version
+        clean.train(FOLD, small_settings(finetune=1), folder=tmp_path / "c", seed=0, name="a").version == made[0].version
     )
     assert clean.notes == []
 
@@ -96,7 +96,7 @@ def test_a_fold_learns_from_other_corpora_too_but_not_the_wordings_it_is_tested_
     versions: list[str] = []
     for questions in ((leaking, *third[1:]), third[1:], third):
         held = trainer(TrainingSet(questions, ("planted3",), (), VIEWS), questions=own)
-        made = held.train(FOLD, small_config(finetune=1), folder=tmp_path / str(len(versions)), seed=0, name="a")
+        made = held.train(FOLD, small_settings(finetune=1), folder=tmp_path / str(len(versions)), seed=0, name="a")
         assert made.details["identity"]["train"] == ["planted1", "planted3"]
         versions.append(made.version)
     assert versions[0] == versions[1] != versions[2]
@@ -105,7 +105,7 @@ def test_a_fold_learns_from_other_corpora_too_but_not_the_wordings_it_is_tested_
 def test_a_corpus_to_learn_from_that_holds_a_test_conversation_is_refused(tmp_path: Path) -> None:
     held = trainer(TrainingSet(QUESTIONS, ("planted2", "planted3"), (), VIEWS))
     with pytest.raises(LeakError, match="fold 0 tests space 'planted2', which the corpora to learn from hold too"):
-        held.train(FOLD, small_config(finetune=1), folder=tmp_path, seed=0, name="a")
+        held.train(FOLD, small_settings(finetune=1), folder=tmp_path, seed=0, name="a")
 
 
 def test_more_folds_than_conversations_are_refused() -> None:
@@ -129,5 +129,5 @@ def test_a_wording_that_slips_through_is_refused_before_it_is_learnt_from(
     )  # the fault that is planted
     with pytest.raises(LeakError, match="is also a training question"):
         trainer(questions=(leaking, *QUESTIONS[1:])).train(
-            FOLD, small_config(finetune=1), folder=tmp_path, seed=0, name="a"
+            FOLD, small_settings(finetune=1), folder=tmp_path, seed=0, name="a"
         )

@@ -22,7 +22,7 @@ from locigraph.retrieval.evaluation import (
     write_report,
 )
 from locigraph.retrieval.evaluation.notes import a_a_note
-from locigraph.training.experiment import outcomes
+from locigraph.training.comparison import outcomes
 
 
 def write_results(
@@ -47,7 +47,7 @@ def write_results(
         pairs: Strategies to compare, the claimant first; None for the default pairs.
         notes: For the report.
         manifest: How the numbers came to be.
-        seed: Of the statistics.
+        seed: Random seed of the statistics.
         strategies: Name of a strategy -> a sentence that explains it in the report; None for no explanations.
     """
     questions = outcomes(corpus.questions, {space: fold.index for fold in folds for space in fold.test})

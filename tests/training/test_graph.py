@@ -8,10 +8,10 @@ import pytest
 from locigraph.kg.types import Question, TurnId
 from locigraph.training.config import StageConfig
 from locigraph.training.errors import TrainingDataError
-from locigraph.training.run import TrainingSet
-from locigraph.training.views import Views
+from locigraph.training.snapshots import TrainingSet
+from locigraph.training.snapshots import Views
 from tests.fakes import make_turns
-from tests.fakes_graph import CPU, make_snapshot, small_config
+from tests.fakes_graph import CPU, make_snapshot, small_settings
 from tests.training.planted import QUESTIONS, VIEWS, made_of
 
 
@@ -54,7 +54,7 @@ def test_a_manifest_holds_no_words_of_a_question(tmp_path: Path) -> None:
 def test_pseudo_questions_beside_the_fine_tuning_need_no_pretraining(tmp_path: Path) -> None:
     versions = set()
     for weight in (0.0, 0.5):
-        config = small_config(finetune=1)
+        config = small_settings(finetune=1)
         config = replace(config, finetune=replace(config.finetune, fact_questions=weight))
         versions.add(made_of(tmp_path / str(weight), config=config).version)
     assert len(versions) == 2
@@ -67,7 +67,7 @@ def test_a_damaged_checkpoint_is_made_anew(tmp_path: Path) -> None:
 
 
 def test_a_model_without_lexical_and_context_part_can_be_trained(tmp_path: Path) -> None:
-    config = small_config(finetune=1)
+    config = small_settings(finetune=1)
     config = replace(config, model=replace(config.model, lexical_dim=0, speaker_dim=0, date_dim=0))
     assert made_of(tmp_path, config=config).sketch.dim == 0
 
@@ -78,7 +78,7 @@ def test_fine_tuning_without_questions_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_fast_dev_run_writes_no_checkpoint(tmp_path: Path) -> None:
-    config = replace(small_config(), pretrain=StageConfig(epochs=1, fact_questions=1.0))
+    config = replace(small_settings(), pretrain=StageConfig(epochs=1, fact_questions=1.0))
     made_of(tmp_path, config=config, trainer=replace(CPU, fast_dev_run=True))
     assert not (tmp_path / "checkpoint").exists()
 
@@ -111,7 +111,7 @@ def test_questions_of_another_writer_make_another_training(tmp_path: Path) -> No
         def write(self, statements: list[str]) -> list[list[str]]:
             return [[f"WHAT ABOUT {statement}?"] for statement in statements]
 
-    config = replace(small_config(finetune=1), pretrain=StageConfig(epochs=1, fact_questions=1.0))
+    config = replace(small_settings(finetune=1), pretrain=StageConfig(epochs=1, fact_questions=1.0))
     versions = [made_of(tmp_path, config=config).version, made_of(tmp_path, config=config, writer=Shouting()).version]
     assert versions[0] != versions[1]
     # Where no fact is asked about, the writer decides nothing.

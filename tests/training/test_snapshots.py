@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import SpaceId
-from locigraph.training.views import View, Views
+from locigraph.training.snapshots import View, Views
 from tests.fakes import MONDAY, SPACE, make_turns
 from tests.fakes_graph import make_snapshot
 from tests.training.planted import PLANTED, VIEWS

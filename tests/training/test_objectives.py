@@ -10,11 +10,11 @@ import torch
 
 from locigraph.training.callbacks import AverageAndStop
 from locigraph.training.config import StageConfig
-from locigraph.training.data import EpochDataModule, SpaceExample, make_example
+from locigraph.training.examples import EpochDataModule, SpaceExample, make_example
 from locigraph.training.module import GraphRetrieval, RetrievalModule, inner_products
 from locigraph.training.pseudo_queries import KINDS
 from tests.fakes import FakeEncoder
-from tests.fakes_graph import CONTEXT, SKETCH, SMALL_MODEL, TEXT_DIM, planted_space, small_config
+from tests.fakes_graph import CONTEXT, SKETCH, SMALL_MODEL, TEXT_DIM, planted_space, small_settings
 
 
 def example() -> SpaceExample:
@@ -26,7 +26,7 @@ def example() -> SpaceExample:
 def module_of(**losses: float) -> RetrievalModule:
     torch.manual_seed(7)
     model = replace(SMALL_MODEL, dropout=0.0)
-    optimiser = replace(small_config().optimiser, query_noise=0.0)
+    optimiser = replace(small_settings().optimiser, query_noise=0.0)
     return RetrievalModule(
         GraphRetrieval(model, text_dim=TEXT_DIM), replace(StageConfig(epochs=1), **cast(Any, losses)), optimiser, seed=0
     )

@@ -7,7 +7,7 @@ import torch
 
 from locigraph.kg.snapshot import Snapshot
 from locigraph.training.checkpoint import Checkpoint
-from locigraph.training.explain import explain
+from locigraph.training.explanation import explain
 from locigraph.training.inference import CheckpointQueryEncoder, encode_graph
 from locigraph.training.module import GraphRetrieval
 from tests.fakes import FakeEncoder, make_turns

@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader
 
 from locigraph.kg.types import Question, TurnId
 from locigraph.training.config import ModelConfig
-from locigraph.training.data import EpochDataModule, SpaceExample, make_example, make_sketch
+from locigraph.training.examples import EpochDataModule, SpaceExample, make_example, make_sketch
 from locigraph.training.errors import TrainingDataError
 from tests.fakes import SPACE, FakeEncoder, make_turns
 from tests.fakes_graph import CONTEXT, SKETCH, TEXT_DIM, Extra, make_snapshot, planted_space

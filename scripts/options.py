@@ -1,24 +1,21 @@
-"""What options that are words mean: names from a list, times."""
+"""What options that are words mean: names from a table, times."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 
-from locigraph.kg.errors import LocigraphError, nearest
+from locigraph.kg.errors import LocigraphError
+from locigraph.kg.registry import RowT, Table
 
 
-def names(listed: str, known: Sequence[str], kind: str) -> list[str]:
-    """Names separated by commas.
+def names(listed: str, table: Table[RowT]) -> list[str]:
+    """Names separated by commas, each once.
 
     Raises:
-        LocigraphError: If one is not known; names the nearest.
+        UnknownNameError: If the table lacks one; lists those that it holds.
     """
     found = [name.strip() for name in listed.split(",") if name.strip()]
-    for name in found:
-        if name not in known:
-            raise LocigraphError(f"{kind} {name!r} is not known{nearest(name, known)}")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(table[name].name for name in found))
 
 
 def parse_time(text: str | None) -> datetime | None:

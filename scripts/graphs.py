@@ -15,12 +15,11 @@ from locigraph.kg.corpora import Corpus
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId, TurnState
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
-from locigraph.scripts.parts.context import HybridContext
-from locigraph.scripts.settings import Consolidation
-from locigraph.training.views import Views
+from locigraph.scripts.build_context import HybridContext
+from locigraph.training.snapshots import Views
 
 
-def extractor_for(consolidation: Consolidation, corpus: Corpus) -> Extractor:
+def extractor_for(consolidation: str, corpus: Corpus) -> Extractor:
     """The architect and scribe of a name."""
     return EXTRACTORS[consolidation].build(corpus)
 

@@ -10,13 +10,12 @@ import torch
 
 from locigraph.kg.types import Question, SpaceId, TurnId
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
-from locigraph.training import fit
-from locigraph.training.adaptation import TextAdaptation, TextExample, text_example, train_adapter
-from locigraph.training.callbacks import ResumePoint
+from locigraph.training import lightning_run
+from locigraph.training.adapter import TextAdaptation, TextExample, text_example, train_adapter
+from locigraph.training.lightning_run import ResumePoint
 from locigraph.training.config import AdapterConfig
 from locigraph.training.errors import TrainingDataError, TrainingError
-from locigraph.training.run import TrainingSet
-from locigraph.training.views import Views
+from locigraph.training.snapshots import TrainingSet, Views
 from tests.fakes import SPACE, make_turns
 from tests.fakes_graph import CPU, Extra, make_snapshot, planted_space
 from tests.fakes_models import tiny_text_encoder
@@ -85,7 +84,7 @@ class Spelling(TextAdaptation):
 
 
 def test_the_loss_is_that_of_answers_against_drawn_documents_without_the_ignored() -> None:
-    module = Spelling(torch.nn.Linear(1, 1), AdapterConfig(scale=1.0, negatives=10), examples=1, seed=0)
+    module = Spelling(torch.nn.Linear(1, 1), AdapterConfig(temperature=1.0, negatives=10), examples=1, seed=0)
     module.log = lambda *args, **kwargs: None  # type: ignore[method-assign]  # there is no trainer
     module.table = {"q": [1.0, 0.0], "right": [1.0, 0.0], "wrong": [0.0, 1.0], "either": [1.0, 0.0]}
     example = TextExample(
@@ -125,7 +124,7 @@ def test_an_interrupted_training_ends_as_a_whole_one(
                 raise RuntimeError("power cut")
 
     with monkeypatch.context() as patch:
-        patch.setattr(fit, "ResumePoint", Cut)
+        patch.setattr(lightning_run, "ResumePoint", Cut)
         with pytest.raises(RuntimeError, match="power cut"):
             trained(base, tmp_path / "cut")
     assert list((tmp_path / "cut").glob("*.ckpt"))
@@ -136,7 +135,7 @@ def test_an_interrupted_training_ends_as_a_whole_one(
             super().on_train_epoch_end(trainer, pl_module)
             epochs.append(trainer.current_epoch)
 
-    monkeypatch.setattr(fit, "ResumePoint", Counting)
+    monkeypatch.setattr(lightning_run, "ResumePoint", Counting)
     taken_up = trained(base, tmp_path / "cut")
     assert epochs == [2]
     assert taken_up.version == whole.version
@@ -165,7 +164,7 @@ def test_what_may_answer_besides_is_part_of_the_settings(base: str, tmp_path: Pa
     other = dataclasses.replace(snapshot, provenance=longer[np.lexsort(longer.T[::-1])])
     views = Views(lambda space, as_of: other if space == "planted1" else SPACES[space][0], {})
     again = trained(base, tmp_path, short, views=views)
-    assert again.details["identity"]["texts"] != first.details["identity"]["texts"]
+    assert again.details["identity"]["data"]["texts"] != first.details["identity"]["data"]["texts"]
 
 
 def test_compiling_is_refused_rather_than_passed_over(base: str, tmp_path: Path) -> None:
@@ -180,11 +179,3 @@ def test_no_question_to_learn_from_is_said(base: str, tmp_path: Path) -> None:
         trained(base, tmp_path, questions=())
     with pytest.raises(TrainingDataError, match=r"planted1.* give it one part"):
         trained(base, tmp_path, validation=("planted1",))
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"rank": 0}, {"epochs": 0}, {"lr": -1.0}, {"scale": 0.0}, {"dropout": 1.0}, {"negatives": 0}]
-)
-def test_settings_that_cannot_be_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(TrainingError, match=f"adapter.{next(iter(wrong))}"):
-        AdapterConfig(**wrong)

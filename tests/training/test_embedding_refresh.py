@@ -1,30 +1,34 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from locigraph.kg.errors import InvalidVectorError
+from locigraph.gnn.relations import RELATIONS, network_relations
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import SpaceId
 from locigraph.retrieval.errors import IndexMismatchError
+from locigraph.retrieval.index.descriptions import snapshot_rows
+from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS, forget_in_collections
 from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.retrieval.protocols import SearchScope
 from locigraph.retrieval.strategies.graph_embedding import GraphEmbeddingRetriever
+from locigraph.training import embedding_refresh
+from locigraph.training.checkpoint import Checkpoint, load_checkpoint
+from locigraph.training.embedding_refresh import refresh
 from locigraph.training.errors import TrainingError
 from locigraph.training.inference import CheckpointQueryEncoder, encode_graph
-from locigraph.training.refresh import GRAPH_ALIAS, forget_in_collections, refresh
-from locigraph.training.views import View
-from tests.fakes import FakeEncoder
-from tests.fakes_graph import TEXT_DIM, planted_space, small_checkpoint
+from locigraph.training.snapshots import View
+from tests.fakes import FakeEncoder, make_turns
+from tests.fakes_graph import TEXT_DIM, make_snapshot, planted_space, small_checkpoint
 
 SPACES = {View(SpaceId(f"planted{number}")): planted_space(number)[0] for number in (1, 2)}
 VIEWS = list(SPACES)
-ALL = ("episode", "knowledge_node")
 NODES, TURNS = 12, 6  # of each space: six turns, six facts
 
 
@@ -46,42 +50,53 @@ class PowerCut(BaseException):
     """What nothing in between may catch."""
 
 
-def cut_after(loads: int) -> Callable[[View], Snapshot]:
-    """Reads snapshots until the power is cut."""
-    left = [loads]
+def cut_before_encoding(number: int, checkpoint: Checkpoint) -> Checkpoint:
+    """The same checkpoint, whose encoder loses its power when it is about to encode the given graph, from 1."""
 
-    def load(view: View) -> Snapshot:
-        left[0] -= 1
-        if left[0] < 0:
+    def count(*_: object) -> None:
+        calls.append(None)
+        if len(calls) == number:
             raise PowerCut
+
+    calls: list[None] = []
+    checkpoint.network.nodes.register_forward_pre_hook(count)
+    return checkpoint
+
+
+class Counts:
+    """How often each view was loaded, and how many turns the graphs that were encoded had."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self.loads: list[str] = []
+        self.encoded: list[int] = []
+        checkpoint.network.nodes.register_forward_pre_hook(lambda _, args: self.encoded.append(args[0].num_turns))
+
+    def load(self, view: View) -> Snapshot:
+        self.loads.append(view.name)
         return SPACES[view]
 
-    return load
 
-
-def test_a_refresh_writes_every_active_node_of_the_types_asked_for_and_flips_the_alias(index: MilvusIndex) -> None:
+def test_a_refresh_writes_every_active_turn_and_nothing_else_and_flips_the_alias(index: MilvusIndex) -> None:
     checkpoint = small_checkpoint()
-    done = refresh(index, checkpoint, VIEWS, SPACES.__getitem__, types=ALL, progress=None)
-    assert (done.nodes, done.written, done.sample_recall) == (2 * NODES, 2 * NODES, 1.0)
+    done = refresh(index, checkpoint, VIEWS, SPACES.__getitem__, progress=None)
+    assert (done.turns, done.written, done.sample_recall) == (2 * TURNS, 2 * TURNS, 1.0)
     assert index.alias_target(GRAPH_ALIAS) == done.collection
     collection = index.open(GRAPH_ALIAS)
     assert (collection.spec.version, collection.spec.metric) == (checkpoint.version, "IP")
     for view, snapshot in SPACES.items():
         held = collection.vectors(view.name, collection.node_keys(view.name))
-        expected = encode_graph(checkpoint, snapshot)
-        assert sorted(held) == snapshot.keys.tolist()
-        np.testing.assert_allclose(np.stack([held[key] for key in snapshot.keys.tolist()]), expected, atol=1e-6)
+        rows, expected = encode_graph(checkpoint, snapshot)
+        keys = snapshot.keys[rows].tolist()
+        assert sorted(held) == sorted(keys) == snapshot.keys[snapshot.types == "episode"].tolist()
+        np.testing.assert_allclose(np.stack([held[key] for key in keys]), expected, atol=1e-6)
 
 
-def test_only_what_v2_searches_is_written_unless_more_is_asked_for(index: MilvusIndex) -> None:
+def test_each_graph_is_loaded_and_encoded_once(index: MilvusIndex) -> None:
     checkpoint = small_checkpoint()
-    done = refresh(index, checkpoint, VIEWS, SPACES.__getitem__, progress=None)
-    assert (done.nodes, done.written) == (2 * TURNS, 2 * TURNS)
-    snapshot = SPACES[VIEWS[0]]
-    held = index.open(done.collection).node_keys(VIEWS[0].name)
-    assert sorted(held) == snapshot.keys[snapshot.types == "episode"].tolist()
-    more = refresh(index, checkpoint, VIEWS, SPACES.__getitem__, types=ALL, progress=None)
-    assert more.collection != done.collection
+    counts = Counts(checkpoint)
+    refresh(index, checkpoint, VIEWS, counts.load, progress=None)
+    assert sorted(counts.loads) == sorted(view.name for view in VIEWS)
+    assert counts.encoded == [TURNS, TURNS]
 
 
 def test_archived_nodes_are_not_written(index: MilvusIndex) -> None:
@@ -89,21 +104,51 @@ def test_archived_nodes_are_not_written(index: MilvusIndex) -> None:
     active = snapshot.active.copy()
     active[3] = False
     done = refresh(index, small_checkpoint(), [view], lambda v: replace(snapshot, active=active), progress=None)
-    assert done.nodes == TURNS - 1
+    assert done.turns == TURNS - 1
     assert int(snapshot.keys[3]) not in index.open(done.collection).node_keys(view.name)
 
 
-def test_an_interrupted_refresh_goes_on_where_it_was_cut(index: MilvusIndex) -> None:
-    checkpoint = small_checkpoint()
-    # The name reads both views; the third load is the first view's encoding, the fourth the second's.
+@pytest.mark.parametrize("at", [1, 2])
+def test_an_interrupted_refresh_goes_on_where_it_was_cut_and_loads_each_graph_once(index: MilvusIndex, at: int) -> None:
+    # The larger graph comes second: the sample of the verification is taken from it, written before or not.
+    spaces = {View(SpaceId(f"planted{number}")): planted_space(number, things=5 + number)[0] for number in (1, 2)}
     with pytest.raises(PowerCut):
-        refresh(index, checkpoint, VIEWS, cut_after(3), progress=None)
+        refresh(index, cut_before_encoding(at, small_checkpoint()), list(spaces), spaces.__getitem__, progress=None)
     (half,) = index.collections()
-    assert index.open(half).count() == TURNS
+    assert index.open(half).count() == (0, 6)[at - 1]
     assert index.alias_target(GRAPH_ALIAS) is None
-    done = refresh(index, checkpoint, VIEWS, SPACES.__getitem__, progress=None)
-    assert (done.collection, done.written, done.nodes) == (half, TURNS, 2 * TURNS)
-    assert index.open(GRAPH_ALIAS).count() == 2 * TURNS
+    checkpoint, loads = small_checkpoint(), list[str]()
+    counts = Counts(checkpoint)
+
+    def load(view: View) -> Snapshot:
+        loads.append(view.name)
+        return spaces[view]
+
+    done = refresh(index, checkpoint, list(spaces), load, progress=None)
+    assert (done.collection, done.written, done.turns) == (half, (13, 7)[at - 1], 13)
+    assert sorted(loads) == sorted(view.name for view in spaces)
+    assert counts.encoded == [[6, 7], [7]][at - 1]
+    assert index.open(GRAPH_ALIAS).count() == 13
+
+
+def test_a_refresh_that_is_complete_encodes_the_sample_alone(index: MilvusIndex) -> None:
+    refresh(index, small_checkpoint(), VIEWS, SPACES.__getitem__, progress=None)
+    checkpoint = small_checkpoint()
+    counts = Counts(checkpoint)
+    assert refresh(index, checkpoint, VIEWS, counts.load, progress=None).written == 0
+    assert sorted(counts.loads) == sorted(view.name for view in VIEWS)
+    assert counts.encoded == [TURNS]
+
+
+def test_graphs_that_do_not_fit_in_memory_are_read_again_instead(
+    index: MilvusIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedding_refresh, "_KEPT_BYTES", SPACES[VIEWS[0]].embeddings.nbytes + 1)
+    checkpoint = small_checkpoint()
+    counts = Counts(checkpoint)
+    assert refresh(index, checkpoint, VIEWS, counts.load, progress=None).written == 2 * TURNS
+    assert sorted(counts.loads) == [VIEWS[0].name, VIEWS[1].name, VIEWS[1].name]
+    assert counts.encoded == [TURNS, TURNS]
 
 
 def test_a_refresh_of_what_is_there_writes_nothing_and_keeps_the_version_before(index: MilvusIndex) -> None:
@@ -133,15 +178,49 @@ def test_changed_data_of_the_same_checkpoint_go_into_a_new_collection(index: Mil
     assert names[0] != names[1]
 
 
-def test_a_refresh_that_does_not_verify_leaves_the_alias_on_the_old_collection(index: MilvusIndex) -> None:
+# The third is of a relation that these graphs do not have, the fourth of the questions' encoder.
+@pytest.mark.parametrize("weight", ["nodes.own", "nodes.matrix", "nodes.prior", "queries.lexical_weight"])
+def test_a_checkpoint_with_a_nan_weight_is_refused_and_the_alias_stays_on_the_old_collection(
+    index: MilvusIndex, weight: str, tmp_path: Path
+) -> None:
     old = refresh(index, small_checkpoint(), VIEWS, SPACES.__getitem__, progress=None)
     broken = small_checkpoint(seed=1)
     with torch.no_grad():
-        broken.network.nodes.own.fill_(float("nan"))
-    with pytest.raises((TrainingError, InvalidVectorError), match="NaN"):
-        refresh(index, broken, VIEWS, SPACES.__getitem__, progress=None)
+        values = broken.network.get_parameter(weight).view(-1)
+        values[network_relations().index(RELATIONS["topic"]) * 3 if "prior" in weight else 0] = float("nan")
+    broken.save(tmp_path / "checkpoint")
+    with pytest.raises(TrainingError, match=f"weight '{weight}' of checkpoint .* is NaN or infinite; train again"):
+        refresh(index, load_checkpoint(tmp_path / "checkpoint"), VIEWS, SPACES.__getitem__, progress=None)
     assert index.alias_target(GRAPH_ALIAS) == old.collection
+    assert index.collections() == [old.collection]
     assert index.open(GRAPH_ALIAS).count() == 2 * TURNS
+
+
+def test_a_collection_that_does_not_find_the_exact_neighbours_is_not_put_in_use(index: MilvusIndex) -> None:
+    old = refresh(index, small_checkpoint(), VIEWS, SPACES.__getitem__, progress=None)
+    many = make_snapshot(make_turns([f"turn number {word} of {word}{word}" for word in "abcdefghijklmnopqrstuvwxyz"]))
+    options = {"views": [View(many.space)], "load": lambda view: many, "progress": None}
+    other = refresh(index, small_checkpoint(), alias=None, **options)  # type: ignore[arg-type]  # of several types
+    rows, vectors = encode_graph(small_checkpoint(), many)
+    # As many rows as there should be, with the vectors of other turns.
+    index.open(other.collection).upsert(snapshot_rows(many.space, many, rows), vectors[::-1])
+    with pytest.raises(TrainingError, match="the alias was not changed"):
+        refresh(index, small_checkpoint(), **options)  # type: ignore[arg-type]  # as above
+    assert index.alias_target(GRAPH_ALIAS) == old.collection
+
+
+def test_a_view_that_shows_nothing_yet_has_no_rows(index: MilvusIndex) -> None:
+    early = View(VIEWS[0].space, datetime(2000, 1, 1, tzinfo=UTC))
+    empty = make_snapshot(())
+    done = refresh(
+        index, small_checkpoint(), [VIEWS[0], early], lambda v: empty if v == early else SPACES[v], progress=None
+    )
+    assert (done.turns, index.open(done.collection).count(early.name)) == (TURNS, 0)
+
+
+def test_nothing_to_refresh_is_said(index: MilvusIndex) -> None:
+    with pytest.raises(TrainingError, match="there is no space to refresh; run locigraph build first"):
+        refresh(index, small_checkpoint(), [], SPACES.__getitem__, progress=None)
 
 
 def test_vectors_of_length_0_are_refused(index: MilvusIndex) -> None:
@@ -150,7 +229,7 @@ def test_vectors_of_length_0_are_refused(index: MilvusIndex) -> None:
         for parameter in empty.network.nodes.parameters():
             parameter.zero_()
     bare = replace(SPACES[VIEWS[0]], valid_from=np.full(NODES, np.iinfo(np.int64).min), speakers=("",) * 6)
-    with pytest.raises(TrainingError, match="zero or NaN"):
+    with pytest.raises(TrainingError, match="encodes some turns as zero"):
         refresh(index, empty, VIEWS[:1], lambda view: bare, progress=None)
     assert index.alias_target(GRAPH_ALIAS) is None
 

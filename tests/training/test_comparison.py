@@ -8,11 +8,11 @@ import pytest
 
 from locigraph.kg.types import NodeId, SpaceId
 from locigraph.retrieval.evaluation import LeakError
+from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
 from locigraph.retrieval.index.milvus import MilvusIndex
-from locigraph.training.experiment import joined_runs, outcomes, rank_exactly, run_checkpoint
-from locigraph.training.refresh import GRAPH_ALIAS, refresh
-from locigraph.training.run import TrainingSet
-from locigraph.training.views import View
+from locigraph.training.comparison import joined_runs, outcomes, rank_exactly, run_checkpoint
+from locigraph.training.embedding_refresh import refresh
+from locigraph.training.snapshots import TrainingSet, View
 from tests.training.planted import EMBED, PLANTED, QUESTIONS, VIEWS, made_of
 
 

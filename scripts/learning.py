@@ -13,17 +13,15 @@ from locigraph.kg.corpora import Corpus
 from locigraph.kg.errors import LocigraphError
 from locigraph.retrieval.evaluation import Fold
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
-from locigraph.scripts.parts import provenance
-from locigraph.scripts.parts.building import views_of
-from locigraph.scripts.parts.opening import existing_store, read_corpus, text_encoder
+from locigraph.scripts import provenance
+from locigraph.scripts.graphs import views_of
+from locigraph.scripts.opening import existing_store, read_corpus, text_encoder
 from locigraph.scripts.settings import EncoderSettings, GraphSettings, WriterSettings
-from locigraph.training.config import TrainConfig, changed
-from locigraph.training.fit import TrainerConfig
+from locigraph.training.config import Settings, TrainerConfig, changed
 from locigraph.training.folds import FoldTrainer
 from locigraph.training.protocols import QuestionWriter
-from locigraph.training.pseudo_queries import RULES
-from locigraph.training.run import TrainingSet
-from locigraph.training.views import Views
+from locigraph.training.pseudo_questions import RULES
+from locigraph.training.snapshots import TrainingSet, Views
 
 
 def training_set(views: Views, corpus: Corpus, *, validation: int) -> TrainingSet:
@@ -153,23 +151,23 @@ def fold_trainer(
     )
 
 
-def configs_of_folds(
-    model: TrainConfig, folds: Sequence[Fold], searched: str | None, **made_with: object
-) -> list[TrainConfig]:
-    """The configuration of each fold: the given one, changed as a search chose for that fold.
+def settings_of_folds(
+    settings: Settings, folds: Sequence[Fold], searched: str | None, **made_with: object
+) -> list[Settings]:
+    """The settings of each fold: the given ones, changed as a search chose for that fold.
 
     Args:
-        model: The given one.
-        folds: Of the comparison.
-        searched: The search's file; None for none.
+        settings: The given ones.
+        folds: The folds of the comparison.
+        searched: File of the search; None for none.
         made_with: Settings that the search must share, by their names in its manifest.
 
     Raises:
         LocigraphError: If the search's file cannot be read, or is of other folds or settings.
     """
     if searched is None:
-        return [model] * len(folds)
-    from locigraph.training.search import chosen_for
+        return [settings] * len(folds)
+    from locigraph.training.hyperparameters import chosen_for
 
     try:
         found = json.loads(Path(searched).read_text())
@@ -180,6 +178,6 @@ def configs_of_folds(
                     f"{searched}: the search had {name} {held!r}, this evaluation has {value!r}; search again with its "
                     "settings"
                 )
-        return [changed(model, chosen_for(found["folds"], fold)) for fold in folds]
+        return [changed(settings, chosen_for(found["folds"], fold)) for fold in folds]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise LocigraphError(f"{searched}: not the search.json of locigraph search ({error!r})") from error

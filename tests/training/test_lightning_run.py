@@ -16,8 +16,8 @@ from locigraph.gnn.packed import EdgeType
 from locigraph.gnn.sampling import split_supervision
 from locigraph.kg.types import Question, TurnId
 from locigraph.training.callbacks import remove_resume_points
-from locigraph.training.config import ModelConfig, StageConfig, TrainConfig, changed
-from locigraph.training.data import SpaceExample, make_example
+from locigraph.training.config import ModelConfig, StageConfig, Settings, changed
+from locigraph.training.examples import SpaceExample, make_example
 from locigraph.training.errors import TrainingDataError, TrainingError
 from locigraph.training.fit import FitResult, fit
 from locigraph.training.module import GraphRetrieval, RetrievalModule, encoder_config
@@ -33,7 +33,7 @@ from tests.fakes_graph import (
     make_inputs,
     make_snapshot,
     planted_space,
-    small_config,
+    small_settings,
 )
 
 FACT: EdgeType = ("knowledge_node", "DERIVED_FROM", "episode")
@@ -68,7 +68,7 @@ def network() -> GraphRetrieval:
 
 
 def run(
-    folder: Path, config: TrainConfig, train: Sequence[SpaceExample] | None = None, *, validate: bool = True
+    folder: Path, config: Settings, train: Sequence[SpaceExample] | None = None, *, validate: bool = True
 ) -> tuple[GraphRetrieval, FitResult]:
     torch.manual_seed(torch.seed() % 1000)  # no result may depend on what ran before
     trained = network()
@@ -77,7 +77,7 @@ def run(
     return trained, result
 
 
-def run_until_cut(folder: Path, config: TrainConfig, *, steps: int) -> None:
+def run_until_cut(folder: Path, config: Settings, *, steps: int) -> None:
     """Train until example 1 is dealt out for the given time."""
     first = example(1)
     fused = FusedExample(**{f.name: getattr(first, f.name) for f in fields(first)}, fuse=[steps])
@@ -96,7 +96,7 @@ def test_a_model_by_default_is_an_encoder_by_default() -> None:
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[GraphRetrieval, FitResult]:
-    return run(tmp_path_factory.mktemp("whole"), small_config(pretrain=2, finetune=3))
+    return run(tmp_path_factory.mktemp("whole"), small_settings(pretrain=2, finetune=3))
 
 
 # Within the first epoch, the second, the first of fine-tuning, and its last.
@@ -104,7 +104,7 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[GraphRetrie
 def test_an_interrupted_run_taken_up_again_equals_an_uninterrupted_one(
     steps: int, uninterrupted: tuple[GraphRetrieval, FitResult], tmp_path: Path
 ) -> None:
-    config = small_config(pretrain=2, finetune=3)
+    config = small_settings(pretrain=2, finetune=3)
     run_until_cut(tmp_path, config, steps=steps)
     assert bool(list(tmp_path.glob("*.ckpt"))) == (steps > 1)
     resumed, result = run(tmp_path, config)
@@ -115,7 +115,7 @@ def test_an_interrupted_run_taken_up_again_equals_an_uninterrupted_one(
 def test_a_finished_run_asked_for_again_gives_the_same(
     uninterrupted: tuple[GraphRetrieval, FitResult], tmp_path: Path
 ) -> None:
-    config = small_config(pretrain=2, finetune=3)
+    config = small_settings(pretrain=2, finetune=3)
     for _ in range(2):
         again, result = run(tmp_path, config)
         assert_same(again, uninterrupted[0])
@@ -124,7 +124,7 @@ def test_a_finished_run_asked_for_again_gives_the_same(
 
 def test_a_stage_that_stopped_early_is_not_trained_further_when_taken_up(tmp_path: Path) -> None:
     # A rate of 0 scores the same in every epoch, so each stage stops after its second.
-    config = small_config(pretrain=6, finetune=6, patience=1)
+    config = small_settings(pretrain=6, finetune=6, patience=1)
     still = replace(config.optimiser, lr=0.0, scalar_lr=0.0, term_lr=0.0, edge_lr=0.0)
     config = replace(config, optimiser=still)
     whole, result = run(tmp_path / "whole", config)
@@ -139,15 +139,15 @@ def test_a_stage_that_stopped_early_is_not_trained_further_when_taken_up(tmp_pat
 
 
 def test_resume_points_of_another_configuration_are_not_taken_up(tmp_path: Path) -> None:
-    run_until_cut(tmp_path / "a", small_config(finetune=3), steps=3)
-    other = small_config(finetune=2)
+    run_until_cut(tmp_path / "a", small_settings(finetune=3), steps=3)
+    other = small_settings(finetune=2)
     resumed, _ = run(tmp_path / "a", other)
     fresh, _ = run(tmp_path / "b", other)
     assert_same(resumed, fresh)
 
 
 def test_a_run_depends_on_its_seed(tmp_path: Path) -> None:
-    config, ran = small_config(finetune=1), []
+    config, ran = small_settings(finetune=1), []
     for seed in (1, 2):
         trained = network()
         fit(trained, [example(1)], [], config, CPU, folder=tmp_path / str(seed), seed=seed)
@@ -158,13 +158,13 @@ def test_a_run_depends_on_its_seed(tmp_path: Path) -> None:
 def test_fast_dev_run_takes_a_step_of_everything_and_leaves_no_resume_point(tmp_path: Path) -> None:
     trained = network()
     trainer = replace(CPU, fast_dev_run=True)
-    fit(trained, [example(1)], [example(3)], small_config(pretrain=2, finetune=2), trainer, folder=tmp_path, seed=1)
+    fit(trained, [example(1)], [example(3)], small_settings(pretrain=2, finetune=2), trainer, folder=tmp_path, seed=1)
     assert [path for path in tmp_path.rglob("*") if path.suffix in (".ckpt", ".safetensors", ".part")] == []
 
 
 def test_nothing_to_train_on_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(TrainingDataError, match="no space to train on"):
-        fit(network(), [], [], small_config(), CPU, folder=tmp_path, seed=0)
+        fit(network(), [], [], small_settings(), CPU, folder=tmp_path, seed=0)
 
 
 # --- learning --------------------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ def test_training_learns_to_read_facts_and_does_so_on_a_space_it_never_saw(tmp_p
             weights.zero_()
     train, unseen = [example(n, things=8) for n in (1, 2, 4)], example(5, things=8)
     assert share_found(trained, unseen) <= 0.5
-    config = small_config(finetune=25)
+    config = small_settings(finetune=25)
     config = replace(config, optimiser=replace(config.optimiser, scalar_lr=0.05))
     fit(trained, train, [], config, CPU, folder=tmp_path, seed=0)
     assert share_found(trained, train[0]) == 1
@@ -228,7 +228,7 @@ def test_hidden_links_of_a_planted_graph_are_found_better_than_chance() -> None:
 
 
 def test_a_model_without_states_is_pretrained_by_what_does_not_need_them(tmp_path: Path) -> None:
-    config = small_config(pretrain=1, finetune=1)
+    config = small_settings(pretrain=1, finetune=1)
     model = replace(config.model, state_gate=False, free_dim=0, layers=0)
     bare = GraphRetrieval(model, text_dim=TEXT_DIM)
     result = fit(bare, [example(1)], [example(2)], replace(config, model=model), CPU, folder=tmp_path, seed=0)
@@ -240,7 +240,7 @@ def test_a_resume_point_of_another_identity_is_not_taken_up(tmp_path: Path) -> N
     for identity in ("old code", "old code", "new code"):
         first = example(1)
         fused = FusedExample(**{f.name: getattr(first, f.name) for f in fields(first)}, fuse=[10**6])
-        fit(network(), [fused], [], small_config(finetune=2), CPU, folder=tmp_path, seed=1, identity=identity)
+        fit(network(), [fused], [], small_settings(finetune=2), CPU, folder=tmp_path, seed=1, identity=identity)
         steps.append(10**6 - fused.fuse[0])
     assert steps[0] > steps[1]
     assert steps[2] == steps[0]
@@ -256,7 +256,7 @@ def test_every_kind_of_pseudo_query_has_a_switch_that_changes_what_is_learnt(tmp
     learnt = []
     for kind in KINDS:
         config = changed(
-            small_config(pretrain=2, finetune=0),
+            small_settings(pretrain=2, finetune=0),
             {"pretrain.link": 0.0, "pretrain.views": 0.0, "pretrain.fact_questions": 0.0, f"pretrain.{kind}": 1.0},
         )
         trained = network()
@@ -272,7 +272,7 @@ def test_a_turn_that_says_what_the_answer_says_is_no_negative_when_likely_answer
     asked = [Question(snapshot.space, "q", "What of the canoe?", "1", (TurnId("t0"),))]
     made = make_example(snapshot, asked, sketch=SKETCH, context=CONTEXT, embed=FakeEncoder(TEXT_DIM).encode)
     module = RetrievalModule(
-        network().eval(), StageConfig(epochs=1, ranking=1.0, false_negative=0.8), small_config().optimiser, seed=0
+        network().eval(), StageConfig(epochs=1, ranking=1.0, false_negative=0.8), small_settings().optimiser, seed=0
     )
     logits = torch.tensor([[2.0, 5.0, 1.0]])
     text = made.inputs.text[made.episodes]
@@ -290,7 +290,7 @@ def test_a_cosine_out_of_range_is_refused() -> None:
 def test_gradients_are_clipped_before_they_move_the_weights(tmp_path: Path) -> None:
     moved = []
     for clip in (1.0, 1e-12):
-        config = changed(small_config(finetune=2), {"optimiser.gradient_clip": clip, "optimiser.average": 0.0})
+        config = changed(small_settings(finetune=2), {"optimiser.gradient_clip": clip, "optimiser.average": 0.0})
         trained = network()
         fit(trained, [example(1)], [], config, CPU, folder=tmp_path / str(clip), seed=0)
         moved.append(float(trained.queries.term_weight.detach().abs().max()))

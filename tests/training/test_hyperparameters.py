@@ -5,16 +5,16 @@ from pathlib import Path
 import pytest
 
 from locigraph.retrieval.evaluation import Fold
-from locigraph.training.config import TrainConfig, changed
+from locigraph.training.config import Settings, changed
 from locigraph.training.errors import TrainingError
-from locigraph.training.search import SPACE, Between, OneOf, chosen_for, search_fold
+from locigraph.training.hyperparameters import SPACE, Between, OneOf, chosen_for, search_fold
 
 FOLD = Fold(0, ("a", "b"), ("c",), ("d",))
-TWO: dict[str, Between | OneOf] = {"model.layers": OneOf((0, 2)), "optimiser.lr": Between(1e-4, 1e-2)}
+TWO: dict[str, Between | OneOf] = {"model.attention_dim": OneOf((8, 32)), "training.lr": Between(1e-4, 1e-2)}
 
 
 def test_every_default_lies_inside_the_space_that_is_searched() -> None:
-    default = TrainConfig()
+    default = Settings()
     for name, choice in SPACE.items():
         section, _, field = name.partition(".")
         value = getattr(getattr(default, section), field)
@@ -23,24 +23,24 @@ def test_every_default_lies_inside_the_space_that_is_searched() -> None:
 
 
 def test_the_first_trial_is_the_given_configuration_and_the_best_is_kept(tmp_path: Path) -> None:
-    tried: list[TrainConfig] = []
+    tried: list[Settings] = []
 
-    def train(config: TrainConfig, name: str) -> float:
-        tried.append(config)
-        return 1.0 if config.model.layers == 0 else 0.5
+    def train(settings: Settings, name: str) -> float:
+        tried.append(settings)
+        return 1.0 if settings.model.attention_dim == 8 else 0.5
 
-    found = search_fold(FOLD, TrainConfig(), train, trials=8, folder=tmp_path, seed=0, space=TWO)
-    assert tried[0] == TrainConfig()
+    found = search_fold(FOLD, Settings(), train, trials=8, folder=tmp_path, seed=0, space=TWO)
+    assert tried[0] == Settings()
     assert len(found["trials"]) == len(tried) == 8
-    assert found["best"]["model.layers"] == 0
-    assert changed(TrainConfig(), found["best"]).model.layers == 0
+    assert found["best"]["model.attention_dim"] == 8
+    assert changed(Settings(), found["best"]).model.attention_dim == 8
     assert found["test"] == ["d"]
 
 
 def test_an_interrupted_search_counts_the_trials_it_has(tmp_path: Path) -> None:
     calls: list[str] = []
 
-    def train(config: TrainConfig, name: str) -> float:
+    def train(settings: Settings, name: str) -> float:
         if len(calls) == 3:
             calls.append("cut")
             raise KeyboardInterrupt
@@ -48,8 +48,8 @@ def test_an_interrupted_search_counts_the_trials_it_has(tmp_path: Path) -> None:
         return float(len(calls))
 
     with pytest.raises(KeyboardInterrupt):
-        search_fold(FOLD, TrainConfig(), train, trials=5, folder=tmp_path, seed=0, space=TWO)
-    found = search_fold(FOLD, TrainConfig(), train, trials=5, folder=tmp_path, seed=0, space=TWO)
+        search_fold(FOLD, Settings(), train, trials=5, folder=tmp_path, seed=0, space=TWO)
+    found = search_fold(FOLD, Settings(), train, trials=5, folder=tmp_path, seed=0, space=TWO)
     assert len(found["trials"]) == 5
     assert len(calls) == 6
 
@@ -57,40 +57,40 @@ def test_an_interrupted_search_counts_the_trials_it_has(tmp_path: Path) -> None:
 def test_trials_of_other_data_or_other_folds_are_not_counted_in(tmp_path: Path) -> None:
     calls: list[str] = []
 
-    def train(config: TrainConfig, name: str) -> float:
+    def train(settings: Settings, name: str) -> float:
         calls.append(name)
         return 1.0
 
     other = Fold(0, ("a", "d"), ("c",), ("b",))
     for fold, identity in ((FOLD, "x"), (FOLD, "x"), (FOLD, "y"), (other, "x")):
-        found = search_fold(fold, TrainConfig(), train, trials=2, folder=tmp_path, seed=0, identity=identity, space=TWO)
+        found = search_fold(fold, Settings(), train, trials=2, folder=tmp_path, seed=0, identity=identity, space=TWO)
         assert len(found["trials"]) == 2
     assert len(calls) == 6
 
 
 def test_the_given_configuration_is_tried_even_when_its_first_trial_was_cut(tmp_path: Path) -> None:
-    tried: list[TrainConfig] = []
+    tried: list[Settings] = []
 
-    def train(config: TrainConfig, name: str) -> float:
-        tried.append(config)
+    def train(settings: Settings, name: str) -> float:
+        tried.append(settings)
         if len(tried) == 1:
             raise KeyboardInterrupt
         return 1.0
 
     with pytest.raises(KeyboardInterrupt):
-        search_fold(FOLD, TrainConfig(), train, trials=3, folder=tmp_path, seed=0, space=TWO)
-    search_fold(FOLD, TrainConfig(), train, trials=3, folder=tmp_path, seed=0, space=TWO)
-    assert tried[1] == TrainConfig()
+        search_fold(FOLD, Settings(), train, trials=3, folder=tmp_path, seed=0, space=TWO)
+    search_fold(FOLD, Settings(), train, trials=3, folder=tmp_path, seed=0, space=TWO)
+    assert tried[1] == Settings()
 
 
 def test_a_start_outside_the_space_is_refused(tmp_path: Path) -> None:
-    given = changed(TrainConfig(), {"model.layers": 3})
-    with pytest.raises(TrainingError, match=r"model\.layers is 3"):
-        search_fold(FOLD, given, lambda config, name: 1.0, trials=1, folder=tmp_path, seed=0, space=TWO)
+    given = changed(Settings(), {"model.attention_dim": 3})
+    with pytest.raises(TrainingError, match=r"model\.attention_dim is 3"):
+        search_fold(FOLD, given, lambda settings, name: 1.0, trials=1, folder=tmp_path, seed=0, space=TWO)
 
 
 def test_a_choice_is_not_used_for_other_test_conversations(tmp_path: Path) -> None:
-    found = search_fold(FOLD, TrainConfig(), lambda config, name: 1.0, trials=1, folder=tmp_path, seed=0, space=TWO)
+    found = search_fold(FOLD, Settings(), lambda settings, name: 1.0, trials=1, folder=tmp_path, seed=0, space=TWO)
     assert chosen_for([found], FOLD) == found["best"]
     with pytest.raises(TrainingError, match="no fold that tests a"):
         chosen_for([found], Fold(0, ("d",), ("c",), ("a",)))
@@ -98,4 +98,4 @@ def test_a_choice_is_not_used_for_other_test_conversations(tmp_path: Path) -> No
 
 def test_no_trial_at_all_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match="trials is 0"):
-        search_fold(FOLD, TrainConfig(), lambda config, name: 1.0, trials=0, folder=tmp_path, seed=0)
+        search_fold(FOLD, Settings(), lambda settings, name: 1.0, trials=0, folder=tmp_path, seed=0)

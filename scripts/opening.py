@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING
 
 from locigraph.kg.corpora import Corpus, load_corpus
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.store import Store
 from locigraph.kg.types import Question
-from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.settings import CorpusSettings, EncoderSettings, IndexSettings
-from locigraph.training.folds import refuse_known
+
+if TYPE_CHECKING:
+    from locigraph.retrieval.index.milvus import MilvusIndex
 
 
 def read_corpus(settings: CorpusSettings) -> Corpus:
@@ -46,6 +46,8 @@ def held_out_encoder(settings: EncoderSettings, questions: Sequence[Question]) -
     Raises:
         LeakError: If its adapter knows one of their conversations.
     """
+    from locigraph.training.folds import refuse_known
+
     encoder = text_encoder(settings)
     if encoder.adapter is not None:
         refuse_known(encoder.adapter, questions, option="encoder.adapter")
@@ -70,6 +72,8 @@ def vector_index(settings: IndexSettings, store: str) -> MilvusIndex:
     Raises:
         LocigraphError: If none is named for a store on a server.
     """
+    from locigraph.retrieval.index.milvus import MilvusIndex
+
     file = store.removeprefix("sqlite:///")
     if settings.uri is None and "://" in file:
         raise LocigraphError(
@@ -80,6 +84,8 @@ def vector_index(settings: IndexSettings, store: str) -> MilvusIndex:
 
 def check_device(device: str) -> None:
     """Raise LocigraphError, before any work, if torch cannot use a device."""
+    import torch
+
     try:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:  # the latter where torch was built without CUDA

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 
 from locigraph.retrieval.protocols import Hit
-from locigraph.training.explain import Explanation
+from locigraph.training.explanation import Explanation
 
 
 def hits_table(hits: Sequence[Hit]) -> str:
@@ -34,15 +34,13 @@ def explanation_table(explanations: Sequence[Explanation], *, influences: int) -
         lines += [
             f"{rank:>3}  {found.score:.3f}  turn {found.turn_id}: {_cut(found.description, 90)}",
             f"     own meaning {found.own_meaning:+.3f}  own words {found.own_words:+.3f}  "
-            f"neighbours {neighbours:+.3f}  "
-            f"states {found.states:+.3f}  speaker and date {found.own_context:+.3f}  bias {found.bias:+.3f}",
+            f"neighbours {neighbours:+.3f}  speaker and date {found.own_context:+.3f}  bias {found.bias:+.3f}",
         ]
         for influence in found.influences[:influences]:
-            without = "" if influence.score_without is None else f"  (score without it {influence.score_without:.3f})"
             lines += [
                 f"       {influence.effect:+.3f}  {influence.relation}: {_cut(influence.description, 80)}",
                 f"               share {influence.total:+.3f}: meaning {influence.meaning:+.3f}  "
-                f"words {influence.words:+.3f}  date {influence.date:+.3f}{without}",
+                f"words {influence.words:+.3f}  date {influence.date:+.3f}",
             ]
     return "\n".join(lines)
 

@@ -1,0 +1,360 @@
+"""Retrieval strategies: one table, from which commands, their help, checks, comparisons and reports derive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from locigraph.kg.errors import LocigraphError
+from locigraph.kg.registry import Table
+from locigraph.kg.types import NodeId, SpaceId
+from locigraph.scripts.options import names
+
+if TYPE_CHECKING:
+    from locigraph.kg.store import Store
+    from locigraph.retrieval.index.descriptions import DescriptionIndexer
+    from locigraph.retrieval.index.documents import LexicalIndex
+    from locigraph.retrieval.index.milvus import MilvusIndex
+    from locigraph.retrieval.protocols import NodeTexts, Retriever, VectorSearch
+    from locigraph.retrieval.text.text_encoder import CachedTextEncoder
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """A row of the table.
+
+    Attributes:
+        name: The name by which users choose it.
+        description: One sentence for help texts and reports.
+        make: Builds the retriever over an indexed graph; None for a strategy that needs a checkpoint.
+        changes: For a strategy that is trained inside folds, what it changes in the settings that are given.
+        is_trained: Whether it is trained inside the folds of an evaluation.
+        needs_checkpoint: Whether it takes a given checkpoint as it is.
+        needs_index: Whether it searches the vector index.
+        uses_adapter: Whether it takes the text encoder's adapter; the others take the text encoder as it is.
+        is_baseline: Whether claimants are tested against it when the caller names no baselines.
+        in_recall: Whether ``locigraph recall`` offers it.
+    """
+
+    name: str
+    description: str
+    make: Callable[[SearchParts, Strategy], Retriever] | None = None
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    is_trained: bool = False
+    needs_checkpoint: bool = False
+    needs_index: bool = False
+    uses_adapter: bool = False
+    is_baseline: bool = False
+    in_recall: bool = True
+
+    @property
+    def is_claimant(self) -> bool:
+        """Whether it is what a comparison is about."""
+        return self.is_trained or self.needs_checkpoint
+
+
+class SearchParts:
+    """What strategies are built of: the graph, its indexes and the text encoder. Each part is made when first used.
+
+    Args:
+        store: The graph.
+        encoder: Text encoder, with its adapter if it has one.
+        spaces: The spaces that will be asked.
+        index: Vector index; None if no strategy needs one.
+        opened: Closes what the strategies hold.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        encoder: CachedTextEncoder,
+        spaces: Sequence[SpaceId],
+        index: MilvusIndex | None,
+        opened: ExitStack,
+    ) -> None:
+        self.store, self.encoder, self.spaces, self.index, self.opened = store, encoder, spaces, index, opened
+
+    def encoder_of(self, strategy: Strategy) -> CachedTextEncoder:
+        """The text encoder that a strategy uses."""
+        return self.encoder if strategy.uses_adapter else self.encoder.without_adapter()
+
+    @property
+    def texts(self) -> NodeTexts:
+        """Reads the texts of the hits of a search."""
+        return texts_of(self.store)
+
+    @cached_property
+    def words(self) -> LexicalIndex:
+        """BM25 over all searchable nodes."""
+        from locigraph.retrieval.index.documents import LexicalIndex
+
+        return LexicalIndex(lambda space, as_of: self.store.snapshot(space, as_of=as_of))
+
+    @cached_property
+    def words_of_turns(self) -> LexicalIndex:
+        """BM25 over turns alone: what is common in facts must not weigh on the words of turns."""
+        from locigraph.retrieval.index.documents import LexicalIndex
+
+        return LexicalIndex(lambda space, as_of: self.store.snapshot(space, as_of=as_of), types=("episode",))
+
+    def vectors(self, strategy: Strategy) -> VectorSearch:
+        """Description embeddings: those of the text encoder as it is are indexed, those of an adapter are not."""
+        return self._adapted if strategy.uses_adapter else self._indexed
+
+    @cached_property
+    def _indexed(self) -> VectorSearch:
+        assert self.index is not None
+        indexer = indexer_of(self.store, self.index, self.encoder)
+        indexer.require_complete(self.spaces)
+        return indexer.collection()
+
+    @cached_property
+    def _adapted(self) -> VectorSearch:
+        from locigraph.retrieval.index.memory_vectors import MemoryVectors
+
+        vectors = MemoryVectors()
+        for space in self.spaces:
+            vectors.add_snapshot(self.store.snapshot(space, embedding_model=self.encoder.model_id))
+        return vectors
+
+
+def _hybrid(parts: SearchParts, strategy: Strategy, **options: Any) -> Retriever:
+    from locigraph.retrieval.strategies.hybrid import HybridRetriever
+
+    made = HybridRetriever(
+        parts.words, parts.vectors(strategy), parts.encoder_of(strategy), name=strategy.name, **options
+    )
+    parts.opened.callback(made.close)
+    return made
+
+
+def _hybrid_usual(parts: SearchParts, strategy: Strategy) -> Retriever:
+    from locigraph.retrieval.rank_fusion import USUAL_RRF_K
+
+    return _hybrid(parts, strategy, rrf_k=USUAL_RRF_K)
+
+
+def _weighted_sum(parts: SearchParts, strategy: Strategy) -> Retriever:
+    from locigraph.retrieval.strategies.weighted_sum import WeightedSumRetriever
+
+    encoder = parts.encoder_of(strategy)
+    return WeightedSumRetriever(
+        lambda space, as_of: parts.store.snapshot(space, as_of=as_of, embedding_model=encoder.model_id),
+        encoder,
+        name=strategy.name,
+    )
+
+
+def _dense(parts: SearchParts, strategy: Strategy) -> Retriever:
+    from locigraph.retrieval.strategies.single_signal import DenseRetriever
+
+    return DenseRetriever(parts.vectors(strategy), parts.encoder_of(strategy), parts.texts, name=strategy.name)
+
+
+def _bm25(parts: SearchParts, strategy: Strategy) -> Retriever:
+    from locigraph.retrieval.strategies.single_signal import Bm25Retriever
+
+    return Bm25Retriever(parts.words_of_turns)
+
+
+def _with_adapted(rows: Sequence[Strategy]) -> Iterator[Strategy]:
+    """Each row, and for those with dense signals that matter the same with the text encoder's adapter."""
+    for row in rows:
+        yield row
+        if row.name in ("v1", "sum", "dense"):
+            yield replace(
+                row,
+                name=f"{row.name}-adapted",
+                description=f"{row.name} with the adapted text encoder",
+                needs_index=False,  # vectors of adapters are searched in memory, exactly
+                uses_adapter=True,
+                is_baseline=row.name != "dense",
+            )
+
+
+STRATEGIES: Table[Strategy] = Table(
+    "strategy",
+    _with_adapted(
+        [
+            Strategy(
+                "v1",
+                "BM25 and ANN over node descriptions, fused by RRF with the constant 2, chosen on the corpus threads",
+                _hybrid,
+                needs_index=True,
+                is_baseline=True,
+            ),
+            Strategy("v1-k60", "v1 with RRF's usual constant, 60", _hybrid_usual, needs_index=True),
+            Strategy(
+                "v2",
+                "one ANN search over embeddings of the Heterogeneous Graph Transformer, trained inside folds",
+                is_trained=True,
+                needs_index=True,
+                uses_adapter=True,
+            ),
+            Strategy(
+                "v2-mixing",
+                "v2 with relation mixing in the place of attention: its ablation",
+                changes={"model.encoder": "mixing"},
+                is_trained=True,
+                needs_index=True,
+                uses_adapter=True,
+                in_recall=False,
+            ),
+            Strategy(
+                "v2-zero",
+                "v2 zero-shot: a checkpoint that has not seen the corpus, as it is",
+                needs_checkpoint=True,
+                needs_index=True,
+                uses_adapter=True,
+                in_recall=False,
+            ),
+            Strategy("sum", "weighted sum of six min-max signals with equal weights", _weighted_sum, is_baseline=True),
+            Strategy("dense", "cosine of question and turn", _dense, needs_index=True),
+            Strategy("bm25", "BM25 of question and turn", _bm25),
+        ]
+    ),
+)
+
+
+@contextmanager
+def built_strategies(
+    store: Store,
+    encoder: CachedTextEncoder,
+    chosen: Sequence[str],
+    *,
+    spaces: Sequence[SpaceId],
+    index: MilvusIndex | None = None,
+) -> Iterator[dict[str, Retriever]]:
+    """Retrievers by name of those chosen strategies that need no checkpoint.
+
+    Args:
+        store: The graph.
+        encoder: Text encoder.
+        chosen: Names of strategies.
+        spaces: The spaces that will be asked.
+        index: Vector index; may be None if no strategy needs one.
+    """
+    with ExitStack() as opened:
+        parts = SearchParts(store, encoder, spaces, index, opened)
+        rows = [STRATEGIES[name] for name in chosen]
+        yield {row.name: row.make(parts, row) for row in rows if row.make is not None}
+
+
+def indexer_of(store: Store, index: MilvusIndex, encoder: CachedTextEncoder) -> DescriptionIndexer:
+    """The indexer of descriptions, by which collections of graph embeddings forget what the store forgot.
+
+    It holds vectors of the text encoder without its adapter: v1 is the same whatever v2 has learnt.
+    """
+    from locigraph.retrieval.index.descriptions import DescriptionIndexer
+    from locigraph.retrieval.index.graph_collections import forget_in_collections
+
+    return DescriptionIndexer(
+        store,
+        index,
+        encoder.without_adapter().model_id,
+        on_delete=lambda space, keys: forget_in_collections(index, space, keys),
+    )
+
+
+def texts_of(store: Store) -> NodeTexts:
+    """Reads the texts of the hits of a search from the store."""
+
+    def read(space: SpaceId, node_ids: Sequence[NodeId], as_of: datetime | None) -> dict[NodeId, str]:
+        return {node.id: node.description for node in store.nodes(space, ids=node_ids, as_of=as_of)}
+
+    return read
+
+
+def reranked(model: str | None) -> Callable[[Retriever], Retriever]:
+    """Adds a cross-encoder to a strategy, or nothing where none is named."""
+    if model is None:
+        return lambda retriever: retriever
+    from locigraph.retrieval.rerank import CrossEncoderReranker, RerankedRetriever
+
+    reranker = CrossEncoderReranker(model)
+    return lambda retriever: RerankedRetriever(retriever, reranker)
+
+
+def chosen(listed: str, *, checkpoint: str | None, adapter: str | None) -> list[str]:
+    """The strategies of a list of names.
+
+    Raises:
+        LocigraphError: If one is not known or lacks what it needs, or there is none.
+    """
+    found = names(listed, STRATEGIES)
+    if not found:
+        raise LocigraphError(f"strategies is {listed!r}; name at least one of {', '.join(STRATEGIES)}")
+    for name in found:
+        if STRATEGIES[name].needs_checkpoint and checkpoint is None:
+            raise LocigraphError(f"strategy {name!r} needs a checkpoint; name one with --checkpoint")
+    require_adapter(found, adapter)
+    return found
+
+
+def require_adapter(strategies: Sequence[str], adapter: str | None) -> None:
+    """Refuse baselines with an adapter where there is none; a claimant can do without.
+
+    Raises:
+        LocigraphError: Names the first.
+    """
+    for row in map(STRATEGIES.__getitem__, strategies):
+        if adapter is None and row.uses_adapter and not row.is_claimant:
+            raise LocigraphError(f"strategy {row.name!r} needs an adapter; name one with --encoder.adapter")
+
+
+def comparisons(strategies: Sequence[str], baselines: str | None) -> list[tuple[str, str]] | None:
+    """Which strategy is tested against which.
+
+    Args:
+        strategies: All that are run.
+        baselines: Names separated by commas; None for the rows that are baselines (where some with the adapter are
+            run, v1 and those with the adapter), or for all others where none of these is run.
+
+    Returns:
+        The first claimant and each of the baselines. Without a claimant, all others and each of the baselines, or None
+        where none are named: the report's own choice.
+
+    Raises:
+        LocigraphError: If a baseline is not among the strategies, or nothing is left to test against them.
+    """
+    claimant = next((name for name in strategies if STRATEGIES[name].is_claimant), None)
+    if baselines is None and claimant is None:
+        return None
+    others = [name for name in strategies if name != claimant]
+    if baselines is not None:
+        tested = names(baselines, Table("baseline", (STRATEGIES[name] for name in others)))
+    else:
+        rows = [STRATEGIES[name] for name in others if STRATEGIES[name].is_baseline]
+        if any(row.uses_adapter for row in rows):  # v1 as it is besides
+            rows = [row for row in rows if row.uses_adapter or row.name == "v1"]
+        tested = [row.name for row in rows] or others
+    claimants = [name for name in others if name not in tested] if claimant is None else [claimant]
+    if tested and not claimants:
+        raise LocigraphError(f"baselines is {baselines!r}: no strategy is left to test against them; add one")
+    return [(name, baseline) for name in claimants for baseline in tested]
+
+
+def unused_options(
+    strategies: Sequence[str], *, checkpoint: str | None, adapter: str | None, of_training: Mapping[str, object]
+) -> list[str]:
+    """Notes on options, perhaps of a shared configuration, that a choice of strategies leaves without use.
+
+    Args:
+        strategies: All that are run.
+        checkpoint: The given checkpoint; None for none.
+        adapter: The text encoder's adapter; None for none.
+        of_training: Options by name that only training inside folds uses; false where they have their default.
+    """
+    rows = [STRATEGIES[name] for name in strategies]
+    said = []
+    if checkpoint is not None and not any(row.needs_checkpoint for row in rows):
+        said.append("checkpoint was not used, since no strategy that takes one was run")
+    if adapter is not None and not any(row.uses_adapter for row in rows):
+        said.append("encoder.adapter was not used, since no strategy that uses it was run")
+    if not any(row.is_trained for row in rows):
+        said += [f"{name} was not used, since no strategy was trained" for name, given in of_training.items() if given]
+    return said
