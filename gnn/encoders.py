@@ -160,9 +160,9 @@ class GraphEncoder(nn.Module):
             [relation.name == "fact" for relation in self.relations], dtype=torch.bool, device=device
         )
         target = inputs.target[is_fact[inputs.relation]]
-        count = torch.zeros(len(inputs.text), device=target.device)
+        count = inputs.traits.new_zeros(len(inputs.text))
         count = count.index_add(0, target, torch.ones_like(target, dtype=count.dtype))
-        return torch.cat([inputs.traits, torch.stack([(count > 0).float(), torch.log1p(count)], dim=1)], dim=1)
+        return torch.cat([inputs.traits, torch.stack([(count > 0).to(count), torch.log1p(count)], dim=1)], dim=1)
 
     def _check(self, inputs: GraphInputs) -> None:
         config = self.config

@@ -80,7 +80,12 @@ def ablate(
 
         fold_of = {space: fold.index for fold in planned for space in fold.test}
         summary = run(
-            chosen, Settings(model, training), planned, outcomes(read.questions, fold_of), run_fold, seed=seed
+            chosen,
+            learning.settings_of(model, training),
+            planned,
+            outcomes(read.questions, fold_of),
+            run_fold,
+            seed=seed,
         )
     manifest = provenance.manifest(
         seed,

@@ -85,9 +85,9 @@ def evaluate(
     from locigraph.scripts import learning
     from locigraph.scripts.evaluation import Evaluation
     from locigraph.training.checkpoint import load_checkpoint
-    from locigraph.training.config import Settings
     from locigraph.training.folds import plan_folds, refuse_known
 
+    settings = learning.settings_of(model, training)
     questions_by = learning.question_writer(writer)
     text_encoder = opening.held_out_encoder(encoder, read.questions)
     rows = [table.STRATEGIES[name] for name in names]
@@ -98,7 +98,7 @@ def evaluate(
     is_trained = any(row.is_trained for row in rows)
     planned = plan_folds(read.questions, folds=folds, validation=validation, seed=seed) if is_trained else ()
     of_folds = learning.settings_of_folds(
-        Settings(model, training),
+        settings,
         planned,
         searched if planned else None,
         consolidation=consolidation,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from locigraph.kg.corpora import Corpus
@@ -17,11 +17,28 @@ from locigraph.scripts import provenance
 from locigraph.scripts.graphs import views_of
 from locigraph.scripts.opening import existing_store, read_corpus, text_encoder
 from locigraph.scripts.settings import EncoderSettings, GraphSettings, WriterSettings
-from locigraph.training.config import Settings, TrainerConfig, changed
+from locigraph.training.config import ModelConfig, Settings, TrainerConfig, TrainingConfig, changed
 from locigraph.training.folds import FoldTrainer
 from locigraph.training.protocols import QuestionWriter
 from locigraph.training.pseudo_questions import RULES
 from locigraph.training.snapshots import TrainingSet, Views
+
+
+def settings_of(model: ModelConfig, training: TrainingConfig) -> Settings:
+    """Model and training, whose graph encoder and losses are known.
+
+    Raises:
+        UnknownNameError: If one is not; lists those that are known.
+    """
+    from locigraph.gnn.encoders import GRAPH_ENCODERS
+    from locigraph.training.objectives import LOSSES
+
+    return Settings(
+        replace(model, encoder=GRAPH_ENCODERS[model.encoder].name),
+        replace(
+            training, pretrain_losses={LOSSES[name].name: weight for name, weight in training.pretrain_losses.items()}
+        ),
+    )
 
 
 def training_set(views: Views, corpus: Corpus, *, validation: int) -> TrainingSet:
@@ -96,7 +113,7 @@ def more_training_sets(
                 )
             corpus = own if each.corpus is None else read_corpus(each.corpus)
             if encoder is not None and each.dtype is not None:
-                texts: EncoderSettings | None = dataclasses.replace(encoder, dtype=each.dtype)
+                texts: EncoderSettings | None = replace(encoder, dtype=each.dtype)
             else:
                 texts = encoder
             store = opened.enter_context(existing_store(each.store))

@@ -86,7 +86,13 @@ def search(
             identity = " ".join([str(CHECKPOINT_ALGORITHM), text_encoder.model_id, read.sha256, *fingerprints])
             found.append(
                 search_fold(
-                    fold, Settings(model, training), train, trials=trials, folder=folder, seed=seed, identity=identity
+                    fold,
+                    learning.settings_of(model, training),
+                    train,
+                    trials=trials,
+                    folder=folder,
+                    seed=seed,
+                    identity=identity,
                 )
             )
             shutil.rmtree(folder / f"fold-{fold.index}", ignore_errors=True)  # what cut trials have left

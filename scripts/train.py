@@ -38,11 +38,11 @@ def train(
     from pathlib import Path
 
     from locigraph.scripts import learning, opening, provenance
-    from locigraph.training.config import Settings
     from locigraph.training.folds import refuse_fitted
-    from locigraph.training.graph import train_checkpoint
+    from locigraph.training.graph_training import train_checkpoint
 
     provenance.source_commit()
+    settings = learning.settings_of(model, training)
     questions_by = learning.question_writer(writer)
     read = opening.read_corpus(corpus)
     text_encoder = opening.text_encoder(encoder)
@@ -51,7 +51,7 @@ def train(
             refuse_fitted(text_encoder.adapter, each.validation)
         checkpoint = train_checkpoint(
             sets,
-            Settings(model, training),
+            settings,
             trainer,
             embed=text_encoder.encode,
             text_encoder=text_encoder.model_id,

@@ -74,7 +74,10 @@ BAD_CALLS = {
     "unknown encoder": (["train", "--model.encoder", "gat"], ["graph encoder 'gat'", "hgt, mixing"]),
     "unknown extractor": (["build", "--consolidation", "llama"], ["extractor 'llama'", "rules, recorded"]),
     "unknown format": (["build", "--corpus.format", "csv"], ["'csv'", "locomo", "jsonl"]),
-    "strategy of evaluate alone": (["recall", "q", "--space", "x", "--strategy", "v2-zero"], ["v2-zero", "--checkpoint"]),
+    "strategy of evaluate alone": (
+        ["recall", "q", "--space", "x", "--strategy", "v2-zero"],
+        ["v2-zero", "--checkpoint"],
+    ),
     "unknown strategy of recall": (["recall", "q", "--space", "x", "--strategy", "v9"], ["'v9'", "known: v1"]),
     "no ablation of nothing": (["ablate", "--variants", "[]"], ["variants is empty"]),
     "no telemetry by a typo": (["train", "--trainer.wandb_mode", "ofline"], ["wandb_mode"]),

@@ -134,10 +134,10 @@ def load_checkpoint(folder: Path, *, text_encoder: str | None = None) -> Checkpo
         tensors = load_file(folder / _WEIGHTS)
         network = GraphRetrieval(model, text_dim=manifest["text_dim"])
         network.load_state_dict(tensors)
+        details = manifest.get("details", {})
+        checkpoint = Checkpoint(network.eval(), model, str(manifest["text_encoder"]), manifest["text_dim"], details)
     except (KeyError, TypeError, ValueError, RuntimeError, OSError, LocigraphError, SafetensorError) as error:
         raise CheckpointError(f"{folder}: damaged or of another version ({str(error)[:200]}); train again") from error
-    network.eval()
-    checkpoint = Checkpoint(network, model, manifest["text_encoder"], manifest["text_dim"], manifest.get("details", {}))
     try:
         len(checkpoint.spaces)
     except (KeyError, TypeError) as error:  # of what nobody knows what it has seen, nothing can be measured

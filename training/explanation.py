@@ -139,7 +139,11 @@ def _influence(
 
 
 def _without_edge(inputs: GraphInputs, edge: int) -> GraphInputs:
-    """One edge left out, and all other edges into other turns too, which have no part in this turn's vector."""
-    keep = inputs.target == inputs.target[edge]
+    """One edge left out, and with it all edges that have no part in its turn's vector."""
+    into = inputs.target == inputs.target[edge]
+    # Whether a neighbouring turn has facts is a trait of it, which its weight depends on.
+    is_neighbour = torch.zeros(len(inputs.text), dtype=torch.bool, device=into.device)
+    is_neighbour[inputs.source[into]] = True
+    keep = into.clone()
     keep[edge] = False
     return inputs.with_edges(keep)

@@ -14,7 +14,7 @@ from locigraph.retrieval.text.text_adapter import TextAdapter
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.config import Settings, TrainerConfig
 from locigraph.training.errors import TrainingError
-from locigraph.training.graph import train_checkpoint
+from locigraph.training.graph_training import train_checkpoint
 from locigraph.training.protocols import Embed, QuestionWriter
 from locigraph.training.pseudo_questions import RULES
 from locigraph.training.snapshots import TrainingSet, Views

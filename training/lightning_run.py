@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import warnings
 from collections.abc import Mapping
@@ -20,6 +21,9 @@ from tqdm import tqdm
 from locigraph.training.config import TrainerConfig
 from locigraph.training.errors import TrainingError
 from locigraph.training.examples import EpochDataModule
+
+# Lightning sets its own level when it is imported; its remarks would come between the progress bars.
+logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 
 # The first steps count more, so that the average is not ruled by the untrained weights.
 _RAMP = 5
@@ -208,8 +212,8 @@ def run_lightning(
         patience: Epochs without a better validation before stopping.
         ema_decay: Decay of the moving average; 0 for none.
         gradient_clip: Largest norm of the gradient.
-        path: Path of the resume point and the logs, without suffix. The name of its folder's parent groups the runs in
-            Weights & Biases.
+        path: Path of the resume point and the logs, without suffix: ``folder/<stage>-<fingerprint>``. The name of the
+            folder groups the runs in Weights & Biases.
         name: Shown on the progress bar; name of the run in Weights & Biases.
         logged: Hyper-parameters to log.
 
@@ -265,8 +269,10 @@ def _trainer(**settings: Any) -> L.Trainer:
 
 
 def _loggers(config: TrainerConfig, path: Path, name: str, logged: Mapping[str, Any]) -> list[Logger] | bool:
+    if config.fast_dev_run:
+        return False
     loggers: list[Logger] = []
-    if config.csv_log and not config.fast_dev_run:
+    if config.csv_log:
         loggers.append(CSVLogger(str(path.parent), name=path.name, version=""))
     if config.wandb_mode != "disabled":
         import wandb

@@ -130,8 +130,7 @@ def _graphs_of(data: TrainingSet, label: str) -> list[TrainingGraph]:
 
 
 def questions_fingerprint(graphs: Sequence[TrainingGraph]) -> str:
-    """Twelve hexadecimal digits of all questions; their wording stays out of the manifest."""
-    asked = sorted(
-        [q.question_id, q.text, str(q.asked_at), list(q.evidence)] for graph in graphs for q in graph.questions
-    )
+    """Twelve hexadecimal digits of all questions, in order; their wording stays out of the manifest."""
+    # Their order decides the order of the graphs, and so what a training comes to.
+    asked = [[q.question_id, q.text, str(q.asked_at), list(q.evidence)] for graph in graphs for q in graph.questions]
     return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:12]

@@ -6,14 +6,18 @@ import numpy as np
 import pytest
 import torch
 
-from locigraph.gnn.encoder import EncoderConfig
-from locigraph.gnn.lexical import ContextHash, LexicalSketch, RelatedTerms, question_terms
 from locigraph.gnn.query import QueryBatch, QueryEncoder, query_batch
-from tests.fakes import FakeEncoder
+from locigraph.gnn.sketch import ContextHash, LexicalSketch
+from locigraph.kg.language.tokens import terms
+from locigraph.training.checkpoint import GraphRetrieval
+from locigraph.training.config import ModelConfig
+from tests.fakes import FakeEncoder, make_turns
+from tests.fakes_graph import CONTEXT as GRAPH_CONTEXT
+from tests.fakes_graph import SKETCH as GRAPH_SKETCH
+from tests.fakes_graph import TEXT_DIM, Extra, make_inputs, make_snapshot
 
 CONTEXT = ContextHash(8, 16)
 SKETCH = LexicalSketch(16, ("cano", "boat"))
-CONFIG = EncoderConfig(text_dim=6, lexical_dim=16, context_dim=24, hidden_dim=8, layers=1, heads=2, free_dim=4)
 TEXTS = ["Who painted the canoe?", "Where is Ben's boat, the boat?", "Why?"]
 
 
@@ -21,21 +25,20 @@ def batch(texts: list[str] = TEXTS) -> QueryBatch:
     return query_batch(texts, FakeEncoder(6).encode(texts), SKETCH, CONTEXT)
 
 
-def encoder_of(config: EncoderConfig = CONFIG) -> QueryEncoder:
-    torch.manual_seed(0)
-    return QueryEncoder(config, speaker_dim=8).eval()
+def encoder_of() -> QueryEncoder:
+    return QueryEncoder(speaker_dim=8).eval()
 
 
 def test_an_untrained_query_is_embedding_and_terms_side_by_side() -> None:
     vectors = encoder_of()(batch())
-    assert vectors.shape == (3, CONFIG.vector_dim)
+    assert vectors.shape == (3, 6 + 16 + 24 + 1)
     np.testing.assert_allclose(vectors[:, :6].detach(), FakeEncoder(6).encode(TEXTS), atol=1e-6)
     lexical = vectors[0, 6:22].tolist()
     bucket, sign = SKETCH.bucket("paint")
     assert lexical[0] == pytest.approx(5.0)  # cano, whose bucket is its own
     assert lexical[bucket] == pytest.approx(5.0 * sign)
     assert np.abs(lexical).sum() == pytest.approx(10.0)
-    assert not vectors[:, 22:26].any()  # the free block starts at nothing
+    np.testing.assert_allclose(vectors[:, 22:-1].detach(), 0.1 * batch().context, atol=1e-6)
     assert vectors[:, -1].tolist() == [1, 1, 1]
 
 
@@ -43,7 +46,7 @@ def test_repeated_terms_count_once_and_a_question_of_stop_words_has_none() -> No
     vectors = encoder_of()(batch())
     bucket, _ = SKETCH.bucket("boat")
     assert vectors[1, 6 + bucket].item() == pytest.approx(5.0)
-    assert question_terms(TEXTS[2]) == ()
+    assert terms(TEXTS[2]) == []
     assert not vectors[2, 6:22].any()
 
 
@@ -52,7 +55,7 @@ def test_names_and_dates_of_a_question_are_weighted_each() -> None:
     encoder = encoder_of()
     with torch.no_grad():
         encoder.context_weight.copy_(torch.tensor([2.0, 3.0]))
-    found = encoder(query_batch(texts, FakeEncoder(6).encode(texts), SKETCH, CONTEXT))[0, 26:-1]
+    found = encoder(query_batch(texts, FakeEncoder(6).encode(texts), SKETCH, CONTEXT))[0, 22:-1]
     context = CONTEXT.question(texts[0], None)
     np.testing.assert_allclose(found.detach(), context * np.repeat([2.0, 3.0], [8, 16]), atol=1e-6)
     assert context[:8].any()
@@ -77,37 +80,85 @@ def test_each_question_is_encoded_as_if_alone() -> None:
         torch.testing.assert_close(encoder(batch([text]))[0], together[row])
 
 
-def test_noise_and_dropout_of_terms_act_in_training_only() -> None:
+def test_noise_turns_the_text_in_training_only() -> None:
     encoder, questions = encoder_of(), batch()
     quiet = encoder(questions)
-    torch.testing.assert_close(encoder(questions, noise=1.0, term_dropout=0.9), quiet)
+    assert torch.equal(encoder(questions, noise=1.0), quiet)
     encoder.train()
-    noisy = encoder(questions, noise=1.0, term_dropout=1.0)
+    assert torch.equal(encoder(questions), quiet)
+    torch.manual_seed(0)
+    noisy = encoder(questions, noise=1.0)
     assert not torch.allclose(noisy[:, :6], quiet[:, :6])
-    assert not noisy[:, 6:22].any()
     torch.testing.assert_close(noisy[:, :6].norm(dim=1), torch.ones(3))
+    assert torch.equal(noisy[:, 6:], quiet[:, 6:])
 
 
-def test_a_model_without_lexical_context_and_free_part_works() -> None:
-    config = EncoderConfig(text_dim=6, lexical_dim=0, context_dim=0, hidden_dim=8, layers=0, heads=2, free_dim=0)
-    questions = query_batch(TEXTS, FakeEncoder(6).encode(TEXTS), LexicalSketch(0), ContextHash(0, 0))
-    encoder = QueryEncoder(config, speaker_dim=0).eval()
-    vectors = encoder(questions)
-    assert vectors.shape == (3, 7)
+@pytest.mark.parametrize("noise", [0.1, 1.0])
+def test_noise_is_as_long_as_it_says_whatever_the_width(noise: float) -> None:
+    encoder = encoder_of().train()
+    for width in (16, 1024):
+        text = torch.zeros(400, width)
+        text[:, 0] = 1
+        questions = QueryBatch(text, torch.zeros(400, 16), torch.zeros(400, 24))
+        torch.manual_seed(0)
+        turned = encoder(questions, noise=noise)[:, :width]
+        # Orthogonal to the text the noise is about as long as it is in all; the sum is cut to length 1 again.
+        tangent = (turned[:, 1:].norm(dim=1) / turned[:, 0].abs()).median().item()
+        assert tangent == pytest.approx(noise, rel=0.2)
+
+
+def test_a_model_without_context_works() -> None:
+    questions = query_batch(TEXTS, FakeEncoder(6).encode(TEXTS), SKETCH, ContextHash(0, 0))
+    vectors = QueryEncoder(speaker_dim=0).eval()(questions)
+    assert vectors.shape == (3, 6 + 16 + 1)
     assert torch.isfinite(vectors).all()
-    assert len(questions.to("cpu")) == 3
 
 
-def test_related_terms_enter_with_their_likeness_and_a_learnt_weight() -> None:
-    related = RelatedTerms(
-        ("boat", "cano"), np.array([[1], [0]], dtype=np.int32), np.array([[0.5], [0.5]], dtype=np.float16)
-    )
-    sketch = LexicalSketch(16, ("cano", "boat"), related)
-    texts = ["a canoe"]
-    asked = query_batch(texts, FakeEncoder(6).encode(texts), sketch, CONTEXT)
-    encoder = encoder_of()
+def test_no_questions_are_no_vectors() -> None:
+    assert encoder_of()(query_batch([], np.zeros((0, 6), dtype=np.float32), SKETCH, CONTEXT)).shape == (0, 47)
+
+
+def test_times_of_asking_must_be_as_many_as_questions() -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        query_batch(TEXTS, FakeEncoder(6).encode(TEXTS), SKETCH, CONTEXT, asked_at=[None])
+
+
+def test_questions_move_to_a_device_whole() -> None:
+    moved = batch().to("meta")
+    assert {t.device.type for t in (moved.text, moved.lexical, moved.context)} == {"meta"}
+    assert len(moved) == len(batch().to("cpu")) == 3
+
+
+def test_every_weight_gets_a_gradient() -> None:
+    texts = ["What did Ben paint his canoe with in May 2023?"]
+    encoder = encoder_of().train()
+    encoder(query_batch(texts, FakeEncoder(6).encode(texts), SKETCH, CONTEXT)).square().sum().backward()
+    for name, parameter in encoder.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.all(), name
+
+
+def test_the_score_of_a_turn_is_the_sum_of_its_blocks_scores() -> None:
+    torch.manual_seed(0)
+    model = ModelConfig(lexical_dim=GRAPH_SKETCH.dim, speaker_dim=8, date_dim=16, attention_dim=4)
+    network = GraphRetrieval(model, text_dim=TEXT_DIM).eval()
     with torch.no_grad():
-        encoder.related_weight.fill_(np.log(0.2))
-    lexical = encoder(asked)[0, 6:22].tolist()
-    assert lexical[:2] == pytest.approx([5.0, 5.0 * 0.2 * 0.5])
-    assert not any(lexical[2:])
+        network.nodes.bias_traits.normal_()
+    turns = make_turns(["I have a canoe", "What colour?"])
+    vectors = network.nodes(
+        make_inputs(make_snapshot(turns, [Extra("knowledge_node", "It is red", (0,))], [(2, "DERIVED_FROM", 0)]))
+    )
+    texts = ["What did Ann say about her canoe in January 2024?"]
+    asked = query_batch(texts, FakeEncoder(TEXT_DIM).encode(texts), GRAPH_SKETCH, GRAPH_CONTEXT)
+    scores = network.queries(asked) @ vectors.joined().T
+    speaker, date = asked.context[:, :8], asked.context[:, 8:]
+    its_speaker, its_date = vectors.context[:, :8], vectors.context[:, 8:]
+    expected = (
+        asked.text @ vectors.text.T
+        + 5 * asked.lexical @ vectors.lexical.T
+        + 0.1 * speaker @ its_speaker.T
+        + 0.1 * date @ its_date.T
+        + vectors.bias.T
+    )
+    torch.testing.assert_close(scores, expected)
+    assert scores[0, 0] > scores[0, 1]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from locigraph.training.checkpoint import Checkpoint
-from locigraph.training.graph import train_checkpoint
+from locigraph.training.graph_training import train_checkpoint
 from locigraph.training.snapshots import TrainingSet, Views
 from tests.fakes import FakeEncoder
 from tests.fakes_graph import CPU, TEXT_DIM, planted_space, small_settings

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,14 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from locigraph.training.checkpoint import load_checkpoint
+from locigraph.gnn.encoders import GRAPH_ENCODERS
+from locigraph.kg.registry import UnknownNameError
+from locigraph.training.checkpoint import Checkpoint, GraphRetrieval, load_checkpoint
+from locigraph.training.config import ModelConfig
 from locigraph.training.errors import CheckpointError
 from locigraph.training.inference import CheckpointQueryEncoder, encode_graph
 from tests.fakes import FakeEncoder
-from tests.fakes_graph import TEXT_DIM, planted_space, small_checkpoint
+from tests.fakes_graph import SMALL_MODEL, TEXT_DIM, planted_space, small_checkpoint
 
 
 @pytest.fixture
@@ -28,32 +32,45 @@ def edit_manifest(folder: Path, **values: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
-def test_a_checkpoint_read_back_gives_the_same_vectors(folder: Path) -> None:
-    made, loaded = small_checkpoint(), load_checkpoint(folder, text_encoder="fake-bow")
+def encoded(checkpoint: Checkpoint) -> tuple[np.ndarray, np.ndarray]:
     snapshot, questions = planted_space(1)
-    np.testing.assert_array_equal(encode_graph(loaded, snapshot), encode_graph(made, snapshot))
-    embed = FakeEncoder(TEXT_DIM).encode
-    texts = [question.text for question in questions]
-    first, second = (CheckpointQueryEncoder(checkpoint, embed) for checkpoint in (made, loaded))
-    np.testing.assert_array_equal(first.encode_queries(texts), second.encode_queries(texts))
-    np.testing.assert_array_equal(first.encode_query(texts[0]), first.encode_queries(texts)[0])
-    assert (loaded.version, loaded.details, loaded.sketch) == (made.version, made.details, made.sketch)
-    assert first.version == made.version
-    assert loaded.sketch.related.of(["boat"]) == made.sketch.related.of(["boat"]) == {"canoe": 0.5}
+    encoder = CheckpointQueryEncoder(checkpoint, FakeEncoder(TEXT_DIM).encode)
+    return encode_graph(checkpoint, snapshot)[1], encoder.encode_queries([question.text for question in questions])
 
 
-def test_vectors_come_in_the_snapshots_order() -> None:
-    snapshot, _ = planted_space(1)
-    vectors = encode_graph(small_checkpoint(), snapshot)
-    assert vectors.shape == (snapshot.num_nodes, small_checkpoint().network.nodes.config.vector_dim)
-    # A fact takes in nothing: its text block is half its own embedding before training.
-    np.testing.assert_allclose(vectors[-1, :TEXT_DIM], 0.5 * snapshot.embeddings[-1], atol=1e-6)
+def checkpoint_of(model: ModelConfig) -> Checkpoint:
+    torch.manual_seed(0)
+    return replace(small_checkpoint(), model=model, network=GraphRetrieval(model, text_dim=TEXT_DIM).eval())
 
 
-def test_the_version_changes_with_weights_text_encoder_and_sketch() -> None:
-    checkpoints = [small_checkpoint(), small_checkpoint(seed=1), small_checkpoint(text_encoder="other")]
-    assert len({checkpoint.version for checkpoint in checkpoints}) == 3
+@pytest.mark.parametrize("encoder", list(GRAPH_ENCODERS))
+def test_a_checkpoint_read_back_gives_the_same_vectors(encoder: str, tmp_path: Path) -> None:
+    made = checkpoint_of(replace(SMALL_MODEL, encoder=encoder, excluded_relations=["next_4", "HAS_CONCEPT"]))
+    made.save(tmp_path / "checkpoint")
+    loaded = load_checkpoint(tmp_path / "checkpoint", text_encoder="fake-bow")
+    for first, second in zip(encoded(made), encoded(loaded), strict=True):
+        np.testing.assert_array_equal(first, second)
+    assert (loaded.version, loaded.details, loaded.model) == (made.version, made.details, made.model)
+    assert type(loaded.network.nodes) is type(made.network.nodes)
+    assert [relation.name for relation in loaded.network.nodes.relations][-1] == "next_3"
+    assert loaded.spaces == {"elsewhere"}
+
+
+def test_the_version_changes_with_weights_text_encoder_and_model() -> None:
+    checkpoints = [
+        small_checkpoint(),
+        small_checkpoint(seed=1),
+        small_checkpoint(text_encoder="other"),
+        replace(small_checkpoint(), model=replace(SMALL_MODEL, lexical_dim=63)),
+        replace(small_checkpoint(), text_dim=TEXT_DIM + 1),
+    ]
+    assert len({checkpoint.version for checkpoint in checkpoints}) == 5
     assert small_checkpoint().version == small_checkpoint().version
+
+
+def test_a_graph_encoder_that_there_is_not_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(UnknownNameError, match="graph encoder 'hgtt' is not known; nearest is 'hgt'; known: hgt, mix"):
+        GraphRetrieval(ModelConfig(encoder="hgtt"), text_dim=TEXT_DIM)
 
 
 def test_a_checkpoint_that_does_not_say_what_it_has_seen_is_refused(folder: Path) -> None:
@@ -125,15 +142,35 @@ def test_another_schema_format_or_text_encoder_is_refused(folder: Path) -> None:
     "values",
     [
         {"model": {"unknown": 1}},
-        {"sketch": {"dedicated": ["a", "b"]}},
-        {"sketch": {}},
+        {"model": {"encoder": "hgtt"}},
+        {"model": {"lexical_dim": 0}},
+        {"model": {"excluded_relations": ["nxet"]}},
+        {"model": []},
         {"text_dim": "wide"},
+        {"text_dim": -1},
+        {"details": []},
         {"version": "000000000000"},
     ],
 )
 def test_a_manifest_with_a_wrong_field_is_refused(folder: Path, values: dict[str, Any]) -> None:
     edit_manifest(folder, **values)
     with pytest.raises(CheckpointError):
+        load_checkpoint(folder)
+
+
+@pytest.mark.parametrize("name", ["format", "schema", "model", "text_encoder", "text_dim", "version", "details"])
+def test_a_manifest_without_a_field_is_refused(folder: Path, name: str) -> None:
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_text())
+    del manifest[name]
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(CheckpointError):
+        load_checkpoint(folder)
+
+
+def test_weights_of_another_model_are_refused(folder: Path) -> None:
+    edit_manifest(folder, model=asdict(replace(SMALL_MODEL, encoder="mixing")))
+    with pytest.raises(CheckpointError, match="damaged or of another version"):
         load_checkpoint(folder)
 
 

@@ -2,75 +2,103 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
 import torch
 
+from locigraph.gnn.encoders import GRAPH_ENCODERS
 from locigraph.kg.snapshot import Snapshot
-from locigraph.training.checkpoint import Checkpoint
-from locigraph.training.explanation import explain
+from locigraph.training.checkpoint import Checkpoint, GraphRetrieval
+from locigraph.training.explanation import Explanation, explain
 from locigraph.training.inference import CheckpointQueryEncoder, encode_graph
-from locigraph.training.module import GraphRetrieval
 from tests.fakes import FakeEncoder, make_turns
-from tests.fakes_graph import TEXT_DIM, Extra, make_snapshot, planted_space, small_checkpoint
+from tests.fakes_graph import SMALL_MODEL, TEXT_DIM, Extra, make_snapshot, planted_space, small_checkpoint
 
 EMBED = FakeEncoder(TEXT_DIM).encode
 SNAPSHOT, QUESTIONS = planted_space(1)
+CHECKPOINT = small_checkpoint()
 
 
-def trained_like() -> Checkpoint:
-    """A checkpoint whose gates, residual and free block are not at their zero start."""
-    checkpoint = small_checkpoint()
-    generator = torch.Generator().manual_seed(1)
+def checkpoint_of(encoder: str, *, excluded: list[str] | None = None, moved: float = 0.1) -> Checkpoint:
+    """A checkpoint none of whose weights is at its start."""
+    model = dataclasses.replace(SMALL_MODEL, encoder=encoder, excluded_relations=excluded or [])
+    torch.manual_seed(0)
+    network = GraphRetrieval(model, text_dim=TEXT_DIM).eval()
     with torch.no_grad():
-        for name, parameter in checkpoint.network.named_parameters():
-            if not parameter.any() and "term_weight" not in name:
-                parameter.copy_(0.05 * torch.randn(parameter.shape, generator=generator))
-    return checkpoint
+        for parameter in network.parameters():
+            parameter.add_(moved * torch.randn_like(parameter))
+    return dataclasses.replace(CHECKPOINT, model=model, network=network)
 
 
-@pytest.mark.parametrize("checkpoint", [small_checkpoint(), trained_like()], ids=["start", "moved"])
+def sum_of(found: Explanation) -> float:
+    parts = found.own_meaning + found.own_words + found.own_context + found.bias
+    return parts + sum(influence.total for influence in found.influences)
+
+
+def without_edge(snapshot: Snapshot, source: int, target: int) -> Snapshot:
+    kept = np.asarray([pair != (source, target) for pair in zip(snapshot.source, snapshot.target, strict=True)])
+    assert kept.sum() == len(kept) - 1
+    held = {name: getattr(snapshot, name)[kept] for name in ("source", "target", "relations", "families", "weights")}
+    return dataclasses.replace(snapshot, **held)
+
+
+@pytest.mark.parametrize(
+    "checkpoint", [CHECKPOINT, *map(checkpoint_of, GRAPH_ENCODERS)], ids=["start", "hgt", "mixing"]
+)
 def test_the_parts_of_an_explanation_sum_to_the_score_that_search_gives(checkpoint: Checkpoint) -> None:
     question = QUESTIONS[0].text
-    stored = encode_graph(checkpoint, SNAPSHOT)
+    rows, stored = encode_graph(checkpoint, SNAPSHOT)
     query = CheckpointQueryEncoder(checkpoint, EMBED).encode_query(question)
-    for found in explain(checkpoint, SNAPSHOT, question, embed=EMBED, top_k=4):
-        row = next(r for r in SNAPSHOT.episode_rows if SNAPSHOT.turns_of[r] == (found.turn_id,))
-        assert found.score == pytest.approx(float(stored[row] @ query), abs=1e-4)
-        parts = found.own_meaning + found.own_words + found.own_context + found.states + found.bias
-        assert parts + sum(i.total for i in found.influences) == pytest.approx(found.score, abs=1e-4)
+    scores = {SNAPSHOT.turns_of[row][0]: score for row, score in zip(rows, (stored @ query).tolist(), strict=True)}
+    explained = explain(checkpoint, SNAPSHOT, question, embed=EMBED, top_k=4)
+    assert [found.turn_id for found in explained] == sorted(scores, key=lambda turn: -scores[turn])[:4]
+    for found in explained:
+        assert found.score == pytest.approx(scores[found.turn_id], abs=1e-4)
+        assert sum_of(found) == pytest.approx(found.score, abs=1e-4)
+        assert found.influences
 
 
 def test_a_planted_fact_is_named_as_the_strongest_neighbour_and_deleting_it_lowers_the_score() -> None:
     explained = 0
     for question in QUESTIONS:
-        best = explain(small_checkpoint(), SNAPSHOT, question.text, embed=EMBED, top_k=1, check_deletions=1)[0]
-        if best.turn_id not in question.evidence:
-            continue
-        strongest = best.influences[0]
-        if strongest.relation != "DERIVED_FROM":
-            continue  # this turn names the thing itself
-        explained += 1
-        assert best.turn_id in SNAPSHOT.turns_of[SNAPSHOT.row_of[strongest.node_id]]
-        assert strongest.score_without is not None
-        assert strongest.score_without < best.score
-    assert explained
+        best = explain(CHECKPOINT, SNAPSHOT, question.text, embed=EMBED, top_k=1)[0]
+        if best.turn_id in question.evidence:
+            explained += 1
+            strongest = best.influences[0]
+            assert strongest.relation == "fact"
+            assert best.turn_id in SNAPSHOT.turns_of[SNAPSHOT.row_of[strongest.node_id]]
+            assert strongest.effect > 0
+    assert explained >= 3
 
 
-def test_the_effect_of_a_neighbour_is_what_deleting_it_does_also_among_several() -> None:
+@pytest.mark.parametrize("encoder", list(GRAPH_ENCODERS))
+def test_the_effect_of_a_neighbour_is_what_encoding_the_graph_without_it_does(encoder: str) -> None:
+    # Turn 0 has three facts; turn 1, beside it, has one, which is a trait that turn 0's weights depend on.
     lines = ["my canoe", "a kite", "the drum"]
     facts = [Extra("knowledge_node", text, (0,)) for text in ("canoe canoe red", "kite kite", "drum otter")]
-    snapshot = make_snapshot(make_turns(lines), facts, [(3 + i, "DERIVED_FROM", 0) for i in range(3)])
-    checkpoint = small_checkpoint()
-    found = explain(checkpoint, snapshot, "Which canoe?", embed=EMBED, top_k=3, check_deletions=9)
-    (best,) = (each for each in found if each.turn_id == "t0")
-    of_facts = [each for each in best.influences if each.relation == "DERIVED_FROM"]
-    assert len(of_facts) == 3
-    for each in best.influences:
-        assert each.score_without is not None
-        assert best.score - each.score_without == pytest.approx(each.effect, abs=1e-5)
-    assert of_facts[0].description == "canoe canoe red"
+    facts.append(Extra("knowledge_node", "kites fly", (1,)))
+    derived = [(3, "DERIVED_FROM", 0), (4, "DERIVED_FROM", 0), (5, "DERIVED_FROM", 0), (6, "DERIVED_FROM", 1)]
+    snapshot = make_snapshot(make_turns(lines), facts, derived)
+    checkpoint = checkpoint_of(encoder)
+    query = CheckpointQueryEncoder(checkpoint, EMBED).encode_query("Which canoe?")
+    (found,) = (each for each in explain(checkpoint, snapshot, "Which canoe?", embed=EMBED) if each.turn_id == "t0")
+    effects = {each.node_id: each.effect for each in found.influences if each.relation == "fact"}
+    assert sorted(effects) == ["n3", "n4", "n5"]
+    for node, effect in effects.items():
+        _, stored = encode_graph(checkpoint, without_edge(snapshot, int(node[1:]), 0))
+        assert found.score - float(stored[0] @ query) == pytest.approx(effect, abs=1e-4)
+    assert [each.effect for each in found.influences] == sorted((e.effect for e in found.influences), reverse=True)
+
+
+def test_among_several_facts_the_one_that_says_most_comes_first_and_the_least_takes_from_it() -> None:
+    facts = [Extra("knowledge_node", text, (0,)) for text in ("kite kite", "canoe canoe red", "drum otter")]
+    snapshot = make_snapshot(
+        make_turns(["my canoe", "a kite", "the drum"]), facts, [(3 + i, "DERIVED_FROM", 0) for i in range(3)]
+    )
+    best = explain(checkpoint_of("hgt", moved=0.0), snapshot, "Which canoe?", embed=EMBED, top_k=1)[0]
+    of_facts = [each for each in best.influences if each.relation == "fact"]
+    assert (best.turn_id, of_facts[0].description) == ("t0", "canoe canoe red")
     assert of_facts[0].effect > 0 > of_facts[-1].effect  # without the one that says least the mean would rise
-    assert [each.effect for each in best.influences] == sorted((e.effect for e in best.influences), reverse=True)
 
 
 def test_a_turn_without_neighbours_is_explained_by_itself() -> None:
@@ -79,21 +107,19 @@ def test_a_turn_without_neighbours_is_explained_by_itself() -> None:
         SNAPSHOT,
         **{name: getattr(SNAPSHOT, name)[:0] for name in ("source", "target", "relations", "families", "weights")},
     )
-    found = explain(small_checkpoint(), alone, QUESTIONS[0].text, embed=EMBED, top_k=count, check_deletions=2)
+    found = explain(CHECKPOINT, alone, QUESTIONS[0].text, embed=EMBED, top_k=count)
     assert len(found) == count
     assert all(explanation.influences == () for explanation in found)
 
 
+def test_where_nothing_was_said_there_is_nothing_to_explain() -> None:
+    assert explain(CHECKPOINT, make_snapshot(()), "Which canoe?", embed=EMBED) == []
+
+
 def test_relations_that_the_model_leaves_out_are_left_out_of_the_explanation() -> None:
-    checkpoint = trained_like()
-    model = dataclasses.replace(checkpoint.model, excluded_relations=["NEXT"])
-    network = GraphRetrieval(model, text_dim=TEXT_DIM)
-    network.load_state_dict(checkpoint.network.state_dict())
-    checkpoint = dataclasses.replace(checkpoint, model=model, network=network.eval())
+    checkpoint = checkpoint_of("hgt", excluded=["NEXT"])
     relations = set()
-    for found in explain(checkpoint, SNAPSHOT, QUESTIONS[0].text, embed=EMBED, top_k=4, check_deletions=1):
-        parts = found.own_meaning + found.own_words + found.own_context + found.states + found.bias
-        assert parts + sum(i.total for i in found.influences) == pytest.approx(found.score, abs=1e-4)
+    for found in explain(checkpoint, SNAPSHOT, QUESTIONS[0].text, embed=EMBED, top_k=4):
+        assert sum_of(found) == pytest.approx(found.score, abs=1e-4)
         relations |= {influence.relation for influence in found.influences}
-    assert relations
-    assert not any("NEXT" in relation for relation in relations)
+    assert relations == {"fact"}

@@ -12,9 +12,10 @@ import lightning as L  # noqa: N812  (the name Lightning's own documentation use
 import torch
 from torch import Tensor, nn
 
-from locigraph.gnn.encoders import TurnVectors
+from locigraph.gnn.encoders import GRAPH_ENCODERS, TurnVectors
 from locigraph.gnn.losses import multi_positive_loss
 from locigraph.gnn.query import QueryBatch
+from locigraph.gnn.relations import network_relations
 from locigraph.training.checkpoint import Checkpoint, GraphRetrieval, load_checkpoint
 from locigraph.training.config import Settings, TrainerConfig, TrainingConfig
 from locigraph.training.errors import CheckpointError, TrainingDataError
@@ -70,8 +71,9 @@ class GraphTraining(L.LightningModule):
                 parts["ranking"] = multi_positive_loss(logits, batch.positive)
         else:
             scorer = Scorer(self.network.nodes, self._rank, self._generator)
-            for name, weight in self.losses.items():
-                found = LOSSES[name].compute(scorer, batch) if weight else None
+            for name, loss in LOSSES.items():  # in the table's order, since they draw from one generator
+                weight = self.losses.get(name, 0.0)
+                found = loss.compute(scorer, batch) if weight else None
                 if found is not None:
                     parts[name] = weight * found
         if not parts:
@@ -144,10 +146,14 @@ def train_checkpoint(
         name: Shown on the progress bar; name of the run in Weights & Biases.
 
     Raises:
+        UnknownNameError: If the settings name an encoder or a loss that there is not.
+        GraphError: If they exclude a relation that there is not.
         TrainingDataError: If there is nothing to train on, or a space is on both sides.
     """
     started = time.monotonic()
     training = settings.training
+    GRAPH_ENCODERS[settings.model.encoder]  # unknown names are refused before any work
+    network_relations(settings.model.excluded_relations)
     for loss in training.pretrain_losses:
         LOSSES[loss]
     graphs = graphs_of(data)

@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from locigraph.gnn.query import query_batch
+from locigraph.gnn.sketch import ContextHash, LexicalSketch, frequent_terms, stable_hash
+from locigraph.kg.language.tokens import terms
+from locigraph.kg.snapshot import NO_TIME
+from tests.fakes import FakeEncoder
+
+WORDS = [f"w{i}" for i in range(8)]
+DOCUMENTS = st.lists(st.lists(st.sampled_from(WORDS), max_size=8), min_size=1, max_size=6)
+SCALE = 0.01  # of the documents' sketches
+
+
+def bm25(documents: Sequence[Sequence[str]], *, k1: float = 1.2, b: float = 0.75) -> list[dict[str, float]]:
+    """Weight of each term in each document by the formula, as in Lucene, times the sketch's scale."""
+    total = len(documents)
+    average = max(1e-6, sum(map(len, documents)) / total)
+    found = []
+    for words in documents:
+        row = {}
+        for term, count in Counter(words).items():
+            n = sum(term in other for other in documents)
+            idf = math.log(1 + (total - n + 0.5) / (n + 0.5))
+            row[term] = SCALE * idf * count * (k1 + 1) / (count + k1 * (1 - b + b * len(words) / average))
+        found.append(row)
+    return found
+
+
+def query_of(sketch: LexicalSketch, words: Sequence[str]) -> NDArray[np.float32]:
+    """The lexical part of a question of those words."""
+    texts = [" ".join(words)]
+    lexical: NDArray[np.float32] = (
+        query_batch(texts, FakeEncoder(4).encode(texts), sketch, ContextHash(0, 0)).lexical[0].numpy()
+    )
+    return lexical
+
+
+def test_the_weight_of_a_term_is_worked_by_hand() -> None:
+    sketch = LexicalSketch(4, ("canoe", "boat"))
+    rows = sketch.documents([["canoe", "canoe"], ["boat"]], kinds=["episode"] * 2)
+    # idf = ln(1 + 1.5 / 1.5) = ln 2; average length 1.5
+    assert rows[0].tolist() == pytest.approx(
+        [0.01 * math.log(2) * 2 * 2.2 / (2 + 1.2 * (0.25 + 0.75 * 2 / 1.5)), 0, 0, 0]
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    DOCUMENTS,
+    st.lists(st.sampled_from(WORDS), max_size=6),
+    st.floats(0, 3),
+    st.floats(0, 1),
+    st.sampled_from([LexicalSketch(1024), LexicalSketch(9, tuple(WORDS))]),
+)
+def test_where_no_terms_collide_the_inner_product_with_a_question_is_bm25(
+    documents: list[list[str]], asked: list[str], k1: float, b: float, widths: LexicalSketch
+) -> None:
+    sketch = LexicalSketch(widths.dim, widths.dedicated, k1=k1, b=b)
+    assert terms(" ".join(WORDS)) == WORDS
+    assert len({sketch.bucket(word)[0] for word in WORDS}) == len(WORDS)
+    rows = sketch.documents(documents, kinds=["episode"] * len(documents))
+    # A term that a question repeats counts once.
+    exact = [sum(row.get(term, 0.0) for term in set(asked)) for row in bm25(documents, k1=k1, b=b)]
+    np.testing.assert_allclose(rows @ query_of(sketch, asked), exact, atol=1e-6, rtol=1e-5)
+
+
+def test_hashed_terms_of_both_signs_match_questions_with_their_own_sign() -> None:
+    sketch = LexicalSketch(1024)
+    assert {sketch.bucket(word)[1] for word in WORDS} == {1.0, -1.0}
+    rows = sketch.documents([[word] for word in WORDS], kinds=["episode"] * 8)
+    scores = rows @ np.stack([query_of(sketch, [word]) for word in WORDS]).T
+    assert (np.diag(scores) > 0).all()
+    assert np.count_nonzero(scores) == len(WORDS)
+
+
+def test_hashed_buckets_give_the_overlap_without_bias() -> None:
+    # Many vocabularies of which each hashes otherwise: the errors have both signs and cancel.
+    errors, exact = [], 0.0
+    for trial in range(300):
+        words = [f"trial{trial}word{i}" for i in range(12)]
+        documents = [words[:8], words[8:], words[:1]]
+        sketch = LexicalSketch(16)
+        rows = sketch.documents(documents, kinds=["episode"] * 3)
+        query = [*words[:2], words[10]]
+        exact = sum(bm25(documents)[0].get(term, 0.0) for term in query)
+        errors.append(float(rows[0] @ query_of(sketch, query)) - exact)
+    deviation = float(np.std(errors))
+    assert deviation > 0  # there are collisions
+    assert abs(float(np.mean(errors))) < 4 * deviation / math.sqrt(300)
+
+
+def test_dedicated_terms_share_their_bucket_with_no_other() -> None:
+    sketch = LexicalSketch(6, ("a", "b", "c"))
+    assert [sketch.bucket(term) for term in "abc"] == [(0, 1.0), (1, 1.0), (2, 1.0)]
+    others = {sketch.bucket(f"other{i}") for i in range(200)}
+    assert {bucket for bucket, _ in others} == {3, 4, 5}
+    assert {sign for _, sign in others} == {1.0, -1.0}
+
+
+def test_length_is_normalised_within_a_kind_and_idf_counted_over_turns_and_facts() -> None:
+    sketch = LexicalSketch(3, ("a", "b"))
+    texts = [["a", "b"], ["a"], ["a"]]
+    rows = sketch.documents(texts, kinds=["episode", "knowledge_node", "concept"])
+    alone = sketch.documents(texts[:2], kinds=["episode", "knowledge_node"])
+    np.testing.assert_array_equal(rows[:2], alone)
+    assert rows[2, 0] == rows[1, 0]  # both are of their kind's mean length
+
+
+def test_a_term_that_neither_turns_nor_facts_hold_is_the_rarest() -> None:
+    sketch = LexicalSketch(3, ("a", "b"))
+    rows = sketch.documents([["a"], ["a"], ["b"]], kinds=["episode", "knowledge_node", "concept"])
+    # Of two documents "a" is in both and "b" in none: ln(1 + .5 / 2.5) and ln(1 + 2.5 / .5).
+    np.testing.assert_allclose(
+        rows[:, :2], SCALE * np.array([[math.log(1.2), 0], [math.log(1.2), 0], [0, math.log(6)]]), rtol=1e-6
+    )
+
+
+def test_k1_is_how_slowly_counts_saturate_and_b_how_much_length_matters() -> None:
+    texts, kinds = [["a", "a", "b"], ["a"], ["b"]], ["episode"] * 3
+    idf = math.log(1 + 1.5 / 2.5)  # "a" and "b" are each in two of three documents
+    # k1 = 0: whether a term is there, and not how often, is all that counts.
+    rows = LexicalSketch(3, ("a", "b"), k1=0.0).documents(texts, kinds=kinds)[:, :2] / (SCALE * idf)
+    np.testing.assert_allclose(rows, [[1, 1], [1, 0], [0, 1]], rtol=1e-6)
+    # b = 0: tf (k1 + 1) / (tf + k1) is 2 * 3 / 4 and 1 * 3 / 3, in long and short documents alike.
+    rows = LexicalSketch(3, ("a", "b"), k1=2.0, b=0.0).documents(texts, kinds=kinds)[:, :2] / (SCALE * idf)
+    np.testing.assert_allclose(rows, [[1.5, 1.0], [1.0, 0.0], [0.0, 1.0]], rtol=1e-6)
+    # b = 1: norms 2 * 3 / (5 / 3) = 3.6 and 2 / (5 / 3) = 1.2.
+    rows = LexicalSketch(3, ("a", "b"), k1=2.0, b=1.0).documents(texts, kinds=kinds)[:, :2] / (SCALE * idf)
+    np.testing.assert_allclose(rows, [[6 / 5.6, 3 / 4.6], [3 / 2.2, 0.0], [0.0, 3 / 2.2]], rtol=1e-6)
+
+
+def test_documents_without_terms_have_empty_sketches() -> None:
+    assert not LexicalSketch(4).documents([[], []], kinds=["episode", "concept"]).any()
+    assert LexicalSketch(4).documents([], kinds=[]).shape == (0, 4)
+
+
+@pytest.mark.parametrize(("dim", "dedicated"), [(2, ("a", "b")), (1, ("a", "b")), (0, ())])
+def test_a_sketch_without_room_for_other_terms_is_refused(dim: int, dedicated: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match=f"{dim} buckets cannot dedicate {len(dedicated)}; raise dim"):
+        LexicalSketch(dim, dedicated)
+
+
+def test_hashes_are_the_same_on_every_machine() -> None:
+    assert stable_hash("canoe") == 17139863577399215115
+    assert LexicalSketch(1024).bucket("canoe") == (
+        17139863577399215115 % 1024,
+        1.0 if 17139863577399215115 >> 40 & 1 else -1.0,
+    )
+
+
+def test_frequent_terms_count_documents_and_break_ties_by_name() -> None:
+    assert frequent_terms([["b", "b", "b"], ["a", "c"], ["c"]], 2) == ("c", "a")
+    assert frequent_terms([], 2) == ()
+
+
+# --- speakers and dates ----------------------------------------------------------------------------------------
+
+
+def seconds(*date: int) -> int:
+    return int(datetime(*date, tzinfo=UTC).timestamp())  # type: ignore[misc, arg-type]  # year, month, day
+
+
+def test_a_question_that_names_speaker_and_day_matches_that_turn_best() -> None:
+    context = ContextHash(64, 192)
+    question = context.question("What did Ann buy on 7 May 2023?", None)
+    turn = context.node("Ann", seconds(2023, 5, 7), NO_TIME)
+    next_day = context.node("Ann", seconds(2023, 5, 8), NO_TIME)
+    other = context.node("Ben", seconds(2021, 1, 1), NO_TIME)
+    scores = [float(question @ row) for row in (turn, next_day, other)]
+    assert scores[0] > scores[1] > scores[2]
+    assert scores[0] == pytest.approx(4)  # name, month, month of the year, day
+
+
+def test_a_question_may_name_a_speaker_in_part_in_full_or_without_accents() -> None:
+    context = ContextHash(64, 0)
+    jose = context.node("María José O'Brien", NO_TIME, NO_TIME)
+    assert float(jose @ jose) == pytest.approx(1)
+    in_part, in_full, plain = (
+        float(context.question(f"What did {name} paint?", None) @ jose)
+        for name in ("José", "María José O'Brien", "Jose")
+    )
+    decomposed = float(context.question(unicodedata.normalize("NFD", "What did José paint?"), None) @ jose)
+    assert in_part == plain == decomposed == pytest.approx(0.5)  # one of four words, each 1/2
+    assert in_full == pytest.approx(1.5)  # a single letter may be an abbreviation
+    assert float(context.question("What did Ben paint on TV?", None) @ jose) == 0
+
+
+def test_abbreviations_and_words_that_begin_a_sentence_are_no_names() -> None:
+    assert not ContextHash(64, 0).question("What is the NASA show on TV?", None).any()
+
+
+def test_long_periods_are_known_by_their_year_only() -> None:
+    context = ContextHash(8, 64)
+    year = context.node(None, seconds(2023, 1, 1), seconds(2023, 12, 31))
+    assert np.abs(year).sum() == 1
+    assert not context.node(None, NO_TIME, NO_TIME).any()
+    assert not year[:8].any()
+
+
+def test_relative_dates_need_the_time_of_asking() -> None:
+    context = ContextHash(8, 64)
+    asked = context.question("What happened yesterday?", datetime(2023, 5, 8, tzinfo=UTC))
+    assert float(asked @ context.node(None, seconds(2023, 5, 7), NO_TIME)) >= 2
+    assert not context.question("what happened yesterday?", None).any()
+
+
+def test_parts_of_width_0_are_left_out() -> None:
+    for widths in ((0, 0), (0, 8), (8, 0)):
+        context = ContextHash(*widths)
+        assert context.node("Ann", seconds(2023, 5, 7), NO_TIME).shape == (sum(widths),)
+        assert context.question("What did Ann do in May 2023?", None).shape == (sum(widths),)

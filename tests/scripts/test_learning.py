@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from locigraph.kg.corpora import Corpus
+from locigraph.kg.errors import LocigraphError
+from locigraph.kg.types import Question, SpaceId
+from locigraph.retrieval.evaluation import Fold
+from locigraph.scripts.learning import settings_of_folds, training_set
+from locigraph.training.config import Settings
+from locigraph.training.snapshots import Views
+from tests.fakes import make_conversation
+
+VIEWS = Views(lambda space, as_of: pytest.fail("nothing needs to be read"), {})
+
+
+def corpus_of(spaces: list[SpaceId], questions: tuple[Question, ...]) -> Corpus:
+    conversations = tuple(make_conversation(["Hello"], space=space) for space in spaces)
+    return Corpus("jsonl", "x", "0", conversations, questions, {})
+
+
+def test_conversations_without_questions_are_all_learnt_from_since_none_could_judge() -> None:
+    spaces = [SpaceId(f"s{i}") for i in range(4)]
+    made = training_set(VIEWS, corpus_of(spaces, ()), validation=2)
+    assert (made.train, made.validation) == (tuple(spaces), ())
+    asked = tuple(Question(space, f"q{space}", "Hello?", "c", ()) for space in spaces)
+    made = training_set(VIEWS, corpus_of(spaces, asked), validation=2)
+    assert (made.train, made.validation) == (("s1", "s3"), ("s0", "s2"))
+
+
+def test_a_search_of_other_data_or_another_text_encoder_is_not_used(tmp_path: Path) -> None:
+    fold = Fold(0, ("a",), ("b",), ("c",))
+    settings = {"corpus": "123", "text_encoder": "m+1"}
+    found = {
+        "folds": [{"test": ["c"], "trials": [], "best": {"model.attention_dim": 16}}],
+        "manifest": {"settings": settings},
+    }
+    file = tmp_path / "search.json"
+    file.write_text(json.dumps(found))
+    (settings_of_fold,) = settings_of_folds(Settings(), [fold], str(file), **settings)
+    assert settings_of_fold.model.attention_dim == 16
+    with pytest.raises(LocigraphError, match=r"the search had text_encoder 'm\+1', this evaluation has 'm'"):
+        settings_of_folds(Settings(), [fold], str(file), corpus="123", text_encoder="m")
+    assert settings_of_folds(Settings(), [fold], None, corpus="other") == [Settings()]

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from locigraph.kg.corpora import Conversation, Corpus
+from locigraph.kg.types import Question, SpaceId, TurnId
+from locigraph.retrieval.evaluation import Fold, StrategyRun
+from locigraph.scripts.result_files import write_results
+from tests.fakes import make_turns
+
+SPACES = [SpaceId(f"s{i}") for i in range(6)]
+LINES = [f"turn {i}" for i in range(4)]
+
+
+def corpus() -> Corpus:
+    conversations = tuple(Conversation(space, tuple(make_turns(LINES, space=space))) for space in SPACES)
+    questions = tuple(
+        Question(space, f"{space}:q", "what?", "c", (TurnId("t0"),), evidence_sessions=("s1",)) for space in SPACES
+    )
+    return Corpus("locomo", "x.json", "ab", conversations, questions, {}, corrections={"s0:q": (TurnId("t3"),)})
+
+
+def run(name: str, turn: str, seed: int | None = None) -> StrategyRun:
+    ids = [f"{space}:q" for space in SPACES]
+    return StrategyRun(name, dict.fromkeys(ids, (turn,)), dict.fromkeys(ids, 1.0), dict.fromkeys(ids, 0.0), seed)
+
+
+def test_files_hold_every_run_and_a_second_gold(tmp_path: Path) -> None:
+    runs = [run("v1", "t1"), run("v2", "t0", 0), run("v2", "t1", 1)]
+    folds = [Fold(0, (), (), tuple(SPACES[:3])), Fold(1, (), (), tuple(SPACES[3:]))]
+    results = write_results(tmp_path, corpus(), runs, folds, [("v2", "v1")], ["a note"], {"commit": "x"}, seed=0)
+    assert json.loads((tmp_path / "results.json").read_text()) == json.loads(json.dumps(results))
+    # One seed finds all, the other none.
+    assert results["strategies"]["v2"]["overall"]["recall@10"] == pytest.approx(0.5)
+    second = results["second_gold"]
+    assert second is not None
+    assert second["changed"] == 1
+    # With the corrected gold of s0 the first seed finds five of six.
+    assert second["strategies"]["v2"]["overall"]["recall@10"] == pytest.approx(5 / 12)
+    lines = [json.loads(line) for line in (tmp_path / "rankings.jsonl").read_text().splitlines()]
+    assert len(lines) == 18
+    assert {(line["strategy"], line["seed"]) for line in lines} == {("v1", None), ("v2", 0), ("v2", 1)}
+    assert sum("A/A check" in note for note in results["notes"]) == 2
+    report = (tmp_path / "report.md").read_text()
+    assert "By seed" in report
+    assert "Against corrected evidence" in report
+    assert "gold of 1 questions" in report

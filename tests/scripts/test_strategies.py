@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from locigraph.kg.errors import LocigraphError
+from locigraph.kg.store import Store
+from locigraph.kg.types import SpaceId
+from locigraph.retrieval.protocols import DEFAULT_TOP_K, Result, Retriever
+from locigraph.retrieval.stopwatch import Stopwatch
+from locigraph.retrieval.text.text_encoder import CachedTextEncoder
+from locigraph.scripts.options import names
+from locigraph.scripts.strategies import (
+    STRATEGIES,
+    SearchParts,
+    Strategy,
+    built_strategies,
+    chosen,
+    comparisons,
+    require_adapter,
+    unused_options,
+)
+
+
+class Nothing:
+    """A toy strategy that never finds anything."""
+
+    name = "nothing"
+
+    def retrieve(
+        self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
+    ) -> Result:
+        return Result((), Stopwatch().timing())
+
+
+@contextmanager
+def toy_row() -> Iterator[None]:
+    def make(parts: SearchParts, strategy: Strategy) -> Retriever:
+        return Nothing()
+
+    STRATEGIES.add(Strategy("nothing", "finds nothing", make, is_baseline=True))
+    try:
+        yield
+    finally:
+        STRATEGIES.remove("nothing")
+
+
+def test_a_strategy_is_added_with_one_row(tmp_path: Path) -> None:
+    with toy_row():
+        assert chosen("v1,nothing", checkpoint=None, adapter=None) == ["v1", "nothing"]
+        assert comparisons(["v2", "nothing"], None) == [("v2", "nothing")]
+        encoder = CachedTextEncoder(cache=tmp_path / "cache.sqlite")
+        with (
+            Store(tmp_path / "graph.sqlite") as store,
+            built_strategies(store, encoder, ["nothing"], spaces=[]) as made,
+        ):
+            assert made["nothing"].retrieve("Who?", SpaceId("x")).hits == ()
+    with pytest.raises(LocigraphError, match="strategy 'nothing' is not known"):
+        chosen("nothing", checkpoint=None, adapter=None)
+
+
+def test_an_unknown_strategy_is_an_error_that_lists_the_known_ones() -> None:
+    with pytest.raises(LocigraphError, match=r"'nonsense' is not known.*known: v1, v1-adapted, v1-k60, v2, v2-mixing"):
+        chosen("nonsense", checkpoint=None, adapter=None)
+
+
+def test_what_needs_a_checkpoint_or_an_adapter_is_refused_without() -> None:
+    with pytest.raises(LocigraphError, match="'v2-zero' needs a checkpoint"):
+        chosen("v1,v2-zero", checkpoint=None, adapter="a")
+    with pytest.raises(LocigraphError, match="'sum-adapted' needs an adapter"):
+        require_adapter(["v1", "v2", "sum-adapted"], None)
+    require_adapter(["v1", "v2", "v2-mixing"], None)  # a graph network can learn on the text encoder as it is
+
+
+def test_v2_is_tested_against_v1_and_sum_unless_told_otherwise() -> None:
+    assert comparisons(["v1", "v2", "v2-zero", "sum", "dense"], None) == [("v2", "v1"), ("v2", "sum")]
+    assert comparisons(["v2", "dense", "bm25"], None) == [("v2", "dense"), ("v2", "bm25")]
+    assert comparisons(["v1", "v2-zero"], None) == [("v2-zero", "v1")]
+    assert comparisons(["v1", "v2", "dense"], "dense") == [("v2", "dense")]
+
+
+def test_without_v2_all_others_are_tested_against_the_named_baselines() -> None:
+    assert comparisons(["v1", "sum", "dense"], "sum") == [("v1", "sum"), ("dense", "sum")]
+    assert comparisons(["v1", "dense"], None) is None  # the report's choice
+    with pytest.raises(LocigraphError, match="no strategy is left"):
+        comparisons(["v1", "sum"], "v1,sum")
+
+
+def test_a_baseline_that_is_not_run_is_refused() -> None:
+    with pytest.raises(LocigraphError, match="baseline 'sum'"):
+        comparisons(["v1", "v2"], "sum")
+    with pytest.raises(LocigraphError, match="nearest is 'dense'"):
+        names("dens", STRATEGIES)
+
+
+def test_with_an_adapter_v2_is_tested_against_baselines_with_it() -> None:
+    run = ["v1", "v1-adapted", "v2", "sum", "sum-adapted", "dense"]
+    assert comparisons(run, None) == [("v2", name) for name in ("v1", "v1-adapted", "sum-adapted")]
+
+
+def test_an_adapter_that_no_strategy_uses_is_noted() -> None:
+    said = ["encoder.adapter was not used, since no strategy that uses it was run"]
+    assert unused_options(["v1", "sum"], checkpoint=None, adapter="a", of_training={}) == said
+    for used in ("v2", "v2-zero", "dense-adapted"):
+        assert unused_options(["v1", used], checkpoint=None, adapter="a", of_training={}) == []
+
+
+def test_options_left_without_use_are_noted() -> None:
+    given = {"searched": "y", "seeds": True, "also": None}
+    assert unused_options(["v1", "v2", "v2-zero"], checkpoint="x", adapter=None, of_training=given) == []
+    assert unused_options(["v1", "v2"], checkpoint="x", adapter=None, of_training=given) == [
+        "checkpoint was not used, since no strategy that takes one was run"
+    ]
+    assert unused_options(["v1", "v2-zero"], checkpoint="x", adapter=None, of_training=given) == [
+        "searched was not used, since no strategy was trained",
+        "seeds was not used, since no strategy was trained",
+    ]

@@ -1,0 +1,47 @@
+"""What is installed: one import name, and everything that the commands need."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    folder = tmp_path_factory.mktemp("wheel")
+    built = subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert built.returncode == 0, built.stderr
+    return zipfile.ZipFile(next(folder.glob("*.whl")))
+
+
+def test_the_wheel_installs_nothing_but_locigraph(wheel: zipfile.ZipFile) -> None:
+    tops = {name.split("/")[0] for name in wheel.namelist()}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"locigraph"}
+
+
+def test_the_wheel_holds_every_source_file_and_bundled_corpus(wheel: zipfile.ZipFile) -> None:
+    held = set(wheel.namelist())
+    for package in ("kg", "consolidation", "gnn", "retrieval", "training", "scripts"):
+        for path in (ROOT / package).rglob("*"):
+            if path.suffix in (".py", ".jsonl", ".txt"):
+                assert f"locigraph/{path.relative_to(ROOT)}" in held
+
+
+def test_the_command_runs_beside_folders_of_the_users_own(tmp_path: Path) -> None:
+    for name in ("scripts", "training", "kg"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise SystemExit('the wrong package')\n")
+    ran = subprocess.run(
+        [sys.executable, "-m", "locigraph", "--help"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "recall" in ran.stdout
