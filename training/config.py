@@ -26,7 +26,7 @@ class ModelConfig:
     """
 
     encoder: str = "hgt"
-    lexical_dim: int = 2048
+    lexical_dim: int = 1024
     speaker_dim: int = 32
     date_dim: int = 95
     attention_dim: int = 32

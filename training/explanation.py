@@ -144,6 +144,6 @@ def _without_edge(inputs: GraphInputs, edge: int) -> GraphInputs:
     # Whether a neighbouring turn has facts is a trait of it, which its weight depends on.
     is_neighbour = torch.zeros(len(inputs.text), dtype=torch.bool, device=into.device)
     is_neighbour[inputs.source[into]] = True
-    keep = into.clone()
+    keep = into | is_neighbour[inputs.target]
     keep[edge] = False
     return inputs.with_edges(keep)

@@ -644,7 +644,7 @@ def test_graphs_moved_to_a_device_give_the_same_vectors(name: str) -> None:
 # --- the table -------------------------------------------------------------------------------------------------
 
 
-class LastWordEncoder(MixingEncoder):
+class OwnWordsEncoder(MixingEncoder):
     """Takes nothing from any neighbour."""
 
     def edge_weights(self, inputs: GraphInputs, logits: Tensor) -> Tensor:
@@ -653,7 +653,7 @@ class LastWordEncoder(MixingEncoder):
 
 @pytest.fixture
 def toy() -> Iterator[EncoderRow]:
-    yield GRAPH_ENCODERS.add(EncoderRow("toy", LastWordEncoder, "for this test"))
+    yield GRAPH_ENCODERS.add(EncoderRow("toy", OwnWordsEncoder, "for this test"))
     GRAPH_ENCODERS.remove("toy")
 
 
@@ -664,7 +664,7 @@ def test_the_table_holds_two_encoders_with_descriptions() -> None:
 
 def test_an_encoder_that_was_added_to_the_table_can_be_chosen_by_its_name(toy: EncoderRow) -> None:
     network = GraphRetrieval(ModelConfig(encoder="toy", lexical_dim=64, speaker_dim=8, date_dim=16), text_dim=32)
-    assert isinstance(network.nodes, LastWordEncoder)
+    assert isinstance(network.nodes, OwnWordsEncoder)
     inputs = canoe_talk()
     torch.testing.assert_close(network.nodes(inputs).text, 0.5 * inputs.text[:3])
 

@@ -1,0 +1,44 @@
+"""The graph network's view of a space as PyG's ``HeteroData``: the door to every model of PyTorch Geometric."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+
+from locigraph.gnn.features import GraphInputs, node_types
+from locigraph.gnn.relations import NetworkRelation
+
+if TYPE_CHECKING:  # the import takes seconds and brings data sets and transformers along
+    from torch_geometric.data import HeteroData
+
+
+def to_hetero_data(inputs: GraphInputs, relations: Sequence[NetworkRelation]) -> HeteroData:
+    """A graph as ``HeteroData``, with the reverse of every relation, so that every node type receives messages.
+
+    Args:
+        inputs: The graph.
+        relations: The relations that it was made with.
+
+    Returns:
+        Each node store has ``x`` (the text embeddings), ``lexical``, ``context``, ``traits`` and ``row``, the node's row
+        in the snapshot; each edge store has ``edge_index``. Edge types are ``(source, name of the relation, "episode")``
+        and ``("episode", "rev_" + name, source)``.
+    """
+    from torch_geometric.data import HeteroData
+
+    data = HeteroData()
+    place = torch.empty_like(inputs.node_type)
+    for position, kind in enumerate(node_types(relations)):
+        nodes = (inputs.node_type == position).nonzero().squeeze(1)
+        place[nodes] = torch.arange(len(nodes), device=nodes.device)
+        store = data[kind]
+        store.x, store.lexical, store.context = inputs.text[nodes], inputs.lexical[nodes], inputs.context[nodes]
+        store.traits, store.row = inputs.traits[nodes], inputs.rows[nodes]
+    for position, relation in enumerate(relations):
+        edges = inputs.relation == position
+        ends = torch.stack([place[inputs.source[edges]], place[inputs.target[edges]]])
+        data[relation.source, relation.name, "episode"].edge_index = ends
+        data["episode", f"rev_{relation.name}", relation.source].edge_index = ends.flip(0)
+    return data
