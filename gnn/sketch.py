@@ -15,10 +15,10 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,36 +48,18 @@ class LexicalSketch:
 
     Attributes:
         dim: Number of buckets.
-        dedicated: Stems with a bucket of their own, which they share with no other stem. All other stems are hashed,
-            with random signs, into the buckets that remain.
         k1: How slowly a term's weight grows with its count.
         b: How much a document that is longer than the mean of its type counts for less, in [0, 1].
-
-    Raises:
-        ValueError: If no bucket remains for the other terms.
     """
 
     dim: int
-    dedicated: tuple[str, ...] = ()
     k1: float = 1.2
     b: float = 0.75
 
-    def __post_init__(self) -> None:
-        if self.dim <= len(self.dedicated):
-            raise ValueError(f"a sketch of {self.dim} buckets cannot dedicate {len(self.dedicated)}; raise dim")
-
-    @cached_property
-    def _own(self) -> dict[str, int]:
-        return {term: bucket for bucket, term in enumerate(self.dedicated)}
-
     def bucket(self, term: str) -> tuple[int, float]:
         """(bucket, sign) of a term."""
-        own = self._own.get(term)
-        if own is not None:
-            return own, 1.0
         digest = stable_hash(term)
-        first = len(self.dedicated)
-        return first + digest % (self.dim - first), 1.0 if digest >> 40 & 1 else -1.0
+        return digest % self.dim, 1.0 if digest >> 40 & 1 else -1.0
 
     def documents(self, texts: Sequence[Sequence[str]], *, kinds: Sequence[str]) -> NDArray[np.float32]:
         """Sketches of documents.
@@ -107,14 +89,6 @@ class LexicalSketch:
                 bucket, sign = self.bucket(term)
                 sketch[row, bucket] += sign * _SCALE * idf * count * (self.k1 + 1) / (count + norm)
         return sketch
-
-
-def frequent_terms(texts: Iterable[Sequence[str]], count: int) -> tuple[str, ...]:
-    """The terms that occur in most documents, most frequent first, ties in alphabetical order."""
-    frequency: Counter[str] = Counter()
-    for held in texts:
-        frequency.update(set(held))
-    return tuple(sorted(frequency, key=lambda term: (-frequency[term], term))[:count])
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ def ablate(
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
     with graphs.built_views(read, extractor, text_encoder, store or str(folder / "graph.sqlite")) as views:
-        fold_trainer = learning.fold_trainer(read, views, trainer, text_encoder, seed=seed)
+        fold_trainer = learning.fold_trainer(read, views, trainer, text_encoder, seed=seed, experiment=folder.name)
         planned = plan_folds(read.questions, folds=folds, validation=validation, seed=seed)
 
         def run_fold(name: str, settings: Settings, fold: Fold) -> StrategyRun:

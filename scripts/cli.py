@@ -50,6 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; errors that a user can mend are one line and exit code 2."""
     # Set before any library reads them: no telemetry, no chatter of native libraries between progress bars.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    # Threads that spin while they wait make a training many times slower on a machine that others use too.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     words = list(sys.argv[1:] if arguments is None else arguments)
     for word in words:
         if any("\ud800" <= sign <= "\udfff" for sign in word):

@@ -104,7 +104,14 @@ class Evaluation:
                 second_look=second_look,
             )
             trainer = learning.fold_trainer(
-                corpus, views, self.trainer, self.encoder, seed=self.seed, also=others, writer=self.writer
+                corpus,
+                views,
+                self.trainer,
+                self.encoder,
+                seed=self.seed,
+                also=others,
+                writer=self.writer,
+                experiment=self.folder.name,
             )
             spaces = [conversation.space for conversation in corpus.conversations]
             with built_strategies(graph, self.encoder, self.strategies, spaces=spaces, index=vectors) as retrievers:

@@ -154,6 +154,7 @@ def fold_trainer(
     seed: int,
     also: Sequence[TrainingSet] = (),
     writer: QuestionWriter = RULES,
+    experiment: str = "",
 ) -> FoldTrainer:
     """What trains inside folds of a corpus."""
     return FoldTrainer(
@@ -165,6 +166,7 @@ def fold_trainer(
         details=provenance.manifest(seed, corpus={"path": corpus.path, "sha256": corpus.sha256}),
         also=also,
         writer=writer,
+        experiment=experiment,
     )
 
 

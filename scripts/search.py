@@ -66,7 +66,7 @@ def search(
     folder.mkdir(parents=True, exist_ok=True)
     with graphs.built_views(read, extractor, text_encoder, store or str(folder / "graph.sqlite")) as views:
         found = []
-        fold_trainer = learning.fold_trainer(read, views, trainer, text_encoder, seed=seed)
+        fold_trainer = learning.fold_trainer(read, views, trainer, text_encoder, seed=seed, experiment=folder.name)
         for fold in plan_folds(read.questions, folds=folds, validation=validation, seed=seed):
 
             def train(settings: Settings, name: str, fold: Fold = fold) -> float:

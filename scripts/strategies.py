@@ -197,8 +197,8 @@ STRATEGIES: Table[Strategy] = Table(
             ),
             Strategy(
                 "v2-mixing",
-                "v2 with relation mixing in the place of attention: its ablation",
-                changes={"model.encoder": "mixing"},
+                "v2 with relation mixing in the place of attention and without pre-training: its ablation",
+                changes={"model.encoder": "mixing", "training.pretrain_epochs": 0},
                 is_trained=True,
                 needs_index=True,
                 uses_adapter=True,

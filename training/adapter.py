@@ -279,6 +279,7 @@ def train_adapter(
         gradient_clip=config.gradient_clip,
         path=path,
         name="adapter",
+        group=folder.name,
         logged={**dataclasses.asdict(config), "seed": seed, "text_encoder": model},
     )
     if trainer.fast_dev_run:

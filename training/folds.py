@@ -58,6 +58,7 @@ class FoldTrainer:
         details: Recorded in the checkpoints' manifests, such as commit and versions.
         also: Other corpora to learn from in every fold.
         writer: Turns facts into questions, where a configuration asks for some.
+        experiment: Groups the trainings in Weights & Biases.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class FoldTrainer:
         details: Mapping[str, Any],
         also: Sequence[TrainingSet] = (),
         writer: QuestionWriter = RULES,
+        experiment: str = "",
     ) -> None:
         self._questions = tuple(questions)
         self._views = views
@@ -87,6 +89,7 @@ class FoldTrainer:
         self._details = details
         self._also = tuple(also)
         self._writer = writer
+        self._experiment = experiment
         self.notes: list[str] = []
 
     def train(self, fold: Fold, settings: Settings, *, folder: Path, seed: int, name: str) -> Checkpoint:
@@ -128,6 +131,7 @@ class FoldTrainer:
             details={**self._details, "fold": fold.index, "name": name},
             writer=self._writer,
             name=name,
+            experiment=self._experiment,
         )
 
 

@@ -130,6 +130,7 @@ def train_checkpoint(
     details: Mapping[str, Any],
     writer: QuestionWriter = RULES,
     name: str = "train",
+    experiment: str = "",
 ) -> Checkpoint:
     """Train, or take up an interrupted training, or load the finished one of the same identity.
 
@@ -144,6 +145,7 @@ def train_checkpoint(
         details: Recorded in the manifest.
         writer: Turns facts into pseudo-questions, where the settings ask for some.
         name: Shown on the progress bar; name of the run in Weights & Biases.
+        experiment: Groups the runs in Weights & Biases; empty for the folder's name.
 
     Raises:
         UnknownNameError: If the settings name an encoder or a loss that there is not.
@@ -157,6 +159,8 @@ def train_checkpoint(
     for loss in training.pretrain_losses:
         LOSSES[loss]
     graphs = graphs_of(data)
+    if not any(graph.is_training for graph in graphs):
+        raise TrainingDataError("there is no space to train on; name a corpus with questions")
     if training.epochs and not any(graph.questions for graph in graphs if graph.is_training):
         raise TrainingDataError("no training space has a question with evidence; fine-tuning needs some")
     asks = bool(training.pretrain_epochs and training.pretrain_losses.get("pseudo_questions"))
@@ -221,6 +225,7 @@ def train_checkpoint(
             gradient_clip=training.gradient_clip,
             path=paths[stage],
             name=name,
+            group=experiment or folder.name,
             logged={**asdict(settings), "seed": seed, "text_encoder": text_encoder, "stage": stage},
         )
     network.eval()

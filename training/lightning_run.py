@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import warnings
 from collections.abc import Mapping
@@ -48,20 +49,21 @@ class AverageAndStop(L.Callback):
         self._steps = 0
         self.best_score = float("-inf")
         self.best_epoch = -1
+        self.start_score = float("-inf")
         self._best: dict[str, Tensor] = {}
 
     def state_dict(self) -> dict[str, Any]:
         """For a resume point."""
         return {
             "mean": self._mean, "steps": self._steps, "best_score": self.best_score, "best_epoch": self.best_epoch,
-            "best": self._best,
+            "best": self._best, "start_score": self.start_score,
         }  # fmt: skip
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """From a resume point."""
         self._mean, self._best = state_dict["mean"], state_dict["best"]
         self._steps, self.best_epoch = state_dict["steps"], state_dict["best_epoch"]
-        self.best_score = state_dict["best_score"]
+        self.best_score, self.start_score = state_dict["best_score"], state_dict["start_score"]
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """A run that had stopped for lack of progress and is taken up again trains no further."""
@@ -91,7 +93,11 @@ class AverageAndStop(L.Callback):
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Compare, and put the parameters back."""
         score = float(trainer.callback_metrics.get("val/score", float("nan")))
-        if self._mean and score > self.best_score:
+        if not self._mean and not trainer.sanity_checking:  # before the first step
+            if math.isfinite(score):  # else no validation question can be answered
+                self.start_score = self.best_score = score
+                self._best = {name: value.detach().clone() for name, value in pl_module.state_dict().items()}
+        elif score > self.best_score:
             self.best_score, self.best_epoch = score, trainer.current_epoch
             self._best = {name: value.clone() for name, value in self._mean.items()}
         if self._live:
@@ -199,6 +205,7 @@ def run_lightning(
     gradient_clip: float,
     path: Path,
     name: str,
+    group: str,
     logged: Mapping[str, Any],
 ) -> dict[str, float]:
     """Train a module; an interrupted run is taken up at its last complete epoch.
@@ -215,10 +222,12 @@ def run_lightning(
         path: Path of the resume point and the logs, without suffix: ``folder/<stage>-<fingerprint>``. The name of the
             folder groups the runs in Weights & Biases.
         name: Shown on the progress bar; name of the run in Weights & Biases.
+        group: Groups the runs of an experiment in Weights & Biases.
         logged: Hyper-parameters to log.
 
     Returns:
-        Best validation score and its epoch; only ``best_epoch`` -1 without validation.
+        The best validation score, its epoch, and the score before the first step; epoch -1 if no epoch was better than
+        the start, whose parameters the module then keeps. Without validation only ``best_epoch``, -1.
     """
     best = AverageAndStop(ema_decay=ema_decay, patience=patience)
     resume = path.with_suffix(".ckpt")
@@ -242,7 +251,7 @@ def run_lightning(
             max_epochs=epochs,
             gradient_clip_val=gradient_clip,
             fast_dev_run=config.fast_dev_run,
-            logger=_loggers(config, path, name, logged),
+            logger=_loggers(config, path, name, group, logged),
             callbacks=callbacks,
             # Training examples are dealt out by their own sampler. Every process validates on all spaces: shared out,
             # some would count twice, and a process without a question would leave the others waiting.
@@ -253,11 +262,13 @@ def run_lightning(
             num_sanity_val_steps=0,
             log_every_n_steps=1,
         )
+        if not resume.is_file() and data.validation:
+            trainer.validate(module, datamodule=data, verbose=False)  # the start, which a stage must improve on
         trainer.fit(module, datamodule=data, ckpt_path=str(resume) if resume.is_file() else None, weights_only=True)
     best.finish(module)
-    if best.best_epoch < 0:  # nothing to validate on, or no question about it
+    if best.best_score == float("-inf"):  # nothing to validate on, or no question about it
         return {"best_epoch": -1}
-    return {"best_epoch": best.best_epoch, "val_score": best.best_score}
+    return {"best_epoch": best.best_epoch, "val_score": best.best_score, "start_score": best.start_score}
 
 
 def _trainer(**settings: Any) -> L.Trainer:
@@ -268,7 +279,9 @@ def _trainer(**settings: Any) -> L.Trainer:
         raise TrainingError(f"trainer {chosen} cannot run here: {error}") from error
 
 
-def _loggers(config: TrainerConfig, path: Path, name: str, logged: Mapping[str, Any]) -> list[Logger] | bool:
+def _loggers(
+    config: TrainerConfig, path: Path, name: str, group: str, logged: Mapping[str, Any]
+) -> list[Logger] | bool:
     if config.fast_dev_run:
         return False
     loggers: list[Logger] = []
@@ -283,7 +296,7 @@ def _loggers(config: TrainerConfig, path: Path, name: str, logged: Mapping[str, 
         logger = WandbLogger(
             project=config.wandb_project,
             name=f"{name} {stage}",
-            group=path.parent.name,
+            group=group,
             job_type=stage,
             save_dir=str(path.parent),
             offline=config.wandb_mode == "offline",

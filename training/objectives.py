@@ -63,7 +63,8 @@ def pseudo_question_loss(scorer: Scorer, example: SpaceExample) -> Tensor | None
     if example.pseudo is None:
         return None
     inputs = example.inputs
-    telling = torch.tensor([r.name in _TELLING for r in scorer.encoder.relations], device=inputs.source.device)
+    names = [relation.name in _TELLING for relation in scorer.encoder.relations]
+    telling = torch.tensor(names, dtype=torch.bool, device=inputs.source.device)
     has_facts = torch.zeros(inputs.num_turns, dtype=torch.bool, device=inputs.source.device)
     has_facts[inputs.target[telling[inputs.relation]]] = True
     chosen = has_facts & (scorer.random(inputs.num_turns, like=inputs.text) < 0.5)

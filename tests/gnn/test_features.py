@@ -12,6 +12,7 @@ from locigraph.gnn.encoders import EncoderConfig, HGTEncoder
 from locigraph.gnn.errors import GraphError, UnknownNodeTypeError
 from locigraph.gnn.features import GraphInputs, graph_inputs, node_types
 from locigraph.gnn.relations import RELATIONS, network_relations
+from locigraph.kg.language.tokens import terms
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 from tests.fakes import make_turns
 from tests.fakes_graph import CONTEXT, SKETCH, TEXT_DIM, Extra, make_inputs, make_snapshot
@@ -137,6 +138,13 @@ def test_nodes_carry_their_own_features() -> None:
     assert asks == [1] + [0] * 11
     assert image == [1] + [0] * 11
     assert opens == [1, 1, 0, 0, 0, 0, 1, 1] + [0] * 4
+
+
+def test_terms_are_weighed_within_the_graph_network_s_types() -> None:
+    inputs = make_inputs(SNAPSHOT)
+    texts = [*(turn.text for turn in TURNS), *(SNAPSHOT.descriptions[row] for row in (FACT, EVENT, TOPIC, PART))]
+    kinds = ["episode"] * 8 + ["knowledge_node", "event_node", "concept", "event_node"]
+    np.testing.assert_array_equal(inputs.lexical, SKETCH.documents([terms(text) for text in texts], kinds=kinds))
 
 
 def test_turns_by_one_speaker_share_the_speakers_part_and_other_nodes_have_none() -> None:

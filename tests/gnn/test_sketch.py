@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from locigraph.gnn.query import query_batch
-from locigraph.gnn.sketch import ContextHash, LexicalSketch, frequent_terms, stable_hash
+from locigraph.gnn.sketch import ContextHash, LexicalSketch, stable_hash
 from locigraph.kg.language.tokens import terms
 from locigraph.kg.snapshot import NO_TIME
 from tests.fakes import FakeEncoder
@@ -47,13 +47,22 @@ def query_of(sketch: LexicalSketch, words: Sequence[str]) -> NDArray[np.float32]
     return lexical
 
 
+WIDE = LexicalSketch(1024)
+
+
+def columns(rows: NDArray[np.float32], *names: str) -> NDArray[np.float32]:
+    """The numbers of some terms that share no bucket, without their signs, [documents, terms]."""
+    places = [WIDE.bucket(name) for name in names]
+    assert len({bucket for bucket, _ in places}) == len(names)
+    return np.stack([rows[:, bucket] * sign for bucket, sign in places], axis=1)
+
+
 def test_the_weight_of_a_term_is_worked_by_hand() -> None:
-    sketch = LexicalSketch(4, ("canoe", "boat"))
-    rows = sketch.documents([["canoe", "canoe"], ["boat"]], kinds=["episode"] * 2)
+    rows = WIDE.documents([["canoe", "canoe"], ["boat"]], kinds=["episode"] * 2)
     # idf = ln(1 + 1.5 / 1.5) = ln 2; average length 1.5
-    assert rows[0].tolist() == pytest.approx(
-        [0.01 * math.log(2) * 2 * 2.2 / (2 + 1.2 * (0.25 + 0.75 * 2 / 1.5)), 0, 0, 0]
-    )
+    expected = 0.01 * math.log(2) * 2 * 2.2 / (2 + 1.2 * (0.25 + 0.75 * 2 / 1.5))
+    assert columns(rows, "canoe", "boat")[0].tolist() == pytest.approx([expected, 0])
+    assert np.count_nonzero(rows) == 2
 
 
 @settings(max_examples=60, deadline=None)
@@ -62,12 +71,11 @@ def test_the_weight_of_a_term_is_worked_by_hand() -> None:
     st.lists(st.sampled_from(WORDS), max_size=6),
     st.floats(0, 3),
     st.floats(0, 1),
-    st.sampled_from([LexicalSketch(1024), LexicalSketch(9, tuple(WORDS))]),
 )
 def test_where_no_terms_collide_the_inner_product_with_a_question_is_bm25(
-    documents: list[list[str]], asked: list[str], k1: float, b: float, widths: LexicalSketch
+    documents: list[list[str]], asked: list[str], k1: float, b: float
 ) -> None:
-    sketch = LexicalSketch(widths.dim, widths.dedicated, k1=k1, b=b)
+    sketch = LexicalSketch(1024, k1=k1, b=b)
     assert terms(" ".join(WORDS)) == WORDS
     assert len({sketch.bucket(word)[0] for word in WORDS}) == len(WORDS)
     rows = sketch.documents(documents, kinds=["episode"] * len(documents))
@@ -101,29 +109,19 @@ def test_hashed_buckets_give_the_overlap_without_bias() -> None:
     assert abs(float(np.mean(errors))) < 4 * deviation / math.sqrt(300)
 
 
-def test_dedicated_terms_share_their_bucket_with_no_other() -> None:
-    sketch = LexicalSketch(6, ("a", "b", "c"))
-    assert [sketch.bucket(term) for term in "abc"] == [(0, 1.0), (1, 1.0), (2, 1.0)]
-    others = {sketch.bucket(f"other{i}") for i in range(200)}
-    assert {bucket for bucket, _ in others} == {3, 4, 5}
-    assert {sign for _, sign in others} == {1.0, -1.0}
-
-
 def test_length_is_normalised_within_a_kind_and_idf_counted_over_turns_and_facts() -> None:
-    sketch = LexicalSketch(3, ("a", "b"))
     texts = [["a", "b"], ["a"], ["a"]]
-    rows = sketch.documents(texts, kinds=["episode", "knowledge_node", "concept"])
-    alone = sketch.documents(texts[:2], kinds=["episode", "knowledge_node"])
+    rows = columns(WIDE.documents(texts, kinds=["episode", "knowledge_node", "concept"]), "a", "b")
+    alone = columns(WIDE.documents(texts[:2], kinds=["episode", "knowledge_node"]), "a", "b")
     np.testing.assert_array_equal(rows[:2], alone)
     assert rows[2, 0] == rows[1, 0]  # both are of their kind's mean length
 
 
 def test_a_term_that_neither_turns_nor_facts_hold_is_the_rarest() -> None:
-    sketch = LexicalSketch(3, ("a", "b"))
-    rows = sketch.documents([["a"], ["a"], ["b"]], kinds=["episode", "knowledge_node", "concept"])
+    rows = WIDE.documents([["a"], ["a"], ["b"]], kinds=["episode", "knowledge_node", "concept"])
     # Of two documents "a" is in both and "b" in none: ln(1 + .5 / 2.5) and ln(1 + 2.5 / .5).
     np.testing.assert_allclose(
-        rows[:, :2], SCALE * np.array([[math.log(1.2), 0], [math.log(1.2), 0], [0, math.log(6)]]), rtol=1e-6
+        columns(rows, "a", "b"), SCALE * np.array([[math.log(1.2), 0], [math.log(1.2), 0], [0, math.log(6)]]), rtol=1e-6
     )
 
 
@@ -131,13 +129,13 @@ def test_k1_is_how_slowly_counts_saturate_and_b_how_much_length_matters() -> Non
     texts, kinds = [["a", "a", "b"], ["a"], ["b"]], ["episode"] * 3
     idf = math.log(1 + 1.5 / 2.5)  # "a" and "b" are each in two of three documents
     # k1 = 0: whether a term is there, and not how often, is all that counts.
-    rows = LexicalSketch(3, ("a", "b"), k1=0.0).documents(texts, kinds=kinds)[:, :2] / (SCALE * idf)
+    rows = columns(LexicalSketch(1024, k1=0.0).documents(texts, kinds=kinds), "a", "b") / (SCALE * idf)
     np.testing.assert_allclose(rows, [[1, 1], [1, 0], [0, 1]], rtol=1e-6)
     # b = 0: tf (k1 + 1) / (tf + k1) is 2 * 3 / 4 and 1 * 3 / 3, in long and short documents alike.
-    rows = LexicalSketch(3, ("a", "b"), k1=2.0, b=0.0).documents(texts, kinds=kinds)[:, :2] / (SCALE * idf)
+    rows = columns(LexicalSketch(1024, k1=2.0, b=0.0).documents(texts, kinds=kinds), "a", "b") / (SCALE * idf)
     np.testing.assert_allclose(rows, [[1.5, 1.0], [1.0, 0.0], [0.0, 1.0]], rtol=1e-6)
     # b = 1: norms 2 * 3 / (5 / 3) = 3.6 and 2 / (5 / 3) = 1.2.
-    rows = LexicalSketch(3, ("a", "b"), k1=2.0, b=1.0).documents(texts, kinds=kinds)[:, :2] / (SCALE * idf)
+    rows = columns(LexicalSketch(1024, k1=2.0, b=1.0).documents(texts, kinds=kinds), "a", "b") / (SCALE * idf)
     np.testing.assert_allclose(rows, [[6 / 5.6, 3 / 4.6], [3 / 2.2, 0.0], [0.0, 3 / 2.2]], rtol=1e-6)
 
 
@@ -146,23 +144,12 @@ def test_documents_without_terms_have_empty_sketches() -> None:
     assert LexicalSketch(4).documents([], kinds=[]).shape == (0, 4)
 
 
-@pytest.mark.parametrize(("dim", "dedicated"), [(2, ("a", "b")), (1, ("a", "b")), (0, ())])
-def test_a_sketch_without_room_for_other_terms_is_refused(dim: int, dedicated: tuple[str, ...]) -> None:
-    with pytest.raises(ValueError, match=f"{dim} buckets cannot dedicate {len(dedicated)}; raise dim"):
-        LexicalSketch(dim, dedicated)
-
-
 def test_hashes_are_the_same_on_every_machine() -> None:
     assert stable_hash("canoe") == 17139863577399215115
     assert LexicalSketch(1024).bucket("canoe") == (
         17139863577399215115 % 1024,
         1.0 if 17139863577399215115 >> 40 & 1 else -1.0,
     )
-
-
-def test_frequent_terms_count_documents_and_break_ties_by_name() -> None:
-    assert frequent_terms([["b", "b", "b"], ["a", "c"], ["c"]], 2) == ("c", "a")
-    assert frequent_terms([], 2) == ()
 
 
 # --- speakers and dates ----------------------------------------------------------------------------------------
@@ -195,6 +182,15 @@ def test_a_question_may_name_a_speaker_in_part_in_full_or_without_accents() -> N
     assert in_part == plain == decomposed == pytest.approx(0.5)  # one of four words, each 1/2
     assert in_full == pytest.approx(1.5)  # a single letter may be an abbreviation
     assert float(context.question("What did Ben paint on TV?", None) @ jose) == 0
+
+
+def test_names_and_dates_that_a_question_repeats_count_once() -> None:
+    context = ContextHash(64, 192)
+    once = context.question("What did Ann paint in May 2023?", None)
+    twice = context.question("What did Ann paint in May 2023, and was it Ann who sang in May 2023?", None)
+    np.testing.assert_array_equal(twice, once)
+    assert once[:64].any()
+    assert once[64:].any()
 
 
 def test_abbreviations_and_words_that_begin_a_sentence_are_no_names() -> None:

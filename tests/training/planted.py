@@ -23,8 +23,9 @@ VIEWS = Views(lambda space, as_of: PLANTED[space][0], {})
 
 def made_of(folder: Path, *data: TrainingSet, epochs: int = 1, **options: Any) -> Checkpoint:
     """A small training of some sets, by default of the first space."""
-    given = {"settings": small_settings(finetune=epochs), "trainer": CPU, **options}
-    return train_checkpoint(
-        data or [TrainingSet(QUESTIONS, ("planted1",), (), VIEWS)], embed=EMBED, text_encoder="fake-bow",
-        folder=folder, seed=0, details={}, **given,
-    )  # fmt: skip
+    given: dict[str, Any] = {
+        "settings": small_settings(finetune=epochs), "trainer": CPU, "embed": EMBED, "text_encoder": "fake-bow",
+        "seed": 0, "details": {},
+    }  # fmt: skip
+    sets = data or [TrainingSet(QUESTIONS, ("planted1",), (), VIEWS)]
+    return train_checkpoint(sets, folder=folder, **{**given, **options})

@@ -1,95 +1,247 @@
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
+from locigraph.gnn.encoders import GRAPH_ENCODERS
+from locigraph.gnn.errors import GraphError
+from locigraph.kg.registry import UnknownNameError
 from locigraph.kg.types import Question, TurnId
-from locigraph.training.config import StageConfig
+from locigraph.training import graph_training
+from locigraph.training.checkpoint import Checkpoint, GraphRetrieval
+from locigraph.training.config import Settings, TrainingConfig, changed
 from locigraph.training.errors import TrainingDataError
-from locigraph.training.snapshots import TrainingSet
-from locigraph.training.snapshots import Views
-from tests.fakes import make_turns
-from tests.fakes_graph import CPU, make_snapshot, small_settings
+from locigraph.training.examples import EpochDataModule, SpaceExample, make_example
+from locigraph.training.graph_training import GraphTraining
+from locigraph.training.lightning_run import run_lightning
+from locigraph.training.objectives import LOSSES
+from locigraph.training.pseudo_questions import RULES
+from locigraph.training.snapshots import TrainingSet, Views
+from tests.fakes import FakeEncoder, make_turns
+from tests.fakes_graph import CPU, SMALL_MODEL, TEXT_DIM, make_snapshot, planted_space, small_settings
 from tests.training.planted import QUESTIONS, VIEWS, made_of
 
+BOTH_SIDES = TrainingSet(QUESTIONS, ("planted1", "planted2"), ("planted3",), VIEWS)
 
-def train(folder: Path, questions: tuple[Question, ...] = QUESTIONS, *, epochs: int = 1) -> tuple[str, float]:
+
+def example(number: int = 1, *, things: int = 6) -> SpaceExample:
+    snapshot, questions = planted_space(number, things=things)
+    return make_example(
+        snapshot, questions, model=SMALL_MODEL, embed=FakeEncoder(TEXT_DIM).encode, writer=RULES, name=f"space {number}"
+    )
+
+
+def network(encoder: str = "hgt") -> GraphRetrieval:
+    torch.manual_seed(7)
+    return GraphRetrieval(replace(SMALL_MODEL, encoder=encoder), text_dim=TEXT_DIM)
+
+
+def train(folder: Path, questions: tuple[Question, ...] = QUESTIONS, **options: Any) -> tuple[str, float]:
     """Version of the checkpoint and when it was written."""
-    made = made_of(folder, TrainingSet(questions, ("planted1", "planted2"), ("planted3",), VIEWS), epochs=epochs)
+    made = made_of(folder, replace(BOTH_SIDES, questions=questions), **options)
     return made.version, (folder / "checkpoint" / "manifest.json").stat().st_mtime_ns
+
+
+# --- a step ------------------------------------------------------------------------------------------------------
+
+
+def step_of(
+    monkeypatch: pytest.MonkeyPatch, losses: dict[str, float] | None, space: SpaceExample
+) -> tuple[float, dict[str, float], GraphTraining]:
+    """A step's loss, its logged parts, and the module with gradients."""
+    module = GraphTraining(network(), TrainingConfig(), losses, seed=0)
+    logged: dict[str, float] = {}
+    monkeypatch.setattr(module, "log", lambda name, value, **_: logged.setdefault(name, value.item()))
+    module.on_train_epoch_start()
+    loss = module.training_step(space, 0)
+    loss.backward()  # type: ignore[no-untyped-call]  # torch does not type it
+    return loss.item(), logged, module
+
+
+@pytest.mark.parametrize("name", list(LOSSES))
+def test_a_loss_adds_its_weighted_part_to_the_step_and_moves_the_encoder(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    space = example(things=10)
+    loss, once, module = step_of(monkeypatch, {name: 1.0}, space)
+    assert set(once) == {f"train/{name}"}
+    assert loss == pytest.approx(once[f"train/{name}"]) != 0
+    assert any(p.grad is not None and bool(p.grad.any()) for p in module.network.nodes.parameters())
+    weighed, _, _ = step_of(monkeypatch, {name: 0.25}, space)
+    assert weighed == pytest.approx(0.25 * loss, rel=1e-5)
+    total, parts, _ = step_of(monkeypatch, {"link": 0.2, "pseudo_questions": 1.0, "views": 0.1}, space)
+    assert len(parts) == 3
+    assert total == pytest.approx(sum(parts.values()), rel=1e-5)
+
+
+def test_fine_tuning_ranks_the_turns_by_the_questions_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    loss, parts, module = step_of(monkeypatch, None, example())
+    assert parts == {"train/ranking": pytest.approx(loss)}
+    assert module.log_scale.grad is not None
+    assert module.network.queries.lexical_weight.grad is not None
+
+
+@pytest.mark.parametrize("losses", [None, {}, {"link": 0.0}, {"pseudo_questions": 1.0}])
+def test_a_space_that_nothing_applies_to_is_a_step_of_loss_0(
+    losses: dict[str, float] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loss, parts, _ = step_of(monkeypatch, losses, replace(example(), questions=None, pseudo=None))
+    assert (loss, parts) == (0.0, {})
+
+
+@pytest.mark.parametrize("encoder", list(GRAPH_ENCODERS))
+def test_each_kind_of_parameter_has_its_own_rate_which_rises_over_the_warm_up(encoder: str) -> None:
+    config = TrainingConfig(lr=1.0, scalar_lr=2.0, edge_lr=3.0, weight_decay=0.5, warmup_steps=4)
+    module = GraphTraining(network(encoder), config, None, seed=0)
+    made = module.configure_optimizers()
+    optimiser, schedule = made["optimizer"], made["lr_scheduler"]["scheduler"]
+    group_of = {id(p): group for group in optimiser.param_groups for p in group["params"]}
+    wanted = {
+        "network.nodes.key": (1.0, 0.5), "network.nodes.query": (1.0, 0.5), "network.nodes.matrix": (1.0, 0.5),
+        "network.nodes.own": (2.0, 0.0), "network.nodes.prior": (2.0, 0.0), "network.nodes.bias_traits": (2.0, 0.0),
+        "network.queries.lexical_weight": (2.0, 0.0), "network.queries.context_weight": (2.0, 0.0),
+        "log_scale": (2.0, 0.0),
+        "network.nodes.edge_features": (3.0, 0.5), "network.nodes.own_traits": (3.0, 0.5),
+    }  # fmt: skip
+    found = {
+        name: (group_of[id(parameter)]["initial_lr"], group_of[id(parameter)]["weight_decay"])
+        for name, parameter in module.named_parameters()
+    }
+    assert found == {name: values for name, values in wanted.items() if name in found}
+    assert len(found) == (11 if encoder == "hgt" else 8)
+    rates = []
+    for _ in range(5):
+        rates.append(group_of[id(module.log_scale)]["lr"])
+        optimiser.step()
+        schedule.step()
+    assert rates == pytest.approx([0.5, 1.0, 1.5, 2.0, 2.0])
+
+
+# --- a whole training ----------------------------------------------------------------------------------------------
 
 
 def test_a_finished_training_is_loaded_and_another_made_when_anything_differs(tmp_path: Path) -> None:
     first = train(tmp_path)
-    assert train(tmp_path) == first
+    assert train(tmp_path, details={"commit": "another"}) == first
     corrected = (replace(QUESTIONS[0], evidence=(TurnId("t5"),)), *QUESTIONS[1:])
-    for changed in (train(tmp_path, corrected), train(tmp_path, epochs=2)):
-        assert changed[1] != first[1]
-
-
-def test_a_training_of_other_code_is_not_taken_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = train(tmp_path)
-    assert list(tmp_path.glob("*.ckpt")) == []
-    monkeypatch.setattr("locigraph.training.run.source_digest", lambda: "another")
+    others: list[dict[str, Any]] = [
+        {"questions": corrected},
+        {"epochs": 2},
+        {"seed": 1},
+        {"text_encoder": "another"},
+        {"trainer": replace(CPU, precision="bf16-mixed")},
+        {"settings": small_settings(finetune=1, encoder="mixing")},
+    ]
+    for other in others:
+        assert train(tmp_path, **other)[1] != first[1], other
+    # Each took the place of the one before.
     assert train(tmp_path)[1] != first[1]
+    assert list(tmp_path.glob("*.ckpt")) == []
 
 
 def test_graphs_of_another_extractor_are_learnt_from_as_well(tmp_path: Path) -> None:
     bare = Views(lambda space, as_of: make_snapshot(make_turns(["one", "two"], space=space)), {})
-    sides = (("planted1",), ("planted3",))
-    made = made_of(tmp_path, TrainingSet(QUESTIONS, *sides, VIEWS), TrainingSet(QUESTIONS, *sides, bare))
-    assert sorted(made.details["identity"]["graphs"]) == [
-        "graph 2: planted1", "graph 2: planted3", "planted1", "planted3",
+    made = made_of(tmp_path, BOTH_SIDES, replace(BOTH_SIDES, views=bare))
+    assert sorted(made.details["identity"]["data"]) == [
+        "graph 2: planted1", "graph 2: planted2", "graph 2: planted3", "planted1", "planted2", "planted3",
     ]  # fmt: skip
+    assert made.version != made_of(tmp_path / "alone", BOTH_SIDES).version
 
 
-def test_a_manifest_holds_no_words_of_a_question(tmp_path: Path) -> None:
-    train(tmp_path)
+def test_a_manifest_says_what_was_done_and_holds_no_words_of_a_question(tmp_path: Path) -> None:
+    made = made_of(tmp_path, BOTH_SIDES, settings=small_settings(pretrain=1, finetune=2), details={"commit": "c"})
+    assert made.details["commit"] == "c"
+    assert set(made.details["stages"]) == {"pretrain", "finetune"}
+    assert {"best_epoch", "val_score"} <= set(made.details["stages"]["finetune"])
+    assert made.spaces == {"planted1", "planted2", "planted3"}
     manifest = (tmp_path / "checkpoint" / "manifest.json").read_text()
+    assert '"hgt"' in manifest
     assert not any(question.text in manifest for question in QUESTIONS)
 
 
-def test_pseudo_questions_beside_the_fine_tuning_need_no_pretraining(tmp_path: Path) -> None:
-    versions = set()
-    for weight in (0.0, 0.5):
-        config = small_settings(finetune=1)
-        config = replace(config, finetune=replace(config.finetune, fact_questions=weight))
-        versions.add(made_of(tmp_path / str(weight), config=config).version)
-    assert len(versions) == 2
-
-
-def test_a_damaged_checkpoint_is_made_anew(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["{", "{}", '{"format": 4}'])
+def test_a_damaged_or_older_checkpoint_is_made_anew(text: str, tmp_path: Path) -> None:
     version, _ = train(tmp_path)
-    (tmp_path / "checkpoint" / "manifest.json").write_text("{")
+    (tmp_path / "checkpoint" / "manifest.json").write_text(text)
     assert train(tmp_path)[0] == version
 
 
-def test_a_model_without_lexical_and_context_part_can_be_trained(tmp_path: Path) -> None:
-    config = small_settings(finetune=1)
-    config = replace(config, model=replace(config.model, lexical_dim=0, speaker_dim=0, date_dim=0))
-    assert made_of(tmp_path, config=config).sketch.dim == 0
+def test_a_model_without_context_can_be_trained(tmp_path: Path) -> None:
+    settings = changed(small_settings(finetune=1), {"model.speaker_dim": 0, "model.date_dim": 0})
+    assert made_of(tmp_path, settings=settings).network.nodes.config.vector_dim == TEXT_DIM + 64 + 1
 
 
-def test_fine_tuning_without_questions_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("encoder", list(GRAPH_ENCODERS))
+def test_a_model_can_be_trained_in_half_precision(encoder: str, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"settings": small_settings(pretrain=1, finetune=2, encoder=encoder)}
+    exact = made_of(tmp_path / "exact", **options).network
+    half = made_of(tmp_path / "half", trainer=replace(CPU, precision="bf16-mixed"), **options).network
+    for name, weights in exact.state_dict().items():
+        assert half.state_dict()[name].dtype == torch.float32
+        assert torch.allclose(half.state_dict()[name], weights, atol=0.05), name
+
+
+def test_a_model_without_relations_can_be_trained(tmp_path: Path) -> None:
+    without = {"model.excluded_relations": ["NEXT", "DERIVED_FROM", "HAS_CONCEPT"]}
+    settings = changed(small_settings(pretrain=1, finetune=1), without)
+    assert made_of(tmp_path, settings=settings).network.nodes.relations == ()
+
+
+def test_fine_tuning_without_questions_is_refused_and_pre_training_needs_none(tmp_path: Path) -> None:
+    unasked = tuple(q for q in QUESTIONS if q.space == "planted3")
     with pytest.raises(TrainingDataError, match="no training space has a question"):
-        train(tmp_path, tuple(q for q in QUESTIONS if q.space == "planted3"))
+        train(tmp_path, unasked)
+    train(tmp_path, unasked, settings=small_settings(pretrain=1, finetune=0))
 
 
-def test_a_fast_dev_run_writes_no_checkpoint(tmp_path: Path) -> None:
-    config = replace(small_settings(), pretrain=StageConfig(epochs=1, fact_questions=1.0))
-    made_of(tmp_path, config=config, trainer=replace(CPU, fast_dev_run=True))
-    assert not (tmp_path / "checkpoint").exists()
+@pytest.mark.parametrize("validation", [(), ("planted3",)])
+def test_nothing_to_train_on_is_an_error(validation: tuple[str, ...], tmp_path: Path) -> None:
+    with pytest.raises(TrainingDataError, match="no space to train on"):
+        made_of(
+            tmp_path,
+            TrainingSet(QUESTIONS, (), validation, VIEWS),
+            settings=small_settings(pretrain=1, finetune=0),
+            embed=never,
+        )
+
+
+def never(*_: Any) -> Any:
+    raise AssertionError("work was done")
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "says"),
+    [
+        ({"model.encoder": "hgtt"}, UnknownNameError, "nearest is 'hgt'; known: hgt, mixing"),
+        ({"model.excluded_relations": ["nxet"]}, GraphError, "'nxet' is not known"),
+        ({"training.pretrain_losses": {"lnik": 1.0}}, UnknownNameError, "nearest is 'link'; known: link, "),
+    ],
+)
+def test_unknown_names_are_refused_before_any_work(
+    change: dict[str, Any], error: type[Exception], says: str, tmp_path: Path
+) -> None:
+    data = TrainingSet(QUESTIONS, ("planted1",), (), Views(never, {}))
+    with pytest.raises(error, match=says):
+        made_of(tmp_path / "run", data, settings=changed(small_settings(pretrain=1), change), embed=never)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_fast_dev_run_takes_a_step_of_both_stages_and_writes_nothing(tmp_path: Path) -> None:
+    trainer = replace(CPU, fast_dev_run=True, csv_log=True)
+    made = made_of(tmp_path, BOTH_SIDES, settings=small_settings(pretrain=2, finetune=2), trainer=trainer)
+    assert set(made.details["stages"]) == {"pretrain", "finetune"}
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_corpus_is_learnt_from_beside_another(tmp_path: Path) -> None:
-    alone = made_of(tmp_path / "1", TrainingSet(QUESTIONS, ("planted1",), (), VIEWS))
-    both = made_of(
-        tmp_path / "2",
-        TrainingSet(QUESTIONS, ("planted1",), (), VIEWS),
-        TrainingSet(QUESTIONS, ("planted2",), ("planted3",), VIEWS),
-    )
+    first = TrainingSet(QUESTIONS, ("planted1",), (), VIEWS)
+    alone = made_of(tmp_path / "1", first)
+    both = made_of(tmp_path / "2", first, TrainingSet(QUESTIONS, ("planted2",), ("planted3",), VIEWS))
     assert both.version != alone.version
     identity = both.details["identity"]
     assert (identity["train"], identity["validation"]) == (["planted1", "planted2"], ["planted3"])
@@ -104,16 +256,184 @@ def test_a_space_that_one_corpus_learns_from_and_another_validates_on_is_refused
         )
 
 
-def test_questions_of_another_writer_make_another_training(tmp_path: Path) -> None:
-    class Shouting:
-        name = "shouting"
+class Shouting:
+    """Another writer of pseudo-questions, which remembers what it was given."""
 
-        def write(self, statements: list[str]) -> list[list[str]]:
-            return [[f"WHAT ABOUT {statement}?"] for statement in statements]
+    name = "shouting"
 
-    config = replace(small_settings(finetune=1), pretrain=StageConfig(epochs=1, fact_questions=1.0))
-    versions = [made_of(tmp_path, config=config).version, made_of(tmp_path, config=config, writer=Shouting()).version]
-    assert versions[0] != versions[1]
+    def __init__(self) -> None:
+        self.given: list[str] = []
+
+    def write(self, statements: Sequence[str]) -> list[list[str]]:
+        self.given += statements
+        return [[f"WHAT ABOUT {statement}?"] for statement in statements]
+
+
+def test_questions_of_another_writer_make_another_training_where_some_are_asked(tmp_path: Path) -> None:
+    def version(pretrain: int, weight: float, **options: Any) -> str:
+        settings = small_settings(pretrain=pretrain, finetune=1)
+        settings = changed(settings, {"training.pretrain_losses": {"pseudo_questions": weight}})
+        return made_of(tmp_path, learnt_from, settings=settings, **options).version
+
+    learnt_from = TrainingSet(QUESTIONS, ("planted1", "planted2"), (), VIEWS)
+    writer = Shouting()
+    assert version(1, 1.0) != version(1, 1.0, writer=writer)
+    assert len(writer.given) == 12
+    # Only what is learnt from is asked about.
+    held_back, settings = Shouting(), small_settings(pretrain=1, finetune=0)
+    made_of(tmp_path / "held", BOTH_SIDES, settings=settings, writer=held_back)
+    assert sorted(held_back.given) == sorted(writer.given)
     # Where no fact is asked about, the writer decides nothing.
-    silent = [made_of(tmp_path).version, made_of(tmp_path, writer=Shouting()).version]
-    assert silent[0] == silent[1]
+    for pretrain, weight in ((0, 1.0), (1, 0.0)):
+        silent = Shouting()
+        assert version(pretrain, weight) == version(pretrain, weight, writer=silent)
+        assert silent.given == []
+
+
+# --- resume points -----------------------------------------------------------------------------------------------
+
+
+class PowerCut(BaseException):
+    """What nothing in between may catch."""
+
+
+class Steps:
+    """Counts the steps of all trainings, and cuts the power at one."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        self.cut_at = 0
+        step: Callable[..., Any] = GraphTraining.training_step
+
+        def counted(module: GraphTraining, batch: SpaceExample, batch_idx: int) -> Any:
+            self.count += 1
+            if self.count == self.cut_at:
+                raise PowerCut
+            return step(module, batch, batch_idx)
+
+        monkeypatch.setattr(graph_training.GraphTraining, "training_step", counted)
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
+    return Steps(monkeypatch)
+
+
+LONG = small_settings(pretrain=2, finetune=3)  # of two spaces: four steps, and six
+
+
+def run(folder: Path, settings: Settings = LONG, **options: Any) -> Checkpoint:
+    torch.manual_seed(torch.seed() % 1000)  # no result may depend on what ran before
+    return made_of(folder, BOTH_SIDES, settings=settings, **options)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    return run(tmp_path_factory.mktemp("whole"))
+
+
+# Within the first epoch, the second, the first of fine-tuning, and its last.
+@pytest.mark.parametrize(("cut_at", "kept"), [(2, 0), (4, 2), (6, 4), (10, 8)])
+def test_an_interrupted_training_taken_up_again_equals_an_uninterrupted_one(
+    cut_at: int, kept: int, uninterrupted: Checkpoint, tmp_path: Path, steps: Steps
+) -> None:
+    steps.cut_at = cut_at
+    with pytest.raises(PowerCut):
+        run(tmp_path)
+    assert bool(list(tmp_path.glob("*.ckpt"))) == (kept > 0)
+    steps.count = steps.cut_at = 0
+    resumed = run(tmp_path)
+    assert steps.count == 10 - kept
+    assert resumed.version == uninterrupted.version
+    assert resumed.details["stages"] == uninterrupted.details["stages"]
+    assert list(tmp_path.glob("*.ckpt")) == []
+
+
+def test_a_training_of_other_settings_begins_anew_and_clears_away(tmp_path: Path, steps: Steps) -> None:
+    steps.cut_at = 8
+    with pytest.raises(PowerCut):
+        run(tmp_path / "a")
+    steps.count = steps.cut_at = 0
+    other = small_settings(pretrain=2, finetune=2)
+    resumed = run(tmp_path / "a", other)
+    assert steps.count == 8
+    assert resumed.version == run(tmp_path / "b", other).version
+    assert list((tmp_path / "a").glob("*.ckpt")) == []
+
+
+def test_a_training_depends_on_its_seed(tmp_path: Path) -> None:
+    versions = {run(tmp_path / str(seed), small_settings(finetune=1), seed=seed).version for seed in range(2)}
+    assert len(versions) == 2
+
+
+# --- learning ----------------------------------------------------------------------------------------------------
+
+
+def share_found(trained: GraphRetrieval, held: SpaceExample) -> float:
+    """Share of the questions whose turn is ranked first."""
+    assert held.questions is not None
+    trained.eval()
+    with torch.inference_mode():
+        scores = trained.queries(held.questions) @ trained.nodes(held.inputs).joined().T
+    return float(held.positive.gather(1, scores.argmax(1, keepdim=True)).float().mean())
+
+
+def loss_of(trained: GraphRetrieval, held: SpaceExample) -> float:
+    """Ranking loss of a space."""
+    module = GraphTraining(trained.eval(), TrainingConfig(), None, seed=0)
+    module.log = lambda *args, **kwargs: None  # type: ignore[method-assign]  # there is no trainer
+    with torch.inference_mode():
+        return float(module.training_step(held, 0))
+
+
+def learn(trained: GraphRetrieval, folder: Path, train: Sequence[SpaceExample], config: TrainingConfig) -> None:
+    run_lightning(
+        GraphTraining(trained.train(), config, None, seed=0),
+        EpochDataModule(train, [], seed=0),
+        CPU,
+        epochs=config.epochs,
+        patience=config.patience,
+        ema_decay=config.ema_decay,
+        gradient_clip=config.gradient_clip,
+        path=folder / "finetune-0",
+        name="train",
+        logged={},
+    )
+
+
+@pytest.mark.parametrize("encoder", list(GRAPH_ENCODERS))
+def test_each_encoder_learns_to_read_facts_and_does_so_on_a_space_it_never_saw(encoder: str, tmp_path: Path) -> None:
+    trained = network(encoder)
+    with torch.no_grad():
+        trained.nodes.prior.zero_()  # nothing but the facts tells the turns apart, and at the start they are not read
+    space, unseen = example(1, things=8), example(5, things=8)
+    before = loss_of(trained, unseen)
+    assert share_found(trained, unseen) <= 0.5
+    train = [space, example(2, things=8), example(4, things=8)]
+    learn(trained, tmp_path, train, TrainingConfig(epochs=25, scalar_lr=0.05, warmup_steps=2))
+    assert share_found(trained, space) == 1
+    assert share_found(trained, unseen) >= 0.75
+    assert loss_of(trained, unseen) < 0.5 * before
+
+
+def test_attention_alone_learns_which_neighbours_to_read(tmp_path: Path) -> None:
+    trained = network("hgt")
+    before = {name: value.clone() for name, value in trained.state_dict().items()}
+    train, unseen = [example(n, things=8) for n in (1, 2, 4)], example(5, things=8)
+    losses = [loss_of(trained, unseen)]
+    learn(trained, tmp_path, train, TrainingConfig(epochs=25, lr=3e-3, scalar_lr=0.0, edge_lr=0.0, warmup_steps=2))
+    losses.append(loss_of(trained, unseen))
+    moved = {name for name, value in trained.state_dict().items() if not torch.equal(value, before[name])}
+    assert moved == {"nodes.key", "nodes.query", "nodes.matrix"}
+    assert losses[1] < 0.95 * losses[0]
+
+
+@pytest.mark.parametrize("encoder", list(GRAPH_ENCODERS))
+def test_a_whole_training_ranks_held_back_questions_better_than_the_untrained_model(
+    encoder: str, tmp_path: Path
+) -> None:
+    settings = small_settings(pretrain=2, finetune=10, encoder=encoder)
+    made = made_of(tmp_path, BOTH_SIDES, settings=settings)
+    unseen = example(3)
+    untrained = GraphRetrieval(settings.model, text_dim=TEXT_DIM)
+    assert loss_of(made.network, unseen) < 0.9 * loss_of(untrained, unseen)

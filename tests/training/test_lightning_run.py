@@ -1,302 +1,218 @@
 from __future__ import annotations
 
-import math
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Self
 
+import lightning as L  # noqa: N812
 import pytest
 import torch
-from torch import Tensor
 
-from locigraph.gnn.encoder import EncoderConfig, NodeEncoder
-from locigraph.gnn.hetero import METADATA
-from locigraph.gnn.losses import link_loss
-from locigraph.gnn.packed import EdgeType
-from locigraph.gnn.sampling import split_supervision
-from locigraph.kg.types import Question, TurnId
-from locigraph.training.callbacks import remove_resume_points
-from locigraph.training.config import ModelConfig, StageConfig, Settings, changed
-from locigraph.training.examples import SpaceExample, make_example
-from locigraph.training.errors import TrainingDataError, TrainingError
-from locigraph.training.fit import FitResult, fit
-from locigraph.training.module import GraphRetrieval, RetrievalModule, encoder_config
-from locigraph.training.pseudo_queries import KINDS
-from tests.fakes import FakeEncoder, make_turns
-from tests.fakes_graph import (
-    CONTEXT,
-    CPU,
-    SKETCH,
-    SMALL_MODEL,
-    TEXT_DIM,
-    Extra,
-    make_inputs,
-    make_snapshot,
-    planted_space,
-    small_settings,
-)
-
-FACT: EdgeType = ("knowledge_node", "DERIVED_FROM", "episode")
+from locigraph.training.config import TrainerConfig
+from locigraph.training.errors import TrainingError
+from locigraph.training.examples import EpochDataModule
+from locigraph.training.lightning_run import AverageAndStop, is_first_process, remove_resume_points, run_lightning
+from locigraph.training.snapshots import TrainingSet
+from tests.fakes_graph import CPU, small_settings
+from tests.training.planted import QUESTIONS, VIEWS, made_of
 
 
 class PowerCut(BaseException):
     """What nothing in between may catch."""
 
 
-@dataclass(frozen=True, eq=False)
-class FusedExample(SpaceExample):
+@dataclass
+class Number:
     """An example that cuts the power when it was dealt out often enough."""
 
-    fuse: list[int]
+    name: str
+    value: float
+    fuse: int = 10**9
+    dealt: int = 0
 
-    def to(self, device: torch.device | str) -> SpaceExample:
-        self.fuse[0] -= 1
-        if self.fuse[0] == 0:
+    def to(self, device: torch.device | str) -> Self:
+        self.dealt += 1
+        if self.dealt == self.fuse:
             raise PowerCut
-        return super().to(device)
+        return self
 
 
-def example(number: int, *, things: int = 6) -> SpaceExample:
-    snapshot, questions = planted_space(number, things=things)
-    embed = FakeEncoder(TEXT_DIM).encode
-    return make_example(snapshot, questions, sketch=SKETCH, context=CONTEXT, embed=embed, pseudo=KINDS)
+class Guess(L.LightningModule):
+    """Learns a number; half of each gradient is dropped at random."""
+
+    def __init__(self, *, lr: float = 0.1) -> None:
+        super().__init__()
+        self.guess = torch.nn.Parameter(torch.zeros(4))
+        self.lr = lr
+        #: The guess at each validation.
+        self.validated: list[float] = []
+
+    def on_train_epoch_start(self) -> None:
+        torch.manual_seed(self.current_epoch)
+
+    def training_step(self, batch: Number, batch_idx: int) -> torch.Tensor:
+        loss = (torch.nn.functional.dropout(self.guess, 0.5) - batch.value).square().sum()
+        self.log("train/loss", loss.detach(), on_step=False, on_epoch=True, batch_size=1)
+        return loss
+
+    def validation_step(self, batch: Number, batch_idx: int) -> None:
+        self.validated.append(float(self.guess.mean()))
+        self.log("val/score", -(self.guess - batch.value).abs().mean(), batch_size=1)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(self.parameters(), lr=self.lr, weight_decay=0.0)
 
 
-def network() -> GraphRetrieval:
-    torch.manual_seed(7)
-    return GraphRetrieval(SMALL_MODEL, text_dim=TEXT_DIM)
+@dataclass
+class Ran:
+    """What came of a run."""
+
+    module: Guess
+    result: dict[str, float]
+    train: Sequence[Number]
+
+    @property
+    def guess(self) -> list[float]:
+        return self.module.guess.tolist()
 
 
-def run(
-    folder: Path, config: Settings, train: Sequence[SpaceExample] | None = None, *, validate: bool = True
-) -> tuple[GraphRetrieval, FitResult]:
-    torch.manual_seed(torch.seed() % 1000)  # no result may depend on what ran before
-    trained = network()
-    validation = [example(3)] if validate else []
-    result = fit(trained, train or [example(1), example(2)], validation, config, CPU, folder=folder, seed=1)
-    return trained, result
+@dataclass
+class Run:
+    """A run and how it differs from the usual one."""
 
+    epochs: int = 4
+    patience: int = 50
+    ema_decay: float = 0.9
+    gradient_clip: float = 1e9
+    lr: float = 0.1
+    validate: bool = True
+    trainer: TrainerConfig = CPU
+    stage: str = "finetune"
+    fuse: int = 10**9
+    logged: dict[str, Any] = field(default_factory=dict)
 
-def run_until_cut(folder: Path, config: Settings, *, steps: int) -> None:
-    """Train until example 1 is dealt out for the given time."""
-    first = example(1)
-    fused = FusedExample(**{f.name: getattr(first, f.name) for f in fields(first)}, fuse=[steps])
-    with pytest.raises(PowerCut):
-        run(folder, config, [fused, example(2)])
-
-
-def assert_same(first: GraphRetrieval, second: GraphRetrieval) -> None:
-    for (name, a), b in zip(first.state_dict().items(), second.state_dict().values(), strict=True):
-        assert torch.equal(a, b), name
-
-
-def test_a_model_by_default_is_an_encoder_by_default() -> None:
-    assert encoder_config(ModelConfig(), EncoderConfig().text_dim) == EncoderConfig()
-
-
-@pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[GraphRetrieval, FitResult]:
-    return run(tmp_path_factory.mktemp("whole"), small_settings(pretrain=2, finetune=3))
-
-
-# Within the first epoch, the second, the first of fine-tuning, and its last.
-@pytest.mark.parametrize("steps", [1, 2, 3, 5])
-def test_an_interrupted_run_taken_up_again_equals_an_uninterrupted_one(
-    steps: int, uninterrupted: tuple[GraphRetrieval, FitResult], tmp_path: Path
-) -> None:
-    config = small_settings(pretrain=2, finetune=3)
-    run_until_cut(tmp_path, config, steps=steps)
-    assert bool(list(tmp_path.glob("*.ckpt"))) == (steps > 1)
-    resumed, result = run(tmp_path, config)
-    assert_same(resumed, uninterrupted[0])
-    assert result == uninterrupted[1]
-
-
-def test_a_finished_run_asked_for_again_gives_the_same(
-    uninterrupted: tuple[GraphRetrieval, FitResult], tmp_path: Path
-) -> None:
-    config = small_settings(pretrain=2, finetune=3)
-    for _ in range(2):
-        again, result = run(tmp_path, config)
-        assert_same(again, uninterrupted[0])
-        assert result == uninterrupted[1]
-
-
-def test_a_stage_that_stopped_early_is_not_trained_further_when_taken_up(tmp_path: Path) -> None:
-    # A rate of 0 scores the same in every epoch, so each stage stops after its second.
-    config = small_settings(pretrain=6, finetune=6, patience=1)
-    still = replace(config.optimiser, lr=0.0, scalar_lr=0.0, term_lr=0.0, edge_lr=0.0)
-    config = replace(config, optimiser=still)
-    whole, result = run(tmp_path / "whole", config)
-    assert result.stages["pretrain"]["best_epoch"] == 0
-    points = {path.name: torch.load(path, weights_only=True) for path in (tmp_path / "whole").glob("*.ckpt")}
-    assert {point["epoch"] for point in points.values()} == {1}
-    before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "whole").glob("*.ckpt")}
-    again, repeated = run(tmp_path / "whole", config)
-    assert {path.name: path.stat().st_mtime_ns for path in (tmp_path / "whole").glob("*.ckpt")} == before
-    assert_same(again, whole)
-    assert repeated == result
-
-
-def test_resume_points_of_another_configuration_are_not_taken_up(tmp_path: Path) -> None:
-    run_until_cut(tmp_path / "a", small_settings(finetune=3), steps=3)
-    other = small_settings(finetune=2)
-    resumed, _ = run(tmp_path / "a", other)
-    fresh, _ = run(tmp_path / "b", other)
-    assert_same(resumed, fresh)
-
-
-def test_a_run_depends_on_its_seed(tmp_path: Path) -> None:
-    config, ran = small_settings(finetune=1), []
-    for seed in (1, 2):
-        trained = network()
-        fit(trained, [example(1)], [], config, CPU, folder=tmp_path / str(seed), seed=seed)
-        ran.append(trained.queries.term_weight.detach().clone())
-    assert not torch.equal(*ran)
-
-
-def test_fast_dev_run_takes_a_step_of_everything_and_leaves_no_resume_point(tmp_path: Path) -> None:
-    trained = network()
-    trainer = replace(CPU, fast_dev_run=True)
-    fit(trained, [example(1)], [example(3)], small_settings(pretrain=2, finetune=2), trainer, folder=tmp_path, seed=1)
-    assert [path for path in tmp_path.rglob("*") if path.suffix in (".ckpt", ".safetensors", ".part")] == []
-
-
-def test_nothing_to_train_on_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(TrainingDataError, match="no space to train on"):
-        fit(network(), [], [], small_settings(), CPU, folder=tmp_path, seed=0)
-
-
-# --- learning --------------------------------------------------------------------------------------------------
-
-
-def share_found(trained: GraphRetrieval, held: SpaceExample) -> float:
-    """Share of the questions whose turn is ranked first."""
-    assert held.questions is not None
-    trained.eval()
-    with torch.inference_mode():
-        scores = trained.queries(held.questions) @ trained.nodes(held.inputs).joined()[held.episodes].T
-    return float(held.positive.gather(1, scores.argmax(1, keepdim=True)).float().mean())
-
-
-def test_training_learns_to_read_facts_and_does_so_on_a_space_it_never_saw(tmp_path: Path) -> None:
-    trained = network()
-    with torch.no_grad():
-        # Nothing but the facts tells the turns apart, and at the start they are not read.
-        for weights in (trained.nodes.text_weight, trained.nodes.lexical_weight):
-            weights.zero_()
-    train, unseen = [example(n, things=8) for n in (1, 2, 4)], example(5, things=8)
-    assert share_found(trained, unseen) <= 0.5
-    config = small_settings(finetune=25)
-    config = replace(config, optimiser=replace(config.optimiser, scalar_lr=0.05))
-    fit(trained, train, [], config, CPU, folder=tmp_path, seed=0)
-    assert share_found(trained, train[0]) == 1
-    assert share_found(trained, unseen) >= 0.75
-
-
-def test_hidden_links_of_a_planted_graph_are_found_better_than_chance() -> None:
-    words = ["canoe", "kite", "drum", "violin", "otter", "pear", "rocket", "sofa", "tulip", "wagon", "zebra", "lamp"]
-    extras = [Extra("knowledge_node", f"{word} {word} owned", (i,)) for i, word in enumerate(words)]
-    links = [(len(words) + i, "DERIVED_FROM", i) for i in range(len(words))]
-    inputs = make_inputs(make_snapshot(make_turns([f"my {word} {word}" for word in words]), extras, links))
-    torch.manual_seed(0)
-    encoder = NodeEncoder(
-        EncoderConfig(TEXT_DIM, SKETCH.dim, CONTEXT.dim, hidden_dim=16, layers=1, heads=2, free_dim=4, dropout=0.0)
-    )
-    diagonal = torch.nn.Parameter(torch.ones(len(METADATA.edge_types), 16) / 4)
-    optimiser = torch.optim.Adam([*encoder.parameters(), diagonal], lr=1e-2)
-    weight = diagonal[METADATA.edge_index(FACT)]
-
-    def scores(seed: int) -> tuple[Tensor, Tensor]:
-        generator = torch.Generator().manual_seed(seed)
-        graph, (edges,) = split_supervision(inputs.graph, [FACT], share=0.5, generator=generator)
-        states = encoder(inputs.with_graph(graph)).states
-        source = states[edges.source] * diagonal[METADATA.edge_index(FACT)]
-        return (source * states[edges.target]).sum(1), (source * states[edges.negative]).sum(1)
-
-    def share_right() -> float:
-        with torch.inference_mode():
-            drawn = [scores(1000 + seed) for seed in range(20)]
-        return float(torch.cat([positive > negative for positive, negative in drawn]).float().mean())
-
-    assert weight.requires_grad
-    for step in range(60):
-        optimiser.zero_grad()
-        link_loss(*scores(step)).backward()  # type: ignore[no-untyped-call]  # torch does not type it
-        optimiser.step()
-    assert share_right() > 0.85
-
-
-def test_a_model_without_states_is_pretrained_by_what_does_not_need_them(tmp_path: Path) -> None:
-    config = small_settings(pretrain=1, finetune=1)
-    model = replace(config.model, state_gate=False, free_dim=0, layers=0)
-    bare = GraphRetrieval(model, text_dim=TEXT_DIM)
-    result = fit(bare, [example(1)], [example(2)], replace(config, model=model), CPU, folder=tmp_path, seed=0)
-    assert set(result.stages) == {"pretrain", "finetune"}
-
-
-def test_a_resume_point_of_another_identity_is_not_taken_up(tmp_path: Path) -> None:
-    steps: list[int] = []
-    for identity in ("old code", "old code", "new code"):
-        first = example(1)
-        fused = FusedExample(**{f.name: getattr(first, f.name) for f in fields(first)}, fuse=[10**6])
-        fit(network(), [fused], [], small_settings(finetune=2), CPU, folder=tmp_path, seed=1, identity=identity)
-        steps.append(10**6 - fused.fuse[0])
-    assert steps[0] > steps[1]
-    assert steps[2] == steps[0]
-
-
-def test_every_kind_of_pseudo_query_has_a_switch_that_changes_what_is_learnt(tmp_path: Path) -> None:
-    words = ("canoe", "kite", "drum", "otter")
-    lines = [f"I keep the {word} and that one again in number {i} of mine" for i, word in enumerate(words)]
-    facts = [Extra("knowledge_node", f"Ann keeps a {word}", (i,)) for i, word in enumerate(words)]
-    snapshot = make_snapshot(make_turns(lines), facts, [(4 + i, "DERIVED_FROM", i) for i in range(4)])
-    made = make_example(snapshot, [], sketch=SKETCH, context=CONTEXT, embed=FakeEncoder(TEXT_DIM).encode, pseudo=KINDS)
-    assert set(made.pseudo) == set(KINDS)
-    learnt = []
-    for kind in KINDS:
-        config = changed(
-            small_settings(pretrain=2, finetune=0),
-            {"pretrain.link": 0.0, "pretrain.views": 0.0, "pretrain.fact_questions": 0.0, f"pretrain.{kind}": 1.0},
+    def __call__(self, folder: Path) -> Ran:
+        torch.manual_seed(torch.seed() % 1000)  # no result may depend on what ran before
+        folder.mkdir(exist_ok=True)
+        module = Guess(lr=self.lr)
+        train = [Number("a", 1.0, self.fuse), Number("b", 2.0)]
+        result = run_lightning(
+            module,
+            EpochDataModule(train, [Number("c", 1.5)] if self.validate else [], seed=0),
+            self.trainer,
+            epochs=self.epochs,
+            patience=self.patience,
+            ema_decay=self.ema_decay,
+            gradient_clip=self.gradient_clip,
+            path=folder / f"{self.stage}-0123",
+            name="train",
+            logged=self.logged,
         )
-        trained = network()
-        fit(trained, [made], [], config, CPU, folder=tmp_path / kind, seed=0)
-        learnt.append(trained.queries.term_weight.detach().clone())
-        assert not torch.equal(learnt[-1], network().queries.term_weight)
-    assert len({tuple(weights.tolist()) for weights in learnt}) == len(KINDS)
+        return Ran(module, result, train)
 
 
-def test_a_turn_that_says_what_the_answer_says_is_no_negative_when_likely_answers_are_left_out(tmp_path: Path) -> None:
-    # Turns 0 and 1 say the same, and only one is marked: as a negative the other would be pushed away.
-    snapshot = make_snapshot(make_turns(["my red canoe", "my red canoe", "a kite"]), [], [])
-    asked = [Question(snapshot.space, "q", "What of the canoe?", "1", (TurnId("t0"),))]
-    made = make_example(snapshot, asked, sketch=SKETCH, context=CONTEXT, embed=FakeEncoder(TEXT_DIM).encode)
-    module = RetrievalModule(
-        network().eval(), StageConfig(epochs=1, ranking=1.0, false_negative=0.8), small_settings().optimiser, seed=0
-    )
-    logits = torch.tensor([[2.0, 5.0, 1.0]])
-    text = made.inputs.text[made.episodes]
-    assert float(text[0] @ text[1]) > 0.8 > float(text[0] @ text[2])
-    assert module._ranked(logits, made.positive, text).item() == pytest.approx(math.log(1 + math.exp(-1)))
-    module.stage = replace(module.stage, false_negative=1.0)
-    assert module._ranked(logits, made.positive, text).item() > 3
+# --- what is kept ------------------------------------------------------------------------------------------------
 
 
-def test_a_cosine_out_of_range_is_refused() -> None:
-    with pytest.raises(TrainingError, match="false_negative is 0; expected a cosine above 0, at most 1"):
-        StageConfig(epochs=1, false_negative=0)
+class OneNumber(L.LightningModule):
+    def __init__(self) -> None:
+        super().__init__()
+        self.number = torch.nn.Parameter(torch.tensor(0.0))
+
+
+def test_the_running_average_is_what_is_validated_and_kept() -> None:
+    module, callback = OneNumber(), AverageAndStop(ema_decay=0.5, patience=9)
+    metrics: dict[str, Any] = {"val/score": torch.tensor(1.0)}
+    trainer: Any = SimpleNamespace(sanity_checking=False, callback_metrics=metrics, current_epoch=0, should_stop=False)
+    for value in (0.0, 8.0):
+        with torch.no_grad():
+            module.number.fill_(value)
+        callback.on_train_batch_end(trainer, module, None, None, 0)
+    # The second of the first steps counts 1 - 2 / (2 + 5).
+    average = 8 * (1 - 2 / 7)
+    callback.on_validation_start(trainer, module)
+    assert module.number.item() == pytest.approx(average)
+    callback.on_validation_end(trainer, module)
+    assert module.number.item() == 8.0
+    metrics["val/score"] = torch.tensor(0.5)  # a worse epoch is not kept
+    callback.on_train_batch_end(trainer, module, None, None, 0)
+    callback.on_validation_start(trainer, module)
+    callback.on_validation_end(trainer, module)
+    callback.finish(module)
+    assert module.number.item() == pytest.approx(average)
+
+
+def test_the_module_is_left_with_what_was_validated_best(tmp_path: Path) -> None:
+    ran = Run(epochs=12, lr=0.5, ema_decay=0.0)(tmp_path)  # so fast that it goes too far
+    scores = [-abs(1.5 - guess) for guess in ran.module.validated]
+    best = scores.index(max(scores))
+    assert 0 < best < 11
+    assert ran.result["best_epoch"] == best
+    assert sum(ran.guess) / 4 == pytest.approx(ran.module.validated[best])
+
+
+def test_without_validation_the_last_average_is_kept_and_there_is_no_score(tmp_path: Path) -> None:
+    averaged, last = Run(validate=False)(tmp_path / "a"), Run(validate=False, ema_decay=0.0)(tmp_path / "b")
+    assert averaged.result == last.result == {"best_epoch": -1}
+    assert averaged.module.validated == []
+    assert 0 < sum(averaged.guess) < sum(last.guess)
+
+
+def test_patience_is_counted_in_epochs_without_a_better_score(tmp_path: Path) -> None:
+    # At a rate of 0 every epoch scores the same.
+    for patience in (1, 3):
+        ran = Run(epochs=9, lr=0.0, patience=patience)(tmp_path / str(patience))
+        assert ran.result["best_epoch"] == 0
+        assert ran.train[1].dealt == 1 + patience
 
 
 def test_gradients_are_clipped_before_they_move_the_weights(tmp_path: Path) -> None:
-    moved = []
-    for clip in (1.0, 1e-12):
-        config = changed(small_settings(finetune=2), {"optimiser.gradient_clip": clip, "optimiser.average": 0.0})
-        trained = network()
-        fit(trained, [example(1)], [], config, CPU, folder=tmp_path / str(clip), seed=0)
-        moved.append(float(trained.queries.term_weight.detach().abs().max()))
-    # Far below Adam's epsilon a gradient moves next to nothing; term weights do not decay.
-    assert moved[0] > 1e-3
-    assert moved[1] < 1e-5
+    moved = [sum(Run(gradient_clip=clip)(tmp_path / str(clip)).guess) for clip in (1.0, 1e-12)]
+    # Far below Adam's epsilon a gradient moves next to nothing.
+    assert moved[0] > 0.1
+    assert moved[1] < 1e-3
+
+
+# --- resume points -----------------------------------------------------------------------------------------------
+
+
+# In the first epoch, the second, and the last.
+@pytest.mark.parametrize("fuse", [1, 2, 4])
+@pytest.mark.parametrize("validate", [True, False])
+def test_an_interrupted_run_taken_up_again_equals_an_uninterrupted_one(
+    fuse: int, validate: bool, tmp_path: Path
+) -> None:
+    whole = Run(validate=validate)(tmp_path / "whole")
+    with pytest.raises(PowerCut):
+        Run(validate=validate, fuse=fuse)(tmp_path / "cut")
+    assert bool(list((tmp_path / "cut").glob("*.ckpt"))) == (fuse > 1)
+    resumed = Run(validate=validate)(tmp_path / "cut")
+    assert resumed.train[0].dealt == 4 - (fuse - 1)
+    assert resumed.guess == whole.guess
+    assert resumed.result == whole.result
+
+
+def test_a_half_written_resume_point_is_not_taken_up(tmp_path: Path) -> None:
+    whole = Run()(tmp_path / "whole")
+    with pytest.raises(PowerCut):
+        Run(fuse=3)(tmp_path / "cut")
+    (tmp_path / "cut" / "finetune-0123.part").write_bytes(b"half")
+    assert Run()(tmp_path / "cut").guess == whole.guess
+
+
+def test_a_run_that_stopped_early_is_not_trained_further_when_taken_up(tmp_path: Path) -> None:
+    run = Run(epochs=9, lr=0.0, patience=1)
+    whole = run(tmp_path)
+    (point,) = tmp_path.glob("*.ckpt")
+    assert torch.load(point, weights_only=True)["epoch"] == 1
+    before = point.stat().st_mtime_ns
+    again = run(tmp_path)
+    assert again.train[0].dealt == 0
+    assert point.stat().st_mtime_ns == before
+    assert (again.guess, again.result) == (whole.guess, whole.result)
 
 
 def test_only_resume_points_of_the_same_stage_are_removed(tmp_path: Path) -> None:
@@ -314,3 +230,74 @@ def test_only_resume_points_of_the_same_stage_are_removed(tmp_path: Path) -> Non
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(set(names) - {"finetune-bbb.ckpt"})
     remove_resume_points(tmp_path / "finetune-aaa")
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names[2:])
+
+
+def test_a_fast_dev_run_takes_a_step_of_everything_and_writes_nothing(tmp_path: Path) -> None:
+    trainer = replace(CPU, fast_dev_run=True, csv_log=True, wandb_mode="offline")
+    ran = Run(trainer=trainer)(tmp_path)
+    assert sum(example.dealt for example in ran.train) == 1
+    assert len(ran.module.validated) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- devices -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrong", [{"accelerator": "abacus"}, {"precision": "7-bit"}, {"devices": 0}])
+def test_a_trainer_that_cannot_run_here_is_said_by_its_settings(wrong: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=f"'{next(iter(wrong))}': {next(iter(wrong.values()))!r}.* cannot run here"):
+        Run(trainer=replace(CPU, **wrong))(tmp_path)
+
+
+def test_auto_is_one_device_and_its_process_is_the_first(tmp_path: Path) -> None:
+    assert Run(trainer=replace(CPU, devices="auto"))(tmp_path / "auto").guess == Run()(tmp_path / "one").guess
+    assert is_first_process()
+
+
+# --- logs --------------------------------------------------------------------------------------------------------
+
+
+def test_metrics_of_every_epoch_go_to_a_csv_file(tmp_path: Path) -> None:
+    Run(trainer=replace(CPU, csv_log=True))(tmp_path)
+    (log,) = tmp_path.rglob("metrics.csv")
+    assert log.parent == tmp_path / "finetune-0123"
+    header, *rows = log.read_text().splitlines()
+    assert {"train/loss", "val/score"} <= set(header.split(","))
+    assert len(rows) >= 4
+
+
+def test_each_stage_of_each_training_is_a_run_of_its_own_in_weights_and_biases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    for name in ("HOME", "WANDB_CACHE_DIR", "WANDB_CONFIG_DIR", "WANDB_DATA_DIR", "WANDB_DIR"):
+        monkeypatch.setenv(name, str(home))
+    for name in ("SILENT", "DISABLE_GIT", "DISABLE_CODE", "_DISABLE_STATS"):
+        monkeypatch.setenv(f"WANDB_{name}", "true")
+    import wandb
+
+    before = sorted(os.listdir())
+    trainer = replace(CPU, wandb_mode="offline", wandb_project="one project")
+    data = TrainingSet(QUESTIONS, ("planted1",), ("planted2",), VIEWS)
+    settings = small_settings(pretrain=1, finetune=1)
+    try:
+        for name in ("first", "second"):
+            made_of(tmp_path / name, data, settings=settings, trainer=trainer, name=f"{name} training")
+    finally:
+        wandb.finish()
+    names = [f"{name} training {stage}" for name in ("first", "second") for stage in ("pretrain", "finetune")]
+    found: list[str] = []
+    for name in names:
+        group, _, stage = name.split()
+        # The files are records of plain strings, in a format of W&B's own.
+        files = [path.read_bytes() for path in (tmp_path / group).rglob("*.wandb")]
+        (run,) = (held for held in files if name.encode() in held)
+        found += [each for each in names if each.encode() in run]
+        for text in ("one project", group, "model", "encoder", '"hgt"', "edge_lr", "0.003", "seed", "fake-bow"):
+            assert text.encode() in run, text
+        assert b"val/score" in run
+        assert (b"train/ranking" in run, b"train/views" in run) == (stage == "finetune", stage == "pretrain")
+        assert len(files) == 2
+    assert found == names
+    assert sorted(os.listdir()) == before  # nothing beside the run's folder
