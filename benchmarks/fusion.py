@@ -20,7 +20,7 @@ from locigraph.retrieval.hits import turns_of_hits
 from locigraph.retrieval.index.documents import LexicalIndex
 from locigraph.retrieval.index.memory_vectors import MemoryVectors
 from locigraph.retrieval.strategies.hybrid import HybridRetriever
-from locigraph.scripts.parts import opening
+from locigraph.scripts import opening
 from locigraph.scripts.settings import CorpusSettings, EncoderSettings
 
 _METRICS = ("recall@10", "ndcg@10")

@@ -14,7 +14,7 @@ import numpy as np
 
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.language.tokens import words
-from locigraph.scripts.parts import opening
+from locigraph.scripts import opening
 from locigraph.scripts.settings import CorpusSettings, EncoderSettings
 
 

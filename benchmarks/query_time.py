@@ -1,7 +1,7 @@
 """Time of one query, v1 against v2, same engine and index type, side by side in one run.
 
 ``python -m benchmarks.query_time [--nodes 10000 100000]``: random unit vectors and words stand in for the graph of one
-tenant among ten; query encoding is left out on both sides. v1 is BM25 + ANN over the description embeddings of all
+space among ten; query encoding is left out on both sides. v1 is BM25 + ANN over the description embeddings of all
 searchable nodes + RRF; v2 is one ANN search over vectors of the width that a checkpoint stores, of turns only, as a
 refresh writes them; with ``--all_nodes`` also of every searchable node, for comparison.
 """
@@ -17,8 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from locigraph.gnn.encoder import EncoderConfig
-from locigraph.kg.schema import SEARCHABLE_TYPES
+from locigraph.kg.schema import searchable_types
 from locigraph.kg.types import NodeId, SpaceId, TurnId
 from locigraph.retrieval.index.bm25 import Bm25Index
 from locigraph.retrieval.index.descriptions import index_type
@@ -26,8 +25,11 @@ from locigraph.retrieval.index.milvus import Collection, CollectionSpec, IndexRo
 from locigraph.retrieval.protocols import SearchScope
 from locigraph.retrieval.rank_fusion import reciprocal_rank_fusion
 from locigraph.retrieval.strategies.graph_embedding import DEFAULT_TYPES
+from locigraph.training.checkpoint import GraphRetrieval
+from locigraph.training.config import ModelConfig
 
-_TENANTS = 10
+_VECTOR_DIM = GraphRetrieval(ModelConfig(), text_dim=384).nodes.config.vector_dim
+_SPACES = 10
 _QUERIES = 40
 _DEPTH = 50
 _WORDS = 20_000
@@ -39,7 +41,7 @@ def main() -> None:
     """Print a table of milliseconds and ratios."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, nargs="+", default=[10_000, 100_000])
-    parser.add_argument("--widths", type=int, nargs="+", default=[EncoderConfig().vector_dim, 1_024])
+    parser.add_argument("--widths", type=int, nargs="+", default=[_VECTOR_DIM, 768])
     parser.add_argument("--all_nodes", action="store_true")
     options = parser.parse_args()
     print(f"{'nodes':>8} {'index':>6} {'what':<28}{'p50 ms':>9}{'p95 ms':>9}{'v2 / v1':>9}")
@@ -54,20 +56,20 @@ def _measure(nodes: int, widths: Sequence[int], folder: Path, *, all_nodes: bool
     with MilvusIndex(str(folder / "index.db")) as index:
         v1_vectors = _filled(index, "v1", nodes, 384, rng)
         bm25: Bm25Index[str] = Bm25Index()
-        for node in range(0, nodes, _TENANTS):
+        for node in range(0, nodes, _SPACES):
             bm25.add(f"n{node}", [f"w{w}" for w in rng.zipf(1.3, 20) % _WORDS])
         searches: dict[str, Callable[[], object]] = {}
         queries = iter(rng.standard_normal((10_000, 384)).astype(np.float32))
 
         def v1() -> object:
             words = [f"w{w}" for w in rng.zipf(1.3, 6) % _WORDS]
-            lexical = [key for key, _ in bm25.search(words, top_k=_DEPTH)]
-            found = v1_vectors.search(_unit(next(queries)), SearchScope("t0", SEARCHABLE_TYPES), top_k=_DEPTH)
-            return reciprocal_rank_fusion([lexical, [match.node_id for match in found]])
+            lexical: list[str] = [key for key, _ in bm25.search(words, top_k=_DEPTH)]
+            found = v1_vectors.search(_unit(next(queries)), SearchScope("t0", searchable_types()), top_k=_DEPTH)
+            return reciprocal_rank_fusion([lexical, [str(match.node_id) for match in found]])
 
         searches["v1"] = v1
         for width in widths:
-            for name, types in [("turns", DEFAULT_TYPES), ("all nodes", SEARCHABLE_TYPES)][: 1 + all_nodes]:
+            for name, types in [("turns", DEFAULT_TYPES), ("all nodes", searchable_types())][: 1 + all_nodes]:
                 collection = _filled(index, f"v2_{width}_{len(types)}", nodes, width, rng, types=types)
                 vectors = iter(rng.standard_normal((_QUERIES + 5, width)).astype(np.float32))
                 searches[f"v2, {width} wide, {name}"] = _v2(collection, vectors)
@@ -98,7 +100,7 @@ def _interleaved(searches: dict[str, Callable[[], object]]) -> dict[str, list[fl
 
 
 def _type_of(node: int) -> str:
-    return "episode" if node // _TENANTS % 20 < _TURNS_OF_20 else "knowledge_node"
+    return "episode" if node // _SPACES % 20 < _TURNS_OF_20 else "knowledge_node"
 
 
 def _filled(
@@ -108,12 +110,13 @@ def _filled(
     width: int,
     rng: np.random.Generator,
     *,
-    types: Sequence[str] = SEARCHABLE_TYPES,
+    types: Sequence[str] | None = None,
 ) -> Collection:
+    types = types or searchable_types()
     collection = index.create(name, CollectionSpec(width, "IP", "bench", "bench", index_type(nodes)))
     for start in range(0, nodes, 5_000):
         rows = [
-            IndexRow(SpaceId(f"t{i % _TENANTS}"), i, NodeId(f"n{i}"), _type_of(i), 0, (TurnId(f"D1:{i}"),))
+            IndexRow(SpaceId(f"t{i % _SPACES}"), i, NodeId(f"n{i}"), _type_of(i), 0, (TurnId(f"D1:{i}"),))
             for i in range(start, min(nodes, start + 5_000))
             if _type_of(i) in types
         ]

@@ -22,7 +22,7 @@ from tqdm import tqdm
 from locigraph.kg.types import Question, SpaceId
 from locigraph.retrieval.evaluation import cluster_bootstrap, score_ranking, sign_flip_test
 from locigraph.retrieval.strategies.weighted_sum import SIGNALS, TurnSignals
-from locigraph.scripts.parts import opening
+from locigraph.scripts import opening
 from locigraph.scripts.settings import CorpusSettings, EncoderSettings
 
 _VALUES = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0)

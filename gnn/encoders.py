@@ -61,10 +61,10 @@ class EncoderConfig:
         excluded_relations: Names of relations, or families, that are not used.
     """
 
-    text_dim: int = 384
-    lexical_dim: int = 256
-    context_dim: int = 127
-    attention_dim: int = 32
+    text_dim: int
+    lexical_dim: int
+    context_dim: int
+    attention_dim: int
     excluded_relations: tuple[str, ...] = ()
 
     @property

@@ -64,7 +64,7 @@ class TrainingConfig:
         default_factory=lambda: {"link": 0.2, "pseudo_questions": 1.0, "views": 0.1}
     )
     patience: int = 6
-    lr: float = 3e-4
+    lr: float = 3e-5
     scalar_lr: float = 1e-2
     edge_lr: float = 3e-3
     weight_decay: float = 0.1

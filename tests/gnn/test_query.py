@@ -17,7 +17,7 @@ from tests.fakes_graph import SKETCH as GRAPH_SKETCH
 from tests.fakes_graph import TEXT_DIM, Extra, make_inputs, make_snapshot
 
 CONTEXT = ContextHash(8, 16)
-SKETCH = LexicalSketch(16, ("cano", "boat"))
+SKETCH = LexicalSketch(16)
 TEXTS = ["Who painted the canoe?", "Where is Ben's boat, the boat?", "Why?"]
 
 

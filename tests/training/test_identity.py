@@ -162,17 +162,15 @@ def golden_space(number: int) -> tuple[Snapshot, tuple[Question, ...]]:
     snapshot = make_snapshot(turns, extras, [*edges, (0, "HAS_CONCEPT", 10), (3, "HAS_CONCEPT", 10)])
     times = snapshot.valid_from.copy()
     times[9] = epoch(MONDAY)  # the event
-    asked = [f"Who keeps the {pet} of {number}?" for pet in pets] + [f"What did Ann feed on 1 January 2024, {number}?"]
+    texts = [*(f"Who keeps the {pet} of {number}?" for pet in pets), f"Which pets did Ann feed on 1 January, {number}?"]
     gold = [(turns[i].turn_id,) for i in (0, 1, 2, 3)] + [(turns[2].turn_id, turns[3].turn_id)]
-    questions = tuple(
-        Question(space, f"{space}-{i}", text, "1", evidence)
-        for i, (text, evidence) in enumerate(zip(asked, gold, strict=True))
-    )
-    return replace(snapshot, valid_from=times), questions
+    asked = zip(texts, gold, strict=True)
+    questions = [Question(space, f"{space}-{i}", text, "1", answer) for i, (text, answer) in enumerate(asked)]
+    return replace(snapshot, valid_from=times), tuple(questions)
 
 
 def golden_outputs(encoder: str, folder: Path) -> dict[str, list[float]]:
-    """Of a small training: the length of each turn's vector, scores of two questions, and when a validated one stops."""
+    """Of a small training: lengths of the turns' vectors, scores of two questions, and when a validated one stops."""
     spaces = {snapshot.space: (snapshot, questions) for snapshot, questions in map(golden_space, range(3))}
     questions = tuple(question for _, asked in spaces.values() for question in asked)
     views = Views(lambda space, as_of: spaces[space][0], {})
