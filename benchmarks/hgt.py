@@ -22,7 +22,7 @@ from locigraph.gnn.encoders import EncoderConfig, HGTEncoder
 from locigraph.gnn.features import TRAITS, TURN, GraphInputs, node_types
 from locigraph.gnn.relations import BLOCKS, network_relations
 
-CONFIG = EncoderConfig()
+CONFIG = EncoderConfig(text_dim=384, lexical_dim=1024, context_dim=127, attention_dim=32)
 RELATIONS = network_relations()
 TYPES = node_types(RELATIONS)
 

@@ -267,7 +267,7 @@ def test_attention_to_two_facts_and_two_zero_neighbours_is_worked_by_hand() -> N
 
 
 def test_edge_features_are_added_to_the_logits_of_attention() -> None:
-    encoder, inputs = encoder_of("hgt", EncoderConfig(text_dim=2, lexical_dim=3, context_dim=3)), two_facts()
+    encoder, inputs = encoder_of("hgt", EncoderConfig(2, 3, 3, 4)), two_facts()
     inputs = replace(inputs, traits=torch.tensor([[0.0, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0, 0]]))
     with torch.no_grad():
         encoder.edge_features[POSITION["fact"], SOURCE_ASKS, 0] = 0.1 * math.log(5)

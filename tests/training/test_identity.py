@@ -143,25 +143,28 @@ def test_a_comment_in_a_source_file_makes_no_other_training(tmp_path: Path) -> N
 
 # --- what a training comes to --------------------------------------------------------------------------------------
 
-PETS = ("otter", "heron", "badger", "lizard", "falcon", "beetle")
+PETS = ("otter", "heron", "badger", "lizard", "falcon", "beetle", "marmot")
 
 
 def golden_space(number: int) -> tuple[Snapshot, tuple[Question, ...]]:
-    """Two sessions with facts, dated events and topics."""
+    """Two sessions with facts, dated events and topics; no trait is the same for all turns."""
     space = SpaceId(f"golden{number}")
-    pets = [PETS[(number * 2 + i) % 6] for i in range(4)]
-    lines = [f"My {pets[0]} sleeps", "Which one?", f"That one again, number {number}", f"Look at the {pets[3]}!"]
-    turns = make_turns(lines[:2], lines[2:], space=space)
+    pets = [PETS[(number * 2 + i) % 7] for i in range(4)]
+    lines = [
+        f"My {pets[0]} sleeps", "Which one?", f"That one again, number {number}",
+        f"Look at the {pets[3]}! [shares a photo]", "It is sweet", "Yes, the two of them are",
+    ]  # fmt: skip
+    turns = make_turns(lines[:3], lines[3:], space=space)
     extras = [
         *(Extra("knowledge_node", f"Ann keeps a {pet} at home", (i,)) for i, pet in enumerate(pets)),
         Extra("knowledge_node", "Ben asked which one sleeps", (1,)),
         Extra("event_node", f"Ann fed the {pets[2]}", (2, 3)),
         Extra("concept", "pets and animals", (0,)),
     ]
-    edges = [(4 + i, "DERIVED_FROM", turn) for i, extra in enumerate(extras[:-1]) for turn in extra.turns]
-    snapshot = make_snapshot(turns, extras, [*edges, (0, "HAS_CONCEPT", 10), (3, "HAS_CONCEPT", 10)])
+    edges = [(6 + i, "DERIVED_FROM", turn) for i, extra in enumerate(extras[:-1]) for turn in extra.turns]
+    snapshot = make_snapshot(turns, extras, [*edges, (0, "HAS_CONCEPT", 12), (3, "HAS_CONCEPT", 12)])
     times = snapshot.valid_from.copy()
-    times[9] = epoch(MONDAY)  # the event
+    times[11] = epoch(MONDAY)  # the event
     texts = [*(f"Who keeps the {pet} of {number}?" for pet in pets), f"Which pets did Ann feed on 1 January, {number}?"]
     gold = [(turns[i].turn_id,) for i in (0, 1, 2, 3)] + [(turns[2].turn_id, turns[3].turn_id)]
     asked = zip(texts, gold, strict=True)
@@ -177,7 +180,7 @@ def golden_outputs(encoder: str, folder: Path) -> dict[str, list[float]]:
     # Large steps, so that what changes one of them shows in the numbers.
     settings = changed(
         small_settings(pretrain=1, finetune=2, encoder=encoder),
-        {"training.lr": 0.03, "training.edge_lr": 0.03, "training.scalar_lr": 0.03},
+        {"training.edge_lr": 0.03, "training.scalar_lr": 0.03},
     )
     stages = []
     for held_back in ((), ("golden2",)):
