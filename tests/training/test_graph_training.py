@@ -397,6 +397,7 @@ def learn(trained: GraphRetrieval, folder: Path, train: Sequence[SpaceExample], 
         gradient_clip=config.gradient_clip,
         path=folder / "finetune-0",
         name="train",
+        group="tests",
         logged={},
     )
 

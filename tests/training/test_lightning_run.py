@@ -109,6 +109,7 @@ class Run:
             gradient_clip=self.gradient_clip,
             path=folder / f"{self.stage}-0123",
             name="train",
+            group="tests",
             logged=self.logged,
         )
         return Ran(module, result, train)
