@@ -1,0 +1,73 @@
+"""What the self-supervised stage is worth where few conversations have questions: 0, 1, 2 and 4 to learn from.
+
+``python -m benchmarks.pretraining --corpus locomo10.json --format locomo --store graph.sqlite``, on a built graph. In
+each of five folds the graph encoder learns from the questions of so many training conversations, with and without the
+self-supervised stage over all of them; two conversations decide when to stop. With 0 conversations only the
+self-supervised stage is left, and without it the untrained encoder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from locigraph.kg.types import SpaceId
+from locigraph.retrieval.evaluation import evidence_recall, ndcg
+from locigraph.scripts import graphs, opening, provenance
+from locigraph.scripts.settings import CorpusSettings, EncoderSettings
+from locigraph.training.comparison import joined_runs, rank_exactly
+from locigraph.training.config import Settings, TrainerConfig, TrainingConfig
+from locigraph.training.folds import FoldTrainer, plan_folds
+
+
+def main() -> None:
+    """Train and print a row for each setting."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--corpus", required=True)
+    parser.add_argument("--format", default="locomo")
+    parser.add_argument("--store", required=True)
+    parser.add_argument("--adapter", default="checkpoints/text")
+    parser.add_argument("--cache", default="runs/text_cache.sqlite")
+    parser.add_argument("--output", default="runs/pretraining")
+    parser.add_argument("--conversations", type=int, nargs="+", default=[0, 1, 2, 4])
+    options = parser.parse_args()
+    corpus = opening.read_corpus(CorpusSettings(path=options.corpus, format=options.format))
+    encoder = opening.text_encoder(EncoderSettings(adapter=options.adapter, cache=options.cache))
+    gold = {q.question_id: set(map(str, q.evidence)) for q in corpus.questions}
+    rows = []
+    with opening.existing_store(options.store) as store:
+        views = graphs.views_of(store, corpus, encoder)
+        for count in options.conversations:
+            for pretrain_epochs in (0, TrainingConfig().pretrain_epochs):
+                training = TrainingConfig(pretrain_epochs=pretrain_epochs, epochs=20 if count else 0)
+                runs = []
+                for fold in plan_folds(corpus.questions, folds=5, validation=2, seed=0):
+                    learnt = set(fold.train[:count])
+                    # The graphs of all training conversations are there; questions only about some of them.
+                    asked = [q for q in corpus.questions if q.space in {*learnt, *fold.validation, *fold.test}]
+                    trainer = FoldTrainer(
+                        asked,
+                        views,
+                        TrainerConfig(csv_log=False),
+                        embed=encoder.encode,
+                        text_encoder=encoder.model_id,
+                        details=provenance.manifest(0),
+                    )
+                    name = f"{count}-{pretrain_epochs}"
+                    folder = Path(options.output) / name / f"fold-{fold.index}"
+                    made = trainer.train(fold, Settings(training=training), folder=folder, seed=0, name=name)
+                    tested = [q for q in corpus.questions if SpaceId(q.space) in fold.test]
+                    runs.append(rank_exactly(made, tested, views, encoder.encode, name=name))
+                found = {key: list(map(str, ranking)) for key, ranking in joined_runs(runs).rankings.items()}
+                recall = sum(evidence_recall(found[key], gold[key], 10) for key in found) / len(found)
+                gain = sum(ndcg(found[key], gold[key], 10) for key in found) / len(found)
+                rows.append(
+                    {"conversations": count, "pretrain_epochs": pretrain_epochs, "recall@10": recall, "ndcg@10": gain}
+                )
+                print(f"{count} conversations, {pretrain_epochs} epochs before: {recall:.3f} / {gain:.3f}", flush=True)
+    print(json.dumps({"rows": rows, "manifest": provenance.manifest(0, corpus=corpus.sha256)}))
+
+
+if __name__ == "__main__":
+    main()
