@@ -21,7 +21,7 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "hand-set weights": {"training.lr": 0.0, "training.edge_lr": 0.0, "training.scalar_lr": 0.0},
     "sketch 256": {"model.lexical_dim": 256},
     "sketch 512": {"model.lexical_dim": 512},
-    "sketch 1024": {"model.lexical_dim": 1024},
+    "sketch 2048": {"model.lexical_dim": 2048},
     "sketch 4096": {"model.lexical_dim": 4096},
     "no speakers": {"model.speaker_dim": 0},
     "no dates": {"model.date_dim": 0},

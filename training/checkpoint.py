@@ -14,6 +14,7 @@ from torch import nn
 
 from locigraph.gnn.encoders import GRAPH_ENCODERS, EncoderConfig
 from locigraph.gnn.query import QueryEncoder
+from locigraph.gnn.sketch import ContextHash, LexicalSketch
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.files import replaced_folder, whole_folder
 from locigraph.kg.schema import schema_hash
@@ -46,6 +47,16 @@ class GraphRetrieval(nn.Module):
         )
         self.nodes = GRAPH_ENCODERS[model.encoder].make(config)
         self.queries = QueryEncoder(speaker_dim=model.speaker_dim)
+
+
+def sketch_of(model: ModelConfig) -> LexicalSketch:
+    """The lexical sketch of a model."""
+    return LexicalSketch(model.lexical_dim)
+
+
+def context_of(model: ModelConfig) -> ContextHash:
+    """The hash of speakers and dates of a model."""
+    return ContextHash(model.speaker_dim, model.date_dim)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,9 +17,9 @@ from torch.utils.data import DataLoader, Sampler
 from locigraph.gnn.features import GraphInputs, graph_inputs
 from locigraph.gnn.query import QueryBatch, query_batch
 from locigraph.gnn.relations import network_relations
-from locigraph.gnn.sketch import ContextHash, LexicalSketch
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import Question, TurnId
+from locigraph.training.checkpoint import context_of, sketch_of
 from locigraph.training.config import ModelConfig
 from locigraph.training.errors import TrainingDataError
 from locigraph.training.protocols import Embed, QuestionWriter
@@ -99,16 +99,6 @@ def make_example(
     made = [] if writer is None else pseudo_questions(snapshot, writer)
     pseudo, pseudo_positive = encoded([(text, turns, None) for text, turns in made])
     return SpaceExample(name or str(snapshot.space), inputs, asked, positive, pseudo, pseudo_positive)
-
-
-def sketch_of(model: ModelConfig) -> LexicalSketch:
-    """The lexical sketch of a model."""
-    return LexicalSketch(model.lexical_dim)
-
-
-def context_of(model: ModelConfig) -> ContextHash:
-    """The hash of speakers and dates of a model."""
-    return ContextHash(model.speaker_dim, model.date_dim)
 
 
 class _EpochSampler(Sampler[int]):

@@ -16,8 +16,7 @@ from locigraph.gnn.features import GraphInputs
 from locigraph.gnn.query import query_batch
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import NodeId, TurnId
-from locigraph.training.checkpoint import Checkpoint
-from locigraph.training.examples import context_of, sketch_of
+from locigraph.training.checkpoint import Checkpoint, context_of, sketch_of
 from locigraph.training.inference import inputs_of
 from locigraph.training.protocols import Embed
 

@@ -201,7 +201,6 @@ def train_checkpoint(
         remove_resume_points(paths[stage], others_only=True)
         if not epochs:
             continue
-        torch.manual_seed(10 * seed + number)
         network.train()
         if trainer.compile:
             # In place, so that the names of the weights stay as they are.

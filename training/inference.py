@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from locigraph.gnn.features import TURN, GraphInputs, graph_inputs
 from locigraph.gnn.query import query_batch
 from locigraph.kg.snapshot import Snapshot
-from locigraph.training.checkpoint import Checkpoint
-from locigraph.training.examples import context_of, sketch_of
+from locigraph.training.checkpoint import Checkpoint, context_of, sketch_of
 from locigraph.training.protocols import Embed
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ from locigraph.retrieval.errors import IndexUnavailableError
 
 # pymilvus pings an idle server every 10 seconds; Milvus Lite, idle while a model trains, takes that for an attack.
 _GRPC = {"grpc.keepalive_permit_without_calls": False}
+
+# The client sets its own level when it is imported, and its remarks would come between the lines of a command.
+logging.getLogger("pymilvus").setLevel(logging.ERROR)
 
 
 class GuardedClient:

@@ -60,5 +60,6 @@ def test_values_that_cannot_be_are_refused_by_name(section: Any, wrong: dict[str
 def test_no_number_of_the_training_may_be_negative() -> None:
     for field in fields(TrainingConfig):
         if field.name != "pretrain_losses":
+            wrong: dict[str, Any] = {field.name: -1}
             with pytest.raises(TrainingError, match=rf"training\.{field.name} is -1; expected 0 or more"):
-                TrainingConfig(**{field.name: -1})
+                TrainingConfig(**wrong)

@@ -10,9 +10,10 @@ import torch
 from torch.utils.data import DataLoader
 
 from locigraph.kg.types import Question, TurnId
+from locigraph.training.checkpoint import context_of, sketch_of
 from locigraph.training.config import ModelConfig
 from locigraph.training.errors import TrainingDataError
-from locigraph.training.examples import EpochDataModule, SpaceExample, context_of, make_example, sketch_of
+from locigraph.training.examples import EpochDataModule, SpaceExample, make_example
 from locigraph.training.pseudo_questions import RULES
 from tests.fakes import MONDAY, SPACE, FakeEncoder, make_turns
 from tests.fakes_graph import SMALL_MODEL, TEXT_DIM, Extra, make_snapshot

@@ -83,9 +83,8 @@ def test_a_fold_is_trained_without_its_test_conversations_and_their_wordings(tmp
     assert held.notes == ["fold 0: 1 training questions left out, since a test question has their wording"]
     # As if it had not been there.
     clean = trainer(questions=QUESTIONS[1:])
-    assert (
-        clean.train(FOLD, small_settings(finetune=1), folder=tmp_path / "c", seed=0, name="a").version == made[0].version
-    )
+    without = clean.train(FOLD, small_settings(finetune=1), folder=tmp_path / "c", seed=0, name="a")
+    assert without.version == made[0].version
     assert clean.notes == []
 
 

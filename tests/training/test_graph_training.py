@@ -126,22 +126,22 @@ def test_each_kind_of_parameter_has_its_own_rate_which_rises_over_the_warm_up(en
 
 
 def test_a_finished_training_is_loaded_and_another_made_when_anything_differs(tmp_path: Path) -> None:
-    first = train(tmp_path)
-    assert train(tmp_path, details={"commit": "another"}) == first
+    first = train(tmp_path / "same")
+    assert train(tmp_path / "same", details={"commit": "another"}) == first
     corrected = (replace(QUESTIONS[0], evidence=(TurnId("t5"),)), *QUESTIONS[1:])
     others: list[dict[str, Any]] = [
         {"questions": corrected},
         {"epochs": 2},
         {"seed": 1},
         {"text_encoder": "another"},
-        {"trainer": replace(CPU, precision="bf16-mixed")},
+        {"trainer": replace(CPU, devices="auto")},
         {"settings": small_settings(finetune=1, encoder="mixing")},
     ]
-    for other in others:
-        assert train(tmp_path, **other)[1] != first[1], other
-    # Each took the place of the one before.
-    assert train(tmp_path)[1] != first[1]
-    assert list(tmp_path.glob("*.ckpt")) == []
+    for number, other in enumerate(others):
+        folder = tmp_path / str(number)
+        _, written = train(folder)
+        assert train(folder, **other)[1] != written, other
+        assert list(folder.glob("*.ckpt")) == []
 
 
 def test_graphs_of_another_extractor_are_learnt_from_as_well(tmp_path: Path) -> None:
@@ -320,41 +320,53 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
 
 
 LONG = small_settings(pretrain=2, finetune=3)  # of two spaces: four steps, and six
+# Without validation every step counts, with it those of the best epochs.
+SIDES = {"alone": replace(BOTH_SIDES, validation=()), "validated": BOTH_SIDES}
 
 
-def run(folder: Path, settings: Settings = LONG, **options: Any) -> Checkpoint:
+def run(folder: Path, settings: Settings = LONG, data: TrainingSet = BOTH_SIDES, **options: Any) -> Checkpoint:
     torch.manual_seed(torch.seed() % 1000)  # no result may depend on what ran before
-    return made_of(folder, BOTH_SIDES, settings=settings, **options)
+    return made_of(folder, data, settings=settings, **options)
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
-    return run(tmp_path_factory.mktemp("whole"))
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Checkpoint]:
+    return {name: run(tmp_path_factory.mktemp("whole"), data=data) for name, data in SIDES.items()}
 
 
 # Within the first epoch, the second, the first of fine-tuning, and its last.
 @pytest.mark.parametrize(("cut_at", "kept"), [(2, 0), (4, 2), (6, 4), (10, 8)])
+@pytest.mark.parametrize("sides", SIDES)
 def test_an_interrupted_training_taken_up_again_equals_an_uninterrupted_one(
-    cut_at: int, kept: int, uninterrupted: Checkpoint, tmp_path: Path, steps: Steps
+    sides: str, cut_at: int, kept: int, uninterrupted: dict[str, Checkpoint], tmp_path: Path, steps: Steps
 ) -> None:
-    steps.cut_at = cut_at
+    whole, steps.cut_at = uninterrupted[sides], cut_at
     with pytest.raises(PowerCut):
-        run(tmp_path)
+        run(tmp_path, data=SIDES[sides])
     assert bool(list(tmp_path.glob("*.ckpt"))) == (kept > 0)
     steps.count = steps.cut_at = 0
-    resumed = run(tmp_path)
+    resumed = run(tmp_path, data=SIDES[sides])
     assert steps.count == 10 - kept
-    assert resumed.version == uninterrupted.version
-    assert resumed.details["stages"] == uninterrupted.details["stages"]
+    assert resumed.version == whole.version
+    assert resumed.details["stages"] == whole.details["stages"]
     assert list(tmp_path.glob("*.ckpt")) == []
 
 
 def test_a_training_of_other_settings_begins_anew_and_clears_away(tmp_path: Path, steps: Steps) -> None:
-    steps.cut_at = 8
-    with pytest.raises(PowerCut):
-        run(tmp_path / "a")
-    steps.count = steps.cut_at = 0
+    def cut_at(step: int, settings: Settings) -> set[str]:
+        steps.count, steps.cut_at = 0, step
+        with pytest.raises(PowerCut):
+            run(tmp_path / "a", settings)
+        steps.count = steps.cut_at = 0
+        return {path.name for path in (tmp_path / "a").glob("*.ckpt")}
+
     other = small_settings(pretrain=2, finetune=2)
+    before, after = cut_at(8, LONG), cut_at(7, other)
+    assert len(before) == len(after) == 2
+    assert before.isdisjoint(after)
+    after = cut_at(8, LONG)  # from the beginning: its own points are gone
+    assert len(after) == 2
+    steps.count = 0
     resumed = run(tmp_path / "a", other)
     assert steps.count == 8
     assert resumed.version == run(tmp_path / "b", other).version

@@ -10,7 +10,7 @@ from locigraph.training.errors import TrainingError
 from locigraph.training.hyperparameters import SPACE, Between, OneOf, chosen_for, search_fold
 
 FOLD = Fold(0, ("a", "b"), ("c",), ("d",))
-TWO: dict[str, Between | OneOf] = {"model.attention_dim": OneOf((8, 32)), "training.lr": Between(1e-4, 1e-2)}
+TWO: dict[str, Between | OneOf] = {"model.attention_dim": OneOf((8, 32)), "training.scalar_lr": Between(1e-3, 1e-1)}
 
 
 def test_every_default_lies_inside_the_space_that_is_searched() -> None:

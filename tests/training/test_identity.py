@@ -94,8 +94,8 @@ def test_another_adapter_of_the_text_encoder_is_another_identity(tmp_path: Path)
         torch.manual_seed(seed)
         model = load_model(base, device="cpu")
         add_adapter(model, rank=2, dropout=0.0)
-        details = {"identity": {"train": [], "validation": []}}
-        adapter = save_adapter(model, tmp_path / str(seed), base=base, details=details)
+        seen: dict[str, list[str]] = {"train": [], "validation": []}
+        adapter = save_adapter(model, tmp_path / str(seed), base=base, details={"identity": seen})
         encoders.append(
             CachedTextEncoder(base, cache=tmp_path / "cache.sqlite", adapter=tmp_path / str(seed), device="cpu")
         )
@@ -199,7 +199,19 @@ def golden_outputs(encoder: str, folder: Path) -> dict[str, list[float]]:
 
 
 #: Recorded with ``python -m tests.training.test_identity``.
-GOLDEN: dict[str, Any] = {}
+GOLDEN: dict[str, Any] = {
+    "algorithm": 5,
+    "hgt": {
+        "lengths": [2.3132, 2.6918, 4.5058, 4.2689, 2.3642, 2.2841],
+        "scores": [1.1618, 0.8321, 0.4879, 0.5164, 0.2165, 0.1963, 1.0556, 0.8361, 1.5019, 1.3717, 0.592, 0.2319],
+        "stages": [-1, 1.9754, 1.9754, 0, 2.0, 1.9754],
+    },
+    "mixing": {
+        "lengths": [1.5206, 2.158, 4.7721, 3.7009, 2.015, 2.5934],
+        "scores": [1.1406, 0.5224, 0.3163, 0.5133, 0.1341, 0.1012, 0.8598, 0.3567, 1.4642, 1.5875, 0.4654, 0.1534],
+        "stages": [-1, 1.9754, 1.9754, -1, 1.9754, 1.9754],
+    },
+}
 
 
 @pytest.mark.parametrize("encoder", list(GRAPH_ENCODERS))
@@ -209,7 +221,7 @@ def test_a_training_comes_to_what_its_algorithm_came_to_when_it_was_recorded(enc
         "ones with python -m tests.training.test_identity and put them in GOLDEN"
     )
     found = golden_outputs(encoder, tmp_path)
-    assert found == {name: pytest.approx(values, abs=1e-3) for name, values in GOLDEN[encoder].items()}, (
+    assert found == {name: pytest.approx(values, abs=5e-4) for name, values in GOLDEN[encoder].items()}, (
         "the outputs of a training changed: raise CHECKPOINT_ALGORITHM in training/identity.py, or finished trainings "
         "and resume points of the old algorithm are taken for the new one's; then record the new numbers with "
         "python -m tests.training.test_identity and put them in GOLDEN"

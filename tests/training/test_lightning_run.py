@@ -148,11 +148,22 @@ def test_the_running_average_is_what_is_validated_and_kept() -> None:
 
 def test_the_module_is_left_with_what_was_validated_best(tmp_path: Path) -> None:
     ran = Run(epochs=12, lr=0.5, ema_decay=0.0)(tmp_path)  # so fast that it goes too far
-    scores = [-abs(1.5 - guess) for guess in ran.module.validated]
+    start, *scores = [-abs(1.5 - guess) for guess in ran.module.validated]
     best = scores.index(max(scores))
     assert 0 < best < 11
-    assert ran.result["best_epoch"] == best
-    assert sum(ran.guess) / 4 == pytest.approx(ran.module.validated[best])
+    assert (ran.result["best_epoch"], ran.result["start_score"]) == (best, start)
+    assert ran.result["val_score"] == pytest.approx(scores[best], abs=0.2)
+    assert sum(ran.guess) / 4 == pytest.approx(ran.module.validated[1 + best])
+
+
+def test_the_start_is_kept_where_no_epoch_is_better(tmp_path: Path) -> None:
+    ran = Run(epochs=3, lr=1000.0, ema_decay=0.0)(tmp_path / "whole")
+    assert ran.guess == [0.0] * 4
+    assert ran.result == {"best_epoch": -1, "val_score": -1.5, "start_score": -1.5}
+    with pytest.raises(PowerCut):
+        Run(epochs=3, lr=1000.0, ema_decay=0.0, fuse=2)(tmp_path / "cut")
+    resumed = Run(epochs=3, lr=1000.0, ema_decay=0.0)(tmp_path / "cut")
+    assert (resumed.guess, resumed.result) == (ran.guess, ran.result)
 
 
 def test_without_validation_the_last_average_is_kept_and_there_is_no_score(tmp_path: Path) -> None:
@@ -166,8 +177,8 @@ def test_patience_is_counted_in_epochs_without_a_better_score(tmp_path: Path) ->
     # At a rate of 0 every epoch scores the same.
     for patience in (1, 3):
         ran = Run(epochs=9, lr=0.0, patience=patience)(tmp_path / str(patience))
-        assert ran.result["best_epoch"] == 0
-        assert ran.train[1].dealt == 1 + patience
+        assert ran.result["best_epoch"] == -1
+        assert ran.train[1].dealt == patience
 
 
 def test_gradients_are_clipped_before_they_move_the_weights(tmp_path: Path) -> None:
@@ -208,7 +219,7 @@ def test_a_run_that_stopped_early_is_not_trained_further_when_taken_up(tmp_path:
     run = Run(epochs=9, lr=0.0, patience=1)
     whole = run(tmp_path)
     (point,) = tmp_path.glob("*.ckpt")
-    assert torch.load(point, weights_only=True)["epoch"] == 1
+    assert torch.load(point, weights_only=True)["epoch"] == 0
     before = point.stat().st_mtime_ns
     again = run(tmp_path)
     assert again.train[0].dealt == 0
@@ -237,7 +248,7 @@ def test_a_fast_dev_run_takes_a_step_of_everything_and_writes_nothing(tmp_path: 
     trainer = replace(CPU, fast_dev_run=True, csv_log=True, wandb_mode="offline")
     ran = Run(trainer=trainer)(tmp_path)
     assert sum(example.dealt for example in ran.train) == 1
-    assert len(ran.module.validated) == 1
+    assert len(ran.module.validated) == 2  # the start, and the epoch
     assert list(tmp_path.iterdir()) == []
 
 
@@ -284,7 +295,15 @@ def test_each_stage_of_each_training_is_a_run_of_its_own_in_weights_and_biases(
     settings = small_settings(pretrain=1, finetune=1)
     try:
         for name in ("first", "second"):
-            made_of(tmp_path / name, data, settings=settings, trainer=trainer, name=f"{name} training")
+            experiment = f"experiment {name}" if name == "second" else ""
+            made_of(
+                tmp_path / name,
+                data,
+                settings=settings,
+                trainer=trainer,
+                name=f"{name} training",
+                experiment=experiment,
+            )
     finally:
         wandb.finish()
     names = [f"{name} training {stage}" for name in ("first", "second") for stage in ("pretrain", "finetune")]
@@ -295,7 +314,8 @@ def test_each_stage_of_each_training_is_a_run_of_its_own_in_weights_and_biases(
         files = [path.read_bytes() for path in (tmp_path / group).rglob("*.wandb")]
         (run,) = (held for held in files if name.encode() in held)
         found += [each for each in names if each.encode() in run]
-        for text in ("one project", group, "model", "encoder", '"hgt"', "edge_lr", "0.003", "seed", "fake-bow"):
+        grouped = "experiment second" if group == "second" else "first"
+        for text in ("one project", grouped, "model", "encoder", '"hgt"', "edge_lr", "0.003", "seed", "fake-bow"):
             assert text.encode() in run, text
         assert b"val/score" in run
         assert (b"train/ranking" in run, b"train/views" in run) == (stage == "finetune", stage == "pretrain")

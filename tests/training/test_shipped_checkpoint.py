@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,14 @@ from locigraph.kg.corpora import load_corpus
 from locigraph.retrieval.text.text_adapter import read_adapter
 from locigraph.retrieval.text.text_encoder import DEFAULT_MODEL, CachedTextEncoder
 from locigraph.training.checkpoint import load_checkpoint
+from locigraph.training.inference import CheckpointQueryEncoder, encode_graph
+from tests.fakes import FakeEncoder
+from tests.fakes_graph import planted_space
 
-FOLDER = Path(__file__).parents[2] / "checkpoints" / "default"
-ADAPTER = FOLDER.with_name("text")
+CHECKPOINTS = Path(__file__).parents[2] / "checkpoints"
+ADAPTER = CHECKPOINTS / "text"
+#: Graph encoder of each checkpoint, by folder.
+SHIPPED = {"default": "hgt", "mixing": "mixing"}
 
 
 def test_the_adapter_is_of_the_default_text_encoder_and_has_seen_the_bundled_training_corpus_alone() -> None:
@@ -48,26 +54,35 @@ def test_with_the_adapter_answers_gain_on_turns_that_repeat_the_question(
     assert adapted[0] @ (adapted[1] - adapted[2]) > plain[0] @ (plain[1] - plain[2]) + 0.01
 
 
-def test_it_loads_for_the_default_text_encoder_with_the_adapter_and_is_small() -> None:
+@pytest.mark.parametrize("name", SHIPPED)
+def test_it_loads_for_the_default_text_encoder_with_the_adapter_and_is_small(name: str) -> None:
     version = read_adapter(ADAPTER, base=DEFAULT_MODEL).version
-    loaded = load_checkpoint(FOLDER, text_encoder=f"{DEFAULT_MODEL}+{version}")
+    loaded = load_checkpoint(CHECKPOINTS / name, text_encoder=f"{DEFAULT_MODEL}+{version}")
     assert loaded.text_dim == 384
-    assert sum(path.stat().st_size for path in FOLDER.iterdir()) < 6_000_000
+    assert loaded.model.encoder == SHIPPED[name]
+    assert all(bool(weights.isfinite().all()) for weights in loaded.network.state_dict().values())
+    assert sum(path.stat().st_size for path in (CHECKPOINTS / name).iterdir()) < 6_000_000
 
 
-def test_it_has_seen_the_bundled_training_corpus_longmemeval_and_nothing_else() -> None:
-    loaded = load_checkpoint(FOLDER)
+@pytest.mark.parametrize("name", SHIPPED)
+def test_it_has_seen_the_bundled_training_corpus_longmemeval_and_nothing_else(name: str) -> None:
+    loaded = load_checkpoint(CHECKPOINTS / name)
     corpus = load_corpus("jsonl", "threads")
     assert loaded.details["settings"]["corpus"]["sha256"] == corpus.sha256
-    seen = {*loaded.details["identity"]["train"], *loaded.details["identity"]["validation"]}
     bundled = {str(c.space) for c in corpus.conversations}
-    assert bundled <= seen
+    assert bundled <= loaded.spaces
     # LongMemEval names its conversations by question: eight hexadecimal digits, or "gpt4_" and as many.
-    assert len(seen - bundled) == 94
-    assert all(re.fullmatch(r"(gpt4_)?[0-9a-f]{8}(_abs|_[0-9])?", space) for space in seen - bundled)
+    assert len(loaded.spaces - bundled) == 15
+    assert all(re.fullmatch(r"(gpt4_)?[0-9a-f]{8}(_abs|_[0-9])?", space) for space in loaded.spaces - bundled)
 
 
-def test_its_related_terms_are_of_like_meaning() -> None:
-    related = load_checkpoint(FOLDER).sketch.related
-    assert {"dog", "cat"} <= related.of(["pet"]).keys()
-    assert "kid" in related.of(["child"])
+@pytest.mark.parametrize("name", SHIPPED)
+def test_it_finds_a_turn_by_the_fact_that_was_drawn_from_it(name: str) -> None:
+    checkpoint = load_checkpoint(CHECKPOINTS / name)
+    snapshot, questions = planted_space(1)
+    embed = FakeEncoder(checkpoint.text_dim).encode
+    snapshot = replace(snapshot, embeddings=embed(snapshot.descriptions))
+    _, vectors = encode_graph(checkpoint, snapshot)
+    queries = CheckpointQueryEncoder(checkpoint, embed).encode_queries([q.text for q in questions])
+    best = (queries @ vectors.T).argmax(1).tolist()
+    assert [snapshot.turns_of[turn] for turn in best] == [question.evidence for question in questions]
