@@ -204,7 +204,7 @@ class HGTEncoder(GraphEncoder):
         keys = inputs.text.new_zeros(len(inputs.text), heads * width)
         for position, weight in enumerate(self.key):
             of_type = inputs.node_type == position
-            keys = keys.masked_scatter(of_type[:, None], inputs.text[of_type] @ weight.T)
+            keys = keys.masked_scatter(of_type[:, None], (inputs.text[of_type] @ weight.T).to(keys))
         keys = keys.view(-1, heads, width)
         queries = (inputs.text[: inputs.num_turns] @ self.query.T).view(-1, heads, width)
 

@@ -289,7 +289,8 @@ def test_each_stage_of_each_training_is_a_run_of_its_own_in_weights_and_biases(
         monkeypatch.setenv(f"WANDB_{name}", "true")
     import wandb
 
-    before = sorted(os.listdir())
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
     trainer = replace(CPU, wandb_mode="offline", wandb_project="one project")
     data = TrainingSet(QUESTIONS, ("planted1",), ("planted2",), VIEWS)
     settings = small_settings(pretrain=1, finetune=1)
@@ -321,4 +322,4 @@ def test_each_stage_of_each_training_is_a_run_of_its_own_in_weights_and_biases(
         assert (b"train/ranking" in run, b"train/views" in run) == (stage == "finetune", stage == "pretrain")
         assert len(files) == 2
     assert found == names
-    assert sorted(os.listdir()) == before  # nothing beside the run's folder
+    assert os.listdir() == []  # nothing where the command was run
