@@ -21,7 +21,8 @@ from tqdm import tqdm
 
 from locigraph.kg.types import Question, SpaceId
 from locigraph.retrieval.evaluation import cluster_bootstrap, score_ranking, sign_flip_test
-from locigraph.retrieval.strategies.weighted_sum import SIGNALS, TurnSignals
+from locigraph.retrieval.strategies.turn_signals import TEXT_SIGNALS as SIGNALS
+from locigraph.retrieval.strategies.turn_signals import TurnSignals
 from locigraph.scripts import opening
 from locigraph.scripts.settings import CorpusSettings, EncoderSettings
 
@@ -78,7 +79,7 @@ def ask(options: argparse.Namespace) -> Asked:
                 snapshot = store.snapshot(
                     SpaceId(question.space), as_of=question.asked_at, embedding_model=encoder.model_id
                 )
-                held = key, TurnSignals(snapshot)
+                held = key, TurnSignals(snapshot, SIGNALS)
             signals.append(held[1].of(question.text, vector))
             turns.append([held[1].snapshot.turns_of[row][0] for row in held[1].rows])
     return Asked(questions, signals, turns)

@@ -12,25 +12,20 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
-import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import datetime
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from locigraph.kg.language.dates import CalendarPart, calendar_parts
-from locigraph.kg.language.tokens import STOP_WORDS, words
-from locigraph.kg.snapshot import NO_TIME
+from locigraph.kg.language.mentions import date_tokens, name_words, named_dates, named_people
 
 # Brings a typical document's sketch to about the length of its text embedding.
 _SCALE = 0.01
 _IDF_TYPES = ("episode", "knowledge_node")
-_WORD = re.compile(r"[^\W\d_]+")
 
 
 @lru_cache(maxsize=500_000)
@@ -120,18 +115,13 @@ class ContextHash:
         Returns:
             float32 [dim].
         """
-        features = self._fill(_folded(speaker or ""), _time_tokens(first, last))
+        features = self._fill(name_words(speaker or ""), date_tokens(first, last))
         features[: self.speaker_dim] /= max(1.0, float(np.linalg.norm(features[: self.speaker_dim])))
         return features
 
     def question(self, text: str, asked_at: datetime | None) -> NDArray[np.float32]:
         """Features of a question: the names and the dates in it, float32 [dim]."""
-        # Capitalised, but not abbreviations, which are no one's name. NFC, since a combining accent would end a word.
-        composed = unicodedata.normalize("NFC", text)
-        names = [word for word in _WORD.findall(composed) if word[0].isupper() and any(c.islower() for c in word)]
-        named = _folded(" ".join(name for name in names if name.lower() not in STOP_WORDS))
-        parts = calendar_parts(text, asked_at.date() if asked_at else None)
-        return self._fill(named, [token for part in parts for token in _tokens(part)])
+        return self._fill(named_people(text), named_dates(text, asked_at))
 
     def _fill(self, names: Sequence[str], dates: Sequence[str]) -> NDArray[np.float32]:
         vector = np.zeros(self.dim, dtype=np.float32)
@@ -143,40 +133,3 @@ class ContextHash:
                 digest = stable_hash(token)
                 vector[first + digest % width] += 1.0 if digest >> 40 & 1 else -1.0
         return vector
-
-
-def _folded(names: str) -> list[str]:
-    """The words of names in lower case and without accents, which questions tend to leave out."""
-    plain = "".join(c for c in unicodedata.normalize("NFKD", names.lower()) if not unicodedata.combining(c))
-    return words(plain)
-
-
-def _tokens(part: CalendarPart) -> list[str]:
-    """What a dated memory and a question must share, from coarse to fine."""
-    tokens = []
-    if part.month is not None:
-        tokens.append(f"m{part.month}")
-        if part.year is not None:
-            tokens.append(f"y{part.year}m{part.month}")
-        if part.day is not None:
-            tokens.append(f"m{part.month}d{part.day}")
-    elif part.year is not None:
-        tokens.append(f"y{part.year}")
-    return tokens
-
-
-def _time_tokens(first: int, last: int) -> list[str]:
-    if first == NO_TIME:
-        return []
-    begin = _day(first)
-    end = begin if last == NO_TIME else _day(last)
-    days = (end - begin).days
-    if days > 31:
-        return [f"y{begin.year}"]
-    if days > 6:
-        return [f"y{begin.year}", f"m{begin.month}", f"y{begin.year}m{begin.month}"]
-    return [f"y{begin.year}", *_tokens(CalendarPart(begin.year, begin.month, begin.day))]
-
-
-def _day(seconds: int) -> date:
-    return datetime.fromtimestamp(seconds, UTC).date()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +12,113 @@ from locigraph.kg.corpora import Corpus
 from locigraph.kg.store import Store
 from locigraph.kg.types import Question
 from locigraph.retrieval.evaluation import Fold, Results, StrategyRun
-from locigraph.retrieval.protocols import Retriever
+from locigraph.retrieval.index.milvus import MilvusIndex
+from locigraph.retrieval.protocols import NodeTexts, Retriever
+from locigraph.retrieval.strategies.weighted_sum import Fusion, FusionRetriever
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts import graphs, learning, opening, provenance
 from locigraph.scripts.result_files import write_results
 from locigraph.scripts.settings import EncoderSettings, GraphSettings, IndexSettings
-from locigraph.scripts.strategies import STRATEGIES, built_strategies, indexer_of, reranked, texts_of
+from locigraph.scripts.strategies import STRATEGIES, Strategy, built_strategies, indexer_of, reranked, texts_of
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.comparison import joined_runs, run_checkpoint, run_strategy
 from locigraph.training.config import Settings, TrainerConfig, changed
 from locigraph.training.folds import FoldTrainer
+from locigraph.training.fusion import SignalExample, SignalReader
 from locigraph.training.protocols import QuestionWriter
+from locigraph.training.snapshots import Views
+
+
+@dataclass(frozen=True, eq=False)
+class Asker:
+    """Asks questions of what has been learnt.
+
+    Attributes:
+        questions: All of the evaluation.
+        encoder: Text encoder, with its adapter if it has one.
+        views: Graphs of the corpus.
+        index: Where graph embeddings go.
+        texts: Reads the texts of hits.
+        second_look: Adds a cross-encoder, if there is one.
+    """
+
+    questions: Sequence[Question]
+    encoder: CachedTextEncoder
+    views: Views
+    index: MilvusIndex
+    texts: NodeTexts
+    second_look: Callable[[Retriever], Retriever]
+
+    def checkpoint(self, made: Checkpoint, questions: Sequence[Question], *, name: str) -> StrategyRun:
+        """Ask graph embeddings."""
+        return run_checkpoint(
+            made,
+            questions,
+            index=self.index,
+            views=self.views,
+            embed=self.encoder.encode,
+            texts=self.texts,
+            second_look=self.second_look,
+            name=name,
+        )
+
+    def fusion(self, fusion: Fusion, questions: Sequence[Question], *, name: str) -> StrategyRun:
+        """Ask a fusion of signals."""
+        retriever = FusionRetriever(
+            lambda space, as_of: self.views.snapshot(self.views.of(space, as_of)), self.encoder, fusion=fusion
+        )
+        return run_strategy(self.second_look(retriever), questions, name=name)
+
+
+@dataclass(frozen=True, eq=False)
+class FoldTask:
+    """One fold of a strategy that learns.
+
+    Attributes:
+        fold: Its test conversations are not learnt from.
+        settings: Of graph networks.
+        seed: Random seed.
+        folder: Where trainings are kept.
+        asker: Asks what was learnt.
+        trainer: Trains graph networks, and knows what may be learnt from.
+        reader: Makes the signals of fusions.
+        seconds: How long each training took; grows.
+    """
+
+    fold: Fold
+    settings: Settings
+    seed: int
+    folder: Path
+    asker: Asker
+    trainer: FoldTrainer
+    reader: SignalReader
+    seconds: list[float]
+
+    @property
+    def questions(self) -> list[Question]:
+        """Those that the fold tests."""
+        return [q for q in self.asker.questions if q.space in self.fold.test]
+
+    def trained(self, strategy: Strategy) -> Checkpoint:
+        """A graph network with the strategy's changes; a finished training is taken up."""
+        made = self.trainer.train(
+            self.fold,
+            changed(self.settings, strategy.changes),
+            # The main strategy's folders have no name of their own, as in earlier versions.
+            folder=self.folder / ("" if strategy.name == "v2" else strategy.name) / f"seed-{self.seed}" / self._part,
+            seed=self.seed,
+            name=f"{strategy.name}, seed {self.seed}, fold {self.fold.index}",
+        )
+        self.seconds.append(made.details["seconds"])
+        return made
+
+    def signals(self) -> list[SignalExample]:
+        """The signals of the questions that may be learnt from."""
+        return self.reader.examples(self.trainer.data(self.fold))
+
+    @property
+    def _part(self) -> str:
+        return f"fold-{self.fold.index}"
 
 
 @dataclass
@@ -95,14 +190,7 @@ class Evaluation:
                 used.encode([q.text for q in questions], progress="encode questions")
             views = graphs.views_of(graph, corpus, self.encoder)
             second_look = reranked(self.reranker)
-            ask = partial(
-                run_checkpoint,
-                index=vectors,
-                views=views,
-                embed=self.encoder.encode,
-                texts=texts_of(graph),
-                second_look=second_look,
-            )
+            asker = Asker(questions, self.encoder, views, vectors, texts_of(graph), second_look)
             trainer = learning.fold_trainer(
                 corpus,
                 views,
@@ -113,11 +201,15 @@ class Evaluation:
                 writer=self.writer,
                 experiment=self.folder.name,
             )
+            reader = SignalReader(self.encoder.encode)
             spaces = [conversation.space for conversation in corpus.conversations]
             with built_strategies(graph, self.encoder, self.strategies, spaces=spaces, index=vectors) as retrievers:
-                runs = [
-                    run for name in self.strategies for run in self._runs(name, retrievers, trainer, ask, second_look)
-                ]
+                runs = []
+                for name in self.strategies:
+                    if name in retrievers:
+                        runs.append(run_strategy(second_look(retrievers[name]), questions))
+                    else:
+                        runs += self._learnt(STRATEGIES[name], asker, trainer, reader)
             self.notes += trainer.notes
         if failed:
             self.notes.append(f"{sum(failed.values())} turns failed to consolidate and are missing from the graph")
@@ -135,38 +227,19 @@ class Evaluation:
             strategies=explained,
         )
 
-    def _runs(
-        self,
-        name: str,
-        retrievers: dict[str, Retriever],
-        trainer: FoldTrainer,
-        ask: Callable[..., StrategyRun],
-        second_look: Callable[[Retriever], Retriever],
-    ) -> list[StrategyRun]:
-        row, questions = STRATEGIES[name], self.corpus.questions
-        if row.needs_checkpoint:
+    def _learnt(self, row: Strategy, asker: Asker, trainer: FoldTrainer, reader: SignalReader) -> list[StrategyRun]:
+        if row.transfer is not None:
             assert self.checkpoint is not None
-            return [ask(self.checkpoint, questions, name=name)]
-        if not row.is_trained:
-            return [run_strategy(second_look(retrievers[name]), questions)]
-        return [self._trained(name, seed, trainer, ask) for seed in range(self.seed, self.seed + self.seeds)]
-
-    def _trained(self, name: str, seed: int, trainer: FoldTrainer, ask: Callable[..., StrategyRun]) -> StrategyRun:
-        of_folds = []
-        for fold, settings in zip(self.folds, self.settings, strict=True):
-            # The main strategy's folders have no name of their own, as in earlier versions.
-            folder = self.folder / ("" if name == "v2" else name) / f"seed-{seed}" / f"fold-{fold.index}"
-            made = trainer.train(
-                fold,
-                changed(settings, STRATEGIES[name].changes),
-                folder=folder,
-                seed=seed,
-                name=f"{name}, seed {seed}, fold {fold.index}",
-            )
-            tested: list[Question] = [q for q in self.corpus.questions if q.space in fold.test]
-            of_folds.append(ask(made, tested, name=name))
-            self._seconds.append(made.details["seconds"])
-        return joined_runs(of_folds, seed=seed)
+            return [row.transfer(asker, self.checkpoint, row)]
+        assert row.learn is not None
+        runs = []
+        for seed in range(self.seed, self.seed + (self.seeds if row.is_random else 1)):
+            tasks = [
+                FoldTask(fold, settings, seed, self.folder, asker, trainer, reader, self._seconds)
+                for fold, settings in zip(self.folds, self.settings, strict=True)
+            ]
+            runs.append(joined_runs([row.learn(task, row) for task in tasks], seed=seed if row.is_random else None))
+        return runs
 
     def __post_init__(self) -> None:
         self._seconds: list[float] = []

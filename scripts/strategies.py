@@ -16,11 +16,14 @@ from locigraph.scripts.options import names
 
 if TYPE_CHECKING:
     from locigraph.kg.store import Store
+    from locigraph.retrieval.evaluation import StrategyRun
     from locigraph.retrieval.index.descriptions import DescriptionIndexer
     from locigraph.retrieval.index.documents import LexicalIndex
     from locigraph.retrieval.index.milvus import MilvusIndex
     from locigraph.retrieval.protocols import NodeTexts, Retriever, VectorSearch
     from locigraph.retrieval.text.text_encoder import CachedTextEncoder
+    from locigraph.scripts.evaluation import Asker, FoldTask
+    from locigraph.training.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True)
@@ -30,10 +33,11 @@ class Strategy:
     Attributes:
         name: The name by which users choose it.
         description: One sentence for help texts and reports.
-        make: Builds the retriever over an indexed graph; None for a strategy that needs a checkpoint.
-        changes: For a strategy that is trained inside folds, what it changes in the settings that are given.
-        is_trained: Whether it is trained inside the folds of an evaluation.
-        needs_checkpoint: Whether it takes a given checkpoint as it is.
+        make: Builds the retriever over an indexed graph; None for a strategy that learns or takes a checkpoint.
+        learn: For a strategy that learns inside the folds of an evaluation: learns in one fold and asks its questions.
+        transfer: For a strategy that takes what a given checkpoint has learnt: asks all questions.
+        changes: For a graph network that is trained inside folds, what it changes in the settings that are given.
+        is_random: Whether what it learns depends on the random seed.
         needs_index: Whether it searches the vector index.
         uses_adapter: Whether it takes the text encoder's adapter; the others take the text encoder as it is.
         is_baseline: Whether claimants are tested against it when the caller names no baselines.
@@ -43,18 +47,29 @@ class Strategy:
     name: str
     description: str
     make: Callable[[SearchParts, Strategy], Retriever] | None = None
+    learn: Callable[[FoldTask, Strategy], StrategyRun] | None = None
+    transfer: Callable[[Asker, Checkpoint, Strategy], StrategyRun] | None = None
     changes: Mapping[str, Any] = field(default_factory=dict)
-    is_trained: bool = False
-    needs_checkpoint: bool = False
+    is_random: bool = False
     needs_index: bool = False
     uses_adapter: bool = False
     is_baseline: bool = False
     in_recall: bool = True
 
     @property
+    def is_trained(self) -> bool:
+        """Whether it learns inside the folds of an evaluation."""
+        return self.learn is not None
+
+    @property
+    def needs_checkpoint(self) -> bool:
+        """Whether it takes what a given checkpoint has learnt."""
+        return self.transfer is not None
+
+    @property
     def is_claimant(self) -> bool:
-        """Whether it is what a comparison is about."""
-        return self.is_trained or self.needs_checkpoint
+        """Whether it is what a comparison is about: graph embeddings."""
+        return (self.is_trained or self.needs_checkpoint) and not self.is_baseline
 
 
 class SearchParts:
@@ -139,10 +154,10 @@ def _hybrid_usual(parts: SearchParts, strategy: Strategy) -> Retriever:
 
 
 def _weighted_sum(parts: SearchParts, strategy: Strategy) -> Retriever:
-    from locigraph.retrieval.strategies.weighted_sum import WeightedSumRetriever
+    from locigraph.retrieval.strategies.weighted_sum import FusionRetriever
 
     encoder = parts.encoder_of(strategy)
-    return WeightedSumRetriever(
+    return FusionRetriever(
         lambda space, as_of: parts.store.snapshot(space, as_of=as_of, embedding_model=encoder.model_id),
         encoder,
         name=strategy.name,
@@ -159,6 +174,34 @@ def _bm25(parts: SearchParts, strategy: Strategy) -> Retriever:
     from locigraph.retrieval.strategies.single_signal import Bm25Retriever
 
     return Bm25Retriever(parts.words_of_turns)
+
+
+def _train(task: FoldTask, strategy: Strategy) -> StrategyRun:
+    return task.asker.checkpoint(task.trained(strategy), task.questions, name=strategy.name)
+
+
+def _learn_fusion(task: FoldTask, strategy: Strategy) -> StrategyRun:
+    from locigraph.training.fusion import learn_weights
+
+    return task.asker.fusion(learn_weights(task.signals()), task.questions, name=strategy.name)
+
+
+def _learn_trees(task: FoldTask, strategy: Strategy) -> StrategyRun:
+    from locigraph.training.fusion import learn_trees, learn_weights
+
+    examples = task.signals()
+    trees = learn_trees(examples, learn_weights(examples), seed=task.seed)
+    return task.asker.fusion(trees, task.questions, name=strategy.name)
+
+
+def _transfer(asker: Asker, checkpoint: Checkpoint, strategy: Strategy) -> StrategyRun:
+    return asker.checkpoint(checkpoint, asker.questions, name=strategy.name)
+
+
+def _transfer_fusion(asker: Asker, checkpoint: Checkpoint, strategy: Strategy) -> StrategyRun:
+    from locigraph.training.fusion import fusion_of
+
+    return asker.fusion(fusion_of(checkpoint), asker.questions, name=strategy.name)
 
 
 def _with_adapted(rows: Sequence[Strategy]) -> Iterator[Strategy]:
@@ -191,15 +234,17 @@ STRATEGIES: Table[Strategy] = Table(
             Strategy(
                 "v2",
                 "one ANN search over embeddings of the Heterogeneous Graph Transformer, trained inside folds",
-                is_trained=True,
+                learn=_train,
+                is_random=True,
                 needs_index=True,
                 uses_adapter=True,
             ),
             Strategy(
                 "v2-mixing",
                 "v2 with relation mixing in the place of attention and without pre-training: its ablation",
+                learn=_train,
                 changes={"model.encoder": "mixing", "training.pretrain_epochs": 0},
-                is_trained=True,
+                is_random=True,
                 needs_index=True,
                 uses_adapter=True,
                 in_recall=False,
@@ -207,9 +252,48 @@ STRATEGIES: Table[Strategy] = Table(
             Strategy(
                 "v2-zero",
                 "v2 zero-shot: a checkpoint that has not seen the corpus, as it is",
-                needs_checkpoint=True,
+                transfer=_transfer,
                 needs_index=True,
                 uses_adapter=True,
+                in_recall=False,
+            ),
+            Strategy(
+                "flat",
+                "v2 without the edges of the graph: text, words, speaker and date of the turn alone",
+                learn=_train,
+                changes={
+                    "model.excluded_relations": ["NEXT", "DERIVED_FROM", "HAS_CONCEPT"],
+                    "training.pretrain_epochs": 0,
+                },
+                is_random=True,
+                needs_index=True,
+                uses_adapter=True,
+                in_recall=False,
+            ),
+            Strategy(
+                "fusion",
+                "linear fusion, learnt inside folds, of all signals that v2 uses: the same supervision without a graph "
+                "network",
+                learn=_learn_fusion,
+                uses_adapter=True,
+                is_baseline=True,
+                in_recall=False,
+            ),
+            Strategy(
+                "fusion-zero",
+                "the linear fusion zero-shot: weights learnt from the same questions as the checkpoint",
+                transfer=_transfer_fusion,
+                uses_adapter=True,
+                is_baseline=True,
+                in_recall=False,
+            ),
+            Strategy(
+                "boosted",
+                "boosted trees over the signals of fusion, learnt inside folds",
+                learn=_learn_trees,
+                is_random=True,
+                uses_adapter=True,
+                is_baseline=True,
                 in_recall=False,
             ),
             Strategy("sum", "weighted sum of six min-max signals with equal weights", _weighted_sum, is_baseline=True),
@@ -296,13 +380,13 @@ def chosen(listed: str, *, checkpoint: str | None, adapter: str | None) -> list[
 
 
 def require_adapter(strategies: Sequence[str], adapter: str | None) -> None:
-    """Refuse baselines with an adapter where there is none; a claimant can do without.
+    """Refuse fixed strategies with an adapter where there is none; what learns can do without.
 
     Raises:
         LocigraphError: Names the first.
     """
     for row in map(STRATEGIES.__getitem__, strategies):
-        if adapter is None and row.uses_adapter and not row.is_claimant:
+        if adapter is None and row.uses_adapter and row.make is not None:
             raise LocigraphError(f"strategy {row.name!r} needs an adapter; name one with --encoder.adapter")
 
 

@@ -39,6 +39,7 @@ def train(
 
     from locigraph.scripts import learning, opening, provenance
     from locigraph.training.folds import refuse_fitted
+    from locigraph.training.fusion import DETAIL, SignalReader, learn_weights
     from locigraph.training.graph_training import train_checkpoint
 
     provenance.source_commit()
@@ -49,6 +50,10 @@ def train(
     with learning.training_sets(read, store, also, encoder, validation=validation) as sets:
         for each in sets:
             refuse_fitted(text_encoder.adapter, each.validation)
+        details = provenance.manifest(seed, corpus={"path": read.path, "sha256": read.sha256})
+        if any(each.questions for each in sets) and not trainer.fast_dev_run:
+            # The baseline of evaluate's fusion-zero, with the same supervision.
+            details[DETAIL] = dict(learn_weights(SignalReader(text_encoder.encode).examples(sets)).weights)
         checkpoint = train_checkpoint(
             sets,
             settings,
@@ -57,7 +62,7 @@ def train(
             text_encoder=text_encoder.model_id,
             folder=Path(output),
             seed=seed,
-            details=provenance.manifest(seed, corpus={"path": read.path, "sha256": read.sha256}),
+            details=details,
             writer=questions_by,
         )
     stages = checkpoint.details["stages"]

@@ -92,15 +92,11 @@ class FoldTrainer:
         self._experiment = experiment
         self.notes: list[str] = []
 
-    def train(self, fold: Fold, settings: Settings, *, folder: Path, seed: int, name: str) -> Checkpoint:
-        """Train for a fold, or take up or load what is in the folder.
+    def data(self, fold: Fold) -> list[TrainingSet]:
+        """What may be learnt from for a fold: its training side and the other corpora.
 
         Args:
-            fold: Its test conversations are not seen.
-            settings: Model, stages and optimiser.
-            folder: Folder of the training and its checkpoint.
-            seed: Random seed.
-            name: Shown on the progress bar and in the manifest.
+            fold: Its test conversations are not among it.
 
         Raises:
             LeakError: If one of the other corpora holds a test conversation, or a training question has the wording of
@@ -120,8 +116,23 @@ class FoldTrainer:
         others = [dataclasses.replace(o, questions=without_wordings(o.questions, tested)) for o in self._also]
         # On what goes in, whatever was left out above.
         check_text_leak([q.text for each in (own, *others) for q in each.questions], [q.text for q in tested])
+        return [own, *others]
+
+    def train(self, fold: Fold, settings: Settings, *, folder: Path, seed: int, name: str) -> Checkpoint:
+        """Train for a fold, or take up or load what is in the folder.
+
+        Args:
+            fold: Its test conversations are not seen.
+            settings: Model, stages and optimiser.
+            folder: Folder of the training and its checkpoint.
+            seed: Random seed.
+            name: Shown on the progress bar and in the manifest.
+
+        Raises:
+            LeakError: As ``data``.
+        """
         return train_checkpoint(
-            [own, *others],
+            self.data(fold),
             settings,
             self._trainer,
             embed=self._embed,

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import SpaceId
-from locigraph.retrieval.strategies.weighted_sum import EQUAL_WEIGHTS, SIGNALS, TurnSignals, WeightedSumRetriever
+from locigraph.retrieval.strategies.turn_signals import TEXT_SIGNALS, TurnSignals
+from locigraph.retrieval.strategies.weighted_sum import EQUAL_WEIGHTS, FusionRetriever, WeightedSum
 from tests.fakes import SPACE, FakeEncoder, make_turns
 from tests.fakes_graph import TEXT_DIM, Extra, make_snapshot
 
@@ -24,15 +25,15 @@ def space_of(lines: Sequence[str] = LINES) -> Snapshot:
 
 
 def signals(query: str, snapshot: Snapshot | None = None) -> dict[str, NDArray[np.float64]]:
-    found = TurnSignals(snapshot or space_of()).of(query, ENCODER.encode([query])[0])
-    return dict(zip(SIGNALS, found, strict=True))
+    found = TurnSignals(snapshot or space_of(), TEXT_SIGNALS).of(query, ENCODER.encode([query])[0])
+    return dict(zip(TEXT_SIGNALS, found, strict=True))
 
 
-def retriever(snapshot: Snapshot, **weights: float) -> WeightedSumRetriever:
+def retriever(snapshot: Snapshot, **weights: float) -> FusionRetriever:
     def load(space: SpaceId, as_of: datetime | None) -> Snapshot:
         return snapshot
 
-    return WeightedSumRetriever(load, ENCODER, weights=weights or EQUAL_WEIGHTS)
+    return FusionRetriever(load, ENCODER, fusion=WeightedSum(weights) if weights else EQUAL_WEIGHTS)
 
 
 def test_each_signal_lies_between_0_and_1_and_names_its_best_turn() -> None:

@@ -1,0 +1,220 @@
+"""Fusions learnt from questions: what the same supervision and the same signals give without a graph network.
+
+They are the strongest baselines of graph embeddings: a linear fusion, and boosted trees over the same signals. A score
+is made of every turn of a space at query time, so neither can be searched in a vector index.
+
+Source:
+    Liu 2009, "Learning to Rank for Information Retrieval"; Friedman 2001, "Greedy Function Approximation: A Gradient
+    Boosting Machine".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from tqdm import tqdm
+
+from locigraph.gnn.losses import multi_positive_loss
+from locigraph.retrieval.strategies.turn_signals import SIGNALS, TurnSignals
+from locigraph.retrieval.strategies.weighted_sum import WeightedSum
+from locigraph.training.checkpoint import Checkpoint
+from locigraph.training.errors import CheckpointError, TrainingDataError
+from locigraph.training.protocols import Embed
+from locigraph.training.ranking_scores import RankingScores
+from locigraph.training.snapshots import TrainingGraph, TrainingSet, graphs_of
+
+#: Strengths of the penalty on squared weights that are tried; validation questions choose.
+_PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2)
+_LARGEST_STEPS = 100
+#: Turns of a question that the trees learn from: the best by the linear fusion, and the right ones.
+_CANDIDATES = 50
+#: Name of the weights among the details of a checkpoint's manifest.
+DETAIL = "fusion"
+
+
+@dataclass(frozen=True, eq=False)
+class SignalExample:
+    """Questions about a space.
+
+    Attributes:
+        values: Signals, float32 [questions, signals, turns].
+        positive: Which turns are right, bool [questions, turns].
+        is_training: Whether to learn from them, or to choose by them.
+    """
+
+    values: Tensor
+    positive: Tensor
+    is_training: bool
+
+
+class SignalReader:
+    """Makes examples of graphs and questions, each only once however many folds it is in.
+
+    Args:
+        embed: Text encoder.
+        signals: Those to compute.
+    """
+
+    def __init__(self, embed: Embed, *, signals: Sequence[str] = SIGNALS) -> None:
+        self._embed = embed
+        self._signals = signals
+        self._held: dict[tuple[str, str, tuple[str, ...]], tuple[Tensor, Tensor]] = {}
+
+    def examples(self, data: Sequence[TrainingSet]) -> list[SignalExample]:
+        """The signals of all questions that have evidence among the turns of their graph.
+
+        Raises:
+            TrainingDataError: If there is no question to learn from.
+        """
+        graphs = [graph for graph in graphs_of(data) if graph.questions]
+        made = [self._example(graph) for graph in tqdm(graphs, desc="signals", unit="space", leave=False)]
+        found = [example for example in made if len(example.positive)]
+        if not any(example.is_training for example in found):
+            raise TrainingDataError("no training space has a question with evidence; a fusion is learnt from these")
+        return found
+
+    def _example(self, graph: TrainingGraph) -> SignalExample:
+        key = graph.name, graph.snapshot.fingerprint, tuple(q.question_id for q in graph.questions)
+        if key not in self._held:
+            self._held[key] = self._values(graph)
+        return SignalExample(*self._held[key], graph.is_training)
+
+    def _values(self, graph: TrainingGraph) -> tuple[Tensor, Tensor]:
+        held = TurnSignals(graph.snapshot, self._signals)
+        place = {graph.snapshot.turns_of[row][0]: i for i, row in enumerate(held.rows.tolist())}
+        asked = [q for q in graph.questions if any(turn in place for turn in q.evidence)]
+        positive = torch.zeros(len(asked), len(place), dtype=torch.bool)
+        values = np.zeros((len(asked), len(self._signals), len(place)), dtype=np.float32)
+        vectors = self._embed([q.text for q in asked]) if asked else ()
+        for i, (question, vector) in enumerate(zip(asked, vectors, strict=True)):
+            values[i] = held.of(question.text, vector, asked_at=question.asked_at)
+            positive[i, [place[turn] for turn in question.evidence if turn in place]] = True
+        return torch.from_numpy(values), positive
+
+
+def learn_weights(examples: Sequence[SignalExample], signals: Sequence[str] = SIGNALS) -> WeightedSum:
+    """The linear fusion with the least ranking loss, penalised as validation questions choose.
+
+    The loss is the graph network's (``multi_positive_loss``); it is convex in the weights, so nothing is random.
+
+    Args:
+        examples: To learn from and, if there are any, to choose the penalty by; without, the middle one is taken.
+        signals: Their signals, in order.
+    """
+    checks = [example for example in examples if not example.is_training]
+    if not checks:
+        return _as_sum(_fitted(examples, _PENALTIES[len(_PENALTIES) // 2]), signals)
+    tried = [_fitted(examples, penalty) for penalty in _PENALTIES]
+    return _as_sum(max(tried, key=lambda weights: _score(weights, checks)), signals)
+
+
+def _as_sum(weights: Tensor, signals: Sequence[str]) -> WeightedSum:
+    # The ranking does not depend on their size.
+    scaled = weights / weights.abs().sum()
+    return WeightedSum({name: round(value, 4) for name, value in zip(signals, scaled.tolist(), strict=True)})
+
+
+def _fitted(examples: Sequence[SignalExample], penalty: float) -> Tensor:
+    steps = [example for example in examples if example.is_training]
+    total = sum(len(example.positive) for example in steps)
+    weights = torch.ones(steps[0].values.shape[1], requires_grad=True)
+    optimiser = torch.optim.LBFGS([weights], max_iter=_LARGEST_STEPS, line_search_fn="strong_wolfe")
+
+    def closure() -> Tensor:
+        optimiser.zero_grad()
+        loss = penalty * weights.square().sum()
+        for example in steps:
+            logits = torch.einsum("s,qst->qt", weights, example.values)
+            loss = loss + multi_positive_loss(logits, example.positive) * len(example.positive) / total
+        loss.backward()  # type: ignore[no-untyped-call]  # torch's own
+        return loss
+
+    optimiser.step(closure)  # type: ignore[no-untyped-call]  # torch's own
+    return weights.detach()
+
+
+def _score(weights: Tensor, examples: Sequence[SignalExample]) -> float:
+    scores = RankingScores()
+    for example in examples:
+        scores.add(torch.einsum("s,qst->qt", weights, example.values), example.positive)
+    return scores.means()["val/score"]
+
+
+@dataclass(frozen=True, eq=False)
+class BoostedTrees:
+    """Boosted regression trees over signals; turns that the linear fusion ranks low keep its order below the others.
+
+    Attributes:
+        linear: Chooses the turns that the trees score.
+        trees: scikit-learn's classifier of right and wrong turns.
+    """
+
+    linear: WeightedSum
+    trees: Any
+
+    @property
+    def signals(self) -> Sequence[str]:
+        """Those of the linear fusion."""
+        return self.linear.signals
+
+    def scores(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """See ``Fusion``."""
+        first = self.linear.scores(values)
+        best = np.argsort(-first, kind="stable")[:_CANDIDATES]
+        scores: NDArray[np.float64] = first - first.max(initial=0.0) - 1e3  # below every logit
+        scores[best] = self.trees.decision_function(values[:, best].T)
+        return scores
+
+
+def learn_trees(examples: Sequence[SignalExample], linear: WeightedSum, *, seed: int) -> BoostedTrees:
+    """Boosted trees that tell right turns from wrong ones among the best of a linear fusion.
+
+    Args:
+        examples: Those to learn from are used; trees stop by a tenth of their turns.
+        linear: Learnt from the same examples.
+        seed: Random seed.
+    """
+    from sklearn.ensemble import HistGradientBoostingClassifier  # takes a second to import
+
+    rows, right = [], []
+    weights = torch.tensor(list(linear.weights.values()))
+    for example in examples:
+        if example.is_training:
+            scores = torch.einsum("s,qst->qt", weights, example.values)
+            best = scores.topk(min(_CANDIDATES, scores.shape[1]), dim=1).indices
+            chosen = example.positive.clone().scatter_(1, best, True)
+            rows.append(example.values.transpose(1, 2)[chosen])
+            right.append(example.positive[chosen])
+    trees = HistGradientBoostingClassifier(
+        learning_rate=0.05, max_iter=300, max_leaf_nodes=15, l2_regularization=1.0, early_stopping=True,
+        random_state=seed,
+    )  # fmt: skip
+    trees.fit(torch.cat(rows).numpy(), torch.cat(right).numpy())
+    return BoostedTrees(linear, trees)
+
+
+def fusion_of(checkpoint: Checkpoint) -> WeightedSum:
+    """The fusion that was learnt from the same questions as a checkpoint; its manifest holds the weights.
+
+    Raises:
+        CheckpointError: If it holds none, or what it holds are no weights.
+    """
+    held = checkpoint.details.get(DETAIL)
+    if not isinstance(held, dict) or not held:
+        raise CheckpointError(
+            f"checkpoint {checkpoint.version}: its manifest holds no weights of a fusion; train again with locigraph "
+            "train, or leave fusion-zero out"
+        )
+    known = all(name in SIGNALS for name in held)
+    if not known or not all(isinstance(value, int | float) and np.isfinite(value) for value in held.values()):
+        raise CheckpointError(
+            f"checkpoint {checkpoint.version}: {DETAIL} in its manifest is {held}; expected finite numbers by names of "
+            "signals: train again"
+        )
+    return WeightedSum(held)
