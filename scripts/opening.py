@@ -20,12 +20,14 @@ if TYPE_CHECKING:
 def read_corpus(settings: CorpusSettings) -> Corpus:
     """The corpus of the settings."""
     categories = None if settings.categories is None else tuple(settings.categories)
+    chosen = None if settings.conversations is None else tuple(settings.conversations)
     return load_corpus(
         settings.format,
         settings.path,
         extractions=settings.extractions,
         corrections=settings.corrections,
         categories=categories,
+        conversations=chosen,
     )
 
 

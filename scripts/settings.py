@@ -13,11 +13,12 @@ class CorpusSettings:
     """Conversations to read.
 
     Attributes:
-        path: File, or ``sample`` or ``threads`` for a bundled corpus.
+        path: File, or ``sample``, ``threads`` or ``voices`` for a bundled corpus.
         format: Format of the corpus: <formats>.
         extractions: JSONL of recorded extractions; null takes ``recorded_extractions.jsonl.gz`` beside the corpus.
         corrections: JSONL of corrected evidence, a second gold that is reported beside the first; null for none.
         categories: Question categories to use; null takes the usual ones of the format.
+        conversations: Names of the conversations to use; null takes all.
     """
 
     path: str = "sample"
@@ -25,6 +26,7 @@ class CorpusSettings:
     extractions: str | None = None
     corrections: str | None = None
     categories: list[str] | None = None
+    conversations: list[str] | None = None
 
 
 @dataclass(frozen=True)

@@ -96,6 +96,23 @@ class Corpus:
             skipped[f"category {category} not asked for"] = count
         return replace(self, questions=kept, skipped=skipped)
 
+    def of_conversations(self, names: Sequence[str]) -> Corpus:
+        """The corpus with these conversations only, and the questions about them.
+
+        Raises:
+            CorpusFormatError: If one is not there.
+        """
+        present = [str(conversation.space) for conversation in self.conversations]
+        for name in names:
+            if name not in present:
+                expected = "a conversation of the corpus" + nearest(name, present)
+                raise CorpusFormatError(self.path, None, "conversations", name, expected)
+        return replace(
+            self,
+            conversations=tuple(c for c in self.conversations if c.space in names),
+            questions=tuple(q for q in self.questions if q.space in names),
+        )
+
 
 @dataclass(frozen=True)
 class CorpusFormat:

@@ -13,8 +13,8 @@ from locigraph.kg.corpora.parsing import Record, json_lines
 from locigraph.kg.errors import CorpusFormatError
 from locigraph.kg.types import MAX_NAME_BYTES, is_name
 
-#: Names that stand for a bundled corpus where a path is asked for: a small one to try things on, and one to train on.
-BUNDLED: tuple[str, ...] = ("sample", "threads")
+#: Names that stand for a bundled corpus where a path is asked for: a small one to try things on, and two to train on.
+BUNDLED: tuple[str, ...] = ("sample", "threads", "voices")
 
 _EXTRACTIONS_BESIDE = "recorded_extractions.jsonl.gz"
 
@@ -26,16 +26,18 @@ def load_corpus(
     extractions: str | None = None,
     corrections: str | None = None,
     categories: tuple[str, ...] | None = None,
+    conversations: tuple[str, ...] | None = None,
 ) -> Corpus:
     """Read a corpus.
 
     Args:
         format: Name of a row of ``FORMATS``.
-        path: File, or ``sample`` or ``threads`` for a bundled corpus, which is JSONL whatever ``format`` says.
+        path: File, or one of ``BUNDLED`` for a bundled corpus, which is JSONL whatever ``format`` says.
         extractions: JSONL file of recorded extractions, one conversation a line. None takes the file
             ``recorded_extractions.jsonl.gz`` beside the corpus when there is one.
         corrections: JSONL file of corrected evidence, one question a line; None for none.
         categories: Question categories to keep; None or empty keeps those that the format's row names.
+        conversations: Names of the conversations to keep; None keeps all.
 
     Raises:
         UnknownNameError: If there is no such format.
@@ -65,7 +67,8 @@ def load_corpus(
         note = f"the file's SHA-256 {corpus.sha256} is unknown, so results may not compare; known: {known}"
         corpus = replace(corpus, notes=(*corpus.notes, note))
     kept = categories or tuple(c for c in row.categories if any(q.category == c for q in corpus.questions))
-    return corpus.of_categories(kept) if categories or row.categories else corpus
+    corpus = corpus.of_categories(kept) if categories or row.categories else corpus
+    return corpus if conversations is None else corpus.of_conversations(conversations)
 
 
 def _usable(corpus: Corpus) -> Corpus:
