@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from locigraph.kg.corpora import Corpus, load_corpus
+from locigraph.kg.corpora.reading import BUNDLED
 from locigraph.kg.errors import CorpusFormatError
 
 
@@ -144,27 +146,35 @@ def test_a_question_id_must_be_new(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "conversations", "turns", "questions", "facts"),
-    [("sample", 8, 746, 176, 0), ("threads", 40, 8472, 2480, 4281)],
+    ("name", "conversations", "turns", "questions", "facts", "unanswerable"),
+    [("sample", 8, 746, 176, 0, 0), ("threads", 40, 8472, 2480, 4281, 0), ("voices", 42, 4478, 1413, 1755, 42)],
 )
 def test_the_bundled_corpora_are_complete(
-    name: str, conversations: int, turns: int, questions: int, facts: int
+    name: str, conversations: int, turns: int, questions: int, facts: int, unanswerable: int
 ) -> None:
     corpus = load_corpus("jsonl", name)
     assert len(corpus.conversations) == conversations
     assert sum(len(c.turns) for c in corpus.conversations) == turns
     assert len(corpus.questions) == questions
-    assert corpus.skipped == {}
+    assert corpus.skipped == ({"no evidence turn given": unanswerable} if unanswerable else {})
     assert sum(len(c.extractions.facts) for c in corpus.conversations) == facts
 
 
-def test_no_question_of_one_bundled_corpus_is_in_the_other() -> None:
-    sample, threads = (load_corpus("jsonl", name) for name in ("sample", "threads"))
-    assert not {c.space for c in sample.conversations} & {c.space for c in threads.conversations}
-    assert not {q.text for q in sample.questions} & {q.text for q in threads.questions}
-    assert not {t.text for c in sample.conversations for t in c.turns} & {
-        t.text for c in threads.conversations for t in c.turns
-    }
+@pytest.mark.parametrize("pair", itertools.combinations(BUNDLED, 2))
+def test_no_question_of_one_bundled_corpus_is_in_another(pair: tuple[str, str]) -> None:
+    one, other = (load_corpus("jsonl", name) for name in pair)
+    assert not {c.space for c in one.conversations} & {c.space for c in other.conversations}
+    assert not {q.text for q in one.questions} & {q.text for q in other.questions}
+    texts, others = ({t.text for c in corpus.conversations for t in c.turns} for corpus in (one, other))
+    assert not {text for text in texts & others if len(text.split()) > 4}
+
+
+def test_conversations_can_be_chosen_by_name() -> None:
+    corpus = load_corpus("jsonl", "sample", conversations=("harbor",))
+    assert [c.space for c in corpus.conversations] == ["harbor"]
+    assert {q.space for q in corpus.questions} == {"harbor"}
+    with pytest.raises(CorpusFormatError, match="'harbour'; expected a conversation of the corpus.*harbor"):
+        load_corpus("jsonl", "sample", conversations=("harbour",))
 
 
 def test_conversations_without_turns_are_left_out_with_a_note(tmp_path: Path) -> None:
