@@ -33,7 +33,13 @@ Weights = tuple[float, float, float]
 
 
 class ClueGraph(MemoryGraph):
-    """Memories, the clues that own them, and links between similar memories."""
+    """Memories, the clues that own them, and links between similar memories.
+
+    Args:
+        snapshot: The graph, with embeddings of length 1.
+        merge_cosine: Clues whose cosine is not smaller are one.
+        similar_cosine: Memories whose cosine is not smaller are linked.
+    """
 
     def __init__(self, snapshot: Snapshot, merge_cosine: float, similar_cosine: float) -> None:
         super().__init__(snapshot)
@@ -137,7 +143,7 @@ class AssoMemRetriever(GraphRetriever[ClueGraph]):
 
 
 def learnt_weights(
-    samples: Iterable[tuple[str, NDArray[np.float64], NDArray[np.bool_]]], *, temperature: float = 0.01
+    samples: Iterable[tuple[str, NDArray[np.float64], NDArray[np.bool_]]], *, temperature: float = 0.1
 ) -> Mapping[str, Weights]:
     """Weights of the signals by type of question, from questions whose relevant memories are known.
 
@@ -146,8 +152,7 @@ def learnt_weights(
     Args:
         samples: For each question its type, the signals of its candidates [candidates, 3] (see
             ``AssoMemRetriever.signals``), and which of them are relevant [candidates] (see ``are_relevant``).
-        temperature: See ``signal_weights``. The information of rare relevance is some hundredths of a nat, so a
-            temperature of 1 would give equal weights.
+        temperature: See ``signal_weights``. On the corpus threads all values from .01 to 1 rank equally well.
 
     Source:
         Zhang et al. 2025, arXiv:2510.10397, section on adaptive fusion.

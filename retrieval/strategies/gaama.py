@@ -29,7 +29,12 @@ EDGE_WEIGHTS: Mapping[str, float] = MappingProxyType(
 
 
 class GaamaGraph(MemoryGraph):
-    """The relations that GAAMA walks along, each in both directions."""
+    """The relations that GAAMA walks along, each in both directions.
+
+    Args:
+        snapshot: The graph, with embeddings of length 1.
+        weights: Weight by relation; other relations are left out.
+    """
 
     def __init__(self, snapshot: Snapshot, weights: Mapping[str, float]) -> None:
         super().__init__(snapshot)

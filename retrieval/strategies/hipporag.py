@@ -22,7 +22,12 @@ _FACTS = ("knowledge_node", "event_node", "sub_event")
 
 
 class HippoGraph(MemoryGraph):
-    """Entities, the turns that name them, and the facts that join them."""
+    """Entities, the turns that name them, and the facts that join them.
+
+    Args:
+        snapshot: The graph, with embeddings of length 1.
+        synonym_cosine: Entities whose cosine is not smaller are joined.
+    """
 
     def __init__(self, snapshot: Snapshot, synonym_cosine: float) -> None:
         super().__init__(snapshot)

@@ -83,7 +83,13 @@ def causal_order(nodes: Sequence[int], causes: Iterable[tuple[int, int]]) -> lis
 
 
 class MagmaGraph(MemoryGraph):
-    """Four graphs over one set of memories."""
+    """Four graphs over one set of memories.
+
+    Args:
+        snapshot: The graph, with embeddings of length 1.
+        similar_cosine: Memories of at least this cosine have semantic links.
+        similar: Semantic links that each memory makes, to those of the greatest cosine.
+    """
 
     def __init__(self, snapshot: Snapshot, similar_cosine: float, similar: int) -> None:
         super().__init__(snapshot)

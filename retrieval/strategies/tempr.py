@@ -43,7 +43,11 @@ class Reranker(Protocol):
 
 
 class TemprGraph(MemoryGraph):
-    """Memories and their links: shared entities, like meaning, nearness in time, and causes."""
+    """Memories and their links: shared entities, like meaning, nearness in time, and causes.
+
+    Args:
+        snapshot: The graph, with embeddings of length 1.
+    """
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
@@ -87,7 +91,7 @@ class TemprRetriever(GraphRetriever[TemprGraph]):
     Args:
         load: Reads the snapshot of a space as of a time (None: now), with embeddings.
         encoder: Text encoder that made these embeddings.
-        thinking_budget: Most memories that each search returns.
+        thinking_budget: Most memories that each search returns, however many are asked for.
         rrf_k: Constant of reciprocal rank fusion.
         reranker: Cross-encoder that reads "[Date: June 5, 2023 (2023-06-05)] text" of the best memories; None for
             none.
@@ -95,10 +99,10 @@ class TemprRetriever(GraphRetriever[TemprGraph]):
 
     Deviations:
         Turns, facts, events and reflections are all memories; the paper keeps facts only. An entity joins each of its
-        memories to the 50 nearest ones on either side, and time to the 10 nearest of 24 hours, as limits in the
-        authors' code do. Activation spreads from the most active memory first, not breadth first, so that each gets
-        the greatest that can reach it; of equal activation the more similar memory comes first. ``CAUSES`` is the one
-        causal relation (boost 2). Time expressions are resolved by ``kg.language.dates`` instead of a T5 model, from
+        memories to the 50 that were said next before and after, and time joins each memory to 10 on either side within
+        24 hours, much as limits in the authors' code do. Activation spreads from the most active memory first, not
+        breadth first, so that each gets the greatest that can reach it; of equal activation the more similar memory
+        comes first. ``CAUSES`` is the one causal relation (boost 2). Time expressions are resolved by ``kg.language.dates`` instead of a T5 model, from
         the day of the last turn where the question has no time of its own. A range of one day counts as nearness 1
         throughout. The row of the strategy table has no cross-encoder; ``--reranker`` adds one. The token budget of
         the paper belongs to the context (``retrieval.packing``).
@@ -129,7 +133,7 @@ class TemprRetriever(GraphRetriever[TemprGraph]):
 
     def rank(self, graph: TemprGraph, asked: Asked, *, top_k: int) -> Ranking:
         """See ``GraphRetriever``. Signals: ``cosine``, ``bm25``, ``activation``, ``time``."""
-        memories, count = graph.memories, max(self._budget, top_k)
+        memories, count = graph.memories, self._budget
         cosine, bm25 = graph.cosine(asked.vector), graph.bm25(asked.text)
         order = graph.order(cosine)
         meaning = graph.best(cosine, memories[cosine[memories] >= 0.3], count)

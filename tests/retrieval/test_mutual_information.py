@@ -47,6 +47,14 @@ def test_weights_are_a_softmax_of_the_information() -> None:
     assert weights.tolist() == pytest.approx([4 / 6, 1 / 6, 1 / 6])
 
 
+def test_relevant_samples_count_as_much_as_all_others_together() -> None:
+    once = np.array([[0.9, 0.5], [0.1, 0.5]])
+    often = np.concatenate([once, np.repeat(once[1:], 50, axis=0)])
+    expected = signal_weights(once, np.array([True, False]))
+    assert signal_weights(often, np.arange(52) == 0).tolist() == pytest.approx(expected.tolist())
+    assert signal_weights(once, np.array([False, False])).tolist() == pytest.approx([0.5, 0.5])
+
+
 def test_a_value_of_1_is_high() -> None:
     ends = np.array([[1.0, 0.0], [0.7, 0.0], [0.34, 0.0], [0.6, 0.0]])
     assert signal_weights(ends, YES_NO).tolist() == pytest.approx([2 / 3, 1 / 3])  # e^(ln 2) : 1
