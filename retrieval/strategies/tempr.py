@@ -102,10 +102,11 @@ class TemprRetriever(GraphRetriever[TemprGraph]):
         memories to the 50 that were said next before and after, and time joins each memory to 10 on either side within
         24 hours, much as limits in the authors' code do. Activation spreads from the most active memory first, not
         breadth first, so that each gets the greatest that can reach it; of equal activation the more similar memory
-        comes first. ``CAUSES`` is the one causal relation (boost 2). Time expressions are resolved by ``kg.language.dates`` instead of a T5 model, from
-        the day of the last turn where the question has no time of its own. A range of one day counts as nearness 1
-        throughout. The row of the strategy table has no cross-encoder; ``--reranker`` adds one. The token budget of
-        the paper belongs to the context (``retrieval.packing``).
+        comes first. ``CAUSES`` is the one causal relation (boost 2). Time expressions are resolved by
+        ``kg.language.dates`` instead of a T5 model, from the day of the last turn where the question has no time of
+        its own. Within a window of one day all times are equally near. The row of the strategy table has no
+        cross-encoder; ``--reranker`` adds one. The token budget of the paper belongs to the context
+        (``retrieval.packing``).
 
     Source:
         Latimer et al. 2025, "Hindsight is 20/20", arXiv:2512.12818, recall (TEMPR); thresholds as in the authors'
