@@ -24,6 +24,7 @@ smoke: $(READY)
 bench: $(READY)
 	$(BIN)/python -m benchmarks.hgt
 	$(BIN)/python -m benchmarks.query_time
+	$(BIN)/python -m benchmarks.published
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

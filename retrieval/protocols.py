@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +73,17 @@ class Retriever(Protocol):
         self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
     ) -> Result:
         """The best nodes for a query among those known at ``as_of``, enough of them for ``top_k`` turns."""
+        ...
+
+
+@runtime_checkable
+class Arranges(Protocol):
+    """A strategy that has an order of its own for the memories of a context."""
+
+    def arrange(
+        self, question: str, hits: Sequence[Hit], space: SpaceId, as_of: datetime | None = None
+    ) -> list[NodeId] | None:
+        """Node IDs of the hits in that order; None for the order in which the memories were said."""
         ...
 
 

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from locigraph.kg.errors import LocigraphError
@@ -153,15 +154,19 @@ def _hybrid_usual(parts: SearchParts, strategy: Strategy) -> Retriever:
     return _hybrid(parts, strategy, rrf_k=USUAL_RRF_K)
 
 
-def _weighted_sum(parts: SearchParts, strategy: Strategy) -> Retriever:
-    from locigraph.retrieval.strategies.weighted_sum import FusionRetriever
+def _over_snapshots(module: str, name: str) -> Callable[[SearchParts, Strategy], Retriever]:
+    """Builds a strategy that reads snapshots with embeddings; its class is imported when it is first built."""
 
-    encoder = parts.encoder_of(strategy)
-    return FusionRetriever(
-        lambda space, as_of: parts.store.snapshot(space, as_of=as_of, embedding_model=encoder.model_id),
-        encoder,
-        name=strategy.name,
-    )
+    def make(parts: SearchParts, strategy: Strategy) -> Retriever:
+        encoder = parts.encoder_of(strategy)
+        made: Retriever = getattr(import_module(f"locigraph.retrieval.strategies.{module}"), name)(
+            lambda space, as_of: parts.store.snapshot(space, as_of=as_of, embedding_model=encoder.model_id),
+            encoder,
+            name=strategy.name,
+        )
+        return made
+
+    return make
 
 
 def _dense(parts: SearchParts, strategy: Strategy) -> Retriever:
@@ -204,18 +209,21 @@ def _transfer_fusion(asker: Asker, checkpoint: Checkpoint, strategy: Strategy) -
     return asker.fusion(fusion_of(checkpoint), asker.questions, name=strategy.name)
 
 
+_PUBLISHED = ("gaama", "assomem", "magma", "tempr", "hipporag")
+
+
 def _with_adapted(rows: Sequence[Strategy]) -> Iterator[Strategy]:
     """Each row, and for those with dense signals that matter the same with the text encoder's adapter."""
     for row in rows:
         yield row
-        if row.name in ("v1", "sum", "dense"):
+        if row.name in ("v1", "sum", "dense", *_PUBLISHED):
             yield replace(
                 row,
                 name=f"{row.name}-adapted",
                 description=f"{row.name} with the adapted text encoder",
                 needs_index=False,  # vectors of adapters are searched in memory, exactly
                 uses_adapter=True,
-                is_baseline=row.name != "dense",
+                is_baseline=row.name in ("v1", "sum"),
             )
 
 
@@ -296,9 +304,39 @@ STRATEGIES: Table[Strategy] = Table(
                 is_baseline=True,
                 in_recall=False,
             ),
-            Strategy("sum", "weighted sum of six min-max signals with equal weights", _weighted_sum, is_baseline=True),
+            Strategy(
+                "sum",
+                "weighted sum of six min-max signals with equal weights",
+                _over_snapshots("weighted_sum", "FusionRetriever"),
+                is_baseline=True,
+            ),
             Strategy("dense", "cosine of question and turn", _dense, needs_index=True),
             Strategy("bm25", "BM25 of question and turn", _bm25),
+            Strategy(
+                "gaama",
+                "GAAMA: similarity and PageRank over topics, facts and turns",
+                _over_snapshots("gaama", "GaamaRetriever"),
+            ),
+            Strategy(
+                "assomem",
+                "AssoMem: relevance, importance and time over a graph of clues",
+                _over_snapshots("assomem", "AssoMemRetriever"),
+            ),
+            Strategy(
+                "magma",
+                "MAGMA: beam search over four graphs, weighed by the intent of the question",
+                _over_snapshots("magma", "MagmaRetriever"),
+            ),
+            Strategy(
+                "tempr",
+                "TEMPR: meaning, words, spreading activation and time fused by RRF with the constant 60",
+                _over_snapshots("tempr", "TemprRetriever"),
+            ),
+            Strategy(
+                "hipporag",
+                "HippoRAG 2: PageRank over entities and turns from the best facts",
+                _over_snapshots("hipporag", "HippoRagRetriever"),
+            ),
         ]
     ),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 import numpy as np
 import torch
@@ -87,6 +88,24 @@ def make_snapshot(
         session_ids=tuple(turn.session_id for turn in turns),
         spoken_at=np.asarray(starts, dtype=np.int64),
         provenance=np.asarray(pairs, dtype=np.int64).reshape(-1, 2),
+    )
+
+
+def permuted(snapshot: Snapshot, order: Sequence[int]) -> Snapshot:
+    """The same graph with its nodes stored in another order: new row i is old row ``order[i]``."""
+    rows = np.asarray(order, dtype=np.int64)
+    now = np.argsort(rows)
+    pairs = np.stack([now[snapshot.provenance[:, 0]], snapshot.provenance[:, 1]], axis=1)
+    arrays = ("keys", "active", "recorded_at", "valid_from", "valid_to", "embeddings", "types")
+    changes: dict[str, Any] = {name: getattr(snapshot, name)[rows] for name in arrays}
+    for name in ("ids", "labels", "descriptions"):
+        changes[name] = tuple(getattr(snapshot, name)[row] for row in rows)
+    return replace(
+        snapshot,
+        source=now[snapshot.source],
+        target=now[snapshot.target],
+        provenance=pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))],
+        **changes,
     )
 
 

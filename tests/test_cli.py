@@ -10,6 +10,7 @@ import yaml
 
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId, TurnId
+from locigraph.retrieval.packing import count_tokens
 from locigraph.retrieval.text.text_adapter import read_adapter
 from locigraph.retrieval.text.text_encoder import DEFAULT_MODEL
 from locigraph.scripts import cli
@@ -50,6 +51,7 @@ BAD_CALLS = {
     "missing checkpoint": (["evaluate", "--strategies", "v1,v2-zero", "--checkpoint", "absent"], ["absent", "train"]),
     "bad time": (["recall", "q", "--space", "x", "--as_of", "yesterday"], ["yesterday", "ISO 8601"]),
     "wrong type": (["train", "--seed", "many"], ["seed"]),
+    "no token wanted": (["recall", "q", "--space", "x", "--budget_tokens", "0"], ["budget_tokens is 0"]),
     "no hit wanted": (["recall", "q", "--space", "x", "--top_k", "0"], ["top_k is 0"]),
     "less than no validation": (["train", "--validation", "-1"], ["validation is -1"]),
     "no training at all": (["evaluate", "--seeds", "0"], ["seeds is 0"]),
@@ -316,11 +318,18 @@ def test_the_main_job_runs_end_to_end_on_a_small_corpus(
         assert code == 0, error
         assert "turns s0" in out
     (tmp_path / "out" / "graph.index.db").rename(tmp_path / "away")
-    for strategy in ("bm25", "sum"):  # they need no vector index, so another process may have it
+    # They need no vector index, so another process may have it.
+    for strategy in ("bm25", "sum", "gaama", "assomem", "magma", "tempr", "hipporag"):
         code, out, error = run(capsys, *question, "--strategy", strategy)
         assert code == 0, error
         assert "turns s0" in out
     assert not (tmp_path / "out" / "graph.index.db").exists()
+    for strategy in ("bm25", "magma"):
+        code, out, error = run(capsys, *question, "--strategy", strategy, "--budget_tokens", "60")
+        assert code == 0, error
+        context, _, summary = out.rpartition("of 60 tokens")[0].rpartition("\n")
+        assert 0 < count_tokens(context) == int(summary) <= 60
+        assert "(s0" in context
     (tmp_path / "away").rename(tmp_path / "out" / "graph.index.db")
     code, out, error = run(capsys, *question, "--reranker", tiny_cross_encoder(tmp_path / "reranker"))
     assert code == 0, error

@@ -210,6 +210,34 @@ def latency_figure(strategies: Mapping[str, StrategySummary]) -> str:
         return _svg(figure, "Search time per question by strategy, median and 95th percentile")
 
 
+def quality_figure(strategies: Mapping[str, StrategySummary]) -> str:
+    """Recall@10 against the median search time, a named point per strategy, as an ``<svg>`` element.
+
+    The axis of time is logarithmic. A time of 0 is drawn as a hundredth of a millisecond.
+
+    Raises:
+        ValueError: If there are no strategies.
+    """
+    if not strategies:
+        raise ValueError("there are no strategies to draw")
+    with mpl.rc_context(_style("quality")):
+        figure = Figure(figsize=(8.4, 5.4), layout="constrained")
+        axes = figure.subplots()
+        for index, (name, summary) in enumerate(strategies.items()):
+            point = max(summary["latency_ms"]["p50"], 0.01), summary["overall"]["recall@10"]
+            marker = _MARKERS[index % len(_MARKERS)]
+            axes.plot(*point, marker=marker, linestyle="", markersize=7.0, color=PALETTE[index % len(PALETTE)])
+            _annotate(axes, _shortened(name, 28), point)
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        axes.margins(x=0.2, y=0.08)
+        axes.grid(True)
+        axes.set_xlabel("median milliseconds per question, query encoding apart, log scale")
+        axes.set_title("Evidence recall@10 against search time; up and left is better")
+        return _svg(figure, "Evidence recall@10 against the median search time, by strategy")
+
+
 def _style(figure_name: str) -> dict[Any, Any]:
     # IDs are hashes of content and salt; a salt per figure keeps them apart when all stand in one page.
     return {**_STYLE, "svg.hashsalt": f"locigraph-{figure_name}"}

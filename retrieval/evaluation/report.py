@@ -102,7 +102,12 @@ def write_report(
 
 def _blocks(results: Results, explanations: Mapping[str, str]) -> list[Block]:
     # Imported late: matplotlib takes half a second, and who only needs a metric should not wait for it.
-    from locigraph.retrieval.evaluation.plots import category_figure, latency_figure, recall_curve_figure
+    from locigraph.retrieval.evaluation.plots import (
+        category_figure,
+        latency_figure,
+        quality_figure,
+        recall_curve_figure,
+    )
 
     strategies, comparisons = results["strategies"], results["comparisons"]
     foreground = (comparisons[0]["a"], comparisons[0]["b"]) if comparisons else tuple(strategies)[:1]
@@ -112,6 +117,7 @@ def _blocks(results: Results, explanations: Mapping[str, str]) -> list[Block]:
         recall_curve_figure(strategies, foreground),
     )
     times = Figure("latency", "Search time per question.", latency_figure(strategies))
+    quality = Figure("quality", "Recall@10 and the median search time.", quality_figure(strategies))
     by_category = None
     shown = next((entry for entry in comparisons if entry["metric"] == "recall@10" and entry["by_category"]), None)
     if shown is not None:
@@ -128,7 +134,7 @@ def _blocks(results: Results, explanations: Mapping[str, str]) -> list[Block]:
         *_comparisons(comparisons),
         *_seeds(strategies),
         *_second_gold(results),
-        *_latency(strategies, times),
+        *_latency(strategies, times, quality),
         *_provenance(results),
     ]
 
@@ -256,7 +262,7 @@ def _second_gold(results: Results) -> list[Block]:
     ]
 
 
-def _latency(strategies: Mapping[str, StrategySummary], figure: Figure) -> list[Block]:
+def _latency(strategies: Mapping[str, StrategySummary], *figures: Figure) -> list[Block]:
     rows = tuple(
         (
             name,
@@ -269,7 +275,7 @@ def _latency(strategies: Mapping[str, StrategySummary], figure: Figure) -> list[
         Heading("Latency"),
         Paragraph("Milliseconds per question; encoding the query is counted apart."),
         Table(header, rows),
-        figure,
+        *figures,
     ]
 
 

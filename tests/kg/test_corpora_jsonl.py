@@ -160,7 +160,7 @@ def test_the_bundled_corpora_are_complete(
     assert sum(len(c.extractions.facts) for c in corpus.conversations) == facts
 
 
-@pytest.mark.parametrize("pair", itertools.combinations(BUNDLED, 2))
+@pytest.mark.parametrize("pair", list(itertools.combinations(BUNDLED, 2)))
 def test_no_question_of_one_bundled_corpus_is_in_another(pair: tuple[str, str]) -> None:
     one, other = (load_corpus("jsonl", name) for name in pair)
     assert not {c.space for c in one.conversations} & {c.space for c in other.conversations}
@@ -173,7 +173,7 @@ def test_conversations_can_be_chosen_by_name() -> None:
     corpus = load_corpus("jsonl", "sample", conversations=("harbor",))
     assert [c.space for c in corpus.conversations] == ["harbor"]
     assert {q.space for q in corpus.questions} == {"harbor"}
-    with pytest.raises(CorpusFormatError, match="'harbour'; expected a conversation of the corpus.*harbor"):
+    with pytest.raises(CorpusFormatError, match=r"'harbour'; expected a conversation of the corpus.*harbor"):
         load_corpus("jsonl", "sample", conversations=("harbour",))
 
 

@@ -119,3 +119,20 @@ def test_options_left_without_use_are_noted() -> None:
         "searched was not used, since no strategy was trained",
         "seeds was not used, since no strategy was trained",
     ]
+
+
+@pytest.mark.parametrize("name", ["gaama", "assomem", "magma", "tempr", "hipporag", "dense"])
+def test_published_strategies_run_with_either_text_encoder_and_are_offered_by_recall(name: str) -> None:
+    plain, adapted = STRATEGIES[name], STRATEGIES[f"{name}-adapted"]
+    assert plain.in_recall
+    assert adapted.in_recall
+    assert (plain.uses_adapter, adapted.uses_adapter) == (False, True)
+    assert not plain.is_claimant
+    assert not plain.is_baseline  # unless they are named as baselines
+
+
+@pytest.mark.parametrize("name", ["gaama", "assomem", "magma", "tempr", "hipporag", "sum"])
+def test_strategies_over_snapshots_are_built_without_an_index(name: str, tmp_path: Path) -> None:
+    encoder = CachedTextEncoder(cache=tmp_path / "cache.sqlite")
+    with Store(tmp_path / "graph.sqlite") as store, built_strategies(store, encoder, [name], spaces=[]) as made:
+        assert made[name].name == name

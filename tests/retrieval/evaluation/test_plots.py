@@ -6,7 +6,13 @@ from xml.etree import ElementTree
 import pytest
 
 from locigraph.retrieval.evaluation import summarise
-from locigraph.retrieval.evaluation.plots import category_figure, latency_figure, recall_curve_figure, standalone
+from locigraph.retrieval.evaluation.plots import (
+    category_figure,
+    latency_figure,
+    quality_figure,
+    recall_curve_figure,
+    standalone,
+)
 from tests.retrieval.evaluation.planted import NASTY, planted_questions, planted_run, planted_summary
 
 NAMES = ("v2", NASTY, "v1")
@@ -18,6 +24,7 @@ def draw(names: tuple[str, ...] = NAMES) -> list[str]:
         recall_curve_figure(summary["strategies"]),
         category_figure(summary["comparisons"][0]),
         latency_figure(summary["strategies"]),
+        quality_figure(summary["strategies"]),
     ]
 
 
@@ -38,9 +45,10 @@ def test_every_figure_is_well_formed_whatever_a_strategy_is_called(figures: list
 
 
 def test_names_stay_text_and_are_not_read_as_formulas() -> None:
-    recall, categories, latency = draw(("v2", "cost $x^2$"))
+    recall, categories, latency, quality = draw(("v2", "cost $x^2$"))
     assert {"v2", "cost $x^2$"} <= texts(recall)
     assert {"v2", "cost $x^2$"} <= texts(latency)
+    assert {"v2", "cost $x^2$"} <= texts(quality)
     assert {"odd (12)", "even (12)", "all questions"} <= texts(categories)
 
 
@@ -84,6 +92,11 @@ def test_times_far_apart_are_drawn_on_a_logarithmic_axis() -> None:
     assert label + ", log scale" in texts(latency_figure(summarise(planted_questions(), far)["strategies"]))
 
 
+def test_quality_is_drawn_against_time_for_every_strategy_even_one_that_takes_none() -> None:
+    runs = [planted_run("v2", first_gold_rank=1, search_ms=2.0), planted_run("v0", first_gold_rank=2, search_ms=0.0)]
+    assert {"v2", "v0"} <= texts(quality_figure(summarise(planted_questions(), runs)["strategies"]))
+
+
 def test_many_strategies_that_end_at_one_height_are_all_named() -> None:
     names = tuple(f"strategy {index}" for index in range(16))
     runs = [planted_run(name, first_gold_rank=1) for name in names]
@@ -96,6 +109,8 @@ def test_nothing_to_draw_is_refused() -> None:
         recall_curve_figure({})
     with pytest.raises(ValueError, match="no strategies"):
         latency_figure({})
+    with pytest.raises(ValueError, match="no strategies"):
+        quality_figure({})
     comparison = planted_summary()["comparisons"][0]
     comparison["by_category"] = {}
     with pytest.raises(ValueError, match="no categories"):

@@ -1,0 +1,183 @@
+"""Context for a reader or a language model: the hits of any strategy, cut to a budget."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from itertools import groupby
+
+import numpy as np
+
+from locigraph.kg.snapshot import NO_TIME, Snapshot
+from locigraph.kg.types import NodeId, TurnId
+from locigraph.retrieval.protocols import Hit
+
+# Six letters are a little more than a token of the usual vocabularies, so that long words count as several.
+_TOKEN = re.compile(r"\w{1,6}|[^\w\s]")
+_KINDS = {"episode": "episodes", "reflection": "reflections"}  # all others are facts
+
+
+def count_tokens(text: str) -> int:
+    """About how many tokens a language model reads: runs of up to six letters or digits, and single other signs.
+
+    Needs no model's vocabulary, so that budgets mean the same everywhere.
+    """
+    return len(_TOKEN.findall(text))
+
+
+@dataclass(frozen=True, slots=True)
+class KindLimits:
+    """Largest numbers of memories of each kind; facts include events."""
+
+    facts: int
+    reflections: int
+    episodes: int
+
+    @property
+    def total(self) -> int:
+        """Sum of the limits."""
+        return self.facts + self.reflections + self.episodes
+
+    def mask(self, types: Sequence[str]) -> list[bool]:
+        """Which memories are within the limits.
+
+        Args:
+            types: Node types of the memories, best first.
+        """
+        taken: Counter[str] = Counter()
+        kept = []
+        for name in types:
+            kind = _KINDS.get(name, "facts")
+            taken[kind] += 1
+            kept.append(taken[kind] <= getattr(self, kind))
+        return kept
+
+
+#: Source: the GAAMA paper, which has a word budget of 1,000 besides.
+GAAMA_LIMITS = KindLimits(facts=60, reflections=20, episodes=80)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How much a context may hold; None is no limit.
+
+    Attributes:
+        tokens: Tokens of all lines with dates and IDs, by ``count_tokens``.
+        words: Words of all lines, between spaces.
+        kinds: Limits by kind.
+    """
+
+    tokens: int | None = None
+    words: int | None = None
+    kinds: KindLimits | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ContextLine:
+    """A memory in a context, with the day on which it was said (None: not dated) and its source turns."""
+
+    node_id: NodeId
+    type: str
+    text: str
+    said_on: date | None
+    turn_ids: tuple[TurnId, ...]
+
+    def __str__(self) -> str:
+        """The line as a reader sees it."""
+        day = "" if self.said_on is None else f"[{self.said_on.day} {self.said_on:%B %Y}] "
+        return f"{day}{self.text} ({', '.join(self.turn_ids)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Omission:
+    """Stands for memories that were found and left out."""
+
+    count: int
+
+    def __str__(self) -> str:
+        """The brevity code as a reader sees it."""
+        return f"[... {self.count} more]"
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Memories in order, perhaps with notes on those between them; ``left_out`` counts the hits that did not fit."""
+
+    lines: tuple[ContextLine | Omission, ...]
+    left_out: int
+
+    def __str__(self) -> str:
+        """One line for each memory."""
+        return "\n".join(map(str, self.lines))
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the context, by ``count_tokens``."""
+        return count_tokens(str(self))
+
+
+def pack(
+    hits: Sequence[Hit],
+    snapshot: Snapshot,
+    budget: Budget,
+    *,
+    order: Sequence[NodeId] | None = None,
+    brevity: bool = False,
+) -> Context:
+    """The best hits that fit into a budget.
+
+    Hits are taken best first. One that does not fit is left out and the next is tried, so that a long memory does not
+    end the context. Nothing is shortened, and no budget is ever exceeded.
+
+    Args:
+        hits: What a strategy found, best first.
+        snapshot: The space that was asked, for dates and the order of turns.
+        budget: How much may be taken.
+        order: Order of the lines by node; nodes that it lacks come last. None for the order in which the memories were
+            said, and of those from one turn the turn before what was drawn from it.
+        brevity: Whether to say how many memories were left out between two lines, as far as the budget allows.
+    """
+    place = {turn: at for at, turn in enumerate(snapshot.turn_ids)}
+    within = [True] * len(hits) if budget.kinds is None else budget.kinds.mask([hit.type for hit in hits])
+    left = _Left(budget)
+    given = {} if order is None else {node: at for at, node in enumerate(order)}
+    sorted_lines: list[tuple[tuple[int, int, bool, NodeId], ContextLine | None]] = []
+    for hit, kept in zip(hits, within, strict=True):
+        first = min((place[turn] for turn in hit.turn_ids if turn in place), default=len(place))
+        line = ContextLine(hit.node_id, hit.type, hit.description, _day(snapshot, first), hit.turn_ids)
+        key = given.get(hit.node_id, len(given)), first, hit.type != "episode", hit.node_id
+        sorted_lines.append((key, line if kept and left.take(line) else None))
+    sorted_lines.sort(key=lambda pair: pair[0])
+    lines: list[ContextLine | Omission] = []
+    for is_shown, group in groupby((line for _, line in sorted_lines), key=lambda line: line is not None):
+        run = list(group)
+        omission = Omission(len(run))
+        if is_shown:
+            lines += [line for line in run if line is not None]
+        elif brevity and left.take(omission):
+            lines.append(omission)
+    return Context(tuple(lines), sum(line is None for _, line in sorted_lines))
+
+
+class _Left:
+    """What is left of a budget."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._tokens = np.inf if budget.tokens is None else budget.tokens
+        self._words = np.inf if budget.words is None else budget.words
+
+    def take(self, line: ContextLine | Omission) -> bool:
+        """Pay for a line; False, and nothing is paid, if it does not fit."""
+        tokens, words = count_tokens(str(line)), len(str(line).split())
+        if tokens > self._tokens or words > self._words:
+            return False
+        self._tokens, self._words = self._tokens - tokens, self._words - words
+        return True
+
+
+def _day(snapshot: Snapshot, turn: int) -> date | None:
+    seconds = int(snapshot.spoken_at[turn]) if turn < len(snapshot.turn_ids) else NO_TIME
+    return None if seconds == NO_TIME else datetime.fromtimestamp(seconds, UTC).date()

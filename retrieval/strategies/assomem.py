@@ -1,0 +1,183 @@
+"""AssoMem: relevance, importance and time over a graph of clues."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
+
+from locigraph.kg.snapshot import NO_TIME, Snapshot
+from locigraph.kg.types import TurnId
+from locigraph.retrieval.mutual_information import signal_weights
+from locigraph.retrieval.page_rank import personalized_page_rank, transition_matrix
+from locigraph.retrieval.protocols import TextEncoder
+from locigraph.retrieval.strategies.memory_graph import (
+    Asked,
+    GraphRetriever,
+    MemoryGraph,
+    Ranking,
+    SnapshotLoader,
+    min_max,
+    only,
+)
+
+#: Relevance, importance, temporal alignment.
+SIGNALS = ("relevance", "importance", "temporal")
+FIXED_WEIGHTS = (0.6, 0.3, 0.1)
+#: Seconds after which alignment in time has fallen to 1/e: 30 days.
+_FADING_S = 30 * 86_400
+
+Weights = tuple[float, float, float]
+
+
+class ClueGraph(MemoryGraph):
+    """Memories, the clues that own them, and links between similar memories.
+
+    Args:
+        snapshot: The graph, with embeddings of length 1.
+        merge_cosine: Clues whose cosine is not smaller are one.
+        similar_cosine: Memories whose cosine is not smaller are linked.
+    """
+
+    def __init__(self, snapshot: Snapshot, merge_cosine: float, similar_cosine: float) -> None:
+        super().__init__(snapshot)
+        self.clues = self.rows("concept")
+        owned, clue = self.edges("HAS_CONCEPT", "ABOUT_CONCEPT")
+        near, alike, _ = self.similar(self.clues, at_least=merge_cosine)
+        _, self.cluster = connected_components(self.links(near, alike), directed=False)
+        #: One clue of each cluster stands for all.
+        leader = self.clues[np.argsort(self.place[self.clues])][::-1]
+        self.leader = np.arange(snapshot.num_nodes)
+        self.leader[self.cluster[leader]] = leader  # the first ID is written last
+        self.owned, self.clue = owned, self.leader[self.cluster[clue]]
+        left, right, cosine = self.similar(self.memories, at_least=similar_cosine)
+        source = np.concatenate([self.owned, self.clue, left])
+        target = np.concatenate([self.clue, self.owned, right])
+        weight = np.ones(len(source))
+        weight[len(source) - len(left) :] = cosine
+        self.transition = transition_matrix(source, target, weight, size=snapshot.num_nodes)
+
+    def owned_by(self, clues: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Memories of some clues."""
+        return np.intersect1d(self.owned[np.isin(self.clue, self.leader[self.cluster[clues]])], self.memories)
+
+
+class AssoMemRetriever(GraphRetriever[ClueGraph]):
+    """Memories of the clues that fit a question, by a weighted sum of three signals, each scaled to [0, 1].
+
+    *Relevance* is the cosine. *Importance* is the PageRank of a walk that starts at every memory by its cosine and at
+    no clue. *Temporal* alignment falls with the time between what the question names and what the memory speaks of;
+    it is 0 for all where the question names no time.
+
+    Args:
+        load: Reads the snapshot of a space as of a time (None: now), with embeddings.
+        encoder: Text encoder that made these embeddings.
+        weights: Weights of the three signals for a question; the default is the paper's fixed ones for all questions.
+            ``learnt_weights`` makes others.
+        clues: Number of clues whose memories are candidates; None for all memories, the ablation without clue search.
+        merge_cosine: Clues whose cosine is not smaller are one.
+        similar_cosine: Memories whose cosine is not smaller are linked.
+        damping: Chance to follow an edge.
+        name: Name of the strategy in results.
+
+    Deviations:
+        The graph's topics stand for the clues that the paper's language model extracts from each session. Facts and
+        events are memories besides the turns, owned by their topics. Alignment in time is exp(-gap / 30 days) between
+        spans of time that ``kg.language.dates`` finds, instead of the cosine of TimeLlaMa's embeddings. ``clues``,
+        ``similar_cosine`` and ``damping`` were chosen on the corpus threads; ``merge_cosine`` is a guess.
+
+    Source:
+        Zhang et al. 2025, "AssoMem: Scalable Memory QA with Multi-Signal Associative Retrieval", arXiv:2510.10397,
+        sections on the associative memory graph and RITRanker.
+    """
+
+    def __init__(
+        self,
+        load: SnapshotLoader,
+        encoder: TextEncoder,
+        *,
+        weights: Callable[[str], Weights] = lambda question: FIXED_WEIGHTS,
+        clues: int | None = 100,
+        merge_cosine: float = 0.9,
+        similar_cosine: float = 0.8,
+        damping: float = 0.5,
+        name: str = "assomem",
+    ) -> None:
+        super().__init__(load, encoder, name=name)
+        self._weights = weights
+        self._clues = clues
+        self._merge_cosine, self._similar_cosine, self._damping = merge_cosine, similar_cosine, damping
+
+    def prepare(self, snapshot: Snapshot) -> ClueGraph:
+        """The clue graph of a space."""
+        return ClueGraph(snapshot, self._merge_cosine, self._similar_cosine)
+
+    def rank(self, graph: ClueGraph, asked: Asked, *, top_k: int) -> Ranking:
+        """See ``GraphRetriever``. Signals: those of ``SIGNALS``."""
+        candidates, signals = self.signals(graph, asked)
+        scores = np.zeros(graph.snapshot.num_nodes)
+        scores[candidates] = signals @ np.asarray(self._weights(asked.text))
+        rows = graph.best(scores, candidates)
+        shown = {}
+        for name, values in zip(SIGNALS, signals.T, strict=True):
+            shown[name] = np.full(len(scores), np.nan)
+            shown[name][candidates] = values
+        return Ranking(rows, scores[rows], shown)
+
+    def signals(self, graph: ClueGraph, asked: Asked) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Rows of the candidates for a question, and their three signals in [0, 1], [candidates, 3]."""
+        cosine = graph.cosine(asked.vector)
+        candidates = graph.memories
+        if self._clues is not None and len(graph.clues):
+            owned = graph.owned_by(graph.best(cosine, graph.clues, self._clues))
+            candidates = owned if len(owned) else candidates
+        teleport = np.maximum(np.nan_to_num(only(cosine, graph.memories)), 0.0)
+        importance = (
+            personalized_page_rank(graph.transition, teleport, damping=self._damping) if teleport.any() else teleport
+        )
+        temporal = np.zeros(len(cosine)) if asked.window is None else _alignment(graph, asked.window)
+        columns = [min_max(cosine[candidates]), min_max(importance[candidates]), temporal[candidates]]
+        return candidates, np.stack(columns, axis=1)
+
+
+def learnt_weights(
+    samples: Iterable[tuple[str, NDArray[np.float64], NDArray[np.bool_]]], *, temperature: float = 0.1
+) -> Mapping[str, Weights]:
+    """Weights of the signals by type of question, from questions whose relevant memories are known.
+
+    Use questions of training conversations only.
+
+    Args:
+        samples: For each question its type, the signals of its candidates [candidates, 3] (see
+            ``AssoMemRetriever.signals``), and which of them are relevant [candidates] (see ``are_relevant``).
+        temperature: See ``signal_weights``. On the corpus threads all values from .01 to 1 rank equally well.
+
+    Source:
+        Zhang et al. 2025, arXiv:2510.10397, section on adaptive fusion.
+    """
+    by_type: dict[str, list[tuple[NDArray[np.float64], NDArray[np.bool_]]]] = {}
+    for kind, signals, relevant in samples:
+        by_type.setdefault(kind, []).append((signals, relevant))
+    made: dict[str, Weights] = {}
+    for kind, parts in by_type.items():
+        signals, relevant = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        first, second, third = signal_weights(signals, relevant, temperature=temperature).tolist()
+        made[kind] = first, second, third
+    return made
+
+
+def are_relevant(graph: MemoryGraph, rows: NDArray[np.int64], evidence: Iterable[TurnId]) -> NDArray[np.bool_]:
+    """Which memories come from a turn of the evidence."""
+    wanted = set(evidence)
+    turns = graph.snapshot.turns_of
+    return np.array([not wanted.isdisjoint(turns[row]) for row in rows.tolist()], dtype=bool)
+
+
+def _alignment(graph: MemoryGraph, window: tuple[int, int]) -> NDArray[np.float64]:
+    """exp(-gap / 30 days) between a window and what each node speaks of; 0 for what has no time, [nodes]."""
+    first, last = graph.times
+    dated = first != NO_TIME
+    gap = np.maximum(0, np.maximum(np.where(dated, first, 0) - window[1], window[0] - np.where(dated, last, 0)))
+    return np.where(dated, np.exp(-gap / _FADING_S), 0.0)

@@ -1,0 +1,279 @@
+"""What the published strategies share: a space held in memory, and the way from scores to hits."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from functools import cached_property, lru_cache
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from locigraph.kg.language.dates import resolve_times
+from locigraph.kg.language.tokens import terms
+from locigraph.kg.schema import dated_types, searchable_types
+from locigraph.kg.snapshot import NO_TIME, Snapshot
+from locigraph.kg.times import epoch
+from locigraph.kg.types import NodeId, SpaceId, TurnId
+from locigraph.retrieval.index.bm25 import Bm25Index
+from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, TextEncoder
+from locigraph.retrieval.stopwatch import Stopwatch
+
+_SPACES_KEPT = 8
+_ROWS_AT_ONCE = 1024
+#: Scores that differ by less are equal, since sums depend on the order in which nodes happen to be stored.
+_DIGITS = 7
+_SECONDS_OF_DAY = 86_400
+
+SnapshotLoader = Callable[[SpaceId, datetime | None], Snapshot]
+Pair = tuple[NDArray[np.int64], NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question.
+
+    Attributes:
+        text: Its words.
+        vector: Its embedding, of length 1, [dim].
+        on: The day from which relative dates are read: that of ``as_of``, else that of the last turn; None where the
+            space has no dates.
+    """
+
+    text: str
+    vector: NDArray[np.float32]
+    on: date | None = None
+
+    @cached_property
+    def window(self) -> tuple[int, int] | None:
+        """First and last second, since 1970, of the times that the question names; None if it names none."""
+        days = resolve_times(self.text, self.on)
+        if not days:
+            return None
+        return _second(min(each.first for each in days)), _second(max(each.last for each in days)) + _SECONDS_OF_DAY - 1
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Nodes, best first.
+
+    Attributes:
+        rows: Rows of the nodes, [found].
+        scores: What they are sorted by, [found].
+        signals: Values by name that hits show, [nodes]; NaN where a signal did not find the node.
+    """
+
+    rows: NDArray[np.int64]
+    scores: NDArray[np.float64]
+    signals: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+
+
+class MemoryGraph:
+    """The graph of a space as arrays over all its nodes.
+
+    Args:
+        snapshot: The graph, with embeddings of length 1.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        #: Rows of the nodes that a search may return: turns, facts, events, reflections.
+        self.memories = snapshot.active_rows(searchable_types())
+        #: Place of each node in the order of IDs, which decides ties, [nodes].
+        self.place = np.empty(snapshot.num_nodes, dtype=np.int64)
+        self.place[np.argsort(np.asarray(snapshot.ids, dtype=np.str_), kind="stable")] = np.arange(snapshot.num_nodes)
+
+    def cosine(self, vector: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Cosine of every node's description and a question's vector, [nodes]."""
+        return (self.snapshot.embeddings @ vector).astype(np.float64)
+
+    def bm25(self, text: str) -> NDArray[np.float64]:
+        """BM25 score of every memory for a text, and 0 for other nodes, [nodes]."""
+        scores = np.zeros(self.snapshot.num_nodes)
+        for row, score in self._words.scores(terms(text)).items():
+            scores[row] = score
+        return scores
+
+    def best(
+        self, scores: NDArray[np.floating], rows: NDArray[np.int64], count: int | None = None
+    ) -> NDArray[np.int64]:
+        """The ``count`` rows (None: all) of the highest scores, best first; ties by node ID."""
+        return rows[np.lexsort((self.place[rows], -np.round(scores[rows], _DIGITS)))][:count]
+
+    def order(self, scores: NDArray[np.floating]) -> NDArray[np.int64]:
+        """Place of each node in the order of ``best``, from 0, [nodes]."""
+        places = np.empty(len(scores), dtype=np.int64)
+        places[self.best(scores, np.arange(len(scores)))] = np.arange(len(scores))
+        return places
+
+    def rows(self, *types: str) -> NDArray[np.int64]:
+        """Rows of the active nodes of some types."""
+        return self.snapshot.active_rows(types)
+
+    def edges(self, *labels: str) -> Pair:
+        """Both ends of the edges of some relations that join active nodes."""
+        held, kept = self.snapshot, np.isin(self.snapshot.relations, labels)
+        kept &= held.active[held.source] & held.active[held.target]
+        return held.source[kept], held.target[kept]
+
+    def links(self, source: NDArray[np.int64], target: NDArray[np.int64], weight: object = 1.0) -> csr_array:
+        """Symmetric matrix [nodes, nodes] of links that are given in one direction; of parallel ones the heaviest."""
+        size = self.snapshot.num_nodes
+        values = np.broadcast_to(np.asarray(weight, dtype=np.float64), source.shape)
+        order = np.lexsort((-values, np.maximum(source, target), np.minimum(source, target)))
+        low, high = np.minimum(source, target)[order], np.maximum(source, target)[order]
+        first = np.ones(len(order), dtype=bool)
+        first[1:] = (np.diff(low) != 0) | (np.diff(high) != 0)
+        first &= low != high
+        low, high, values = low[first], high[first], values[order][first]
+        ends = np.concatenate([low, high]), np.concatenate([high, low])
+        return csr_array((np.concatenate([values, values]), ends), shape=(size, size))
+
+    def similar(
+        self, rows: NDArray[np.int64], *, at_least: float, most: int | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """Pairs of these rows whose cosine is not below a threshold, and that cosine.
+
+        Args:
+            rows: Rows to compare with each other.
+            at_least: The threshold.
+            most: Pairs of each row, those of the greatest cosine; None for all.
+        """
+        vectors = self.snapshot.embeddings[rows]
+        found: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]] = []
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            cosine = (vectors[start : start + _ROWS_AT_ONCE] @ vectors.T).astype(np.float64)
+            cosine[np.arange(len(cosine)), np.arange(start, start + len(cosine))] = -np.inf
+            kept = cosine >= at_least
+            if most is not None and most < len(rows):
+                kept &= cosine >= -np.partition(-cosine, most - 1, axis=1)[:, most - 1 : most]
+            left, right = np.nonzero(kept)
+            found.append((rows[start + left], rows[right], cosine[left, right]))
+        empty = np.empty(0, dtype=np.int64)
+        left_all, right_all, cosines = zip(*found, strict=True) if found else ([empty], [empty], [np.empty(0)])
+        return np.concatenate(left_all), np.concatenate(right_all), np.concatenate(cosines)
+
+    @cached_property
+    def said(self) -> NDArray[np.int64]:
+        """Place in the conversation of each node's first source turn; the number of turns for one without, [nodes]."""
+        held = self.snapshot
+        first = np.full(held.num_nodes, len(held.turn_ids), dtype=np.int64)
+        np.minimum.at(first, held.provenance[:, 0], held.provenance[:, 1])
+        return first
+
+    @cached_property
+    def times(self) -> Pair:
+        """First and last second of what each node speaks of, or ``NO_TIME``, [nodes].
+
+        For turns and events that is the valid time; for all others the time at which the first source turn was said.
+        """
+        held = self.snapshot
+        spoken = np.append(held.spoken_at, NO_TIME)[self.said]
+        own = np.isin(held.types, dated_types()) & (held.valid_from != NO_TIME)
+        first = np.where(own, held.valid_from, spoken)
+        return first, np.where(own & (held.valid_to != NO_TIME), held.valid_to, first)
+
+    def within(self, window: tuple[int, int]) -> NDArray[np.bool_]:
+        """Whether what a node speaks of touches a window of seconds, [nodes]."""
+        first, last = self.times
+        touches: NDArray[np.bool_] = (first != NO_TIME) & (first <= window[1]) & (last >= window[0])
+        return touches
+
+    @cached_property
+    def last_day(self) -> date | None:
+        """The day of the last turn; None without dates."""
+        latest = int(self.snapshot.spoken_at.max(initial=NO_TIME))
+        return None if latest == NO_TIME else datetime.fromtimestamp(latest, UTC).date()
+
+    @cached_property
+    def _words(self) -> Bm25Index[int]:
+        index: Bm25Index[int] = Bm25Index()
+        for row in self.memories.tolist():
+            index.add(row, terms(self.snapshot.descriptions[row]))
+        return index
+
+
+Held = TypeVar("Held", bound=MemoryGraph)
+
+
+class GraphRetriever(ABC, Generic[Held]):
+    """A strategy that holds the spaces it is asked about in memory.
+
+    Args:
+        load: Reads the snapshot of a space as of a time (None: now), with embeddings.
+        encoder: Text encoder that made these embeddings.
+        name: Name of the strategy in results.
+    """
+
+    def __init__(self, load: SnapshotLoader, encoder: TextEncoder, *, name: str) -> None:
+        self.name = name
+        self._encoder = encoder
+        self.held = lru_cache(_SPACES_KEPT)(lambda space, as_of: self.prepare(load(space, as_of)))
+
+    @abstractmethod
+    def prepare(self, snapshot: Snapshot) -> Held:
+        """What is computed once for a space, before any question."""
+
+    @abstractmethod
+    def rank(self, graph: Held, asked: Asked, *, top_k: int) -> Ranking:
+        """The memories for a question, best first, at least ``top_k`` where there are as many."""
+
+    def retrieve(
+        self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
+    ) -> Result:
+        """The best memories; see ``Retriever``. Reading the space is not timed: a service would hold it."""
+        graph = self.held(space, as_of)
+        if not len(graph.memories):  # nothing had been said by then
+            return Result((), Stopwatch().timing())
+        watch = Stopwatch()
+        vector = self._encoder.encode([query])[0]
+        watch.encoded()
+        asked = Asked(query, vector, graph.last_day if as_of is None else as_of.date())
+        ranking = self.rank(graph, asked, top_k=top_k)
+        timing = watch.timing()
+        return Result(_hits(graph.snapshot, ranking, top_k), timing)
+
+
+def _hits(snapshot: Snapshot, ranking: Ranking, top_k: int) -> tuple[Hit, ...]:
+    """The first hits, enough for ``top_k`` hits and ``top_k`` turns."""
+    hits: list[Hit] = []
+    turns: set[TurnId] = set()
+    for row, score in zip(ranking.rows.tolist(), ranking.scores.tolist(), strict=True):
+        if len(hits) >= top_k and len(turns) >= top_k:
+            break
+        shown = {name: float(values[row]) for name, values in ranking.signals.items() if not np.isnan(values[row])}
+        node: NodeId = snapshot.ids[row]
+        hits.append(
+            Hit(node, str(snapshot.types[row]), snapshot.descriptions[row], snapshot.turns_of[row], score, shown)
+        )
+        turns.update(snapshot.turns_of[row])
+    return tuple(hits)
+
+
+def max_normalised(scores: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Scores divided by the greatest; zeros where none is positive."""
+    greatest = float(scores.max(initial=0.0))
+    return scores.astype(np.float64) / greatest if greatest > 0 else np.zeros(len(scores))
+
+
+def min_max(scores: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Scores scaled to [0, 1]; zeros where all are equal."""
+    if not len(scores):
+        return np.zeros(0)
+    low, high = float(scores.min()), float(scores.max())
+    return (scores.astype(np.float64) - low) / (high - low) if high > low else np.zeros(len(scores))
+
+
+def only(values: NDArray[np.floating], rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The values at some rows, and NaN at all others."""
+    shown = np.full(len(values), np.nan)
+    shown[rows] = values[rows]
+    return shown
+
+
+def _second(day: date) -> int:
+    return epoch(datetime(day.year, day.month, day.day, tzinfo=UTC))

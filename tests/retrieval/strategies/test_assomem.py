@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from locigraph.kg.snapshot import Snapshot
+from locigraph.kg.types import TurnId
+from locigraph.retrieval.page_rank import personalized_page_rank
+from locigraph.retrieval.strategies.assomem import (
+    SIGNALS,
+    AssoMemRetriever,
+    ClueGraph,
+    are_relevant,
+    learnt_weights,
+)
+from locigraph.retrieval.strategies.memory_graph import Asked, min_max
+from tests.fakes import SPACE, FakeEncoder, make_turns
+from tests.fakes_graph import TEXT_DIM, Extra, make_snapshot
+
+ENCODER = FakeEncoder(TEXT_DIM)
+
+
+def space_of() -> Snapshot:
+    """Turns 0 to 3 in two sessions; clues 4 and 5, of like words, and 6; fact 7."""
+    turns = make_turns(["I bought a canoe", "a canoe, nice"], ["the bread rose", "so long"])
+    clues = [Extra("concept", "boats afloat", (0,)), Extra("concept", "Boats afloat", (1,))]
+    extras = [*clues, Extra("concept", "baking", (2,)), Extra("knowledge_node", "Ann bakes", (2,))]
+    edges = [(0, "HAS_CONCEPT", 4), (1, "HAS_CONCEPT", 5), (2, "HAS_CONCEPT", 6), (7, "ABOUT_CONCEPT", 6)]
+    return make_snapshot(turns, extras, edges)
+
+
+def retriever(snapshot: Snapshot, **options: Any) -> AssoMemRetriever:
+    return AssoMemRetriever(lambda space, as_of: snapshot, ENCODER, **options)
+
+
+def test_like_clues_are_one() -> None:
+    graph = ClueGraph(space_of(), 0.9, 0.8)
+    assert set(graph.clue.tolist()) == {4, 6}
+    assert graph.owned_by(np.array([5])).tolist() == [0, 1]
+
+
+def test_candidates_are_the_memories_of_the_best_clues() -> None:
+    found = retriever(space_of(), clues=1).retrieve("baking", SPACE).hits
+    assert {hit.node_id for hit in found} == {"n2", "n7"}
+    assert {hit.node_id for hit in retriever(space_of(), clues=None).retrieve("baking", SPACE).hits} == {
+        "n0", "n1", "n2", "n3", "n7",
+    }  # fmt: skip
+
+
+def test_the_score_is_the_fixed_weighted_sum_of_the_signals() -> None:
+    for hit in retriever(space_of(), clues=None).retrieve("canoe on 1 January 2024", SPACE).hits:
+        relevance, importance, temporal = (hit.signals[name] for name in SIGNALS)
+        assert hit.score == pytest.approx(0.6 * relevance + 0.3 * importance + 0.1 * temporal)
+
+
+def test_importance_is_the_walk_that_starts_at_memories_and_never_at_clues() -> None:
+    snapshot = space_of()
+    cosine = np.maximum(snapshot.embeddings @ ENCODER.encode(["canoe"])[0], 0).astype(float)
+    cosine[[4, 5, 6]] = 0
+    made = retriever(snapshot, clues=None)
+    rank = personalized_page_rank(made.held(SPACE, None).transition, cosine, damping=0.5)
+    rows = [0, 1, 2, 3, 7]
+    hits = {hit.node_id: hit.signals["importance"] for hit in made.retrieve("canoe", SPACE).hits}
+    assert [hits[snapshot.ids[row]] for row in rows] == pytest.approx(min_max(rank[rows]).tolist(), abs=1e-5)
+
+
+def test_alignment_falls_with_the_gap_in_time_and_is_0_without_a_time() -> None:
+    # The second session is a week after the first, the question names the first's day.
+    hits = {str(hit.node_id): hit for hit in retriever(space_of()).retrieve("bread on 1 January 2024", SPACE).hits}
+    assert hits["n0"].signals["temporal"] == 1
+    gap = 6.5 / 30  # from midnight after the first of January to noon of the eighth, in months
+    assert hits["n2"].signals["temporal"] == pytest.approx(math.exp(-gap), abs=1e-4)
+    timeless = retriever(space_of()).retrieve("bread", SPACE).hits
+    assert all(hit.signals["temporal"] == 0 for hit in timeless)
+
+
+def test_weights_can_be_learnt_by_type_of_question() -> None:
+    signals = np.array([[0.9, 0.5, 0.1], [0.1, 0.5, 0.9]])
+    relevance, time = np.array([True, False]), np.array([False, True])
+    learnt = learnt_weights([("who", signals, relevance), ("when", signals, time), ("who", signals, relevance)])
+    assert set(learnt) == {"who", "when"}
+    assert all(sum(weights) == pytest.approx(1) for weights in learnt.values())
+    snapshot = space_of()
+    made = retriever(snapshot, clues=None, weights=lambda question: (0.0, 1.0, 0.0))
+    for hit in made.retrieve("canoe", SPACE).hits:
+        assert hit.score == pytest.approx(hit.signals["importance"])
+
+
+def test_learning_finds_the_signal_that_tells() -> None:
+    rng = np.random.default_rng(0)
+    signals = rng.random((600, 3))
+    (weights,) = learnt_weights([("all", signals, signals[:, 1] > 0.7)]).values()
+    assert weights[1] > 0.9
+
+
+def test_memories_of_the_evidence_are_relevant() -> None:
+    snapshot = space_of()
+    made = retriever(snapshot, clues=None)
+    graph = made.held(SPACE, None)
+    rows, signals = made.signals(graph, Asked("bread", ENCODER.encode(["bread"])[0]))
+    assert signals.shape == (len(rows), 3)
+    told = are_relevant(graph, rows, [TurnId("t2")])
+    assert rows[told].tolist() == [2, 7]

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from locigraph.kg.snapshot import Snapshot
+from locigraph.retrieval.protocols import Arranges
+from locigraph.retrieval.strategies.magma import (
+    INTENT_WEIGHTS,
+    Intent,
+    MagmaGraph,
+    MagmaRetriever,
+    causal_order,
+    intent_of,
+)
+from tests.fakes import SPACE, FakeEncoder, make_turns
+from tests.fakes_graph import TEXT_DIM, Extra, make_snapshot
+
+ENCODER = FakeEncoder(TEXT_DIM)
+
+
+def space_of() -> Snapshot:
+    """Turns 0 to 3; fact 4 of turn 3; entity 5, which turns 0 and 3 name; turn 1 has a cue phrase."""
+    turns = make_turns(["I bought a canoe", "because the lake is near", "good night"], ["the bread rose"])
+    extras = [Extra("knowledge_node", "Ben bakes rye", (3,)), Extra("entity", "oven")]
+    return make_snapshot(turns, extras, [(4, "DERIVED_FROM", 3), (0, "MENTIONS", 5), (3, "MENTIONS", 5)])
+
+
+def retriever(snapshot: Snapshot, **options: Any) -> MagmaRetriever:
+    return MagmaRetriever(lambda space, as_of: snapshot, ENCODER, **options)
+
+
+@pytest.mark.parametrize(
+    ("question", "intent"),
+    [
+        ("Why did Ann buy a canoe?", Intent.WHY),
+        ("What motivated Ben to bake?", Intent.WHY),
+        ("When did Ann buy a canoe?", Intent.WHEN),
+        ("How long has Ben baked?", Intent.WHEN),
+        ("What does Ben bake?", Intent.ENTITY),
+        ("Who is causal about clothes?", Intent.ENTITY),
+    ],
+)
+def test_rules_find_the_intent(question: str, intent: Intent) -> None:
+    assert intent_of(question) is intent
+
+
+def test_the_four_graphs_join_what_they_should() -> None:
+    beside = MagmaGraph(space_of(), 0.99, 5).neighbours
+    assert beside["temporal"](1).tolist() == [0, 2]
+    assert beside["causal"](0).tolist() == [1]  # the turn after it has a cue phrase
+    assert beside["causal"](2).tolist() == []
+    assert beside["entity"](0).tolist() == [0, 3]
+    assert beside["semantic"](3).tolist() == [4]
+
+
+def test_a_step_scores_by_intent_and_meaning() -> None:
+    snapshot = space_of()
+    made = retriever(snapshot, anchors=1, depth=1, similar_cosine=0.99)
+    question = "Why a canoe?"
+    hits = {str(hit.node_id): hit for hit in made.retrieve(question, SPACE, top_k=9).hits}
+    cosine = float(snapshot.embeddings[1] @ ENCODER.encode([question])[0])
+    # The anchor is turn 0. Its next turn is joined to it in time and by a cause, of which the cause weighs more.
+    weight = max(INTENT_WEIGHTS[Intent.WHY][name] for name in ("temporal", "causal"))
+    assert hits["n0"].signals["beam"] == 1.0
+    assert hits["n1"].signals["beam"] == pytest.approx(0.9 + math.exp(weight + 0.5 * cosine), rel=1e-5)
+
+
+def test_the_intent_decides_where_the_search_goes() -> None:
+    made = retriever(space_of(), anchors=1, width=1, depth=1, similar_cosine=0.99)
+
+    def reached(question: str) -> str:
+        return str(made.retrieve(question, SPACE, top_k=9).hits[1].node_id)
+
+    assert reached("Why a canoe?") == "n1"
+    assert reached("Whose canoe?") == "n3"  # by the entity
+
+
+def test_a_time_in_the_question_makes_its_memories_anchors() -> None:
+    found = retriever(space_of(), depth=0, anchors=1).retrieve("night on 8 January 2024", SPACE).hits
+    assert [hit.node_id for hit in found] == ["n2"]
+    wide = retriever(space_of(), depth=0).retrieve("zzz on 8 January 2024", SPACE, top_k=9).hits
+    assert {"n3", "n4"} <= {hit.node_id for hit in wide[:4]}
+
+
+def test_no_more_memories_are_visited_than_the_budget() -> None:
+    assert len(retriever(space_of(), anchors=2, budget=3).retrieve("canoe", SPACE, top_k=9).hits) <= 3
+
+
+def test_causes_come_before_effects() -> None:
+    assert causal_order([1, 2, 3, 4], [(4, 2), (3, 4), (9, 1)]) == [1, 3, 4, 2]
+    assert causal_order([1, 2], [(1, 2), (2, 1), (1, 1)]) == [1, 2]  # a circle
+
+
+def test_a_context_is_in_causal_order_for_why_and_in_time_order_for_when() -> None:
+    snapshot = space_of()
+    made = retriever(snapshot)
+    assert isinstance(made, Arranges)
+    hits = list(reversed(made.retrieve("canoe lake night bread", SPACE, top_k=9).hits))
+    assert made.arrange("Which canoe?", hits, SPACE) is None
+    in_time = made.arrange("When was the canoe?", hits, SPACE)
+    assert in_time is not None
+    assert in_time[:3] == ["n0", "n1", "n2"]
+    causal = made.arrange("Why a canoe?", hits, SPACE)
+    assert causal is not None
+    assert causal.index(snapshot.ids[0]) < causal.index(snapshot.ids[1])

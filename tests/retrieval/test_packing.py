@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locigraph.kg.types import NodeId, TurnId
+from locigraph.retrieval.packing import (
+    Budget,
+    ContextLine,
+    KindLimits,
+    Omission,
+    count_tokens,
+    pack,
+)
+from locigraph.retrieval.protocols import Hit
+from tests.fakes import make_turns
+from tests.fakes_graph import make_snapshot
+
+LINES = ["I bought a canoe", "nice one", "the bread rose well"]
+SNAPSHOT = make_snapshot(make_turns(LINES, ["so long"]))
+
+
+def memory(node: str, text: str, *turns: str, kind: str = "episode") -> Hit:
+    return Hit(NodeId(node), kind, text, tuple(TurnId(turn) for turn in turns), 1.0)
+
+
+LAST = memory("n3", "Ben: so long", "t3")
+BREAD = memory("n2", "Ann: the bread rose well", "t2")
+FACT = memory("n9", "Ann has a canoe", "t0", kind="knowledge_node")
+CANOE = memory("n0", "Ann: I bought a canoe", "t0")
+ALL = [LAST, FACT, BREAD, CANOE]
+
+
+def test_tokens_are_runs_of_six_letters_and_single_signs() -> None:
+    assert count_tokens("Conversation, 12") == 4  # Conver|sation|,|12
+    assert count_tokens("") == 0
+
+
+def test_lines_stand_in_time_order_with_day_and_source() -> None:
+    context = pack(ALL, SNAPSHOT, Budget())
+    assert str(context).splitlines() == [
+        "[1 January 2024] Ann: I bought a canoe (t0)",
+        "[1 January 2024] Ann has a canoe (t0)",
+        "[1 January 2024] Ann: the bread rose well (t2)",
+        "[8 January 2024] Ben: so long (t3)",
+    ]
+    assert context.left_out == 0
+
+
+def test_the_best_hits_are_taken_first_and_what_does_not_fit_is_skipped() -> None:
+    room = sum(count_tokens(str(pack([hit], SNAPSHOT, Budget()))) for hit in (LAST, CANOE))
+    longer = memory("n1", "word " * 40, "t1")
+    context = pack([LAST, longer, CANOE], SNAPSHOT, Budget(tokens=room))
+    assert [line.node_id for line in context.lines if isinstance(line, ContextLine)] == ["n0", "n3"]
+    assert (context.tokens, context.left_out) == (room, 1)
+
+
+def test_kinds_have_limits_of_their_own() -> None:
+    limits = KindLimits(facts=0, reflections=1, episodes=2)
+    context = pack(ALL, SNAPSHOT, Budget(kinds=limits))
+    assert [line.node_id for line in context.lines if isinstance(line, ContextLine)] == ["n2", "n3"]
+    assert limits.mask(["event_node", "reflection", "reflection", "episode"]) == [False, True, False, True]
+
+
+def test_an_order_can_be_given() -> None:
+    order = [NodeId("n3"), NodeId("n9"), NodeId("n0")]
+    shown = pack(ALL, SNAPSHOT, Budget(), order=order).lines
+    assert [line.node_id for line in shown if isinstance(line, ContextLine)] == ["n3", "n9", "n0", "n2"]
+
+
+def test_brevity_says_how_many_were_left_out_between_two_lines() -> None:
+    limits = KindLimits(facts=0, reflections=0, episodes=1)
+    assert pack(ALL, SNAPSHOT, Budget(kinds=limits), brevity=True).lines[0] == Omission(3)
+    assert str(Omission(3)) == "[... 3 more]"
+
+
+HITS = st.lists(
+    st.builds(
+        lambda text, turn, kind: memory(f"{kind}-{turn}-{len(text)}", text, f"t{turn}", kind=kind),
+        st.text(max_size=60), st.integers(0, 5), st.sampled_from(["episode", "knowledge_node", "reflection"]),
+    ),
+    max_size=12,
+)  # fmt: skip
+
+
+@given(HITS, st.integers(0, 60), st.integers(0, 30), st.booleans())
+def test_no_budget_is_ever_exceeded(hits: list[Hit], tokens: int, words: int, brevity: bool) -> None:
+    limits = KindLimits(facts=2, reflections=1, episodes=3)
+    context = pack(hits, SNAPSHOT, Budget(tokens, words, limits), brevity=brevity)
+    assert context.tokens <= tokens
+    assert len(str(context).split()) <= words
+    shown = [line for line in context.lines if isinstance(line, ContextLine)]
+    assert all(limits.mask([line.type for line in shown]))
+    assert len(shown) + context.left_out == len(hits)
