@@ -160,7 +160,8 @@ class GraphChange:
     """All that one turn changes in the graph; it is committed in one transaction or not at all.
 
     ``embedding_model`` names the model that made the embeddings of the nodes in this change.
-    ``turn_id`` is marked done by the same transaction; None for changes that no turn caused.
+    ``turn_id`` is marked done by the same transaction, or failed where ``failure`` gives the reason; None for changes
+    that no turn caused.
     """
 
     space: SpaceId
@@ -170,6 +171,7 @@ class GraphChange:
     updates: tuple[NodeUpdate, ...] = ()
     relations: tuple[NewRelation, ...] = ()
     embedding_model: str | None = None
+    failure: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from locigraph.kg.corpora import Corpus, load_corpus
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.store import Store
-from locigraph.kg.types import Question
+from locigraph.kg.types import Question, SpaceId, TurnState
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.settings import CorpusSettings, EncoderSettings, IndexSettings
 
@@ -64,6 +64,20 @@ def existing_store(path: str) -> Store:
     if "://" not in file and not Path(file).is_file():
         raise LocigraphError(f"store {path!r} does not exist; run locigraph build, or name it with --store")
     return Store(path)
+
+
+def partial_memory(graph: Store, spaces: Sequence[SpaceId]) -> list[str]:
+    """A line for each space that answers from a part of its memory: of what, and what to do."""
+    lines = []
+    for space in spaces:
+        counts = graph.turn_counts(space)
+        pending, failed = counts[TurnState.PENDING], counts[TurnState.FAILED]
+        causes = [f"{pending} are not consolidated yet (run locigraph build again)"] if pending else []
+        if failed:
+            causes.append(f"{failed} failed and are here as they were said, without facts (build --retry_failed true)")
+        if causes:
+            lines.append(f"space {space!r} is incomplete: of {counts.total()} turns {' and '.join(causes)}")
+    return lines
 
 
 def vector_index(settings: IndexSettings, store: str) -> MilvusIndex:

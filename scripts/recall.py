@@ -63,9 +63,10 @@ def recall(
             building = built_strategies(graph, text_encoder, [strategy], spaces=[SpaceId(space)], index=vectors)
             retriever = opened.enter_context(building)[strategy]
         result = reranked(reranker)(retriever).retrieve(question, SpaceId(space), as_of=time, top_k=top_k)
+        missing = opening.partial_memory(graph, [SpaceId(space)])
     from locigraph.scripts.terminal import hits_table
 
-    print(hits_table(result.hits[:top_k]))
+    print("\n".join([hits_table(result.hits[:top_k]), *missing]))
     print(
         f"{strategy}: query encoded in {result.timing.encode_ms:.0f} ms, searched in {result.timing.search_ms:.0f} ms"
     )

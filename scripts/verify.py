@@ -34,11 +34,14 @@ def verify(
         else:
             indexer.drain(progress=True)
         differences = indexer.verify()
+        missing = opening.partial_memory(graph, graph.spaces())
     for found in differences:
         state = "clean" if found.is_clean else "differs"
         print(f"{found.space}: {state} ({found.missing} missing, {found.surplus} surplus, {found.changed} changed)")
     if not all(found.is_clean for found in differences):
-        raise LocigraphError("the index differs from the store; run locigraph verify --rebuild true")
+        missing = ["the index differs from the store; run locigraph verify --rebuild true", *missing]
+    if missing:
+        raise LocigraphError("; ".join(missing))
 
 
 if __name__ == "__main__":

@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from locigraph.consolidation.errors import ConsolidationError
+from locigraph.consolidation.pipeline import Consolidator
+from locigraph.consolidation.space_state import SpaceState
 from locigraph.kg.store import Store
-from locigraph.kg.types import SpaceId, TurnId
+from locigraph.kg.types import SpaceId, Turn, TurnId
 from locigraph.retrieval.text.text_adapter import read_adapter
 from locigraph.retrieval.text.text_encoder import DEFAULT_MODEL
 from locigraph.scripts import cli
@@ -345,3 +348,52 @@ def test_the_main_job_runs_end_to_end_on_a_small_corpus(
     assert_one_line_and_code_2(code, error, "s01:t05")
     with Store("out/graph.sqlite") as store:
         assert store.read_outbox(limit=1) == []
+
+
+def test_every_answer_over_a_space_with_pending_or_failed_turns_says_so(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (line,) = beginnings(1)
+    conversation = json.loads(line)
+    (tmp_path / "small.jsonl").write_text(line + "\n")
+    tiny = ["--encoder.model", tiny_text_encoder(tmp_path / "tiny")]
+    arguments = ["build", "--corpus.path", "small.jsonl", "--store", "graph.sqlite", *tiny]
+    consolidate, left = Consolidator._consolidate, 3
+
+    def cut(self: Consolidator, turn: Turn, state: SpaceState) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise ConsolidationError("no plan")
+        if left < 0:
+            raise KeyboardInterrupt
+        consolidate(self, turn, state)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Consolidator, "_consolidate", cut)
+        code, _, error = run(capsys, *arguments)
+    assert_one_line_and_code_2(code, error.splitlines()[-1] + "\n", "interrupted", "same command again")
+    space = conversation["conversation_id"]
+    question = ["recall", "Who?", "--space", space, "--store", "graph.sqlite", *tiny, "--strategy"]
+    for strategy in ("bm25", "sum"):
+        code, out, error = run(capsys, *question, strategy)
+        assert (code, error) == (0, "")
+        assert "incomplete" in out
+        assert "are not consolidated yet (run locigraph build again) and 1 failed" in out
+    code, _, error = run(capsys, "verify", "--store", "graph.sqlite", *tiny)
+    assert_one_line_and_code_2(code, error.splitlines()[-1] + "\n", "incomplete", "build again")
+
+    code, out, error = run(capsys, *arguments)
+    assert code == 1, error
+    assert "1 turns failed" in out
+    assert "no plan" in out
+    for strategy in ("bm25", "sum", "v1"):
+        code, out, _ = run(capsys, *question, strategy)
+        assert code == 0
+        assert "not consolidated yet" not in out
+        assert "1 failed and are here as they were said" in out
+    code, out, error = run(capsys, *arguments, "--retry_failed", "true")
+    assert code == 0, error
+    code, out, error = run(capsys, *question, "v1")
+    assert (code, "incomplete" in out) == (0, False)

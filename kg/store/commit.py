@@ -74,7 +74,9 @@ class Commit:
         ).scalar()
         if state == TurnState.DONE:  # two processes that build one store would double every node
             raise StoreError(f"space {self._change.space!r}: turn {turn_id!r} is consolidated already")
-        turns.set_state(self._connection, self._change.space, turn_id, TurnState.DONE, None)
+        failure = self._change.failure
+        came_to = TurnState.DONE if failure is None else TurnState.FAILED
+        turns.set_state(self._connection, self._change.space, turn_id, came_to, failure)
 
     def _existing(self) -> dict[str, _Held]:
         refs = {node.ref for node in self._change.nodes}

@@ -169,10 +169,11 @@ class Store:
         with self._read() as connection:
             return turns_.read(connection, space, state)
 
-    def fail_turn(self, space: SpaceId, turn_id: TurnId, error: str) -> None:
-        """Mark a turn as failed with its reason; its words stay and it can be retried."""
-        with self._write() as connection:
-            turns_.set_state(connection, space, turn_id, TurnState.FAILED, error)
+    def turn_counts(self, space: SpaceId) -> Counter[TurnState]:
+        """Number of turns in each state; a space whose turns are not all done answers from a part of its memory."""
+        self.require_space(space)
+        with self._read() as connection:
+            return turns_.count(connection, space)
 
     def retry_turn(self, space: SpaceId, turn_id: TurnId) -> None:
         """Put a failed turn back among the pending.
@@ -194,7 +195,7 @@ class Store:
     # --- the graph -----------------------------------------------------------------------------------------
 
     def commit(self, change: GraphChange) -> dict[str, NodeId]:
-        """Apply one change in one transaction, mark its turn done, and write the outbox.
+        """Apply one change in one transaction, mark its turn done or failed, and write the outbox.
 
         Returns:
             The id given to each new node, by its temporary ``ref``.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, func, insert, select, update
 
 from locigraph.kg.errors import StoreError
 from locigraph.kg.store import tables
@@ -59,6 +60,13 @@ def read(connection: Connection, space: SpaceId, state: TurnState | None) -> lis
     if state is not None:
         query = query.where(table.c.state == state)
     return [turn_of(row) for row in connection.execute(query)]
+
+
+def count(connection: Connection, space: SpaceId) -> Counter[TurnState]:
+    """Number of turns in each state."""
+    state = tables.turns.c.state
+    query = select(state, func.count()).where(tables.turns.c.space == space).group_by(state)
+    return Counter({TurnState(name): int(number) for name, number in connection.execute(query)})
 
 
 def failures(connection: Connection, space: SpaceId) -> list[TurnFailure]:

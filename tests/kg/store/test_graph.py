@@ -196,8 +196,12 @@ def test_any_node_survives_the_round_trip(
 
 
 def test_a_failed_turn_keeps_its_reason_until_it_is_retried(store: Store) -> None:
-    store.append_turns(make_turns(["one", "two"]))
-    store.fail_turn(SPACE, TurnId("t0"), "no plan")
+    turns = make_turns(["one", "two"])
+    store.append_turns(turns)
+    assert store.turn_counts(SPACE) == {TurnState.PENDING: 2}
+    store.commit(dataclasses.replace(change_of(turns[0]), failure="no plan"))
+    assert store.turn_counts(SPACE) == {TurnState.PENDING: 1, TurnState.FAILED: 1}
+    assert [n.description for n in store.nodes(SPACE)] == ["Ann: one"]
     assert [(f.turn_id, f.error) for f in store.failures(SPACE)] == [("t0", "no plan")]
     assert [t.turn_id for t in store.turns(SPACE, state=TurnState.PENDING)] == ["t1"]
     store.retry_turn(SPACE, TurnId("t0"))
@@ -349,7 +353,7 @@ def test_no_method_shows_a_space_what_belongs_to_another(store: Store) -> None:
         change_of(turns[0], nodes=[fact("roses", "Ann grows secret roses", turns[0])], encoder=encoder)
     )
     store.commit(change_of(turns[1], relations=[NewRelation(theirs["episode"], "NEXT", "episode")], encoder=encoder))
-    store.fail_turn(OTHER_SPACE, TurnId("t2"), "secret reason")
+    store.commit(GraphChange(OTHER_SPACE, MONDAY, TurnId("t2"), failure="secret reason"))
     other_keys = store.snapshot(OTHER_SPACE).keys.tolist()
     secret = theirs["roses"]
 
@@ -360,6 +364,7 @@ def test_no_method_shows_a_space_what_belongs_to_another(store: Store) -> None:
     assert all(turn.space == SPACE for turn in store.turns(SPACE))
     assert store.turns(SPACE, state=TurnState.DONE) == store.turns(SPACE)
     assert store.failures(SPACE) == []
+    assert store.turn_counts(SPACE) == {TurnState.DONE: 2}
     assert len(store.relations(SPACE)) == 2
     snapshot = store.snapshot(SPACE, embedding_model=encoder.model_id)
     assert set(snapshot.ids) == set(mine.values())
@@ -388,7 +393,7 @@ def test_no_method_lets_a_space_change_what_belongs_to_another(store: Store, tmp
     with pytest.raises(StoreError):
         store.forget(SPACE, [TurnId("t2")])
     with pytest.raises(StoreError):
-        store.fail_turn(SPACE, TurnId("t2"), "mischief")
+        store.commit(GraphChange(SPACE, MONDAY, TurnId("t2"), failure="mischief"))
     assert dump(tmp_path / "graph.sqlite") == before
 
 
