@@ -17,10 +17,11 @@ from locigraph.consolidation.blueprint import (
     UpdateNode,
     Wording,
 )
-from locigraph.consolidation.dating import dated, day_end, day_start, days_of
+from locigraph.consolidation.dating import dated, days_of
 from locigraph.consolidation.resolution import concept_key, concept_label, entity_key, full_name
 from locigraph.consolidation.space_state import EPISODE, EPISODE_REF, SpaceState
 from locigraph.kg.schema import dated_types
+from locigraph.kg.times import day_end, day_start
 from locigraph.kg.types import GraphChange, NewNode, NewRelation, NodeId, NodeStatus, NodeUpdate, Turn
 
 

@@ -40,16 +40,24 @@ def claim_space(store: Store, space: SpaceId, extractor: Extractor) -> None:
     Raises:
         ConsolidationError: If another one has built it.
     """
-    name = f"extractor/{space}"
-    held = store.setting(name)
+    if refuse_other_extractor(store, space, extractor) is None:
+        store.require_space(space)
+        store.set_setting(_claim_of(space), extractor.name)
+
+
+def refuse_other_extractor(store: Store, space: SpaceId, extractor: Extractor) -> str | None:
+    """Raise ConsolidationError if another extractor has built a space; returns the name of the one that did."""
+    held = store.setting(_claim_of(space))
     if held is not None and held != extractor.name:
         raise ConsolidationError(
             f"space {space!r} was built by {held!r}, not {extractor.name!r}; two extractors must not build one graph: "
             "use another store"
         )
-    if held is None:
-        store.require_space(space)
-        store.set_setting(name, extractor.name)
+    return held
+
+
+def _claim_of(space: SpaceId) -> str:
+    return f"extractor/{space}"
 
 
 class Consolidator:

@@ -9,7 +9,7 @@ from typing import Any
 from tqdm import tqdm
 
 from locigraph.consolidation.extractors import EXTRACTORS
-from locigraph.consolidation.pipeline import Consolidator, claim_space
+from locigraph.consolidation.pipeline import Consolidator, claim_space, refuse_other_extractor
 from locigraph.consolidation.protocols import Extractor
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.store import Store, TurnFailure
@@ -36,7 +36,9 @@ def build_graph(
         Failed turns by space, of spaces that have some.
     """
     for conversation in corpus.conversations:
-        store.append_turns(conversation.turns)
+        refuse_other_extractor(store, conversation.space, extractor)
+    store.append_turns([turn for conversation in corpus.conversations for turn in conversation.turns])  # all or none
+    for conversation in corpus.conversations:
         claim_space(store, conversation.space, extractor)
     turns = [turn for c in corpus.conversations for turn in store.turns(c.space, state=TurnState.PENDING)]
     if turns:

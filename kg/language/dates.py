@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cache
 
+from locigraph.kg.times import EARLIEST, LATEST
+
 _MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
     "december",
@@ -81,9 +83,10 @@ Reader = Callable[[re.Match[str], date], Days | None]
 
 def _read(reader: Reader, match: re.Match[str], spoken_on: date) -> Days | None:
     try:
-        return reader(match, spoken_on)
+        days = reader(match, spoken_on)
     except (ValueError, OverflowError):  # before the year 1 or after 9999
         return None
+    return days if days is not None and days[0] >= EARLIEST.date() and days[1] < LATEST.date() else None
 
 
 @cache

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, func, insert, select, update
 
-from locigraph.kg.errors import StoreError
+from locigraph.kg.errors import StoreError, shortened
 from locigraph.kg.store import tables
 from locigraph.kg.store.rows import require_same, turn_of, turn_row
 from locigraph.kg.store.statements import chunks
-from locigraph.kg.types import MAX_NAME_BYTES, SpaceId, Turn, TurnId, TurnState, is_name
+from locigraph.kg.types import SpaceId, Turn, TurnId, TurnState
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +27,12 @@ def append(connection: Connection, turns: Sequence[Turn]) -> int:
     """Write turns that are not there yet; see ``Store.append_turns``."""
     unique: dict[tuple[SpaceId, TurnId], Turn] = {}
     for turn in turns:
-        for name in (turn.space, turn.turn_id):
-            if not is_name(name):
-                raise StoreError(
-                    f"name {name[:60]!r} of a space or turn is empty, longer than {MAX_NAME_BYTES} bytes, "
-                    "or has control characters"
-                )
+        if turn.fault is not None:
+            field, value, expected = turn.fault
+            raise StoreError(
+                f"space {turn.space[:60]!r}: turn {turn.turn_id[:60]!r}: {field} is {shortened(value)}; expected "
+                f"{expected}; nothing was written"
+            )
         twin = unique.setdefault((turn.space, turn.turn_id), turn)
         require_same(twin, turn)
     new = [turn for turn in unique.values() if not _is_held(connection, turn)]
