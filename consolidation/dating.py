@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from calendar import monthrange
-from datetime import date, datetime
+from datetime import date
 
 from locigraph.kg.language.dates import resolve_times
 from locigraph.kg.types import Turn

@@ -53,7 +53,7 @@ class TurnConflictError(StoreError):
 
 
 class StoreVersionError(StoreError):
-    """The database was written by a newer version of this software."""
+    """The database was written by another version of this software."""
 
 
 class InvalidVectorError(LocigraphError):

@@ -6,8 +6,12 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from contextlib import closing, contextmanager
 from pathlib import Path
+
+#: Marks of ours in the header of an SQLite file: of a store, and of a cache.
+STORE_ID, CACHE_ID = int.from_bytes(b"Loci"), int.from_bytes(b"LocC")
 
 
 def replace_file(path: Path, text: str) -> None:
@@ -20,16 +24,39 @@ def replace_file(path: Path, text: str) -> None:
     os.replace(part, path)
 
 
+def is_foreign(connection: sqlite3.Connection, *, application_id: int, tables: AbstractSet[str]) -> bool:
+    """Whether a database belongs to another application: none may be changed that we have not made.
+
+    Args:
+        connection: The database.
+        application_id: What its header holds if it is ours; 0 where an earlier version of ours made it.
+        tables: Names of the tables that such an earlier one may have.
+    """
+    held = connection.execute("PRAGMA application_id").fetchone()[0]
+    names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
+    return held != application_id and (held != 0 or not {name for (name,) in names} <= tables)
+
+
 @contextmanager
-def opened_sqlite(path: Path, failed: Callable[[sqlite3.Error], Exception]) -> Iterator[sqlite3.Connection]:
+def opened_sqlite(
+    path: Path, failed: Callable[[sqlite3.Error], Exception], *, table: str, columns: str
+) -> Iterator[sqlite3.Connection]:
     """A connection to a small SQLite database, such as a cache; waits a minute for the lock of another process.
 
     Args:
         path: File of the database; it is made when absent.
         failed: Makes the error that is raised in the place of one of SQLite's.
+        table: Name of its one table, which is made when absent.
+        columns: What stands behind the name in the statement that makes the table.
     """
     try:
         with closing(sqlite3.connect(path, timeout=60)) as connection:
+            if is_foreign(connection, application_id=CACHE_ID, tables={table}):
+                raise sqlite3.DatabaseError("it is the database of another application and was left as it is")
+            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
+                with connection:
+                    connection.execute(f"CREATE TABLE IF NOT EXISTS {table} {columns}")
+                    connection.execute(f"PRAGMA application_id = {CACHE_ID}")
             yield connection
     except sqlite3.Error as error:
         raise failed(error) from error

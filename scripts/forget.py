@@ -27,7 +27,7 @@ def forget(
     from locigraph.scripts.strategies import indexer_of
 
     text_encoder = opening.text_encoder(encoder)
-    with opening.existing_store(store) as graph, opening.vector_index(index, store) as vectors:
+    with opening.existing_store(store, access="write") as graph, opening.vector_index(index, store) as vectors:
         indexer = indexer_of(graph, vectors, text_encoder)
         indexer.drain()  # what a forgetting that was cut has left
         if turns is None:

@@ -53,7 +53,7 @@ def recall(
         graph = opened.enter_context(opening.existing_store(store))
         graph.require_space(SpaceId(space))
         # Milvus Lite lets one process at a time in: who needs no vectors need not wait for another.
-        vectors = opened.enter_context(opening.vector_index(index, store)) if row.needs_index else None
+        vectors = opened.enter_context(opening.vector_index(index, store, must_exist=True)) if row.needs_index else None
         if row.is_claimant:
             from locigraph.scripts.live import graph_retriever
 

@@ -27,7 +27,7 @@ def verify(
     from locigraph.scripts.strategies import indexer_of
 
     text_encoder = opening.text_encoder(encoder)
-    with opening.existing_store(store) as graph, opening.vector_index(index, store) as vectors:
+    with opening.existing_store(store, access="write") as graph, opening.vector_index(index, store) as vectors:
         indexer = indexer_of(graph, vectors, text_encoder)
         if rebuild:
             print(f"{indexer.rebuild(progress=True)} rows rebuilt")

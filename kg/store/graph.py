@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 from sqlalchemy import Connection, delete, func, insert, select
 
-from locigraph.kg.errors import StoreError, UnknownNodeError, UnknownSpaceError, UnknownTypeError
+from locigraph.kg.errors import StoreError, StoreVersionError, UnknownNodeError, UnknownSpaceError, UnknownTypeError
 from locigraph.kg.schema import COINED_FAMILY, RelationLabel
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import as_of as as_of_sql
@@ -27,7 +27,7 @@ from locigraph.kg.store import embeddings, erase, export, migrations, outbox, ta
 from locigraph.kg.store import turns as turns_
 from locigraph.kg.store.commit import Commit
 from locigraph.kg.store.embeddings import NodeText
-from locigraph.kg.store.engine import is_seeded, make_engine, seed_schema
+from locigraph.kg.store.engine import Access, is_seeded, make_engine, seed_schema
 from locigraph.kg.store.outbox import OutboxRow
 from locigraph.kg.store.rows import node_of
 from locigraph.kg.store.statements import chunks
@@ -42,26 +42,32 @@ class Store:
     """A graph store over SQLAlchemy Core.
 
     Args:
-        url: SQLAlchemy URL, or the path of an SQLite file, made when absent.
+        url: SQLAlchemy URL, or the path of an SQLite file.
+        access: ``create`` makes the database when it is absent; ``write`` and ``read`` take what is there. A reader
+            changes no byte of it, and needs no right to.
 
     Raises:
-        StoreError: If the database cannot be opened.
-        StoreVersionError: If a newer version wrote it.
+        StoreError: If the database cannot be opened, or is another application's.
+        StoreVersionError: If a newer version wrote it, or an older one and it may only be read.
     """
 
-    def __init__(self, url: str | Path) -> None:
-        text_url = str(url)
-        if "://" not in text_url:
+    def __init__(self, url: str | Path, *, access: Access = "create") -> None:
+        self.url = text_url = str(url)
+        if "://" not in text_url and access == "create":
             try:
                 Path(text_url).parent.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise StoreError(f"cannot make a folder for store {text_url!r}: {error.strerror}") from error
-            text_url = f"sqlite:///{text_url}"
-        self.url = text_url
-        self._engine = make_engine(text_url)
+        self._engine = make_engine(text_url, access)
         # Most often there is nothing to write, and then a writer beside us is not waited for.
         with self._read() as connection:
             is_ready = migrations.is_current(connection, url=text_url) and is_seeded(connection)
+        if not is_ready and access == "read":
+            self.close()
+            raise StoreVersionError(
+                f"store {text_url!r} was written by an older version; run locigraph verify once, which brings it up "
+                "to date"
+            )
         if not is_ready:
             with self._write() as connection:
                 migrations.upgrade(connection, url=text_url)

@@ -77,10 +77,6 @@ class CachedTextEncoder:
         self.encoded = 0  # number of texts that the model itself had to encode since construction
         with self._connect() as connection:
             connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute(
-                "CREATE TABLE IF NOT EXISTS vectors (model TEXT, digest BLOB, vector BLOB, "
-                "PRIMARY KEY (model, digest)) WITHOUT ROWID"
-            )
 
     @property
     def model_id(self) -> str:
@@ -125,7 +121,8 @@ class CachedTextEncoder:
         return np.stack([found[digest] for digest in digests])
 
     def _connect(self) -> AbstractContextManager[sqlite3.Connection]:
-        return opened_sqlite(self._cache, self._failed)
+        columns = "(model TEXT, digest BLOB, vector BLOB, PRIMARY KEY (model, digest)) WITHOUT ROWID"
+        return opened_sqlite(self._cache, self._failed, table="vectors", columns=columns)
 
     def _failed(self, error: sqlite3.Error) -> TextEncoderError:
         return TextEncoderError(
