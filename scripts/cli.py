@@ -53,6 +53,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # Threads that spin while they wait make a training many times slower on a machine that others use too.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        _choose(words)
+    except KeyboardInterrupt:
+        fail(f"interrupted; run the same command again and {words[0] if words else 'it'} goes on")
+
+
+def _choose(words: list[str]) -> None:
     for word in words:
         if any("\ud800" <= sign <= "\udfff" for sign in word):
             fail(f"{word.encode(errors='backslashreplace').decode()!r} is not UTF-8; check the terminal's encoding")
@@ -94,8 +101,6 @@ def _run(command: str, words: list[str]) -> None:
         if error.filename is None:
             raise  # not about a file that the user could mend
         fail(f"{error.filename}: {error.strerror}; check the path and its permissions")
-    except KeyboardInterrupt:
-        fail(f"interrupted; run the same command again and {command} goes on")
 
 
 def _command(name: str) -> Callable[..., None]:

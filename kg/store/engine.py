@@ -14,7 +14,6 @@ from locigraph.kg.files import STORE_ID, is_foreign
 from locigraph.kg.schema import NODE_TYPES, RELATION_LABELS
 from locigraph.kg.store import tables
 
-
 Access = Literal["create", "write", "read"]
 _MODES: dict[Access, str] = {"create": "rwc", "write": "rw", "read": "ro"}
 _OUR_TABLES = {*tables.metadata.tables, "alembic_version"}

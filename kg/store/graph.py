@@ -104,6 +104,15 @@ class Store:
                 cure = "if this is no database file of locigraph, name one or a new path"
             raise StoreError(f"store {self.url!r}: {error.orig}; {cure}") from error
 
+    def faults(self) -> list[str]:
+        """What the database finds wrong with itself: broken pages and indexes, rows that point at nothing."""
+        if self._engine.dialect.name != "sqlite":
+            return []  # a server checks itself
+        with self._read() as connection:
+            found = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check(5)")]
+            lost = connection.exec_driver_sql("PRAGMA foreign_key_check").all()
+        return [line for line in found if line != "ok"] + [f"a row of {row[0]} points at nothing" for row in lost[:5]]
+
     # --- schema and settings -------------------------------------------------------------------------------
 
     def relation_labels(self) -> dict[str, RelationLabel]:
@@ -380,6 +389,11 @@ class Store:
         """Number of rows that no indexer has acknowledged, of one space or of all."""
         with self._read() as connection:
             return outbox.count(connection, space)
+
+    def has_forgotten(self) -> bool:
+        """Whether something was erased of which an index may not know yet."""
+        with self._read() as connection:
+            return outbox.has_deletions(connection)
 
     def relist_outbox(self) -> int:
         """List every node that the outbox does not list, as if it had just been written: for an index made anew.
