@@ -252,10 +252,11 @@ def calendar_parts(text: str, asked_on: date | None = None) -> list[CalendarPart
         Without repetition, in order. "in May" gives the month alone; "7 May 2023" all three.
     """
     lowered = text.lower()
+    is_may_named = _MAY_AS_MONTH.search(lowered) is not None
     years = [int(year) for year in _YEAR_WORD.findall(lowered)]
     parts: dict[CalendarPart, None] = {}
     for match in _MONTH_WORD.finditer(lowered):
-        if match[1] == "may" and not _MAY_AS_MONTH.search(lowered):
+        if match[1] == "may" and not is_may_named:
             continue
         month = _month_number(match[1])
         beside = lowered[max(0, match.start() - 9) : match.end() + 8]

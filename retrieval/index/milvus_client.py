@@ -1,4 +1,4 @@
-"""The client of Milvus, with its errors mapped to ours, and Milvus Lite behind a socket that only this user can reach."""
+"""The client of Milvus, with its errors mapped to ours, and Milvus Lite on a socket that only this user can reach."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _served(path: str) -> tuple[str, Callable[[], object]]:
     folder = tempfile.mkdtemp(prefix="locigraph-")  # only its owner may enter; short, as a socket's path must be
     socket = f"unix:{folder}/socket"
     try:
-        server, database, port = start_server_in_thread(path, host=socket, port=0)
+        server, database, _ = start_server_in_thread(path, host=socket, port=0)
     except MilvusLiteError as error:
         shutil.rmtree(folder, ignore_errors=True)
         raise BlockingIOError(str(error)) if isinstance(error, DataDirLockedError) else OSError(str(error)) from error
