@@ -19,9 +19,15 @@ def replace_file(path: Path, text: str) -> None:
     part = path.with_name(path.name + ".part")
     with part.open("w") as file:
         file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+    sync(part)
     os.replace(part, path)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file or folder is on the disk."""
+    held = os.open(path, os.O_RDONLY)
+    os.fsync(held)
+    os.close(held)
 
 
 def is_foreign(connection: sqlite3.Connection, *, application_id: int, tables: AbstractSet[str]) -> bool:
@@ -57,6 +63,7 @@ def opened_sqlite(
                 with connection:
                     connection.execute(f"CREATE TABLE IF NOT EXISTS {table} {columns}")
                     connection.execute(f"PRAGMA application_id = {CACHE_ID}")
+            connection.execute("PRAGMA secure_delete = ON")
             yield connection
     except sqlite3.Error as error:
         raise failed(error) from error
@@ -74,9 +81,7 @@ def replaced_folder(folder: Path) -> Iterator[Path]:
     part.mkdir(parents=True)
     yield part
     for path in [*part.rglob("*"), part]:  # on the disk before anything that is there goes
-        held = os.open(path, os.O_RDONLY)
-        os.fsync(held)
-        os.close(held)
+        sync(path)
     if folder.exists():
         shutil.rmtree(old, ignore_errors=True)
         os.replace(folder, old)  # a folder with content cannot be replaced in one step

@@ -39,11 +39,12 @@ def forget(
         was_cut = graph.has_forgotten()  # an earlier forgetting, after the store forgot and before the index did
         try:
             if turns is None:
-                erased = graph.forget_space(SpaceId(space))
+                erased = graph.forget_space(SpaceId(space), going=text_encoder.forget)
             else:
                 named = [TurnId(turn) for turn in turns]
                 held = {turn.turn_id for turn in graph.turns(SpaceId(space))}
-                erased = 0 if was_cut and not held & {*named} else graph.forget(SpaceId(space), named)
+                is_done = was_cut and not held & {*named}
+                erased = 0 if is_done else graph.forget(SpaceId(space), named, going=text_encoder.forget)
         except UnknownSpaceError:
             if not was_cut:
                 raise

@@ -298,12 +298,18 @@ class Store:
                 for row in connection.execute(query)
             ]  # fmt: skip
 
-    def forget(self, space: SpaceId, turn_ids: Sequence[TurnId]) -> int:
+    def forget(self, space: SpaceId, turn_ids: Sequence[TurnId], *, going: erase.Listener = lambda texts: None) -> int:
         """Erase turns and all that was drawn from them: the one deletion there is.
 
-        Episodes, events, facts and reflections with any of the turns in their provenance go, since their wording
-        may hold what must be forgotten; concepts and entities go when no other turn speaks of them. Relations,
-        earlier versions and embeddings go with their nodes, and the outbox tells every index.
+        Episodes, events, facts and reflections whose wording may come from any of the turns go; what the turns only
+        said again stays, and is theirs no longer. Concepts and entities go unless a turn that is left has their
+        words. Relations, earlier versions and embeddings go with their nodes, and the outbox tells every index.
+
+        Args:
+            space: The space of the turns.
+            turn_ids: The turns.
+            going: Called with the texts that are about to go, so that caches can drop what they keep of them; nothing
+                is removed if it fails.
 
         Returns:
             Number of nodes removed.
@@ -314,13 +320,23 @@ class Store:
         """
         self.require_space(space)
         with self._write() as connection:
-            return erase.turns(connection, space, turn_ids)
+            erased = erase.turns(connection, space, turn_ids, going)
+        self._empty_log()
+        return erased
 
-    def forget_space(self, space: SpaceId) -> int:
-        """Erase a space with everything it holds; returns the number of nodes removed."""
+    def forget_space(self, space: SpaceId, *, going: erase.Listener = lambda texts: None) -> int:
+        """Erase a space with everything it holds; returns the number of nodes removed. ``going`` as in ``forget``."""
         self.require_space(space)
         with self._write() as connection:
-            return erase.space(connection, space)
+            erased = erase.space(connection, space, going)
+        self._empty_log()
+        return erased
+
+    def _empty_log(self) -> None:
+        """Write SQLite's log into the database, where its pages are overwritten; a reader beside us delays that."""
+        if self._engine.dialect.name == "sqlite":
+            with self._mapped_errors(), self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as bare:
+                bare.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
 
     # --- embeddings ----------------------------------------------------------------------------------------
 

@@ -51,6 +51,7 @@ def test_a_store_carries_our_mark_and_one_of_an_earlier_version_gets_it(tmp_path
     with closing(sqlite3.connect(path)) as connection, connection:
         (mark,) = connection.execute("PRAGMA application_id").fetchone()
         connection.execute("PRAGMA application_id = 0")
+        connection.execute("ALTER TABLE provenance DROP COLUMN worded")
         connection.execute("UPDATE alembic_version SET version_num = '0001'")
     assert mark == int.from_bytes(b"Loci")
     with pytest.raises(StoreVersionError, match="older version; run locigraph verify once"):
