@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import pickle
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +20,7 @@ from lightning.pytorch.utilities import rank_zero_only
 from torch import Tensor
 from tqdm import tqdm
 
+from locigraph.kg.files import sync
 from locigraph.training.config import TrainerConfig
 from locigraph.training.errors import TrainingError
 from locigraph.training.examples import EpochDataModule
@@ -131,7 +133,20 @@ class ResumePoint(L.Callback):
         part = self._path.with_suffix(".part")
         trainer.save_checkpoint(part, weights_only=False)
         if trainer.is_global_zero:
+            sync(part)  # else a power failure after the rename leaves an empty file under the right name
             os.replace(part, self._path)
+
+
+def _whole(path: Path) -> str | None:
+    """The resume point if it can be read; a damaged one is removed, and the stage begins anew."""
+    if not path.is_file():
+        return None
+    try:
+        torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, EOFError, ValueError, KeyError, RuntimeError, pickle.UnpicklingError):
+        path.unlink()
+        return None
+    return str(path)
 
 
 def remove_resume_points(path: Path, *, others_only: bool = False) -> None:
@@ -262,9 +277,10 @@ def run_lightning(
             num_sanity_val_steps=0,
             log_every_n_steps=1,
         )
-        if not resume.is_file() and data.validation:
+        taken_up = _whole(resume)
+        if taken_up is None and data.validation:
             trainer.validate(module, datamodule=data, verbose=False)  # the start, which a stage must improve on
-        trainer.fit(module, datamodule=data, ckpt_path=str(resume) if resume.is_file() else None, weights_only=True)
+        trainer.fit(module, datamodule=data, ckpt_path=taken_up, weights_only=True)
     best.finish(module)
     if best.best_score == float("-inf"):  # nothing to validate on, or no question about it
         return {"best_epoch": -1}
