@@ -150,7 +150,9 @@ def run_file(file: str) -> None:
 
 def fail(message: str) -> NoReturn:
     """Print one line on standard error and exit with code 2."""
-    print(f"locigraph: {' '.join(message.split())}", file=sys.stderr)
+    # What a file or turn says must not steer the terminal.
+    line = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in " ".join(message.split()))
+    print(f"locigraph: {line}", file=sys.stderr)
     raise SystemExit(2)
 
 

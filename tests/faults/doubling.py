@@ -36,7 +36,7 @@ _START, _LIMIT_S = 4_000, 0.02
 def tries(seed: int) -> Iterator[Callable[[], None]]:
     """Tries without end: a reader, and a text of one or two pieces over and over."""
     randomness = random.Random(seed)
-    whole = [(reader, (piece,)) for reader in READERS for piece in PIECES]
+    whole: list[tuple[str, tuple[str, ...]]] = [(reader, (piece,)) for reader in READERS for piece in PIECES]
     randomness.shuffle(whole)
     while True:
         for reader, pieces in whole:
