@@ -6,6 +6,7 @@ import difflib
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -15,6 +16,7 @@ from locigraph.kg.errors import LocigraphError
 
 # Seeds are multiplied and counted up from, within the 32 bits that numpy takes.
 _SEEDS = 1_000_000
+_MAX_DEPTH = 20  # of a configuration
 
 _HELP = {
     "demo": "the main job on the bundled sample: graph, v1, trained v2, report",
@@ -85,6 +87,9 @@ def _run(command: str, words: list[str]) -> None:
         parser.add_argument("question", type=str, help="what to look for")
         skip.add("question")
     parser.add_function_arguments(function, as_positional=False, skip=skip)
+    for before, word in pairwise(["", *words]):
+        if before == "--config" or word.startswith("--config="):
+            _check_configuration(word.removeprefix("--config="))
     try:
         settings = parser.instantiate(parser.parse_args(words))
     except LocigraphError as error:
@@ -101,6 +106,25 @@ def _run(command: str, words: list[str]) -> None:
         if error.filename is None:
             raise  # not about a file that the user could mend
         fail(f"{error.filename}: {error.strerror}; check the path and its permissions")
+
+
+def _check_configuration(path: str) -> None:
+    """Refuse a file that YAML's parser would not survive or whose errors would name no file."""
+    import yaml
+
+    if not Path(path).is_file():
+        return  # the parser says so
+    try:
+        text = Path(path).read_bytes().decode()
+        depth = 0
+        for event in yaml.parse(text, Loader=yaml.SafeLoader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > _MAX_DEPTH:
+                fail(f"{path}: nested deeper than {_MAX_DEPTH} levels; a configuration needs three")
+            if depth == 0 and isinstance(event, yaml.ScalarEvent):
+                fail(f"{path}: holds {event.value[:40]!r}; expected options by name, such as seed: 0")
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        fail(f"{path}: not a configuration in YAML ({str(error)[:200]})")
 
 
 def _command(name: str) -> Callable[..., None]:

@@ -25,7 +25,7 @@ from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import as_of as as_of_sql
 from locigraph.kg.store import embeddings, erase, export, migrations, outbox, tables
 from locigraph.kg.store import turns as turns_
-from locigraph.kg.store.commit import Commit
+from locigraph.kg.store.commit import Commit, text_digest
 from locigraph.kg.store.embeddings import NodeText
 from locigraph.kg.store.engine import Access, is_seeded, make_engine, seed_schema
 from locigraph.kg.store.outbox import OutboxRow
@@ -105,13 +105,16 @@ class Store:
             raise StoreError(f"store {self.url!r}: {error.orig}; {cure}") from error
 
     def faults(self) -> list[str]:
-        """What the database finds wrong with itself: broken pages and indexes, rows that point at nothing."""
+        """What is wrong with the database: broken pages and indexes, rows that point at nothing, changed texts."""
         if self._engine.dialect.name != "sqlite":
             return []  # a server checks itself
         with self._read() as connection:
+            texts = connection.execute(select(tables.nodes.c.id, tables.nodes.c.description, tables.nodes.c.text_hash))
+            changed = [f"text of node {row.id} is not as it was written" for row in texts if _is_changed(row)]
             found = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check(5)")]
             lost = connection.exec_driver_sql("PRAGMA foreign_key_check").all()
-        return [line for line in found if line != "ok"] + [f"a row of {row[0]} points at nothing" for row in lost[:5]]
+        found += [f"a row of {row[0]} points at nothing" for row in lost[:5]] + changed[:5]
+        return [line for line in found if line != "ok"]
 
     # --- schema and settings -------------------------------------------------------------------------------
 
@@ -444,6 +447,10 @@ class Store:
         self.require_space(space)
         with self._mapped_errors(), export.one_moment(self._engine) as connection:
             return export.read_snapshot(connection, space, _latest(as_of), embedding_model)
+
+
+def _is_changed(node: Any) -> bool:
+    return not isinstance(node.description, str) or text_digest(node.description) != node.text_hash
 
 
 def _latest(as_of: datetime | None) -> int:

@@ -122,6 +122,10 @@ def _served(path: str) -> tuple[str, Callable[[], object]]:
         shutil.rmtree(folder, ignore_errors=True)
         raise BlockingIOError(str(error)) if isinstance(error, DataDirLockedError) else OSError(str(error)) from error
 
+    for begun in Path(path, "collections").iterdir():
+        if not (begun / "schema.json").exists():  # a kill while it was made; Milvus Lite neither lists nor replaces it
+            shutil.rmtree(begun, ignore_errors=True)
+
     def stop() -> None:
         server.stop(grace=2).wait()
         database.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from locigraph.consolidation.extractors.rules import RuleExtractor
 from locigraph.consolidation.protocols import Context
@@ -33,7 +34,7 @@ READERS: dict[str, Callable[[str], object]] = {
 _START, _LIMIT_S = 4_000, 0.02
 
 
-def tries(seed: int) -> Iterator[Callable[[], None]]:
+def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
     """Tries without end: a reader, and a text of one or two pieces over and over."""
     randomness = random.Random(seed)
     whole: list[tuple[str, tuple[str, ...]]] = [(reader, (piece,)) for reader in READERS for piece in PIECES]

@@ -87,3 +87,17 @@ def test_a_reader_works_where_nothing_can_be_written_beside_the_file(tmp_path: P
     with Store(path, access="read") as store:
         assert store.spaces() == [SPACE]
         assert store.snapshot(SPACE).turn_ids == ("t0",)
+
+
+def test_a_store_finds_what_is_wrong_with_itself(tmp_path: Path) -> None:
+    path = filled(tmp_path / "graph.sqlite")
+    with Store(path) as store:
+        assert store.faults() == []
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE nodes SET description = 'Ann: hallo'")
+        connection.execute("DELETE FROM turns")
+    with Store(path) as store:
+        faults = store.faults()
+    assert len(faults) == 2
+    assert "points at nothing" in faults[0]
+    assert "is not as it was written" in faults[1]

@@ -401,3 +401,11 @@ def test_a_path_that_holds_something_else_is_an_outage(tmp_path: Path) -> None:
 def test_a_server_that_does_not_answer_is_an_outage() -> None:
     with pytest.raises(IndexUnavailableError, match=r"cannot connect.*check that the server runs"):
         MilvusIndex("http://127.0.0.1:1")
+
+
+def test_a_folder_that_a_kill_left_of_a_collection_is_in_nobodys_way(tmp_path: Path) -> None:
+    path = tmp_path / "index.db"
+    (path / "collections" / "making_nodes").mkdir(parents=True)
+    with MilvusIndex(str(path)) as index:
+        assert index.create("nodes", SPEC).count() == 0
+        assert index.collections() == ["nodes"]
