@@ -94,6 +94,11 @@ def _run(command: str, words: list[str]) -> None:
         settings = parser.instantiate(parser.parse_args(words))
     except LocigraphError as error:
         fail(str(error))
+    except (TypeError, ValueError, AttributeError, KeyError, RecursionError) as error:
+        # The parser's own, of values that are of no type it expects, such as a number where a mapping belongs.
+        fail(
+            f"the options of {' '.join([command, *words])[:200]} cannot be read ({str(error)[:200]}); check their types"
+        )
     values: dict[str, Any] = {name: value for name, value in vars(settings).items() if name != "config"}
     if not 0 <= values.get("seed", 0) < _SEEDS:
         fail(f"seed is {values['seed']}; expected 0 or more, below {_SEEDS}")
@@ -121,6 +126,8 @@ def _check_configuration(path: str) -> None:
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > _MAX_DEPTH:
                 fail(f"{path}: nested deeper than {_MAX_DEPTH} levels; a configuration needs three")
+            if isinstance(event, yaml.ScalarEvent) and "\0" in event.value:
+                fail(f"{path}: holds a NUL character in {event.value[:40]!r}; no path or name has one")
             if depth == 0 and isinstance(event, yaml.ScalarEvent):
                 fail(f"{path}: holds {event.value[:40]!r}; expected options by name, such as seed: 0")
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:

@@ -118,6 +118,29 @@ def test_an_unknown_key_in_a_config_file_is_an_error(capsys: pytest.CaptureFixtu
     assert_one_line_and_code_2(code, error, "encodr")
 
 
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"7", ["holds '7'", "options by name"]),
+        (b"corpus: 7", ["cannot be read", "must be a mapping"]),
+        (b"index: [1]", ["cannot be read", "check their types"]),
+        (b"corpus: .nan", ["cannot be read", "check their types"]),
+        (b'store: "a\\0b"', ["NUL character"]),
+        (b"\xff\xfe\x00", ["not a configuration in YAML"]),
+        (b"[" * 100_000, ["nested deeper than 20 levels"]),
+        (b"seed: " + b"1" * 5_000, ["run.yaml"]),
+        (b"{a: ", ["not a configuration in YAML"]),
+    ],
+)
+def test_a_configuration_of_any_kind_is_one_line(
+    content: bytes, words: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    config = tmp_path / "run.yaml"
+    config.write_bytes(content)
+    code, _, error = run(capsys, "build", "--config", str(config))
+    assert_one_line_and_code_2(code, error, *words)
+
+
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "--help")
     assert code == 0
@@ -444,6 +467,8 @@ def test_a_forgetting_that_finds_the_index_in_use_forgets_in_the_store_and_says_
     assert run(capsys, "build", "--corpus.path", "small.jsonl", *here)[0] == 0
     forget = ["forget", "--space", space, "--whole_space", "true", *here]
     with MilvusIndex("graph.index.db"):
+        code, _, error = run(capsys, "build", "--corpus.path", "small.jsonl", *here)  # of two builds one is refused
+        assert_one_line_and_code_2(code, error, "another process has it open; wait until that is done")
         code, _, error = run(capsys, *forget)
     assert_one_line_and_code_2(code, error, "are erased from the store", "another process has it open")
     with Store("graph.sqlite", access="read") as store:

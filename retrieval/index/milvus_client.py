@@ -97,7 +97,7 @@ class GuardedClient:
                 if isinstance(error, BlockingIOError):
                     cure = "another process has it open; wait until that is done"
                 raise IndexUnavailableError(
-                    f"index {self.uri!r}: cannot {what}{of}: {str(error)[:300]}; {cure}"
+                    f"index {self.uri!r}: cannot {what}{of}: {' '.join(str(error).split())[:300]}; {cure}"
                 ) from error
 
         return call
