@@ -38,6 +38,13 @@ class SpaceState:
         self._space = space
         self.turns = tuple(turns)
         self.index = {turn.turn_id: i for i, turn in enumerate(self.turns)}
+        # Sessions may overlap in time, and then their turns alternate.
+        self._sessions: dict[str, list[Turn]] = {}
+        self._place: dict[TurnId, int] = {}
+        for turn in self.turns:
+            session = self._sessions.setdefault(turn.session_id, [])
+            self._place[turn.turn_id] = len(session)
+            session.append(turn)
         self.speakers = tuple(dict.fromkeys(turn.speaker for turn in self.turns))
         self.episodes: dict[TurnId, NodeId] = {}
         self.planned: dict[NodeId, ContextNode] = {}
@@ -77,15 +84,13 @@ class SpaceState:
 
     def recent(self, turn: Turn, count: int) -> tuple[Turn, ...]:
         """The turns before this one in its session, oldest first."""
-        here = self.index[turn.turn_id]
-        return tuple(t for t in self.turns[max(0, here - count) : here] if t.session_id == turn.session_id)
+        here = self._place[turn.turn_id]
+        return tuple(self._sessions[turn.session_id][max(0, here - count) : here])
 
     def beside(self, turn: Turn, step: int) -> NodeId | None:
         """Episode of the turn before (-1) or after (+1) in the session; None when there is none yet."""
-        other = self.index[turn.turn_id] + step
-        if not 0 <= other < len(self.turns) or self.turns[other].session_id != turn.session_id:
-            return None
-        return self.episodes.get(self.turns[other].turn_id)
+        session, other = self._sessions[turn.session_id], self._place[turn.turn_id] + step
+        return self.episodes.get(session[other].turn_id) if 0 <= other < len(session) else None
 
     def is_open_at(self, node_id: NodeId, time: datetime) -> bool:
         """Whether a node's valid time goes on beyond a time; what ended earlier must keep its end."""

@@ -62,7 +62,8 @@ class Turn:
     """One utterance as it was said; the source record that nothing ever changes.
 
     ``spoken_at`` comes from the data, never from the wall clock; None where the corpus gives no date.
-    ``position`` counts turns within the conversation from 0, in the order they were spoken.
+    ``position`` counts turns within the conversation from 0, in the order they were spoken. The store gives it: of a
+    turn that is appended it only says where it stands among the others of the call.
     """
 
     space: SpaceId

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from locigraph.kg.errors import StoreError
 from locigraph.kg.language.tokens import terms
-from locigraph.kg.store import outbox, tables
+from locigraph.kg.store import changes, outbox, sequence, tables, tombstones
 from locigraph.kg.store import turns as turns_
 from locigraph.kg.store.statements import chunks
 from locigraph.kg.types import SpaceId, TurnId
@@ -29,6 +29,7 @@ def turns(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId], go
         raise StoreError(
             f"space {space!r} holds no turn {missing[0]!r}, or no longer; of the turns named now none was erased"
         )
+    tombstones.put(connection, space, list(turn_keys))
     doomed = _doomed(connection, set(turn_keys.values()))
     going(_texts(connection, doomed))
     _reopen_superseded(connection, doomed)
@@ -41,6 +42,8 @@ def turns(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId], go
         connection.execute(delete(tables.turns).where(tables.turns.c.key.in_(chunk)))
     if bridges:
         connection.execute(insert(relations), bridges)
+    sequence.arrange(connection, space, [])
+    changes.note(connection, space)
     return len(doomed)
 
 
@@ -134,6 +137,7 @@ def _bridges(
 
 def space(connection: Connection, space: SpaceId, going: Listener) -> int:
     """Erase a space with everything it holds, within the connection's transaction; returns the number of nodes."""
+    tombstones.put(connection, space, None)
     keys = list(connection.scalars(select(tables.nodes.c.key).where(tables.nodes.c.space == space)))
     going(_texts(connection, keys))
     _nodes(connection, space, keys)
@@ -141,6 +145,7 @@ def space(connection: Connection, space: SpaceId, going: Listener) -> int:
     for name in connection.scalars(select(tables.settings.c.name)).all():
         if name.partition("/")[2] == space:
             connection.execute(delete(tables.settings).where(tables.settings.c.name == name))
+    connection.execute(delete(tables.changed_spaces).where(tables.changed_spaces.c.space == space))
     connection.execute(delete(tables.spaces).where(tables.spaces.c.space == space))
     return len(keys)
 

@@ -23,7 +23,7 @@ from locigraph.kg.errors import StoreError, StoreVersionError, UnknownNodeError,
 from locigraph.kg.schema import COINED_FAMILY, RelationLabel
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import as_of as as_of_sql
-from locigraph.kg.store import embeddings, erase, export, migrations, outbox, tables
+from locigraph.kg.store import changes, embeddings, erase, export, migrations, outbox, sequence, tables, tombstones
 from locigraph.kg.store import turns as turns_
 from locigraph.kg.store.commit import Commit, text_digest
 from locigraph.kg.store.embeddings import NodeText
@@ -168,18 +168,43 @@ class Store:
         if found is None:
             raise UnknownSpaceError(space, self.spaces())
 
-    def append_turns(self, turns: Sequence[Turn]) -> int:
-        """Write turns durably, all or none; a turn that is there already with the same content is passed over.
+    def append_turns(self, turns: Sequence[Turn], *, may_rewind: bool = True) -> int:
+        """Write turns durably, all or none; one that is there already, or was forgotten, is passed over.
+
+        The store gives the positions, by session and time, so that turns may come in any portions: one by one, as new
+        sessions, as a whole conversation again. Positions of the turns given only say their order among each other.
+
+        Args:
+            turns: The turns.
+            may_rewind: Whether the whole space may be made pending again, its nodes removed, where a turn comes before
+                one that is consolidated.
 
         Returns:
             How many were new.
 
         Raises:
-            TurnConflictError: If an id holds other content.
-            StoreError: If a space or turn has a name that no index could hold.
+            TurnConflictError: If an id holds other content, or held some that was forgotten.
+            StoreError: If a field is not one that a store takes, or a rewind is needed and not allowed; nothing is
+                written then.
         """
         with self._write() as connection:
-            return turns_.append(connection, turns)
+            return turns_.append(connection, turns, may_rewind=may_rewind)
+
+    def forgotten(self, space: SpaceId) -> frozenset[TurnId]:
+        """Ids of the turns that were forgotten and are passed over when they come again."""
+        with self._read() as connection:
+            return frozenset(tombstones.read(connection, space))
+
+    def restore(self, space: SpaceId, turn_ids: Sequence[TurnId] | None = None) -> int:
+        """Let forgotten turns be appended again, all of a space where none are named; returns how many."""
+        with self._write() as connection:
+            return tombstones.remove(connection, space, turn_ids)
+
+    def misplaced(self) -> dict[SpaceId, str]:
+        """Spaces whose positions or NEXT edges are not those of their conversation, each with the first such."""
+        with self._read() as connection:
+            found = {space: sequence.fault(connection, space) for space in self.spaces()}
+        return {space: fault for space, fault in found.items() if fault is not None}
 
     def turns(self, space: SpaceId, *, state: TurnState | None = None) -> list[Turn]:
         """Turns of a space in conversation order, all or those in one state."""
@@ -304,6 +329,7 @@ class Store:
     def forget(self, space: SpaceId, turn_ids: Sequence[TurnId], *, going: erase.Listener = lambda texts: None) -> int:
         """Erase turns and all that was drawn from them: the one deletion there is.
 
+        They stay forgotten: the store keeps their ids with keyed digests, and passes them over when they come again.
         Episodes, events, facts and reflections whose wording may come from any of the turns go; what the turns only
         said again stays, and is theirs no longer. Concepts and entities go unless a turn that is left has their
         words. Relations, earlier versions and embeddings go with their nodes, and the outbox tells every index.
@@ -328,7 +354,7 @@ class Store:
         return erased
 
     def forget_space(self, space: SpaceId, *, going: erase.Listener = lambda texts: None) -> int:
-        """Erase a space with everything it holds; returns the number of nodes removed. ``going`` as in ``forget``."""
+        """Erase a space with everything it holds, for good as in ``forget``; returns the number of nodes removed."""
         self.require_space(space)
         with self._write() as connection:
             erased = erase.space(connection, space, going)
@@ -427,6 +453,16 @@ class Store:
         """Drop the rows up to a sequence number: the index holds them durably."""
         with self._write() as connection:
             outbox.acknowledge(connection, up_to)
+
+    def changed_spaces(self) -> dict[SpaceId, int]:
+        """Spaces whose graph embeddings are due, each with the number of its last change."""
+        with self._read() as connection:
+            return changes.read(connection)
+
+    def acknowledge_change(self, space: SpaceId, up_to: int) -> None:
+        """Take a space off that list: its embeddings are in the index as of the change of this number."""
+        with self._write() as connection:
+            changes.acknowledge(connection, space, up_to)
 
     # --- bulk export ---------------------------------------------------------------------------------------
 

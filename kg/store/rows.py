@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from locigraph.kg.errors import TurnConflictError
+from locigraph.kg.errors import TurnConflictError, shortened
 from locigraph.kg.times import moment, optional_epoch
 from locigraph.kg.types import Node, NodeId, NodeStatus, SpaceId, Turn, TurnId, TurnState
 
@@ -29,28 +29,21 @@ def turn_of(row: Any) -> Turn:
 
 
 def require_same(held: Turn, turn: Turn) -> None:
-    """Raise TurnConflictError unless both hold the same content."""
-    was, now = _comparable(held), _comparable(turn)
-    differing = [name for name in was if was[name] != now[name]]
-    if differing == ["position"]:
-        raise TurnConflictError(
-            f"space {turn.space!r}: turn {turn.turn_id!r} is stored at position {held.position} of its conversation, "
-            f"not {turn.position}; a file may gain turns at its end, but those before must stay (a forgotten turn too: "
-            "it is read again). To build without them, forget the whole space and build it anew"
-        )
-    if differing:
-        name = differing[0]
-        raise TurnConflictError(
-            f"space {turn.space!r}: turn {turn.turn_id!r} is stored with another {name} "
-            f"({str(was[name])[:40]!r} against {str(now[name])[:40]!r}); give the new turn a new id"
-        )
+    """Raise TurnConflictError unless both hold the same content; their positions are the store's to give."""
+    was, now = content_of(held), content_of(turn)
+    for name in was:
+        if was[name] != now[name]:
+            raise TurnConflictError(
+                f"space {turn.space!r}: turn {turn.turn_id!r} is stored with another {name} "
+                f"({shortened(was[name])} against {shortened(now[name])}); turns never change: give the new turn a new id"
+            )
 
 
-def _comparable(turn: Turn) -> dict[str, object]:
+def content_of(turn: Turn) -> dict[str, str | int | None]:
+    """All that a turn says and where, but not its place in the conversation."""
     return {
         "conversation_id": turn.conversation_id, "session_id": turn.session_id, "text": turn.text,
         "speaker": turn.speaker, "image_caption": turn.image_caption, "spoken_at": optional_epoch(turn.spoken_at),
-        "position": turn.position,
     }  # fmt: skip
 
 

@@ -144,3 +144,22 @@ outbox = sa.Table(
     sa.Column("action", sa.String, nullable=False),  # "upsert" or "delete"
     sqlite_autoincrement=True,
 )
+
+# The last change of each space that the graph embeddings do not know yet; seq is never used twice.
+changed_spaces = sa.Table(
+    "changed_spaces",
+    metadata,
+    sa.Column("seq", _KEY, primary_key=True),
+    sa.Column("space", sa.String, nullable=False),
+    sa.Index("ix_changed_spaces_space", "space"),
+    sqlite_autoincrement=True,
+)
+
+# Turns that were forgotten and must not come back; the digest is keyed, so that it does not give the words away.
+tombstones = sa.Table(
+    "tombstones",
+    metadata,
+    sa.Column("space", sa.String, primary_key=True),
+    sa.Column("turn_id", sa.String, primary_key=True),
+    sa.Column("digest", sa.String, nullable=False),
+)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from sqlalchemy import Connection, func, insert, select, update
 
 from locigraph.kg.errors import StoreError, shortened
-from locigraph.kg.store import tables
+from locigraph.kg.store import rewind, sequence, tables, tombstones
 from locigraph.kg.store.rows import require_same, turn_of, turn_row
 from locigraph.kg.store.statements import chunks
 from locigraph.kg.types import SpaceId, Turn, TurnId, TurnState
@@ -23,10 +24,10 @@ class TurnFailure:
     error: str
 
 
-def append(connection: Connection, turns: Sequence[Turn]) -> int:
+def append(connection: Connection, turns: Sequence[Turn], *, may_rewind: bool) -> int:
     """Write turns that are not there yet; see ``Store.append_turns``."""
     unique: dict[tuple[SpaceId, TurnId], Turn] = {}
-    for turn in turns:
+    for turn in sorted(turns, key=attrgetter("position")):
         if turn.fault is not None:
             field, value, expected = turn.fault
             raise StoreError(
@@ -35,12 +36,23 @@ def append(connection: Connection, turns: Sequence[Turn]) -> int:
             )
         twin = unique.setdefault((turn.space, turn.turn_id), turn)
         require_same(twin, turn)
-    new = [turn for turn in unique.values() if not _is_held(connection, turn)]
+    living = tombstones.living(connection, list(unique.values()))
+    new = [turn for turn in living if not _is_held(connection, turn)]
     for space in sorted({turn.space for turn in new}):
         if not connection.execute(select(tables.spaces).where(tables.spaces.c.space == space)).first():
             connection.execute(insert(tables.spaces).values(space=space))
     if new:
-        connection.execute(insert(tables.turns), [turn_row(turn) for turn in new])
+        connection.execute(insert(tables.turns), [{**turn_row(turn), "position": sequence.NEW} for turn in new])
+    for space in sorted({turn.space for turn in living}):
+        given = [(turn.session_id, turn.turn_id) for turn in living if turn.space == space]
+        early = sequence.arrange(connection, space, given)
+        if early is not None and not may_rewind:
+            raise StoreError(
+                f"space {space!r}: turn {early!r} comes before turns that are consolidated, and what these said is not "
+                "in this file; build with a file that holds the whole conversation"
+            )
+        if early is not None:
+            rewind.space(connection, space)
     return len(new)
 
 

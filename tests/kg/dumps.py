@@ -6,8 +6,8 @@ import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
-#: What differs between two runs that mean the same: the indexer's queue numbers.
-QUEUE = ("outbox", "sqlite_sequence")
+#: What differs between two runs that mean the same: numbers of the queues of the indexes.
+QUEUE = ("outbox", "changed_spaces", "sqlite_sequence")
 
 
 def dump(path: Path, *, without: Sequence[str] = ()) -> dict[str, list[tuple[object, ...]]]:

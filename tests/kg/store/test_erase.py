@@ -92,6 +92,7 @@ def test_a_key_that_was_forgotten_is_never_given_again(store: Store) -> None:
     planted(store)
     highest = int(store.snapshot(SPACE).keys.max())
     store.forget_space(SPACE)
+    store.restore(SPACE)
     planted(store)
     assert int(store.snapshot(SPACE).keys.min()) > highest
 
@@ -107,10 +108,12 @@ def test_forgetting_an_unknown_turn_is_refused_and_forgets_nothing(store: Store,
 def test_forgetting_a_space_leaves_no_row_of_it_and_every_row_of_the_others(store: Store, tmp_path: Path) -> None:
     planted(store, OTHER_SPACE)
     store.set_setting(f"extractor/{OTHER_SPACE}", "rules")
+    store.set_setting("tombstone_key", "00" * 32)
     before = dump(tmp_path / "graph.sqlite", without=("outbox", "sqlite_sequence"))
     planted(store, SPACE)
     store.set_setting(f"extractor/{SPACE}", "rules")
     store.forget_space(SPACE)
+    assert store.restore(SPACE) == 3  # ids and digests alone were left
     assert dump(tmp_path / "graph.sqlite", without=("outbox", "sqlite_sequence")) == before
     assert store.spaces() == [OTHER_SPACE]
 
@@ -122,6 +125,7 @@ def test_a_forgotten_space_may_come_back_and_be_built_by_another_extractor(store
     store.forget_space(SPACE)
     assert store.setting(f"extractor/{SPACE}") is None
     assert store.setting(f"extractor/other/{SPACE}") == "rules"
+    store.restore(SPACE)
     planted(store)
     assert len(store.nodes(SPACE)) == 8
 

@@ -1,0 +1,26 @@
+"""The list of spaces whose graph embeddings are due, written by the transaction that changes the space."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, delete, func, insert, select
+
+from locigraph.kg.store.tables import changed_spaces
+from locigraph.kg.types import SpaceId
+
+
+def note(connection: Connection, space: SpaceId) -> None:
+    """List a space; its number is new, so that whoever read an earlier state cannot take it off the list."""
+    connection.execute(delete(changed_spaces).where(changed_spaces.c.space == space))
+    connection.execute(insert(changed_spaces).values(space=space))
+
+
+def read(connection: Connection) -> dict[SpaceId, int]:
+    """The listed spaces with the number of their last change, in the order of these."""
+    seq = func.max(changed_spaces.c.seq)
+    query = select(changed_spaces.c.space, seq).group_by(changed_spaces.c.space).order_by(seq)
+    return {SpaceId(space): int(number) for space, number in connection.execute(query)}
+
+
+def acknowledge(connection: Connection, space: SpaceId, up_to: int) -> None:
+    """Take a space off the list unless it has changed since."""
+    connection.execute(delete(changed_spaces).where(changed_spaces.c.space == space, changed_spaces.c.seq <= up_to))

@@ -1,0 +1,29 @@
+"""Spaces that the graph embeddings do not know as they are, and turns that must not come back."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0003"
+down_revision = "0002"
+
+KEY = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+
+
+def upgrade() -> None:
+    op.create_table(
+        "changed_spaces",
+        sa.Column("seq", KEY, primary_key=True),
+        sa.Column("space", sa.String, nullable=False),
+        sqlite_autoincrement=True,
+    )
+    op.create_index("ix_changed_spaces_space", "changed_spaces", ["space"])
+    op.create_table(
+        "tombstones",
+        sa.Column("space", sa.String, primary_key=True),
+        sa.Column("turn_id", sa.String, primary_key=True),
+        sa.Column("digest", sa.String, nullable=False),
+    )
+    # What earlier versions wrote is not known to be in the embeddings as it is.
+    op.execute("INSERT INTO changed_spaces (space) SELECT space FROM spaces")

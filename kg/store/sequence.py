@@ -1,0 +1,158 @@
+"""The order of a conversation, whatever the order in which its turns arrive: by session, and sessions by time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from operator import attrgetter, itemgetter
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, bindparam, select, update
+
+from locigraph.kg.store import tables
+from locigraph.kg.types import SpaceId, TurnId, TurnState
+
+
+#: Position of a turn that was just written and has no place yet.
+NEW = -1
+
+
+class Placed(NamedTuple):
+    """What decides a turn's place; ``position`` is the one that it holds, ``key`` counts arrivals."""
+
+    key: int
+    turn_id: TurnId
+    session_id: str
+    spoken_at: int | None
+    position: int
+    state: str
+
+
+def read(connection: Connection, space: SpaceId) -> list[Placed]:
+    """The turns of a space by the positions they hold."""
+    table = tables.turns
+    columns = (table.c[name] for name in Placed._fields)
+    rows = connection.execute(select(*columns).where(table.c.space == space).order_by(table.c.position, table.c.key))
+    return [Placed(*row) for row in rows]
+
+
+def merged(held: Sequence[TurnId], given: Sequence[TurnId]) -> list[TurnId]:
+    """One session's turns in order: new ones stand before the held one that they were given before, or at the end."""
+    before: dict[TurnId, list[TurnId]] = {}
+    new: list[TurnId] = []
+    known = {*held}
+    for turn_id in given:
+        if turn_id in known:
+            before.setdefault(turn_id, []).extend(new)
+            new = []
+        else:
+            new.append(turn_id)
+    return [*(each for turn_id in held for each in (*before.get(turn_id, ()), turn_id)), *new]
+
+
+def in_order(sessions: Sequence[Sequence[Placed]]) -> list[Placed]:
+    """The turns of a space in the order of the conversation.
+
+    A session's own order stays. Turns of different sessions are in the order of their times, where a turn has at least
+    the time of those before it in its session; an undated session comes after all that was there when it began.
+    """
+    ordered: list[tuple[tuple[int, int, int], Placed]] = []
+    first = [min(turn.key for turn in session) for session in sessions]
+    there = _latest_before(sessions, first)
+    for session, arrival, began in zip(sessions, first, there, strict=True):
+        time = next((turn.spoken_at for turn in session if turn.spoken_at is not None), began)
+        tie = arrival
+        for place, turn in enumerate(session):
+            if turn.spoken_at is None:
+                tie = max(tie, turn.key)  # undated sessions at the same time are in the order of arrival
+            else:
+                time = max(time, turn.spoken_at)
+            ordered.append(((time, tie, place), turn))
+    return [turn for _, turn in sorted(ordered, key=itemgetter(0))]
+
+
+def _latest_before(sessions: Sequence[Sequence[Placed]], first: Sequence[int]) -> list[int]:
+    """The latest time of the turns that had arrived before each session."""
+    times = {key: 0 for key in first}
+    latest = 0
+    for turn in sorted((turn for session in sessions for turn in session), key=attrgetter("key")):
+        if turn.key in times:
+            times[turn.key] = latest
+        latest = max(latest, turn.spoken_at or 0)
+    return [times[key] for key in first]
+
+
+def by_session(turns: Iterable[Placed]) -> dict[str, list[Placed]]:
+    """Turns by session, in the order in which they are given."""
+    found: dict[str, list[Placed]] = {}
+    for turn in turns:
+        found.setdefault(turn.session_id, []).append(turn)
+    return found
+
+
+def arrange(connection: Connection, space: SpaceId, given: Sequence[tuple[str, TurnId]]) -> TurnId | None:
+    """Write the positions of a space's turns.
+
+    Args:
+        connection: Within a transaction.
+        space: The space.
+        given: Session and id of the turns of the file, or call, that was just written, in its order.
+
+    Returns:
+        A turn that now comes before one that is consolidated already; None if new turns only came at the end.
+    """
+    held = read(connection, space)
+    old = [turn.position for turn in held if turn.position != NEW]
+    is_broken = len({*old}) < len(old)  # an earlier version let every file count from 0
+    if is_broken:
+        held.sort(key=attrgetter("key"))
+    sessions = by_session(held)
+    named: dict[str, list[TurnId]] = {}
+    for session_id, turn_id in given:
+        named.setdefault(session_id, []).append(turn_id)
+    for session_id in named.keys() & sessions.keys():
+        turns = {turn.turn_id: turn for turn in sessions[session_id]}
+        before = [turn.turn_id for turn in turns.values() if turn.position != NEW]
+        sessions[session_id] = [turns[turn_id] for turn_id in merged(before, named[session_id]) if turn_id in turns]
+    ordered = in_order(list(sessions.values()))
+    moved = [{"held": turn.key, "place": i} for i, turn in enumerate(ordered) if turn.position != i]
+    if moved:
+        table = tables.turns
+        connection.execute(
+            update(table).where(table.c.key == bindparam("held")).values(position=bindparam("place")), moved
+        )
+    done = [i for i, turn in enumerate(ordered) if turn.state != TurnState.PENDING]
+    early = (turn.turn_id for turn in ordered[: max(done, default=0)] if is_broken or turn.position == NEW)
+    return next(early, None)
+
+
+def fault(connection: Connection, space: SpaceId) -> str | None:
+    """The first position or NEXT edge that is not as the order of the turns has it; None if all are."""
+    held = read(connection, space)
+    ordered = in_order(list(by_session(held).values()))
+    for place, (turn, due) in enumerate(zip(held, ordered, strict=True)):
+        if turn.turn_id != due.turn_id or (place and turn.position <= held[place - 1].position):
+            return f"turn {turn.turn_id!r} has position {turn.position}, where {due.turn_id!r} is due"
+    episodes = _episodes(connection, space)
+    chains = [[t.turn_id for t in turns if t.turn_id in episodes] for turns in by_session(ordered).values()]
+    due_edges = {(episodes[a], episodes[b]): (a, b) for chain in chains for a, b in pairwise(chain)}
+    edges = tables.relations.c
+    rows = connection.execute(select(edges.source, edges.target).where(edges.space == space, edges.label == "NEXT"))
+    found = {(int(row.source), int(row.target)) for row in rows}
+    for ends in sorted(due_edges.keys() ^ found):
+        if ends in found:
+            return f"a NEXT edge joins nodes {ends[0]} and {ends[1]}, which no session has one after the other"
+        before, after = due_edges[ends]
+        return f"turns {before!r} and {after!r} follow each other, but no NEXT edge joins them"
+    return None
+
+
+def _episodes(connection: Connection, space: SpaceId) -> dict[TurnId, int]:
+    nodes, sources, turns = tables.nodes.c, tables.provenance.c, tables.turns.c
+    query = (
+        select(turns.turn_id, nodes.key)
+        .join(tables.provenance, sources.turn_key == turns.key)
+        .join(tables.nodes, nodes.key == sources.node_key)
+        .where(turns.space == space, nodes.type == "episode")
+    )
+    return {TurnId(row.turn_id): int(row.key) for row in connection.execute(query)}

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from locigraph.kg.errors import StoreError
+from locigraph.kg.store import Store
+from locigraph.kg.store.sequence import merged
+from locigraph.kg.types import Turn, TurnId, TurnState
+from tests.fakes import SPACE, change_of, make_turn, make_turns
+
+TURNS = make_turns(["a", "b", "c"], ["d", "e"], ["f", "g", "h"])
+
+
+def ids(*names: str) -> list[TurnId]:
+    return [TurnId(name) for name in names]
+
+
+def test_new_turns_stand_before_the_one_they_were_given_before_or_at_the_end() -> None:
+    assert merged(ids("c", "d"), ids("a", "b", "c", "d", "e")) == ids("a", "b", "c", "d", "e")
+    assert merged(ids("a", "b"), ids("c")) == ids("a", "b", "c")
+    assert merged([], ids("a", "b")) == ids("a", "b")
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_split_into_appends_that_keeps_each_sessions_order_gives_the_same_positions(
+    tmp_path: Path, data: st.DataObject
+) -> None:
+    left = {session: [t for t in TURNS if t.session_id == session] for session in {t.session_id for t in TURNS}}
+    with Store(tmp_path / f"{data.draw(st.uuids())}.sqlite") as store:
+        while any(left.values()):
+            session = data.draw(st.sampled_from(sorted(s for s in left if left[s])))
+            count = data.draw(st.integers(1, len(left[session])))
+            portion, left[session] = left[session][:count], left[session][count:]
+            store.append_turns([replace(turn, position=i) for i, turn in enumerate(portion)])
+            if data.draw(st.booleans()):
+                store.append_turns(portion)
+        assert store.turns(SPACE) == list(TURNS)
+
+
+def test_undated_turns_are_in_the_order_in_which_they_came(tmp_path: Path) -> None:
+    turns = [make_turn(i, f"turn {i}", session=1 + i % 2, dated=False) for i in range(6)]
+    with Store(tmp_path / "graph.sqlite") as store:
+        for turn in turns:
+            store.append_turns([replace(turn, position=0)])
+        assert [turn.text for turn in store.turns(SPACE)] == [f"turn {i}" for i in range(6)]
+
+
+def consolidated(store: Store, turns: list[Turn]) -> None:
+    store.append_turns(turns)
+    for turn in turns:
+        store.commit(change_of(turn))
+
+
+def test_a_turn_before_consolidated_ones_makes_the_space_pending(tmp_path: Path) -> None:
+    with Store(tmp_path / "graph.sqlite") as store:
+        consolidated(store, list(TURNS[3:]))
+        store.append_turns([replace(turn, position=0) for turn in TURNS[:1]])
+        assert store.nodes(SPACE) == []
+        assert store.turn_counts(SPACE) == {TurnState.PENDING: 6}
+        assert not store.has_forgotten()
+
+
+def test_a_turn_at_the_end_leaves_the_rest_as_it_is(tmp_path: Path) -> None:
+    with Store(tmp_path / "graph.sqlite") as store:
+        consolidated(store, list(TURNS[:3]))
+        store.append_turns(TURNS)
+        assert len(store.nodes(SPACE)) == 3
+        assert [turn.turn_id for turn in store.turns(SPACE, state=TurnState.PENDING)] == [t.turn_id for t in TURNS[3:]]
+
+
+def test_where_no_rewind_is_allowed_nothing_is_written(tmp_path: Path) -> None:
+    with Store(tmp_path / "graph.sqlite") as store:
+        consolidated(store, list(TURNS[3:]))
+        with pytest.raises(StoreError, match=r"turn 't0' comes before turns that are consolidated"):
+            store.append_turns(TURNS[:1], may_rewind=False)
+        assert [turn.turn_id for turn in store.turns(SPACE)] == [turn.turn_id for turn in TURNS[3:]]

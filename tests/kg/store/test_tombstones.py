@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from locigraph.kg.errors import TurnConflictError
+from locigraph.kg.store import Store
+from tests.fakes import SPACE, change_of, make_turns
+from tests.kg.dumps import dump
+
+TURNS = make_turns(["I sold the blue bike.", "To whom?", "To Tom."], ["The bike is gone."])
+SOLD = TURNS[0].turn_id
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    made = Store(tmp_path / "graph.sqlite")
+    made.append_turns(TURNS)
+    for turn in TURNS:
+        made.commit(change_of(turn))
+    return made
+
+
+def test_a_forgotten_turn_is_passed_over_in_every_later_append(store: Store) -> None:
+    store.forget(SPACE, [SOLD])
+    assert store.forgotten(SPACE) == {SOLD}
+    assert store.append_turns(TURNS) == 0
+    assert store.append_turns(TURNS[:1]) == 0
+    assert [turn.text for turn in store.turns(SPACE)] == [turn.text for turn in TURNS[1:]]
+
+
+def test_a_forgotten_space_stays_forgotten_and_is_not_made_by_an_append(store: Store) -> None:
+    store.forget_space(SPACE)
+    assert store.append_turns(TURNS) == 0
+    assert store.spaces() == []
+
+
+def test_restoring_lets_a_turn_come_back_in_its_place(store: Store) -> None:
+    store.forget(SPACE, [SOLD])
+    assert store.restore(SPACE, [SOLD]) == 1
+    assert store.restore(SPACE, [SOLD]) == 0
+    assert store.append_turns(TURNS) == 1
+    assert store.turns(SPACE) == list(TURNS)
+
+
+def test_other_content_under_a_forgotten_id_is_a_conflict_and_not_lost(store: Store) -> None:
+    store.forget(SPACE, [SOLD])
+    with pytest.raises(TurnConflictError, match=r"id of a forgotten turn and other content.*--restore"):
+        store.append_turns([replace(TURNS[0], text="I sold the red bike.")])
+
+
+def test_no_word_of_a_forgotten_turn_is_kept(store: Store, tmp_path: Path) -> None:
+    store.forget(SPACE, [SOLD])
+    held = dump(tmp_path / "graph.sqlite")
+    assert "blue bike" not in repr(held)
+    assert len(held["tombstones"]) == 1
+
+
+def test_a_file_without_the_forgotten_turn_is_appended_as_ever(store: Store) -> None:
+    store.forget(SPACE, [SOLD])
+    assert store.append_turns([replace(turn, position=i) for i, turn in enumerate(TURNS[1:])]) == 0
+    assert store.misplaced().keys() == {SPACE}  # change_of makes no NEXT edges
