@@ -40,6 +40,18 @@ class Hit:
     score: float
     signals: Mapping[str, float] = field(default_factory=dict)
 
+    @property
+    def text(self) -> str:
+        """The description, by the name that callers of ``locigraph.Memory`` know."""
+        return self.description
+
+    def as_json(self) -> dict[str, object]:
+        """The hit as JSON holds it."""
+        return {
+            "node_id": self.node_id, "type": self.type, "text": self.text, "turn_ids": list(self.turn_ids),
+            "score": self.score, "signals": dict(self.signals),
+        }  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Timing:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from locigraph.scripts.settings import CorpusSettings, EncoderSettings, IndexSettings
+from locigraph.scripts.settings import DEFAULT, REMEMBERED, CorpusSettings, EncoderSettings, IndexSettings
 
 
 def build(
@@ -11,10 +11,13 @@ def build(
     consolidation: str = "rules",
     store: str = "data/graph.sqlite",
     index: IndexSettings = IndexSettings(),
-    encoder: EncoderSettings = EncoderSettings(),
+    encoder: EncoderSettings = REMEMBERED,
+    checkpoint: str | None = DEFAULT,
     retry_failed: bool = False,
 ) -> None:
     """Read conversations, consolidate every turn into the graph, and index it. Can be interrupted and run again.
+
+    Files may hold new sessions, more turns of old ones, or everything again; what was forgotten is passed over.
 
     Exits with code 1 when turns failed: they are found by their own words, but no fact was drawn from them.
 
@@ -24,18 +27,23 @@ def build(
         store: SQLite file or SQLAlchemy URL of the graph.
         index: Vector index.
         encoder: Text encoder.
+        checkpoint: Checkpoint whose graph embeddings are kept up to date, for v2; ``default`` for the one that the
+            store remembers, or the shipped one; null for none.
         retry_failed: Whether to try failed turns again.
     """
     from collections import Counter
 
     from locigraph.kg.store import Store
-    from locigraph.scripts import graphs, opening
+    from locigraph.scripts import graphs, live, opening
     from locigraph.scripts.strategies import indexer_of
 
     read = opening.read_corpus(corpus)
     extractor = graphs.extractor_for(consolidation, read)
-    text_encoder = opening.text_encoder(encoder)
+    with Store(store) as graph:
+        used = live.encoder_settings(encoder, graph, checkpoint)
+    text_encoder = opening.text_encoder(used)
     with Store(store) as graph, opening.vector_index(index, store) as vectors:
+        live.remember_encoder(graph, used)
         if retry_failed:
             for conversation in read.conversations:
                 if conversation.space in graph.spaces():
@@ -43,10 +51,23 @@ def build(
                         graph.retry_turn(conversation.space, failure.turn_id)
         failed = graphs.build_graph(read, extractor, graph, text_encoder)
         indexer_of(graph, vectors, text_encoder).drain(progress=True)
+        missing = "no checkpoint is named"
+        if checkpoint is not None:
+            embeddings, missing = live.opened_embeddings(graph, vectors, text_encoder, checkpoint)
+            if embeddings is not None:
+                embeddings.update(progress="refresh")
+                live.remember_checkpoint(graph, live.checkpoint_folder(checkpoint, graph))
+        known = {*graph.spaces()}
         counts: Counter[str] = Counter()
+        forgotten = 0
         for conversation in read.conversations:
-            counts += graph.node_counts(conversation.space)
+            counts += graph.node_counts(conversation.space) if conversation.space in known else Counter()
+            forgotten += len({turn.turn_id for turn in conversation.turns} & graph.forgotten(conversation.space))
     print(f"{len(read.conversations)} spaces in {store}: " + ", ".join(f"{n} {t}" for t, n in sorted(counts.items())))
+    if missing:
+        print(f"v1 will answer, since v2 cannot: {missing}")
+    if forgotten:
+        print(f"{forgotten} forgotten turns were passed over; locigraph forget --restore lets them come back")
     for space, failures in failed.items():
         print(
             f"{space}: {len(failures)} turns failed and are kept as they were said, such as {failures[0].turn_id} "

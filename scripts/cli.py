@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -87,6 +88,7 @@ def _run(command: str, words: list[str]) -> None:
         parser.add_argument("question", type=str, help="what to look for")
         skip.add("question")
     parser.add_function_arguments(function, as_positional=False, skip=skip)
+    words = _with_values(words, function)
     for before, word in pairwise(["", *words]):
         if before == "--config" or word.startswith("--config="):
             _check_configuration(word.removeprefix("--config="))
@@ -111,6 +113,16 @@ def _run(command: str, words: list[str]) -> None:
         if error.filename is None:
             raise  # not about a file that the user could mend
         fail(f"{error.filename}: {error.strerror}; check the path and its permissions")
+
+
+def _with_values(words: list[str], function: Callable[..., None]) -> list[str]:
+    """The words, with ``true`` behind the names of switches that stand alone, such as ``--yes``."""
+    parameters = inspect.signature(function).parameters.values()
+    switches = {f"--{each.name}" for each in parameters if each.annotation == "bool"}
+    return [
+        f"{word}=true" if word in switches and (not after or after.startswith("--")) else word
+        for word, after in pairwise([*words, ""])
+    ]
 
 
 def _check_configuration(path: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from locigraph.scripts.settings import EncoderSettings
+from locigraph.scripts.settings import DEFAULT, REMEMBERED, EncoderSettings
 
 
 def explain(
@@ -10,8 +10,8 @@ def explain(
     *,
     space: str,
     store: str = "data/graph.sqlite",
-    encoder: EncoderSettings = EncoderSettings(),
-    checkpoint: str = "data/train/checkpoint",
+    encoder: EncoderSettings = REMEMBERED,
+    checkpoint: str = DEFAULT,
     as_of: str | None = None,
     top_k: int = 3,
     influences: int = 3,
@@ -25,37 +25,22 @@ def explain(
         space: Whose memory.
         store: The graph.
         encoder: Text encoder the graph was built with.
-        checkpoint: Folder of the checkpoint.
+        checkpoint: Folder of the checkpoint; ``default`` for the one that the store remembers, or the shipped one.
         as_of: Time (ISO 8601) whose knowledge may be used; null for now.
         top_k: Number of turns to explain.
         influences: Neighbours to show for each.
     """
-    from pathlib import Path
-
     from locigraph.kg.errors import LocigraphError
-    from locigraph.kg.types import SpaceId
-    from locigraph.scripts import opening, options
+    from locigraph.scripts import options
+    from locigraph.scripts.memory import Memory
     from locigraph.scripts.terminal import explanation_table
-    from locigraph.training.checkpoint import load_checkpoint
-    from locigraph.training.explanation import explain as take_apart
 
     if top_k < 1 or influences < 0:
         raise LocigraphError(f"top_k is {top_k} and influences {influences}; expected at least 1, and 0 or more")
-    time = options.parse_time(as_of)
-    text_encoder = opening.text_encoder(encoder)
-    with opening.existing_store(store) as graph:
-        graph.require_space(SpaceId(space))
-        missing = opening.partial_memory(graph, [SpaceId(space)])
-        loaded = load_checkpoint(Path(checkpoint), text_encoder=text_encoder.model_id)
-        snapshot = graph.snapshot(SpaceId(space), as_of=time, embedding_model=text_encoder.model_id)
-    found = take_apart(
-        loaded,
-        snapshot,
-        question,
-        embed=text_encoder.encode,
-        top_k=top_k,
-        asked_at=time,
-    )
+    options.time_of(as_of)
+    with Memory.open(store, encoder=encoder, checkpoint=checkpoint, access="read") as memory:
+        found = memory.explain(question, space=space, top_k=top_k, as_of=as_of)
+        missing = memory.notes(space)
     print("\n".join([explanation_table(found, influences=influences), *missing]))
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
 from tqdm import tqdm
 
 from locigraph.consolidation.extractors import EXTRACTORS
+from locigraph.consolidation.extractors.recorded import RecordedExtractor
 from locigraph.consolidation.pipeline import Consolidator, claim_space, refuse_other_extractor
 from locigraph.consolidation.protocols import Extractor
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.store import Store, TurnFailure
-from locigraph.kg.types import SpaceId, TurnState
+from locigraph.kg.types import SpaceId, Turn, TurnState
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.build_context import HybridContext
 from locigraph.training.snapshots import Views
@@ -35,31 +36,64 @@ def build_graph(
     Returns:
         Failed turns by space, of spaces that have some.
     """
-    for conversation in corpus.conversations:
-        refuse_other_extractor(store, conversation.space, extractor)
-    store.append_turns([turn for conversation in corpus.conversations for turn in conversation.turns])  # all or none
-    for conversation in corpus.conversations:
-        claim_space(store, conversation.space, extractor)
-    turns = [turn for c in corpus.conversations for turn in store.turns(c.space, state=TurnState.PENDING)]
-    if turns:
-        # One large batch now instead of a small one per turn.
-        texts = [turn.utterance for turn in turns]
-        plain = encoder.without_adapter()
-        plain.encode([*texts, *extractor.expected_texts(turns)], progress="encode")
-        with tqdm(desc="consolidate", total=len(turns), unit="turn") as bar:
-            for conversation in corpus.conversations:
-                # A context of its own: what it holds of a conversation is of no use to the next.
-                with closing(HybridContext(store, plain)) as context:
-                    consolidator = Consolidator(store, extractor, plain, context)
-                    consolidator.run(conversation.space, on_turn=lambda: _advance(bar))
+    turns = [turn for conversation in corpus.conversations for turn in conversation.turns]
+    spaces = add_turns(store, turns, extractor, encoder.without_adapter(), progress=True)
     for each in dict.fromkeys([encoder.without_adapter(), encoder]):
-        _embed_all(corpus, store, each)
-    return {c.space: failed for c in corpus.conversations if (failed := store.failures(c.space))}
+        _embed_all(spaces, store, each)
+    return {space: failed for space in spaces if (failed := store.failures(space))}
 
 
-def _embed_all(corpus: Corpus, store: Store, encoder: CachedTextEncoder) -> None:
+def add_turns(
+    store: Store, turns: Sequence[Turn], extractor: Extractor, encoder: CachedTextEncoder, *, progress: bool = False
+) -> list[SpaceId]:
+    """Append turns, all or none, and consolidate what is pending in their spaces.
+
+    Args:
+        store: The graph.
+        turns: New ones and ones that it holds, of any number of spaces.
+        extractor: Makes the graph.
+        encoder: Text encoder without adapter.
+        progress: Whether to show progress bars.
+
+    Returns:
+        The spaces of the turns, without those that were forgotten.
+
+    Raises:
+        ConsolidationError: If another extractor built one of the spaces; nothing is written then.
+        StoreError: As in ``Store.append_turns``.
+    """
+    given = list(dict.fromkeys(turn.space for turn in turns))
+    for space in given:
+        refuse_other_extractor(store, space, extractor)
+    store.append_turns(turns, may_rewind=extractor.name != RecordedExtractor.name or _is_whole(store, turns))
+    known = {*store.spaces()}
+    spaces = [space for space in given if space in known]
+    for space in spaces:
+        claim_space(store, space, extractor)
+    pending = [turn for space in spaces for turn in store.turns(space, state=TurnState.PENDING)]
+    if pending:
+        # One large batch now instead of a small one per turn.
+        texts = [turn.utterance for turn in pending]
+        bar_name = "encode" if progress else None
+        encoder.encode([*texts, *extractor.expected_texts(pending)], progress=bar_name)
+        with tqdm(desc="consolidate", total=len(pending), unit="turn", disable=not progress) as bar:
+            for space in spaces:
+                # A context of its own: what it holds of a conversation is of no use to the next.
+                with closing(HybridContext(store, encoder)) as context:
+                    Consolidator(store, extractor, encoder, context).run(space, on_turn=lambda: _advance(bar))
+    return spaces
+
+
+def _is_whole(store: Store, turns: Sequence[Turn]) -> bool:
+    """Whether all that the store holds of some spaces is among their turns, as replaying extractions anew needs."""
+    given = {(turn.space, turn.turn_id) for turn in turns}
+    spaces = {turn.space for turn in turns} & {*store.spaces()}
+    return all((space, turn.turn_id) in given for space in spaces for turn in store.turns(space))
+
+
+def _embed_all(spaces: Sequence[SpaceId], store: Store, encoder: CachedTextEncoder) -> None:
     """Vectors for nodes that have none of this encoder, such as those of a graph that another one has built."""
-    lacking = {c.space: found for c in corpus.conversations if (found := store.unembedded(c.space, encoder.model_id))}
+    lacking = {space: found for space in spaces if (found := store.unembedded(space, encoder.model_id))}
     # One large batch now instead of a small one per space.
     texts = [each.text for found in lacking.values() for each in found]
     vectors = encoder.encode(texts, progress="embed" if lacking else None)

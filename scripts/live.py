@@ -1,36 +1,109 @@
-"""v2 over the embeddings that a refresh has put in use."""
+"""What a store is used with, so that nothing need be named: text encoder, adapter and checkpoint.
+
+A store remembers them once they were named; the shipped ones are used until then.
+"""
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from locigraph.kg.errors import LocigraphError
+import locigraph
 from locigraph.kg.store import Store
-from locigraph.kg.types import SpaceId
-from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
-from locigraph.retrieval.index.milvus import MilvusIndex
-from locigraph.retrieval.strategies.graph_embedding import GraphEmbeddingRetriever
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
-from locigraph.scripts.strategies import texts_of
-from locigraph.training.checkpoint import load_checkpoint
-from locigraph.training.inference import CheckpointQueryEncoder
+from locigraph.scripts.settings import DEFAULT, EncoderSettings
+
+if TYPE_CHECKING:
+    from locigraph.retrieval.index.milvus import MilvusIndex
+    from locigraph.training.live_embeddings import LiveEmbeddings
+
+#: Folders of the adapter and of the checkpoint that come with the package.
+SHIPPED_ADAPTER, SHIPPED_CHECKPOINT = (
+    Path(locigraph.__file__).parent / "checkpoints" / name for name in ("text", "default")
+)
+_SHIPPED = "shipped"  # in a store, which may outlive this installation
+_ENCODER, _CHECKPOINT = "encoder", "checkpoint"
 
 
-def graph_retriever(
-    graph: Store, index: MilvusIndex, encoder: CachedTextEncoder, checkpoint: str, space: SpaceId
-) -> GraphEmbeddingRetriever:
-    """The retriever over a space whose turns all have embeddings.
+def encoder_settings(given: EncoderSettings, store: Store, checkpoint: str | None = DEFAULT) -> EncoderSettings:
+    """The text encoder that is meant: as given, else as the store remembers it, else the shipped one.
+
+    Args:
+        given: As the user named it; ``default`` and fields that have their default are open.
+        store: The graph.
+        checkpoint: The checkpoint that the user named; one that was trained without adapter is used without.
+    """
+    held = json.loads(store.setting(_ENCODER) or "{}")
+    usual = EncoderSettings()
+    names = {name: held[name] for name in ("model", "dtype") if name in held}
+    found = replace(
+        given, **{name: value for name, value in names.items() if getattr(given, name) == getattr(usual, name)}
+    )
+    if given.adapter != DEFAULT:
+        return found
+    if checkpoint not in (None, DEFAULT) and "+" not in _text_encoder_of(checkpoint_folder(checkpoint, store)):
+        adapter = None
+    elif held.get("model") == found.model:
+        adapter = str(SHIPPED_ADAPTER) if held["adapter"] == _SHIPPED else held["adapter"]
+    else:
+        adapter = str(SHIPPED_ADAPTER) if found.model == usual.model and SHIPPED_ADAPTER.is_dir() else None
+    return replace(found, adapter=adapter)
+
+
+def _text_encoder_of(checkpoint: Path) -> str:
+    """What a checkpoint says of its text encoder, "+" if nothing can be read: loading it says why."""
+    try:
+        return str(json.loads((checkpoint / "manifest.json").read_text())["text_encoder"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return "+"
+
+
+def remember_encoder(store: Store, used: EncoderSettings) -> None:
+    """Keep the text encoder that a store is built with."""
+    adapter = None if used.adapter is None else _lasting(used.adapter, SHIPPED_ADAPTER)
+    _remember(store, _ENCODER, json.dumps({"model": used.model, "dtype": used.dtype, "adapter": adapter}))
+
+
+def checkpoint_folder(given: str, store: Store) -> Path:
+    """The checkpoint that is meant: the given one, else the one that the store remembers, else the shipped one."""
+    held = store.setting(_CHECKPOINT) or _SHIPPED
+    name = held if given == DEFAULT else given
+    return SHIPPED_CHECKPOINT if name == _SHIPPED else Path(name)
+
+
+def remember_checkpoint(store: Store, used: Path) -> None:
+    """Keep the checkpoint whose embeddings are in use."""
+    _remember(store, _CHECKPOINT, _lasting(str(used), SHIPPED_CHECKPOINT))
+
+
+def opened_embeddings(
+    store: Store, index: MilvusIndex, encoder: CachedTextEncoder, checkpoint: str, *, device: str = "cpu"
+) -> tuple[LiveEmbeddings, str] | tuple[None, str]:
+    """What keeps the graph embeddings of a store equal to its graph, or None and the reason why there can be none.
 
     Raises:
-        CheckpointError: If the checkpoint cannot be used.
-        LocigraphError: If some turns have no embedding yet.
+        CheckpointError: If a checkpoint was named, and cannot be used.
     """
-    loaded = load_checkpoint(Path(checkpoint), text_encoder=encoder.model_id)
-    collection = index.open(GRAPH_ALIAS)
-    turns, held = graph.node_counts(space)["episode"], collection.count(space)
-    if held < turns:
-        raise LocigraphError(
-            f"space {space!r}: {held} of {turns} turns have graph embeddings; run locigraph refresh with checkpoint "
-            f"{checkpoint!r}"
-        )
-    return GraphEmbeddingRetriever(collection, CheckpointQueryEncoder(loaded, encoder.encode), texts_of(graph))
+    from locigraph.training.checkpoint import load_checkpoint
+    from locigraph.training.errors import CheckpointError
+    from locigraph.training.live_embeddings import LiveEmbeddings
+
+    try:
+        loaded = load_checkpoint(checkpoint_folder(checkpoint, store), text_encoder=encoder.model_id)
+    except CheckpointError as error:
+        if checkpoint != DEFAULT:
+            raise
+        return None, str(error)
+    return LiveEmbeddings(store, index, loaded, encoder.encode, device=device), ""
+
+
+def _lasting(folder: str, shipped: Path) -> str:
+    path = Path(folder).absolute()
+    return _SHIPPED if path.resolve() == shipped.resolve() else str(path)
+
+
+def _remember(store: Store, name: str, value: str) -> None:
+    if store.setting(name) != value:
+        store.set_setting(name, value)

@@ -19,6 +19,24 @@ def names(listed: str, table: Table[RowT]) -> list[str]:
     return list(dict.fromkeys(table[name].name for name in found))
 
 
+def check_recall(*, top_k: int, budget_tokens: int | None, as_of: object, strategy: str | None) -> None:
+    """Raise LocigraphError, before anything is opened, if a memory cannot be asked so."""
+    from locigraph.scripts.strategies import STRATEGIES
+
+    if strategy is not None and not STRATEGIES[strategy].in_recall:
+        raise LocigraphError(f"strategy {strategy!r} is for locigraph evaluate; recall has it as v2 with --checkpoint")
+    if top_k < 1:
+        raise LocigraphError(f"top_k is {top_k}; at least 1 memory can be shown")
+    if budget_tokens is not None and budget_tokens < 1:
+        raise LocigraphError(f"budget_tokens is {budget_tokens}; a context has room for at least 1 token")
+    time_of(as_of)
+
+
+def time_of(given: object) -> datetime | None:
+    """A time that is given as such or in ISO 8601; None where none is given."""
+    return given if isinstance(given, datetime) else parse_time(None if given is None else str(given))
+
+
 def parse_time(text: str | None) -> datetime | None:
     """An ISO 8601 time of the command line.
 

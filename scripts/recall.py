@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from locigraph.scripts.settings import EncoderSettings, IndexSettings
+from locigraph.scripts.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings
 
 
 def recall(
@@ -11,9 +11,9 @@ def recall(
     space: str,
     store: str = "data/graph.sqlite",
     index: IndexSettings = IndexSettings(),
-    encoder: EncoderSettings = EncoderSettings(),
-    strategy: str = "v1",
-    checkpoint: str = "data/train/checkpoint",
+    encoder: EncoderSettings = REMEMBERED,
+    strategy: str | None = None,
+    checkpoint: str | None = DEFAULT,
     reranker: str | None = None,
     as_of: str | None = None,
     top_k: int = 10,
@@ -27,8 +27,9 @@ def recall(
         store: The graph.
         index: Vector index.
         encoder: Text encoder the graph was built with; v2 and the strategies named ``-adapted`` use its adapter.
-        strategy: One of <recalled>. v2 needs a checkpoint and a refresh.
-        checkpoint: Folder of the checkpoint, for ``v2``.
+        strategy: One of <recalled>. null takes v2, or v1 with a note where no checkpoint can be used.
+        checkpoint: Folder of the checkpoint, for v2; ``default`` for the one that the store remembers, or the shipped
+            one; null for none.
         reranker: Cross-encoder (hub name or folder) that scores the best hits again; null for none.
         as_of: Time (ISO 8601) whose knowledge may be used; null for now. v2 leaves out later turns, but the
             vectors of earlier ones were made of the present graph: what came later has coloured them.
@@ -36,56 +37,28 @@ def recall(
         budget_tokens: Tokens of a context: the best memories that fit into it, with dates and source turns, in the
             order in which they were said. null for ``top_k`` memories with their scores.
     """
-    from contextlib import ExitStack
+    from locigraph.scripts import options
+    from locigraph.scripts.memory import Memory
+    from locigraph.scripts.terminal import hits_table, printable
 
-    from locigraph.kg.errors import LocigraphError
-    from locigraph.kg.types import SpaceId
-    from locigraph.retrieval.packing import Budget, pack
-    from locigraph.retrieval.protocols import Arranges, Retriever
-    from locigraph.scripts import opening, options
-    from locigraph.scripts.strategies import STRATEGIES, built_strategies, require_adapter, reranked
-    from locigraph.scripts.terminal import hits_table
-
-    row = STRATEGIES[strategy]
-    if not row.in_recall:
-        raise LocigraphError(f"strategy {strategy!r} is for locigraph evaluate; recall has it as v2 with --checkpoint")
-    if top_k < 1:
-        raise LocigraphError(f"top_k is {top_k}; at least 1 memory can be shown")
-    if budget_tokens is not None and budget_tokens < 1:
-        raise LocigraphError(f"budget_tokens is {budget_tokens}; a context has room for at least 1 token")
-    require_adapter([strategy], encoder.adapter)
-    time = options.parse_time(as_of)
-    text_encoder = opening.text_encoder(encoder)
-    with ExitStack() as opened:
-        graph = opened.enter_context(opening.existing_store(store))
-        graph.require_space(SpaceId(space))
-        # Milvus Lite lets one process at a time in: who needs no vectors need not wait for another.
-        vectors = opened.enter_context(opening.vector_index(index, store, must_exist=True)) if row.needs_index else None
-        if row.is_claimant:
-            from locigraph.scripts.live import graph_retriever
-
-            assert vectors is not None
-            retriever: Retriever = graph_retriever(graph, vectors, text_encoder, checkpoint, SpaceId(space))
-        else:
-            building = built_strategies(graph, text_encoder, [strategy], spaces=[SpaceId(space)], index=vectors)
-            retriever = opened.enter_context(building)[strategy]
-        # A memory takes at least about ten tokens, so that no more of them can fit.
-        wanted = top_k if budget_tokens is None else max(top_k, 1 + budget_tokens // 10)
-        result = reranked(reranker)(retriever).retrieve(question, SpaceId(space), as_of=time, top_k=wanted)
-        if budget_tokens is None:
-            shown = hits_table(result.hits[:top_k])
-        else:
-            order = None
-            if isinstance(retriever, Arranges):
-                order = retriever.arrange(question, result.hits, SpaceId(space), time)
-            read = graph.snapshot(SpaceId(space), as_of=time)
-            context = pack(result.hits, read, Budget(tokens=budget_tokens), order=order)
-            shown = f"{context}\n{context.tokens} of {budget_tokens} tokens; {context.left_out} memories did not fit"
-        missing = opening.partial_memory(graph, [SpaceId(space)])
-    print("\n".join([shown, *missing]))
-    print(
-        f"{strategy}: query encoded in {result.timing.encode_ms:.0f} ms, searched in {result.timing.search_ms:.0f} ms"
-    )
+    options.check_recall(top_k=top_k, budget_tokens=budget_tokens, as_of=as_of, strategy=strategy)
+    with Memory.open(store, index=index, encoder=encoder, checkpoint=checkpoint, access="read") as memory:
+        found = memory.recall(
+            question,
+            space=space,
+            top_k=top_k,
+            budget_tokens=budget_tokens,
+            as_of=as_of,
+            strategy=strategy,
+            reranker=reranker,
+        )
+    shown = hits_table(found)
+    if found.context is not None:
+        shown = printable(str(found.context))
+        shown += f"\n{found.context.tokens} of {budget_tokens} tokens; {found.context.left_out} memories did not fit"
+    print("\n".join([shown, *found.notes]))
+    timing = found.timing
+    print(f"{found.strategy}: query encoded in {timing.encode_ms:.0f} ms, searched in {timing.search_ms:.0f} ms")
 
 
 if __name__ == "__main__":

@@ -2,47 +2,47 @@
 
 from __future__ import annotations
 
-from locigraph.scripts.settings import EncoderSettings, IndexSettings
+from locigraph.scripts.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings
 
 
 def refresh(
     *,
     store: str = "data/graph.sqlite",
     index: IndexSettings = IndexSettings(),
-    encoder: EncoderSettings = EncoderSettings(),
-    checkpoint: str = "data/train/checkpoint",
+    encoder: EncoderSettings = REMEMBERED,
+    checkpoint: str = DEFAULT,
     device: str = "cpu",
 ) -> None:
     """Encode the graph with a checkpoint, write its turns into a new collection, verify it and put it in use.
+
+    Needed for a new checkpoint alone: build and ``Memory`` keep the embeddings that are in use up to date.
 
     Args:
         store: The graph.
         index: Vector index.
         encoder: Text encoder the graph was built with.
-        checkpoint: Folder of the checkpoint.
+        checkpoint: Folder of the checkpoint, which the store remembers from now on; ``default`` for the one that it
+            remembers, or the shipped one.
         device: torch device to encode on.
     """
-    from pathlib import Path
-
-    from locigraph.scripts import opening
-    from locigraph.training.checkpoint import load_checkpoint
-    from locigraph.training.embedding_refresh import refresh as run
-    from locigraph.training.snapshots import View
+    from locigraph.scripts import live, opening
+    from locigraph.scripts.strategies import indexer_of
 
     opening.check_device(device)
-    text_encoder = opening.text_encoder(encoder)
-    loaded = load_checkpoint(Path(checkpoint), text_encoder=text_encoder.model_id)
-    with opening.existing_store(store) as graph, opening.vector_index(index, store) as vectors:
-        done = run(
-            vectors,
-            loaded,
-            [View(space) for space in graph.spaces()],
-            # Read anew each time: all graphs of a large store would not fit in memory.
-            lambda view: graph.snapshot(view.space, embedding_model=text_encoder.model_id),
-            device=device,
-        )
+    with opening.existing_store(store, access="write") as graph:
+        used = live.encoder_settings(encoder, graph, checkpoint)
+        text_encoder = opening.text_encoder(used)
+        folder = live.checkpoint_folder(checkpoint, graph)
+        with opening.vector_index(index, store) as vectors:
+            if graph.has_forgotten():  # then the index is made anew first
+                indexer_of(graph, vectors, text_encoder).drain()
+            embeddings, _ = live.opened_embeddings(graph, vectors, text_encoder, str(folder), device=device)
+            assert embeddings is not None  # a checkpoint that is named and cannot be used is an error
+            done = embeddings.refresh(progress="refresh")
+        live.remember_encoder(graph, used)
+        live.remember_checkpoint(graph, folder)
     print(
-        f"{done.turns} turns in {done.collection} (checkpoint {loaded.version}), {done.written} written now; "
+        f"{done.turns} turns in {done.collection} (checkpoint {embeddings.version}), {done.written} written now; "
         f"index finds {done.sample_recall:.0%} of the exact neighbours"
     )
 

@@ -7,6 +7,9 @@ from typing import Literal
 
 from locigraph.retrieval.text.text_encoder import DEFAULT_MODEL
 
+#: Stands for the adapter or checkpoint that a store remembers, or the shipped one.
+DEFAULT = "default"
+
 
 @dataclass(frozen=True)
 class CorpusSettings:
@@ -35,7 +38,8 @@ class EncoderSettings:
 
     Attributes:
         model: Hub name or directory of a sentence-transformers model.
-        adapter: Folder of an adapter of it (locigraph adapt), which v2 uses; null for the model as it is.
+        adapter: Folder of an adapter of it (locigraph adapt), which v2 uses; null for the model as it is; ``default``
+            for the one that the store remembers, or the shipped one.
         device: torch device; null lets torch choose.
         dtype: ``bfloat16`` is faster, at a cosine of .998 to ``float32``.
         cache: SQLite file that keeps every vector, so that no text is encoded twice.
@@ -46,6 +50,10 @@ class EncoderSettings:
     device: str | None = None
     dtype: Literal["float32", "bfloat16"] = "float32"
     cache: str = "runs/text_cache.sqlite"
+
+
+#: The text encoder of the commands that use a memory: what its store remembers.
+REMEMBERED = EncoderSettings(adapter=DEFAULT)
 
 
 @dataclass(frozen=True)

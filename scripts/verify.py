@@ -2,52 +2,69 @@
 
 from __future__ import annotations
 
-from locigraph.scripts.settings import EncoderSettings, IndexSettings
+from locigraph.scripts.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings
 
 
 def verify(
     *,
     store: str = "data/graph.sqlite",
     index: IndexSettings = IndexSettings(),
-    encoder: EncoderSettings = EncoderSettings(),
+    encoder: EncoderSettings = REMEMBERED,
+    checkpoint: str | None = DEFAULT,
     rebuild: bool = False,
 ) -> None:
-    """Check the store, and compare the index of descriptions with it: every row, its turns, times and vector.
+    """Check the store, its positions and NEXT edges, and compare the index with it: every row and vector.
 
-    Graph embeddings are verified by each refresh, whose collection's name changes with the graph.
+    Exits with code 1 when something differs or is incomplete.
 
     Args:
         store: The graph, which is the truth.
         index: Vector index.
         encoder: Text encoder the graph was built with.
-        rebuild: Whether to make the index anew from the store first, whatever state it is in. Graph embeddings are
-            gone until the next refresh.
+        checkpoint: Checkpoint whose graph embeddings are compared; ``default`` for the one that the store remembers, or
+            the shipped one; null for none.
+        rebuild: Whether to make the index anew from the store first, whatever state it is in.
     """
     from locigraph.kg.errors import LocigraphError
-    from locigraph.scripts import opening
+    from locigraph.scripts import live, opening
     from locigraph.scripts.strategies import indexer_of
 
-    text_encoder = opening.text_encoder(encoder)
-    with opening.existing_store(store, access="write") as graph, opening.vector_index(index, store) as vectors:
-        broken = graph.faults()
-        if broken:
-            raise LocigraphError(
-                f"store {store!r} is damaged ({'; '.join(broken)}); restore it from a copy, or build anew"
-            )
-        indexer = indexer_of(graph, vectors, text_encoder)
-        if rebuild:
-            print(f"{indexer.rebuild(progress=True)} rows rebuilt; for v2 run locigraph refresh too")
-        else:
-            indexer.drain(progress=True)
-        differences = indexer.verify()
-        missing = opening.partial_memory(graph, graph.spaces())
-    for found in differences:
-        state = "clean" if found.is_clean else "differs"
-        print(f"{found.space}: {state} ({found.missing} missing, {found.surplus} surplus, {found.changed} changed)")
-    if not all(found.is_clean for found in differences):
-        missing = ["the index differs from the store; run locigraph verify --rebuild true", *missing]
-    if missing:
-        raise LocigraphError("; ".join(missing))
+    with opening.existing_store(store, access="write") as graph:
+        text_encoder = opening.text_encoder(live.encoder_settings(encoder, graph, checkpoint))
+        with opening.vector_index(index, store) as vectors:
+            broken = graph.faults()
+            if broken:
+                raise LocigraphError(
+                    f"store {store!r} is damaged ({'; '.join(broken)}); restore it from a copy, or build anew"
+                )
+            indexer = indexer_of(graph, vectors, text_encoder)
+            if rebuild:
+                print(f"{indexer.rebuild(progress=True)} rows rebuilt")
+            else:
+                indexer.drain(progress=True)
+            differences = {"": indexer.verify()}
+            if checkpoint is not None:
+                embeddings, reason = live.opened_embeddings(graph, vectors, text_encoder, checkpoint)
+                if embeddings is None:
+                    print(f"no graph embeddings were compared: {reason}")
+                else:
+                    embeddings.update()
+                    differences[" graph embeddings"] = embeddings.verify()
+            wrong = [
+                f"{space}: {fault}; run locigraph build with the file of the conversation"
+                for space, fault in graph.misplaced().items()
+            ]
+            wrong += opening.partial_memory(graph, graph.spaces())
+    for kind, compared in differences.items():
+        for found in compared:
+            state = "clean" if found.is_clean else "differs"
+            counted = f"{found.missing} missing, {found.surplus} surplus, {found.changed} changed"
+            print(f"{found.space}{kind}: {state} ({counted})")
+    if not all(found.is_clean for compared in differences.values() for found in compared):
+        wrong.insert(0, "the index differs from the store; run locigraph verify --rebuild true")
+    if wrong:
+        print("\n".join(wrong))
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":

@@ -109,7 +109,7 @@ def refresh(
             if not is_written or view == largest:
                 snapshot = snapshots.of(view)
                 rows, vectors = encode_graph(checkpoint, snapshot, device=device)
-                _require_usable(checkpoint, vectors)
+                require_usable(checkpoint, vectors)
                 if not is_written:
                     collection.upsert(snapshot_rows(view.name, snapshot, rows), vectors)
                     written += len(rows)
@@ -158,7 +158,8 @@ def _require_finite(checkpoint: Checkpoint) -> None:
             raise TrainingError(f"weight {name!r} of checkpoint {checkpoint.version!r} is NaN or infinite; train again")
 
 
-def _require_usable(checkpoint: Checkpoint, vectors: NDArray[np.float32]) -> None:
+def require_usable(checkpoint: Checkpoint, vectors: NDArray[np.float32]) -> None:
+    """Raise TrainingError if a vector is zero or holds NaN."""
     norms = np.linalg.norm(vectors, axis=1)
     if not (np.isfinite(norms) & (norms > 0)).all():
         raise TrainingError(f"checkpoint {checkpoint.version!r} encodes some turns as zero or NaN; train again")

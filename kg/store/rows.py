@@ -35,7 +35,7 @@ def require_same(held: Turn, turn: Turn) -> None:
         if was[name] != now[name]:
             raise TurnConflictError(
                 f"space {turn.space!r}: turn {turn.turn_id!r} is stored with another {name} "
-                f"({shortened(was[name])} against {shortened(now[name])}); turns never change: give the new turn a new id"
+                f"({shortened(was[name])} against {shortened(now[name])}); give the new turn a new id"
             )
 
 

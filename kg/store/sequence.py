@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from operator import attrgetter, itemgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import Connection, bindparam, select, update
 
 from locigraph.kg.store import tables
 from locigraph.kg.types import SpaceId, TurnId, TurnState
-
 
 #: Position of a turn that was just written and has no place yet.
 NEW = -1
@@ -73,7 +72,7 @@ def in_order(sessions: Sequence[Sequence[Placed]]) -> list[Placed]:
 
 def _latest_before(sessions: Sequence[Sequence[Placed]], first: Sequence[int]) -> list[int]:
     """The latest time of the turns that had arrived before each session."""
-    times = {key: 0 for key in first}
+    times = dict.fromkeys(first, 0)
     latest = 0
     for turn in sorted((turn for session in sessions for turn in session), key=attrgetter("key")):
         if turn.key in times:

@@ -149,7 +149,7 @@ class DescriptionIndexer:
             held = collection.rows(space)
             vectors = collection.vectors(space, list(held))
             changed = sum(
-                held[key] != due[key] or not _is_same(vectors.get(key), snapshot.embeddings[expected[key]])
+                held[key] != due[key] or not is_same_vector(vectors.get(key), snapshot.embeddings[expected[key]])
                 for key in held.keys() & due.keys()
             )
             differences.append(
@@ -205,8 +205,8 @@ def _description_rows(space: str, snapshot: Snapshot, rows: Sequence[int]) -> li
     return [row if row.type == "episode" else replace(row, turn_ids=()) for row in made]
 
 
-def _is_same(held: NDArray[np.float32] | None, due: NDArray[np.float32]) -> bool:
-    # Put so that NaN is never the same.
+def is_same_vector(held: NDArray[np.float32] | None, due: NDArray[np.float32]) -> bool:
+    """Whether the index holds a vector as it should be, NaN never."""
     return held is not None and held.shape == due.shape and bool(np.abs(held - due).max() <= _SAME_VECTOR)
 
 

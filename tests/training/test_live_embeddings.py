@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from locigraph.consolidation.extractors.rules import RuleExtractor
+from locigraph.consolidation.pipeline import Consolidator
+from locigraph.kg.store import Store
+from locigraph.kg.types import SpaceId, Turn, TurnId
+from locigraph.retrieval.index.descriptions import DescriptionIndexer
+from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
+from locigraph.retrieval.index.milvus import Collection, MilvusIndex
+from locigraph.training.checkpoint import Checkpoint
+from locigraph.training.errors import StaleEmbeddingsError
+from locigraph.training.live_embeddings import LiveEmbeddings
+from tests.fakes import OTHER_SPACE, SPACE, FakeContext, FakeEncoder, make_turns
+from tests.fakes_graph import TEXT_DIM, small_checkpoint
+
+ENCODER = FakeEncoder(TEXT_DIM)
+SAID = (
+    ["I sold the blue bike to Tom.", "My favourite colour is green.", "I moved to Boston last week."],
+    ["I work as a carpenter now.", "Tom repaired the bike on Monday."],
+)
+TURNS = {space: make_turns(*SAID, space=space) for space in (SPACE, OTHER_SPACE)}
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MilvusIndex]:
+    with MilvusIndex(str(tmp_path_factory.mktemp("live") / "index.db")) as made:
+        yield made
+
+
+class Place:
+    """A store, an index and what keeps the one equal to the other."""
+
+    def __init__(self, path: Path, index: MilvusIndex, checkpoint: Checkpoint | None = None) -> None:
+        self.store = Store(path)
+        self.index = index
+        self.checkpoint = checkpoint or small_checkpoint(text_encoder=ENCODER.model_id)
+        self.live = LiveEmbeddings(self.store, index, self.checkpoint, ENCODER.encode)
+
+    def say(self, *turns: Turn) -> None:
+        self.store.append_turns(turns)
+        for space in {turn.space for turn in turns} & {*self.store.spaces()}:
+            Consolidator(self.store, RuleExtractor(), ENCODER, FakeContext()).run(space)
+
+    def forget(self, space: SpaceId, *turn_ids: TurnId) -> None:
+        self.store.forget(space, turn_ids)
+        DescriptionIndexer(self.store, self.index, ENCODER.model_id).drain()
+
+    def collection(self) -> Collection:
+        return self.index.open(GRAPH_ALIAS)
+
+
+@pytest.fixture
+def place(opened: MilvusIndex, tmp_path: Path) -> Iterator[Place]:
+    opened.clear("emb_", "descriptions")
+    made = Place(tmp_path / "graph.sqlite", opened)
+    with closing(made.store):
+        yield made
+
+
+def test_a_new_turn_is_encoded_with_its_space_and_no_other(place: Place) -> None:
+    place.say(*TURNS[SPACE][:3], *TURNS[OTHER_SPACE][:3])
+    assert place.live.update() == 2
+    before = place.index.alias_target(GRAPH_ALIAS)
+    encoded: list[int] = []
+    place.checkpoint.network.nodes.register_forward_pre_hook(lambda _, args: encoded.append(args[0].num_turns))
+    place.say(TURNS[SPACE][3])
+    assert place.live.update() == 1
+    assert encoded == [4]
+    assert place.index.alias_target(GRAPH_ALIAS) == before
+    assert place.live.collection(SPACE).count(SPACE) == 4
+    assert place.live.update() == 0
+
+
+def test_a_space_that_has_changed_is_refused_until_it_is_written(place: Place) -> None:
+    with pytest.raises(StaleEmbeddingsError, match="no graph embeddings of checkpoint"):
+        place.live.collection(SPACE)
+    place.say(*TURNS[SPACE][:3], *TURNS[OTHER_SPACE][:3])
+    place.live.update()
+    place.say(TURNS[SPACE][3])
+    with pytest.raises(StaleEmbeddingsError, match=r"space 'harbor': 3 of 4 turns have graph embeddings"):
+        place.live.collection(SPACE)
+    assert place.live.collection(OTHER_SPACE).count(OTHER_SPACE) == 3
+
+
+def test_a_write_that_is_cut_is_done_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.say(*TURNS[SPACE][:3])
+    place.live.update()
+    place.say(TURNS[SPACE][3])
+    with monkeypatch.context() as patch:
+        patch.setattr(Collection, "flush", lambda self: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            place.live.update()
+    assert SPACE in place.store.changed_spaces()
+    assert place.live.update() == 1
+    assert [found.is_clean for found in place.live.verify()] == [True]
+
+
+def test_what_arrives_while_a_refresh_runs_is_in_it(place: Place) -> None:
+    place.say(*TURNS[SPACE][:3], *TURNS[OTHER_SPACE][:3])
+    late = [TURNS[OTHER_SPACE][3]]
+
+    def arrive(*_: object) -> None:
+        if late:
+            place.say(late.pop())
+
+    place.checkpoint.network.nodes.register_forward_pre_hook(arrive)
+    place.live.refresh()
+    assert place.collection().count(OTHER_SPACE) == 4
+    assert place.store.changed_spaces() == {}
+    assert all(found.is_clean for found in place.live.verify())
+
+
+def test_verify_sees_a_vector_that_is_not_what_the_checkpoint_gives(place: Place) -> None:
+    place.say(*TURNS[SPACE])
+    place.live.update()
+    collection = place.collection()
+    rows, keys = collection.rows(SPACE), collection.node_keys(SPACE)
+    vectors = collection.vectors(SPACE, keys)
+    collection.upsert([rows[keys[0]]], vectors[keys[1]][None])
+    assert [(found.missing, found.surplus, found.changed) for found in place.live.verify()] == [(0, 0, 1)]
+
+
+ACTIONS = st.lists(
+    st.tuples(st.sampled_from(["say", "say", "forget", "update", "refresh"]), st.sampled_from([SPACE, OTHER_SPACE])),
+    max_size=8,
+)
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(actions=ACTIONS, data=st.data())
+def test_after_any_appends_forgets_and_refreshes_the_collection_is_that_of_a_full_refresh(
+    opened: MilvusIndex, tmp_path: Path, actions: list[tuple[str, SpaceId]], data: st.DataObject
+) -> None:
+    opened.clear("emb_", "descriptions")
+    place = Place(tmp_path / f"{data.draw(st.uuids())}.sqlite", opened)
+    with closing(place.store):
+        left = {space: list(turns) for space, turns in TURNS.items()}
+        place.say(left[SPACE].pop(0), left[OTHER_SPACE].pop(0))
+        for action, space in actions:
+            if action == "say" and left[space]:
+                place.say(left[space].pop(data.draw(st.integers(0, len(left[space]) - 1))))
+            elif action == "forget" and len(held := place.store.turns(space)) > 1:
+                place.forget(space, data.draw(st.sampled_from([turn.turn_id for turn in held])))
+            elif action == "update":
+                place.live.update()
+            elif action == "refresh":
+                place.live.refresh()
+        place.live.update()
+        assert place.store.misplaced() == {}
+        live = place.collection()
+        spaces = [space for space in TURNS if space in place.store.spaces()]
+        kept = {space: live.vectors(space, live.node_keys(space)) for space in spaces}
+        place.live.refresh()
+        fresh = place.collection()
+        for space in spaces:
+            due = fresh.vectors(space, fresh.node_keys(space))
+            assert kept[space].keys() == due.keys()
+            for key, vector in due.items():
+                np.testing.assert_allclose(kept[space][key], vector, atol=1e-5)
+        assert fresh.spaces() == sorted(spaces)
+
+
+def test_another_checkpoint_gets_a_collection_of_its_own(place: Place) -> None:
+    place.say(*TURNS[SPACE])
+    place.live.update()
+    before = place.index.alias_target(GRAPH_ALIAS)
+    other = small_checkpoint(seed=1, text_encoder=ENCODER.model_id)
+    live = LiveEmbeddings(place.store, place.index, other, ENCODER.encode)
+    assert live.update() == 1
+    assert place.index.alias_target(GRAPH_ALIAS) != before
+    with pytest.raises(StaleEmbeddingsError, match="no graph embeddings of checkpoint"):
+        place.live.collection(SPACE)
