@@ -62,7 +62,7 @@ def build(
         forgotten = 0
         for conversation in read.conversations:
             counts += graph.node_counts(conversation.space) if conversation.space in known else Counter()
-            forgotten += len({turn.turn_id for turn in conversation.turns} & graph.forgotten(conversation.space))
+            forgotten += len(graph.forgotten(conversation.space, [turn.turn_id for turn in conversation.turns]))
     print(f"{len(read.conversations)} spaces in {store}: " + ", ".join(f"{n} {t}" for t, n in sorted(counts.items())))
     if missing:
         print(f"v1 will answer, since v2 cannot: {missing}")

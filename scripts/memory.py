@@ -180,7 +180,7 @@ class Memory:
                 }
             ]
         )  # fmt: skip
-        if made in self._graph.forgotten(SpaceId(space)):
+        if self._graph.forgotten(SpaceId(space), [made]):
             raise StoreError(
                 f"space {space!r}: turn {made!r} was forgotten; give the turn another id, or restore this one first"
             )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -190,10 +190,10 @@ class Store:
         with self._write() as connection:
             return turns_.append(connection, turns, may_rewind=may_rewind)
 
-    def forgotten(self, space: SpaceId) -> frozenset[TurnId]:
-        """Ids of the turns that were forgotten and are passed over when they come again."""
+    def forgotten(self, space: SpaceId, turn_ids: Iterable[TurnId]) -> frozenset[TurnId]:
+        """Those of some turns that were forgotten, and are passed over when they come again."""
         with self._read() as connection:
-            return frozenset(tombstones.read(connection, space))
+            return tombstones.among(connection, space, turn_ids)
 
     def restore(self, space: SpaceId, turn_ids: Sequence[TurnId] | None = None) -> int:
         """Let forgotten turns be appended again, all of a space where none are named; returns how many."""
@@ -329,7 +329,7 @@ class Store:
     def forget(self, space: SpaceId, turn_ids: Sequence[TurnId], *, going: erase.Listener = lambda texts: None) -> int:
         """Erase turns and all that was drawn from them: the one deletion there is.
 
-        They stay forgotten: the store keeps their ids with keyed digests, and passes them over when they come again.
+        They stay forgotten: the store keeps keyed digests of them, and passes them over when they come again.
         Episodes, events, facts and reflections whose wording may come from any of the turns go; what the turns only
         said again stays, and is theirs no longer. Concepts and entities go unless a turn that is left has their
         words. Relations, earlier versions and embeddings go with their nodes, and the outbox tells every index.

@@ -155,11 +155,11 @@ changed_spaces = sa.Table(
     sqlite_autoincrement=True,
 )
 
-# Turns that were forgotten and must not come back; the digest is keyed, so that it does not give the words away.
+# Turns that were forgotten and must not come back: digests of id and content, keyed, so that they give neither away.
 tombstones = sa.Table(
     "tombstones",
     metadata,
     sa.Column("space", sa.String, primary_key=True),
-    sa.Column("turn_id", sa.String, primary_key=True),
-    sa.Column("digest", sa.String, nullable=False),
+    sa.Column("turn", sa.String, primary_key=True),
+    sa.Column("content", sa.String, nullable=False),
 )

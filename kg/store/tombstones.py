@@ -1,4 +1,4 @@
-"""What is remembered of forgotten turns: their ids and keyed digests of their content, so that they stay forgotten."""
+"""What is remembered of forgotten turns, so that they stay forgotten: keyed digests of their ids and content."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from sqlalchemy import Connection, delete, insert, select
 
@@ -25,16 +25,21 @@ def put(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId] | Non
     query = select(table).where(table.c.space == space)
     queries = [query] if turn_ids is None else [query.where(table.c.turn_id.in_(ids)) for ids in chunks(turn_ids)]
     turns = [turn_of(row) for each in queries for row in connection.execute(each)]
-    rows = [{"space": space, "turn_id": turn.turn_id, "digest": _digest(turn, key)} for turn in turns]
+    rows = [
+        {"space": space, "turn": _digest(turn.turn_id, key), "content": _digest(content_of(turn), key)}
+        for turn in turns
+    ]
     if rows:
         connection.execute(insert_or_keep(connection, tables.tombstones), rows)
 
 
-def read(connection: Connection, space: SpaceId) -> dict[TurnId, str]:
-    """Digests of the forgotten turns of a space by id."""
-    table = tables.tombstones
-    rows = connection.execute(select(table.c.turn_id, table.c.digest).where(table.c.space == space))
-    return {TurnId(row.turn_id): row.digest for row in rows}
+def among(connection: Connection, space: SpaceId, turn_ids: Iterable[TurnId]) -> frozenset[TurnId]:
+    """Those of some turns that were forgotten."""
+    held = _read(connection, space)
+    if not held:
+        return frozenset()
+    key = _key(connection)
+    return frozenset(turn_id for turn_id in turn_ids if _digest(turn_id, key) in held)
 
 
 def living(connection: Connection, turns: Sequence[Turn]) -> list[Turn]:
@@ -43,16 +48,16 @@ def living(connection: Connection, turns: Sequence[Turn]) -> list[Turn]:
     Raises:
         TurnConflictError: If a turn has the id of a forgotten one and other content.
     """
-    stones = {space: read(connection, space) for space in {turn.space for turn in turns}}
+    stones = {space: _read(connection, space) for space in {turn.space for turn in turns}}
     if not any(stones.values()):
         return list(turns)
     key = _key(connection)
     kept = []
     for turn in turns:
-        digest = stones[turn.space].get(turn.turn_id)
-        if digest is None:
+        content = stones[turn.space].get(_digest(turn.turn_id, key))
+        if content is None:
             kept.append(turn)
-        elif not hmac.compare_digest(digest, _digest(turn, key)):
+        elif not hmac.compare_digest(content, _digest(content_of(turn), key)):
             raise TurnConflictError(
                 f"space {turn.space!r}: turn {turn.turn_id!r} has the id of a forgotten turn and other content; give "
                 "the new turn a new id, or run locigraph forget --restore for the id first"
@@ -66,10 +71,19 @@ def remove(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId] | 
     of_space = delete(table).where(table.c.space == space)
     if turn_ids is None:
         return connection.execute(of_space).rowcount
-    return sum(connection.execute(of_space.where(table.c.turn_id.in_(ids))).rowcount for ids in chunks(turn_ids))
+    key = _key(connection)
+    digests = [_digest(turn_id, key) for turn_id in turn_ids]
+    return sum(connection.execute(of_space.where(table.c.turn.in_(part))).rowcount for part in chunks(digests))
+
+
+def _read(connection: Connection, space: SpaceId) -> dict[str, str]:
+    table = tables.tombstones
+    rows = connection.execute(select(table.c.turn, table.c.content).where(table.c.space == space))
+    return {row.turn: row.content for row in rows}
 
 
 def _key(connection: Connection) -> bytes:
+    """The store's own key; made with the first tombstone."""
     table = tables.settings
     held = connection.execute(select(table.c.value).where(table.c.name == _KEY)).scalar()
     if held is None:
@@ -78,5 +92,5 @@ def _key(connection: Connection) -> bytes:
     return bytes.fromhex(held)
 
 
-def _digest(turn: Turn, key: bytes) -> str:
-    return hmac.new(key, json.dumps(content_of(turn)).encode(), hashlib.sha256).hexdigest()
+def _digest(value: object, key: bytes) -> str:
+    return hmac.new(key, json.dumps(value).encode(), hashlib.sha256).hexdigest()

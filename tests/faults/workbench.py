@@ -100,7 +100,8 @@ def state(folder: Path) -> dict[str, Any]:
         "JOIN turns t ON t.key = p.turn_key ORDER BY 1, 2, 3",
         "vectors": "SELECT n.space, n.id, e.model, e.vector FROM embeddings e JOIN nodes n ON n.key = e.node_key "
         "ORDER BY 1, 2, 3",
-        "settings": "SELECT name, value FROM settings ORDER BY name",
+        "settings": "SELECT name, value FROM settings WHERE name LIKE 'extractor/%' ORDER BY name",
+        "tombstones": "SELECT space, COUNT(*) FROM tombstones GROUP BY space ORDER BY space",
         "due": "SELECT COUNT(*) FROM outbox",
     }
     with closing(sqlite3.connect(folder / "graph.sqlite")) as connection:

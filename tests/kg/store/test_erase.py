@@ -113,7 +113,7 @@ def test_forgetting_a_space_leaves_no_row_of_it_and_every_row_of_the_others(stor
     planted(store, SPACE)
     store.set_setting(f"extractor/{SPACE}", "rules")
     store.forget_space(SPACE)
-    assert store.restore(SPACE) == 3  # ids and digests alone were left
+    assert store.restore(SPACE) == 3  # digests alone were left
     assert dump(tmp_path / "graph.sqlite", without=("outbox", "sqlite_sequence")) == before
     assert store.spaces() == [OTHER_SPACE]
 

@@ -22,8 +22,8 @@ def upgrade() -> None:
     op.create_table(
         "tombstones",
         sa.Column("space", sa.String, primary_key=True),
-        sa.Column("turn_id", sa.String, primary_key=True),
-        sa.Column("digest", sa.String, nullable=False),
+        sa.Column("turn", sa.String, primary_key=True),
+        sa.Column("content", sa.String, nullable=False),
     )
     # What earlier versions wrote is not known to be in the embeddings as it is.
     op.execute("INSERT INTO changed_spaces (space) SELECT space FROM spaces")
