@@ -48,8 +48,8 @@ class Cassette:
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with opened_sqlite(self.path, self._failed) as file:
-            file.execute("CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, reply TEXT NOT NULL)")
+        columns = "(key TEXT PRIMARY KEY, reply TEXT NOT NULL)"
+        with opened_sqlite(self.path, self._failed, table="replies", columns=columns) as file:
             yield file
 
     def _failed(self, error: sqlite3.Error) -> LanguageModelError:

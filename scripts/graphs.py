@@ -9,10 +9,10 @@ from typing import Any
 from tqdm import tqdm
 
 from locigraph.consolidation.extractors import EXTRACTORS
-from locigraph.consolidation.pipeline import Consolidator, claim_space
+from locigraph.consolidation.pipeline import Consolidator, claim_space, refuse_other_extractor
 from locigraph.consolidation.protocols import Extractor
 from locigraph.kg.corpora import Corpus
-from locigraph.kg.store import Store
+from locigraph.kg.store import Store, TurnFailure
 from locigraph.kg.types import SpaceId, TurnState
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.build_context import HybridContext
@@ -24,20 +24,23 @@ def extractor_for(consolidation: str, corpus: Corpus) -> Extractor:
     return EXTRACTORS[consolidation].build(corpus)
 
 
-def build_graph(corpus: Corpus, extractor: Extractor, store: Store, encoder: CachedTextEncoder) -> dict[SpaceId, int]:
+def build_graph(
+    corpus: Corpus, extractor: Extractor, store: Store, encoder: CachedTextEncoder
+) -> dict[SpaceId, list[TurnFailure]]:
     """Conversations into graph; what an earlier run did is passed over.
 
     What becomes of a turn is decided by the text encoder without its adapter: graphs stay the same whatever retrieval
     has learnt. Nodes get vectors of both.
 
     Returns:
-        Number of failed turns by space, of spaces that have some.
+        Failed turns by space, of spaces that have some.
     """
     for conversation in corpus.conversations:
-        store.append_turns(conversation.turns)
+        refuse_other_extractor(store, conversation.space, extractor)
+    store.append_turns([turn for conversation in corpus.conversations for turn in conversation.turns])  # all or none
+    for conversation in corpus.conversations:
         claim_space(store, conversation.space, extractor)
     turns = [turn for c in corpus.conversations for turn in store.turns(c.space, state=TurnState.PENDING)]
-    failed: dict[SpaceId, int] = {}
     if turns:
         # One large batch now instead of a small one per turn.
         texts = [turn.utterance for turn in turns]
@@ -51,11 +54,7 @@ def build_graph(corpus: Corpus, extractor: Extractor, store: Store, encoder: Cac
                     consolidator.run(conversation.space, on_turn=lambda: _advance(bar))
     for each in dict.fromkeys([encoder.without_adapter(), encoder]):
         _embed_all(corpus, store, each)
-    for conversation in corpus.conversations:
-        count = len(store.failures(conversation.space))
-        if count:
-            failed[conversation.space] = count
-    return failed
+    return {c.space: failed for c in corpus.conversations if (failed := store.failures(c.space))}
 
 
 def _embed_all(corpus: Corpus, store: Store, encoder: CachedTextEncoder) -> None:
