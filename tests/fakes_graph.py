@@ -151,15 +151,15 @@ def small_settings(*, pretrain: int = 0, finetune: int = 3, patience: int = 50, 
     )
 
 
-def small_checkpoint(*, seed: int = 0, text_encoder: str = "fake-bow") -> Checkpoint:
+def small_checkpoint(*, seed: int = 0, text_encoder: str = "fake-bow", text_dim: int = TEXT_DIM) -> Checkpoint:
     """A checkpoint whose weights are random and depend on the seed."""
     torch.manual_seed(seed)
-    network = GraphRetrieval(SMALL_MODEL, text_dim=TEXT_DIM).eval()
+    network = GraphRetrieval(SMALL_MODEL, text_dim=text_dim).eval()
     with torch.no_grad():
         for parameter in network.nodes.parameters():
             parameter.add_(0.05 * torch.randn_like(parameter))
     details = {"seed": seed, "identity": {"train": ["elsewhere"], "validation": []}}
-    return Checkpoint(network, SMALL_MODEL, text_encoder, TEXT_DIM, details)
+    return Checkpoint(network, SMALL_MODEL, text_encoder, text_dim, details)
 
 
 # --- indexes ---------------------------------------------------------------------------------------------------
