@@ -340,9 +340,9 @@ class Memory:
         self._graph.require_space(space)
         notes: list[str] = []
         if strategy is None:
-            strategy = "v2" if self._live() is not None else "v1"
-            if strategy == "v1":
-                notes.append(f"v1 answers, since v2 cannot: {self._no_v2}")
+            reason = self._fault_of_v2(space)
+            strategy = "v1" if reason else "v2"
+            notes += [f"v1 answers, since v2 cannot: {reason}"] if reason else []
         row = STRATEGIES[strategy]
         require_adapter([strategy], self._settings.adapter)
         # Milvus Lite lets one process at a time in: who needs no vectors need not wait for another.
@@ -381,6 +381,19 @@ class Memory:
                 self._graph, self._index(), self._encoder, self._checkpoint
             )
         return self._embeddings
+
+    def _fault_of_v2(self, space: SpaceId) -> str:
+        """Why v2 cannot answer now; empty if it can. A writer can bring embeddings up to date, a reader cannot."""
+        from locigraph.training.errors import StaleEmbeddingsError
+
+        found = self._live()
+        if found is None or not self._is_readonly:
+            return self._no_v2
+        try:
+            found.collection(space)
+        except StaleEmbeddingsError as error:
+            return str(error)
+        return ""
 
     def _require_live(self) -> LiveEmbeddings:
         found = self._live()

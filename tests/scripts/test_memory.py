@@ -132,6 +132,17 @@ def test_a_reader_sees_what_a_writer_has_left_and_changes_nothing(place: Path) -
         assert memory.recall("bike", space="ana").strategy == "v2"
 
 
+def test_a_reader_of_what_v2_does_not_know_yet_gets_v1_with_a_note_and_never_a_shorter_list(place: Path) -> None:
+    with Memory.open(place / "memory.sqlite", checkpoint=None) as memory:
+        memory.add(**SALE)
+    with opened(place, access="read") as memory:
+        found = memory.recall("bike", space="ana")
+        assert (found.strategy, len(found)) == ("v1", len({hit.node_id for hit in found}))
+        assert "no graph embeddings of checkpoint" in found.notes[0]
+        with pytest.raises(LocigraphError, match="run locigraph build again"):
+            memory.recall("bike", space="ana", strategy="v2")
+
+
 def test_what_was_added_before_a_crash_is_found_after_it(place: Path) -> None:
     memory = opened(place)
     memory.add(**SALE)
