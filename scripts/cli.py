@@ -6,6 +6,7 @@ import difflib
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from inspect import signature
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -79,7 +80,7 @@ def _run(command: str, words: list[str]) -> None:
         skip.add("question")
     parser.add_function_arguments(function, as_positional=False, skip=skip)
     try:
-        settings = parser.instantiate(parser.parse_args(words))
+        settings = parser.instantiate(parser.parse_args(_switched_on(words, function)))
     except LocigraphError as error:
         fail(str(error))
     values: dict[str, Any] = {name: value for name, value in vars(settings).items() if name != "config"}
@@ -89,13 +90,23 @@ def _run(command: str, words: list[str]) -> None:
     try:
         function(**values)
     except LocigraphError as error:
-        fail(str(error))
+        fail(str(error), code=error.exit_code)
     except OSError as error:
         if error.filename is None:
             raise  # not about a file that the user could mend
         fail(f"{error.filename}: {error.strerror}; check the path and its permissions")
     except KeyboardInterrupt:
         fail(f"interrupted; run the same command again and {command} goes on")
+
+
+def _switched_on(words: list[str], function: Callable[..., None]) -> list[str]:
+    """The words with a value for options that are switches and stand alone, such as ``--once``."""
+    switches = {f"--{name}" for name, each in signature(function).parameters.items() if each.annotation == "bool"}
+    values = [*words[1:], "--"]
+    return [
+        f"{word}=true" if word in switches and value.startswith("--") else word
+        for word, value in zip(words, values, strict=True)
+    ]
 
 
 def _command(name: str) -> Callable[..., None]:
@@ -143,10 +154,10 @@ def run_file(file: str) -> None:
     main([Path(file).stem, *sys.argv[1:]])
 
 
-def fail(message: str) -> NoReturn:
-    """Print one line on standard error and exit with code 2."""
+def fail(message: str, *, code: int = 2) -> NoReturn:
+    """Print one line on standard error and exit with a code."""
     print(f"locigraph: {' '.join(message.split())}", file=sys.stderr)
-    raise SystemExit(2)
+    raise SystemExit(code)
 
 
 if __name__ == "__main__":

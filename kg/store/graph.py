@@ -6,7 +6,6 @@ an indexer later drains into the vector index; the index can always be rebuilt f
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, delete, func, insert, select
 
 from locigraph.kg.errors import StoreError, UnknownNodeError, UnknownSpaceError, UnknownTypeError
-from locigraph.kg.schema import COINED_FAMILY, RelationLabel
+from locigraph.kg.schema import COINED_FAMILY, LABEL_PATTERN, RelationLabel
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import as_of as as_of_sql
 from locigraph.kg.store import embeddings, erase, export, migrations, outbox, tables
@@ -34,8 +33,6 @@ from locigraph.kg.store.statements import chunks
 from locigraph.kg.store.turns import TurnFailure
 from locigraph.kg.times import epoch, moment
 from locigraph.kg.types import GraphChange, Node, NodeId, NodeStatus, Relation, SpaceId, Turn, TurnId, TurnState
-
-_LABEL_PATTERN = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 
 
 class Store:
@@ -112,7 +109,7 @@ class Store:
         Raises:
             UnknownTypeError: If the name is not made of capitals, digits and underscores.
         """
-        if not _LABEL_PATTERN.fullmatch(name):
+        if not LABEL_PATTERN.fullmatch(name):
             raise UnknownTypeError(f"relation label {name!r} is not CAPITALS_WITH_UNDERSCORES (at most 64)")
         with self._write() as connection:
             known = connection.execute(
