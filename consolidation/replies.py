@@ -24,6 +24,14 @@ class Form(BaseModel):
     model_config = ConfigDict(extra="forbid", str_strip_whitespace=True)
 
 
+def one_line(text: str) -> str:
+    """The text on one line, without control characters; refuses one that says nothing."""
+    line = " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
+    if not line:
+        raise ValueError("must not be blank")
+    return line
+
+
 def parsed(text: str) -> Any:
     """The JSON object in a reply; thoughts, code fences and words around it are passed over.
 

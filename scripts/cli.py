@@ -20,6 +20,7 @@ _SEEDS = 1_000_000
 _HELP = {
     "demo": "the main job on the bundled sample: graph, v1, trained v2, report",
     "build": "conversations into a graph and its index",
+    "classify": "events and facts of a graph under categories",
     "adapt": "an adapter of the text encoder from a corpus' questions",
     "train": "node and query encoder from a built graph",
     "refresh": "graph embeddings of all turns into the index",
@@ -105,7 +106,7 @@ def _switched_on(words: list[str], function: Callable[..., None]) -> list[str]:
     values = [*words[1:], "--"]
     return [
         f"{word}=true" if word in switches and value.startswith("--") else word
-        for word, value in zip(words, values, strict=True)
+        for word, value in zip(words, values, strict=False)
     ]
 
 

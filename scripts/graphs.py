@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -56,7 +56,7 @@ def build_graph(corpus: Corpus, extractor: Extractor, store: Store, encoder: Cac
                     consolidator = Consolidator(store, extractor, plain, context)
                     consolidator.run(conversation.space, on_turn=lambda: _advance(bar))
     for each in dict.fromkeys([encoder.without_adapter(), encoder]):
-        _embed_all(corpus, store, each)
+        embed_all([conversation.space for conversation in corpus.conversations], store, each)
     for conversation in corpus.conversations:
         count = len(store.failures(conversation.space))
         if count:
@@ -97,9 +97,9 @@ def foreseen(corpus: Corpus, extractor: Extractor, store: str) -> str:
     )
 
 
-def _embed_all(corpus: Corpus, store: Store, encoder: CachedTextEncoder) -> None:
+def embed_all(spaces: Iterable[SpaceId], store: Store, encoder: CachedTextEncoder) -> None:
     """Vectors for nodes that have none of this encoder, such as those of a graph that another one has built."""
-    lacking = {c.space: found for c in corpus.conversations if (found := store.unembedded(c.space, encoder.model_id))}
+    lacking = {space: found for space in spaces if (found := store.unembedded(space, encoder.model_id))}
     # One large batch now instead of a small one per space.
     texts = [each.text for found in lacking.values() for each in found]
     vectors = encoder.encode(texts, progress="embed" if lacking else None)

@@ -31,7 +31,7 @@ from locigraph.consolidation.blueprint import (
 from locigraph.consolidation.errors import DeadLetterError, ReplyFormatError
 from locigraph.consolidation.ledger import Purpose, Spent, tokens_of
 from locigraph.consolidation.protocols import Context
-from locigraph.consolidation.replies import Form, Schema, filled, strict_schema
+from locigraph.consolidation.replies import Form, Schema, filled, one_line, strict_schema
 from locigraph.kg.schema import LABEL_PATTERN, NODE_TYPES, RELATION_LABELS, plannable_labels
 from locigraph.kg.types import NodeId, Turn
 
@@ -48,15 +48,7 @@ _MOST_OF_TURN, _MOST_OF_EARLIER = 12_000, 1_000  # characters of a turn that are
 _NODES_READ, _WORDS_WRITTEN, _JSON_WRITTEN = 12 * 30, 1.25, 120
 
 
-def _one_line(text: str) -> str:
-    """The text on one line, without control characters; refuses one that says nothing."""
-    line = " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
-    if not line:
-        raise ValueError("must not be blank")
-    return line
-
-
-_Line = AfterValidator(_one_line)
+_Line = AfterValidator(one_line)
 _Ref = Literal["n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8"]
 _Type = Literal["event_node", "sub_event", "knowledge_node"]
 _Kind = Literal["person", "organisation", "location", "product", "other"]

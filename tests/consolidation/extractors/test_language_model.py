@@ -149,7 +149,7 @@ def test_the_scribe_writes_the_words_of_new_and_reworded_nodes_and_is_not_asked_
     assert plan[1] == {"ref": "m2", "draft": "Ann likes two harbours.", "now": "Ann likes harbour 1"}
 
 
-BROKEN = {
+BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     "an id that was not shown": ({"archive": ["m7"]}, r"id 'm7' was not shown; shown are m1, m2"),
     "a node id of the store": ({"archive": ["2024_1"]}, "id '2024_1' was not shown"),
     "an end that is no node": (
