@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.installed
 
-.PHONY: demo test check format bench smoke clean
+.PHONY: demo test check format bench smoke faults clean
 
 demo: $(READY)
 	$(BIN)/locigraph demo --config configs/demo.yaml
@@ -25,6 +25,10 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.hgt
 	$(BIN)/python -m benchmarks.query_time
 	$(BIN)/python -m benchmarks.published
+
+# Tries to break the system, 12,000 of six kinds (hours); docs/reliability.md quotes the summary.
+faults: $(READY)
+	$(BIN)/python -m tests.faults --count 12000 --summary docs/results/faults.json
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

@@ -8,7 +8,7 @@ from datetime import date
 
 from locigraph.consolidation.errors import BlueprintError, WordingError
 from locigraph.kg.schema import LABEL_PATTERN, RELATION_LABELS, plannable_types
-from locigraph.kg.types import Attributes, NodeId, TurnId
+from locigraph.kg.types import MAX_NAME_BYTES, Attributes, NodeId, TurnId
 
 MAX_OPERATIONS = 32
 MAX_MENTIONS = 64
@@ -194,7 +194,7 @@ def _check_names(plan: Blueprint) -> None:
     ):
         if count > limit:
             raise BlueprintError(f"{count} {kind} for one turn; at most {limit}")
-    texts = [("mention", mention.name, MAX_LABEL) for mention in plan.mentions]
+    texts = [("mention", mention.name, MAX_NAME_BYTES) for mention in plan.mentions]
     texts += [("topic label", topic.label, MAX_LABEL) for topic in plan.topics]
     texts += [("topic description", topic.description, MAX_DESCRIPTION) for topic in plan.topics]
     for kind, value, limit in texts:

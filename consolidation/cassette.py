@@ -76,10 +76,8 @@ class Cassette:
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with opened_sqlite(self.path, self._failed) as file:
-            file.execute(
-                "CREATE TABLE IF NOT EXISTS calls (key TEXT PRIMARY KEY, request TEXT NOT NULL, reply TEXT NOT NULL)"
-            )
+        columns = "(key TEXT PRIMARY KEY, request TEXT NOT NULL, reply TEXT NOT NULL)"
+        with opened_sqlite(self.path, self._failed, table="calls", columns=columns) as file:
             yield file
 
     def _failed(self, error: sqlite3.Error) -> LanguageModelError:

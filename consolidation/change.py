@@ -17,10 +17,11 @@ from locigraph.consolidation.blueprint import (
     UpdateNode,
     Wording,
 )
-from locigraph.consolidation.dating import dated, day_end, day_start, days_of
+from locigraph.consolidation.dating import dated, days_of
 from locigraph.consolidation.resolution import concept_key, concept_label, entity_key, full_name
 from locigraph.consolidation.space_state import EPISODE, EPISODE_REF, SpaceState
 from locigraph.kg.schema import dated_types
+from locigraph.kg.times import day_end, day_start
 from locigraph.kg.types import GraphChange, NewNode, NewRelation, NodeId, NodeStatus, NodeUpdate, Turn
 
 
@@ -39,6 +40,7 @@ class ChangeBuilder:
         self._plan = plan
         self._wording = wording
         self._state = state
+        self._episode: str = state.episodes.get(turn.turn_id, EPISODE_REF)
         self._nodes: list[NewNode] = []
         self._updates: dict[NodeId, NodeUpdate] = {}
         self._relations: list[NewRelation] = []
@@ -46,16 +48,17 @@ class ChangeBuilder:
     def build(self) -> GraphChange:
         """The whole change."""
         turn = self._turn
-        self._nodes.append(
-            NewNode(
-                EPISODE_REF, EPISODE, f"{turn.speaker} {turn.turn_id}", turn.utterance, (turn.turn_id,),
-                valid_from=turn.spoken_at, valid_to=turn.spoken_at, attributes={"speaker": turn.speaker},
-            )
-        )  # fmt: skip
+        if turn.turn_id not in self._state.episodes:  # a turn that failed before has its episode
+            self._nodes.append(
+                NewNode(
+                    EPISODE_REF, EPISODE, f"{turn.speaker} {turn.turn_id}", turn.utterance, (turn.turn_id,),
+                    valid_from=turn.spoken_at, valid_to=turn.spoken_at, attributes={"speaker": turn.speaker},
+                )
+            )  # fmt: skip
         for step in (-1, 1):
             neighbour = self._state.beside(turn, step)
             if neighbour is not None:
-                ends = (neighbour, EPISODE_REF) if step < 0 else (EPISODE_REF, neighbour)
+                ends = (neighbour, self._episode) if step < 0 else (self._episode, neighbour)
                 self._relations.append(NewRelation(ends[0], "NEXT", ends[1]))
         for operation in self._plan.operations:
             if isinstance(operation, AddNode):
@@ -96,7 +99,7 @@ class ChangeBuilder:
             )
         )  # fmt: skip
         for turn_id in operation.turn_ids:
-            episode = EPISODE_REF if turn_id == turn.turn_id else self._state.episodes.get(turn_id)
+            episode = self._episode if turn_id == turn.turn_id else self._state.episodes.get(turn_id)
             if episode is not None:
                 self._relations.append(NewRelation(operation.ref, "DERIVED_FROM", episode))
         earlier = self._state.event_before(turn) if operation.type == "event_node" else None
@@ -109,7 +112,7 @@ class ChangeBuilder:
         if words is not None:
             label, description = words.label, dated(words.description, days_of(words.description, turn, None))
         self._amend(NodeUpdate(operation.id, label, description, add_provenance=(turn.turn_id,)))
-        self._relations.append(NewRelation(operation.id, "DERIVED_FROM", EPISODE_REF))
+        self._relations.append(NewRelation(operation.id, "DERIVED_FROM", self._episode))
 
     def _amend(self, update: NodeUpdate) -> None:
         held = self._updates.get(update.id)
@@ -135,7 +138,7 @@ class ChangeBuilder:
                 )
         else:
             self._amend(NodeUpdate(NodeId(target), add_provenance=(self._turn.turn_id,)))
-        self._relations.append(NewRelation(EPISODE_REF, "MENTIONS", target))
+        self._relations.append(NewRelation(self._episode, "MENTIONS", target))
         whole = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)", re.IGNORECASE)  # not "Ann" in "planned"
         self._relations += [NewRelation(op.ref, "MENTIONS", target) for op in made if whole.search(op.draft)]
 
@@ -147,7 +150,7 @@ class ChangeBuilder:
         if any(n.ref == ref for n in self._nodes):
             return
         self._nodes.append(NewNode(ref, "concept", label, topic.description, (self._turn.turn_id,)))
-        self._relations.append(NewRelation(EPISODE_REF, "HAS_CONCEPT", ref))
+        self._relations.append(NewRelation(self._episode, "HAS_CONCEPT", ref))
         self._relations += [NewRelation(op.ref, "ABOUT_CONCEPT", ref) for op in made]
 
 

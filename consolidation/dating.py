@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, time, timedelta
+from calendar import monthrange
+from datetime import date
 
 from locigraph.kg.language.dates import resolve_times
 from locigraph.kg.types import Turn
@@ -28,18 +29,12 @@ def days_in_words(days: Days) -> str:
     first, last = days
     if first == last:
         return f"{first.day} {first:%B %Y}"
-    if first.day == 1 and (first.year, first.month) == (last.year, last.month) and (last + timedelta(days=1)).day == 1:
+    if (
+        first.day == 1
+        and (first.year, first.month) == (last.year, last.month)
+        and last.day == monthrange(last.year, last.month)[1]
+    ):
         return f"{first:%B %Y}"
     if (first.month, first.day, last.month, last.day) == (1, 1, 12, 31) and first.year == last.year:
         return f"{first.year}"
     return f"{first.day} {first:%B %Y} to {last.day} {last:%B %Y}"
-
-
-def day_start(day: date) -> datetime:
-    """The first second of a day, in UTC."""
-    return datetime.combine(day, time.min, UTC)
-
-
-def day_end(day: date) -> datetime:
-    """The last second of a day, in UTC."""
-    return datetime.combine(day, time(23, 59, 59), UTC)

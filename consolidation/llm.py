@@ -120,6 +120,7 @@ class ChatClient:
                     if text != held:
                         self.cassette.keep([(request, text)])
                     return result
+            fault = _storable(fault)
             attempts.append((text, fault))
             complaint = f"That was not right: {fault}. Reply again, with all that was asked for."
             asked += [{"role": "assistant", "content": text}, {"role": "user", "content": complaint}]
@@ -134,7 +135,7 @@ class ChatClient:
         self.ledger.check(read, self.prices)
         reply = self._completion(messages, schema)
         choice = reply.choices[0] if reply.choices else None  # some endpoints answer an error with status 200 and none
-        text = (choice.message.content if choice else None) or ""
+        text = _storable((choice.message.content if choice else None) or "")
         used = reply.usage
         if used is not None:
             self.ledger.book(purpose, used.prompt_tokens, used.completion_tokens, self.prices)
@@ -197,6 +198,11 @@ class ChatClient:
 
     def _told(self, error: Exception) -> str:
         return f"{self._where}: {error}; {self.cassette.path} keeps what was written; run again when it answers"
+
+
+def _storable(text: str) -> str:
+    """The text as requests and databases can hold it: lone surrogates and NUL characters are written as escapes."""
+    return text.encode(errors="backslashreplace").decode().replace("\0", "\\0")
 
 
 def _retry_after(said: str | None) -> float | None:

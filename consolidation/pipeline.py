@@ -1,7 +1,8 @@
 """Consolidates the turns of a space one after another, each in one transaction.
 
 Per turn: context -> architect -> check -> scribe -> check -> dates -> entities and concepts -> embed -> commit.
-The turn itself was written before. A failure leaves it pending or failed with its reason, and loses nothing.
+The turn itself was written before. A turn that cannot be consolidated is failed with its reason and still gets its
+episode, verbatim; an outage leaves it pending. Nothing is lost.
 """
 
 from __future__ import annotations
@@ -39,16 +40,24 @@ def claim_space(store: Store, space: SpaceId, extractor: Extractor) -> None:
     Raises:
         ConsolidationError: If another one has built it.
     """
-    name = f"extractor/{space}"
-    held = store.setting(name)
+    if refuse_other_extractor(store, space, extractor) is None:
+        store.require_space(space)
+        store.set_setting(_claim_of(space), extractor.name)
+
+
+def refuse_other_extractor(store: Store, space: SpaceId, extractor: Extractor) -> str | None:
+    """Raise ConsolidationError if another extractor has built a space; returns the name of the one that did."""
+    held = store.setting(_claim_of(space))
     if held is not None and held != extractor.name:
         raise ConsolidationError(
             f"space {space!r} was built by {held!r}, not {extractor.name!r}; two extractors must not build one graph: "
             "use another store"
         )
-    if held is None:
-        store.require_space(space)
-        store.set_setting(name, extractor.name)
+    return held
+
+
+def _claim_of(space: SpaceId) -> str:
+    return f"extractor/{space}"
 
 
 class Consolidator:
@@ -90,7 +99,9 @@ class Consolidator:
             try:
                 self._consolidate(turn, state)
             except ConsolidationError as error:
-                self._store.fail_turn(space, turn.turn_id, str(error))
+                # Whatever extraction made of it, what was said is there verbatim, and found.
+                verbatim = ChangeBuilder(turn, Blueprint(), {}, state).build()
+                self._commit(turn, replace(verbatim, failure=str(error)), state)
                 failed += 1
             on_turn()
         return Outcome(len(pending) - failed, failed)
@@ -101,14 +112,20 @@ class Consolidator:
         plan, wording = self._plan_and_write(turn, context, state)
         for coined in plan.coined:
             self._store.coin_relation(coined.name, coined.description)
-        change = merge_topics(self._embedded(ChangeBuilder(turn, plan, wording, state).build()), state)
+        self._commit(turn, ChangeBuilder(turn, plan, wording, state).build(), state)
+
+    def _commit(self, turn: Turn, change: GraphChange, state: SpaceState) -> None:
+        change = merge_topics(self._embedded(change), state)
         ids = self._store.commit(change)
         amended = [u for u in change.updates if u.description is not None or u.status is not None]
         made = [_as_node(turn, n, ids[n.ref]) for n in change.nodes]
         made += [self._store.node(turn.space, u.id) for u in amended]
+        if not made:
+            return
         # What is archived has no use for a vector; the row only keeps nodes and vectors side by side.
         found = [node.embedding for node in change.nodes] + [update.embedding for update in amended]
-        vectors = np.stack([np.zeros_like(found[0]) if vector is None else vector for vector in found])
+        blank = np.zeros_like(next((vector for vector in found if vector is not None), np.zeros(0, np.float32)))
+        vectors = np.stack([blank if vector is None else vector for vector in found])
         state.learn(made, vectors)
         self._context.observe(turn.space, made, vectors)
 

@@ -27,11 +27,8 @@ class CorpusFormatError(LocigraphError):
     """A corpus file is malformed; names the file, the conversation, the field and the value."""
 
     def __init__(self, path: object, conversation: str | None, field: str, value: object, expected: str) -> None:
-        shown = repr(value)
-        if len(shown) > 80:
-            shown = shown[:77] + "..."
         where = f"{path}: conversation {conversation!r}" if conversation is not None else f"{path}"
-        super().__init__(f"{where}: field '{field}' is {shown}; expected {expected}")
+        super().__init__(f"{where}: field '{field}' is {shortened(value)}; expected {expected}")
 
 
 class StoreError(LocigraphError):
@@ -58,11 +55,17 @@ class TurnConflictError(StoreError):
 
 
 class StoreVersionError(StoreError):
-    """The database was written by a newer version of this software."""
+    """The database was written by another version of this software."""
 
 
 class InvalidVectorError(LocigraphError):
     """A vector holds NaN or infinity, or has the wrong dimension."""
+
+
+def shortened(value: object) -> str:
+    """A value as an error message shows it: in at most 80 characters."""
+    shown = repr(value)
+    return shown if len(shown) <= 80 else shown[:77] + "..."
 
 
 def nearest(value: str, known: Iterable[str]) -> str:

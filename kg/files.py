@@ -6,30 +6,63 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+#: Marks of ours in the header of an SQLite file: of a store, and of a cache.
+STORE_ID, CACHE_ID = int.from_bytes(b"Loci"), int.from_bytes(b"LocC")
 
-def replace_file(path: Path, text: str) -> None:
-    """Replace ``path`` by a text file once all of it is on the disk; an error changes nothing."""
+
+def replace_file(path: Path, content: str | bytes) -> None:
+    """Replace ``path`` by a file once all of it is on the disk; an error changes nothing."""
     part = path.with_name(path.name + ".part")
-    with part.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+    part.write_bytes(content.encode() if isinstance(content, str) else content)
+    sync(part)
     os.replace(part, path)
 
 
+def sync(path: Path) -> None:
+    """Wait until a file or folder is on the disk."""
+    held = os.open(path, os.O_RDONLY)
+    os.fsync(held)
+    os.close(held)
+
+
+def is_foreign(connection: sqlite3.Connection, *, application_id: int, tables: AbstractSet[str]) -> bool:
+    """Whether a database belongs to another application: none may be changed that we have not made.
+
+    Args:
+        connection: The database.
+        application_id: What its header holds if it is ours; 0 where an earlier version of ours made it.
+        tables: Names of the tables that such an earlier one may have.
+    """
+    held = connection.execute("PRAGMA application_id").fetchone()[0]
+    names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
+    return held != application_id and (held != 0 or not {name for (name,) in names} <= tables)
+
+
 @contextmanager
-def opened_sqlite(path: Path, failed: Callable[[sqlite3.Error], Exception]) -> Iterator[sqlite3.Connection]:
+def opened_sqlite(
+    path: Path, failed: Callable[[sqlite3.Error], Exception], *, table: str, columns: str
+) -> Iterator[sqlite3.Connection]:
     """A connection to a small SQLite database, such as a cache; waits a minute for the lock of another process.
 
     Args:
         path: File of the database; it is made when absent.
         failed: Makes the error that is raised in the place of one of SQLite's.
+        table: Name of its one table, which is made when absent.
+        columns: What stands behind the name in the statement that makes the table.
     """
     try:
         with closing(sqlite3.connect(path, timeout=60)) as connection:
+            if is_foreign(connection, application_id=CACHE_ID, tables={table}):
+                raise sqlite3.DatabaseError("it is the database of another application and was left as it is")
+            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
+                with connection:
+                    connection.execute(f"CREATE TABLE IF NOT EXISTS {table} {columns}")
+                    connection.execute(f"PRAGMA application_id = {CACHE_ID}")
+            connection.execute("PRAGMA secure_delete = ON")
             yield connection
     except sqlite3.Error as error:
         raise failed(error) from error
@@ -47,9 +80,7 @@ def replaced_folder(folder: Path) -> Iterator[Path]:
     part.mkdir(parents=True)
     yield part
     for path in [*part.rglob("*"), part]:  # on the disk before anything that is there goes
-        held = os.open(path, os.O_RDONLY)
-        os.fsync(held)
-        os.close(held)
+        sync(path)
     if folder.exists():
         shutil.rmtree(old, ignore_errors=True)
         os.replace(folder, old)  # a folder with content cannot be replaced in one step

@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time
+
+#: Times outside are refused: dates are counted from them, in zones and calendars that end at the years 1 and 9999.
+EARLIEST, LATEST = datetime(1000, 1, 1, tzinfo=UTC), datetime(3000, 1, 1, tzinfo=UTC)
+#: What error messages say of that range.
+TIME_RANGE = f"a time from {EARLIEST:%Y} to {LATEST.year - 1}"
 
 
-def epoch(time: datetime) -> int:
+def is_in_range(at: datetime) -> bool:
+    """Whether a time lies within the range that can be stored; one without zone is read as UTC."""
+    return EARLIEST <= (at if at.tzinfo else at.replace(tzinfo=UTC)) < LATEST
+
+
+def epoch(at: datetime) -> int:
     """Whole seconds since 1970 UTC; a time without zone is read as UTC."""
-    return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp())
+    return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
 
 
-def optional_epoch(time: datetime | None) -> int | None:
+def optional_epoch(at: datetime | None) -> int | None:
     """``epoch`` that passes None through."""
-    return None if time is None else epoch(time)
+    return None if at is None else epoch(at)
 
 
 def moment(seconds: int | None) -> datetime | None:
     """Inverse of ``optional_epoch``."""
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+
+
+def day_start(day: date) -> datetime:
+    """The first second of a day, in UTC."""
+    return datetime.combine(day, time.min, UTC)
+
+
+def day_end(day: date) -> datetime:
+    """The last second of a day, in UTC."""
+    return datetime.combine(day, time(23, 59, 59), UTC)

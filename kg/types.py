@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
@@ -11,6 +12,8 @@ from typing import NewType
 import numpy as np
 from numpy.typing import NDArray
 
+from locigraph.kg.times import TIME_RANGE, is_in_range
+
 SpaceId = NewType("SpaceId", str)
 TurnId = NewType("TurnId", str)
 NodeId = NewType("NodeId", str)
@@ -19,14 +22,24 @@ Attributes = Mapping[str, str | int | float | bool | list[str]]
 #: Recorded time of undated turns: earlier than every real date, so that they are visible at any ``as_of``.
 UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
 
-#: Longest name of a space or a turn in UTF-8: an index row must hold it, for a space with "@" and a time behind it.
+#: Longest name in UTF-8: an index row must hold that of a space or turn, a space's with "@" and a time behind it.
 MAX_NAME_BYTES = 240
+#: Longest text of a turn, and longest caption of its image, in UTF-8.
+MAX_TEXT_BYTES = 1_000_000
+_MAX_POSITION = 2**31
+#: What no database holds: half of a surrogate pair is no UTF-8, and PostgreSQL has no NUL.
+UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 def is_name(text: str) -> bool:
-    """Whether a space or a turn may have this name: not empty, not too long, no control characters."""
-    is_plain = not any(sign < " " or sign == "\x7f" for sign in text)
+    """Whether a space, turn, session or speaker may have this name: not empty, not too long, no control characters."""
+    is_plain = not any(sign < " " or sign == "\x7f" or "\ud800" <= sign <= "\udfff" for sign in text)
     return is_plain and 0 < len(text.encode()) <= MAX_NAME_BYTES
+
+
+def is_text(text: str) -> bool:
+    """Whether any database can hold a text: not too long, no NUL characters or lone surrogates."""
+    return not UNSTORABLE.search(text) and len(text.encode()) <= MAX_TEXT_BYTES
 
 
 class TurnState(StrEnum):
@@ -72,6 +85,21 @@ class Turn:
         """The text that is embedded and searched: speaker, words, and what a shared image shows."""
         caption = f" [shares {self.image_caption}]" if self.image_caption else ""
         return f"{self.speaker}: {self.text}{caption}"
+
+    @property
+    def fault(self) -> tuple[str, object, str] | None:
+        """The first field that no store takes, with its value and what is expected; None for a sound turn."""
+        for name in ("conversation_id", "space", "turn_id", "session_id", "speaker"):
+            if not is_name(getattr(self, name)):
+                return name, getattr(self, name), f"1 to {MAX_NAME_BYTES} bytes without control characters"
+        for name in ("text", "image_caption"):
+            if not is_text(getattr(self, name) or ""):
+                return name, getattr(self, name), f"at most {MAX_TEXT_BYTES} bytes without NUL and lone surrogates"
+        if self.spoken_at is not None and not is_in_range(self.spoken_at):
+            return "spoken_at", str(self.spoken_at), TIME_RANGE
+        if not 0 <= self.position < _MAX_POSITION:
+            return "position", self.position, f"0 or more, below {_MAX_POSITION}"
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +188,8 @@ class GraphChange:
     """All that one turn changes in the graph; it is committed in one transaction or not at all.
 
     ``embedding_model`` names the model that made the embeddings of the nodes in this change.
-    ``turn_id`` is marked done by the same transaction; None for changes that no turn caused.
+    ``turn_id`` is marked done by the same transaction, or failed where ``failure`` gives the reason; None for changes
+    that no turn caused.
     """
 
     space: SpaceId
@@ -170,6 +199,7 @@ class GraphChange:
     updates: tuple[NodeUpdate, ...] = ()
     relations: tuple[NewRelation, ...] = ()
     embedding_model: str | None = None
+    failure: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,8 @@ def build(
 ) -> None:
     """Read conversations, consolidate every turn into the graph, and index it. Can be interrupted and run again.
 
+    Exits with code 1 when turns failed: they are found by their own words, but no fact was drawn from them.
+
     Args:
         corpus: What to read.
         consolidation: Extractor that makes the graph: <extractors>.
@@ -67,8 +69,13 @@ def build(
         for stage, spent in extractor.ledger.by_stage().items():
             print(f"{stage}: {spent}")
     print(f"{len(read.conversations)} spaces in {store}: " + ", ".join(f"{n} {t}" for t, n in sorted(counts.items())))
-    for space, count in failed.items():
-        print(f"{space}: {count} turns failed; see their reasons and retry with --retry_failed true")
+    for space, failures in failed.items():
+        print(
+            f"{space}: {len(failures)} turns failed and are kept as they were said, such as {failures[0].turn_id} "
+            f"({failures[0].error}); retry with --retry_failed true"
+        )
+    if failed:
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":

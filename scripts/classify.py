@@ -51,7 +51,7 @@ def classify(
     stop = threading.Event()
     before = signal.signal(signal.SIGTERM, lambda *_: stop.set())
     try:
-        with opening.existing_store(store) as graph, _alone(store):
+        with opening.existing_store(store, access="write") as graph, _alone(store):
             classifier = Classifier(graph, text_encoder.without_adapter(), threshold=threshold)
             while not stop.is_set():
                 done, is_whole = Classified(), True

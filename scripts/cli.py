@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from inspect import signature
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -16,6 +17,7 @@ from locigraph.kg.errors import LocigraphError
 
 # Seeds are multiplied and counted up from, within the 32 bits that numpy takes.
 _SEEDS = 1_000_000
+_MAX_DEPTH = 20  # of a configuration
 
 _HELP = {
     "demo": "the main job on the bundled sample: graph, v1, trained v2, report",
@@ -25,6 +27,7 @@ _HELP = {
     "train": "node and query encoder from a built graph",
     "refresh": "graph embeddings of all turns into the index",
     "evaluate": "strategies compared on held-out conversations, with statistics and a report",
+    "compare": "statistics of a record made again, and its rankings for other tools",
     "search": "hyper-parameters by validation conversations, inside each fold",
     "ablate": "what each part of the model is worth: trained again with one thing changed",
     "recall": "ask the memory of a space",
@@ -55,6 +58,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # Threads that spin while they wait make a training many times slower on a machine that others use too.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        _choose(words)
+    except KeyboardInterrupt:
+        fail(f"interrupted; run the same command again and {words[0] if words else 'it'} goes on")
+
+
+def _choose(words: list[str]) -> None:
     for word in words:
         if any("\ud800" <= sign <= "\udfff" for sign in word):
             fail(f"{word.encode(errors='backslashreplace').decode()!r} is not UTF-8; check the terminal's encoding")
@@ -80,10 +90,18 @@ def _run(command: str, words: list[str]) -> None:
         parser.add_argument("question", type=str, help="what to look for")
         skip.add("question")
     parser.add_function_arguments(function, as_positional=False, skip=skip)
+    for before, word in pairwise(["", *words]):
+        if before == "--config" or word.startswith("--config="):
+            _check_configuration(word.removeprefix("--config="))
     try:
         settings = parser.instantiate(parser.parse_args(_switched_on(words, function)))
     except LocigraphError as error:
         fail(str(error))
+    except (TypeError, ValueError, AttributeError, KeyError, RecursionError) as error:
+        # The parser's own, of values that are of no type it expects, such as a number where a mapping belongs.
+        fail(
+            f"the options of {' '.join([command, *words])[:200]} cannot be read ({str(error)[:200]}); check their types"
+        )
     values: dict[str, Any] = {name: value for name, value in vars(settings).items() if name != "config"}
     if not 0 <= values.get("seed", 0) < _SEEDS:
         fail(f"seed is {values['seed']}; expected 0 or more, below {_SEEDS}")
@@ -96,8 +114,27 @@ def _run(command: str, words: list[str]) -> None:
         if error.filename is None:
             raise  # not about a file that the user could mend
         fail(f"{error.filename}: {error.strerror}; check the path and its permissions")
-    except KeyboardInterrupt:
-        fail(f"interrupted; run the same command again and {command} goes on")
+
+
+def _check_configuration(path: str) -> None:
+    """Refuse a file that YAML's parser would not survive or whose errors would name no file."""
+    import yaml
+
+    if not Path(path).is_file():
+        return  # the parser says so
+    try:
+        text = Path(path).read_bytes().decode()
+        depth = 0
+        for event in yaml.parse(text, Loader=yaml.SafeLoader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > _MAX_DEPTH:
+                fail(f"{path}: nested deeper than {_MAX_DEPTH} levels; a configuration needs three")
+            if isinstance(event, yaml.ScalarEvent) and "\0" in event.value:
+                fail(f"{path}: holds a NUL character in {event.value[:40]!r}; no path or name has one")
+            if depth == 0 and isinstance(event, yaml.ScalarEvent):
+                fail(f"{path}: holds {event.value[:40]!r}; expected options by name, such as seed: 0")
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        fail(f"{path}: not a configuration in YAML ({str(error)[:200]})")
 
 
 def _switched_on(words: list[str], function: Callable[..., None]) -> list[str]:
@@ -157,7 +194,9 @@ def run_file(file: str) -> None:
 
 def fail(message: str, *, code: int = 2) -> NoReturn:
     """Print one line on standard error and exit with a code."""
-    print(f"locigraph: {' '.join(message.split())}", file=sys.stderr)
+    # What a file or turn says must not steer the terminal.
+    line = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in " ".join(message.split()))
+    print(f"locigraph: {line}", file=sys.stderr)
     raise SystemExit(code)
 
 

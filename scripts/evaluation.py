@@ -212,7 +212,8 @@ class Evaluation:
                         runs += self._learnt(STRATEGIES[name], asker, trainer, reader)
             self.notes += trainer.notes
         if failed:
-            self.notes.append(f"{sum(failed.values())} turns failed to consolidate and are missing from the graph")
+            count = sum(map(len, failed.values()))
+            self.notes.append(f"{count} turns failed to consolidate; the graph has their words but no fact of theirs")
         explained = {name: STRATEGIES[name].description for name in self.strategies}
         manifest = provenance.manifest(self.seed, **self._manifest(), **details)
         return write_results(

@@ -45,6 +45,7 @@ def explain(
     text_encoder = opening.text_encoder(encoder)
     with opening.existing_store(store) as graph:
         graph.require_space(SpaceId(space))
+        missing = opening.partial_memory(graph, [SpaceId(space)])
         loaded = load_checkpoint(Path(checkpoint), text_encoder=text_encoder.model_id)
         snapshot = graph.snapshot(SpaceId(space), as_of=time, embedding_model=text_encoder.model_id)
     found = take_apart(
@@ -55,7 +56,7 @@ def explain(
         top_k=top_k,
         asked_at=time,
     )
-    print(explanation_table(found, influences=influences))
+    print("\n".join([explanation_table(found, influences=influences), *missing]))
 
 
 if __name__ == "__main__":

@@ -12,11 +12,11 @@ from tqdm import tqdm
 
 from locigraph.consolidation.extractors import EXTRACTORS, Clients
 from locigraph.consolidation.ledger import Spent
-from locigraph.consolidation.pipeline import Consolidator, claim_space
+from locigraph.consolidation.pipeline import Consolidator, claim_space, refuse_other_extractor
 from locigraph.consolidation.protocols import Accounted, Extractor
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.language import redaction
-from locigraph.kg.store import Store
+from locigraph.kg.store import Store, TurnFailure
 from locigraph.kg.types import SpaceId, TurnId, TurnState
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.build_context import HybridContext
@@ -28,22 +28,25 @@ def extractor_for(consolidation: str, corpus: Corpus, clients: Clients) -> Extra
     return EXTRACTORS[consolidation].build(corpus, clients)
 
 
-def build_graph(corpus: Corpus, extractor: Extractor, store: Store, encoder: CachedTextEncoder) -> dict[SpaceId, int]:
+def build_graph(
+    corpus: Corpus, extractor: Extractor, store: Store, encoder: CachedTextEncoder
+) -> dict[SpaceId, list[TurnFailure]]:
     """Conversations into graph; what an earlier run did is passed over.
 
     What becomes of a turn is decided by the text encoder without its adapter: graphs stay the same whatever retrieval
     has learnt. Nodes get vectors of both.
 
     Returns:
-        Number of failed turns by space, of spaces that have some.
+        Failed turns by space, of spaces that have some.
     """
     for conversation in corpus.conversations:
-        store.append_turns(conversation.turns)
+        refuse_other_extractor(store, conversation.space, extractor)
+    store.append_turns([turn for conversation in corpus.conversations for turn in conversation.turns])  # all or none
+    for conversation in corpus.conversations:
         claim_space(store, conversation.space, extractor)
     if isinstance(extractor, Accounted):
         extractor.ledger.bind(store, [conversation.space for conversation in corpus.conversations])
     turns = [turn for c in corpus.conversations for turn in store.turns(c.space, state=TurnState.PENDING)]
-    failed: dict[SpaceId, int] = {}
     if turns:
         # One large batch now instead of a small one per turn.
         texts = [turn.utterance for turn in turns]
@@ -57,11 +60,7 @@ def build_graph(corpus: Corpus, extractor: Extractor, store: Store, encoder: Cac
                     consolidator.run(conversation.space, on_turn=lambda: _advance(bar))
     for each in dict.fromkeys([encoder.without_adapter(), encoder]):
         embed_all([conversation.space for conversation in corpus.conversations], store, each)
-    for conversation in corpus.conversations:
-        count = len(store.failures(conversation.space))
-        if count:
-            failed[conversation.space] = count
-    return failed
+    return {c.space: failed for c in corpus.conversations if (failed := store.failures(c.space))}
 
 
 def redacted(corpus: Corpus) -> Corpus:
@@ -84,7 +83,7 @@ def foreseen(corpus: Corpus, extractor: Extractor, store: str) -> str:
     """What a build would cost, in words, without what the store holds already; nothing is asked or written."""
     done: set[tuple[SpaceId, TurnId]] = set()
     if "://" in store or Path(store).is_file():
-        with Store(store) as graph:
+        with Store(store, access="read") as graph:
             for space in set(graph.spaces()) & {conversation.space for conversation in corpus.conversations}:
                 waiting = {turn.turn_id for turn in graph.turns(space, state=TurnState.PENDING)}
                 done |= {(space, turn.turn_id) for turn in graph.turns(space) if turn.turn_id not in waiting}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from locigraph.kg.corpora import Corpus, load_corpus
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.store import Store
-from locigraph.kg.types import Question
+from locigraph.kg.types import Question, SpaceId, TurnState
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.settings import CorpusSettings, EncoderSettings, IndexSettings
 
@@ -56,23 +56,42 @@ def held_out_encoder(settings: EncoderSettings, questions: Sequence[Question]) -
     return encoder
 
 
-def existing_store(path: str) -> Store:
+def existing_store(path: str, *, access: Literal["write", "read"] = "read") -> Store:
     """A store that an earlier command made.
 
     Raises:
         LocigraphError: If there is none, rather than making an empty one.
     """
     file = path.removeprefix("sqlite:///")  # of SQLAlchemy's URLs the one that names a file
-    if "://" not in file and not Path(file).is_file():
+    if "://" not in file and not (Path(file).is_file() and Path(file).stat().st_size):
         raise LocigraphError(f"store {path!r} does not exist; run locigraph build, or name it with --store")
-    return Store(path)
+    return Store(path, access=access)
 
 
-def vector_index(settings: IndexSettings, store: str) -> MilvusIndex:
+def partial_memory(graph: Store, spaces: Sequence[SpaceId]) -> list[str]:
+    """A line for each space that answers from a part of its memory: of what, and what to do."""
+    lines = []
+    for space in spaces:
+        counts = graph.turn_counts(space)
+        pending, failed = counts[TurnState.PENDING], counts[TurnState.FAILED]
+        causes = [f"{pending} are not consolidated yet (run locigraph build again)"] if pending else []
+        if failed:
+            causes.append(f"{failed} failed and are here as they were said, without facts (build --retry_failed true)")
+        if causes:
+            lines.append(f"space {space!r} is incomplete: of {counts.total()} turns {' and '.join(causes)}")
+    return lines
+
+
+def vector_index(settings: IndexSettings, store: str, *, must_exist: bool = False) -> MilvusIndex:
     """The vector index; by default a file of the store's own, beside it.
 
+    Args:
+        settings: Where it is.
+        store: The graph's path or URL.
+        must_exist: Whether to refuse an embedded index that is not there, rather than make it.
+
     Raises:
-        LocigraphError: If none is named for a store on a server.
+        LocigraphError: If none is named for a store on a server, or it must exist and does not.
     """
     from locigraph.retrieval.index.milvus import MilvusIndex
 
@@ -81,7 +100,10 @@ def vector_index(settings: IndexSettings, store: str) -> MilvusIndex:
         raise LocigraphError(
             f"store {store.partition('@')[2] or store!r} has no folder to put an index in; name one with --index.uri"
         )
-    return MilvusIndex(settings.uri or file.removesuffix(".sqlite") + ".index.db", token=settings.token)
+    uri = settings.uri or file.removesuffix(".sqlite") + ".index.db"
+    if must_exist and "://" not in uri and not Path(uri).exists():
+        raise LocigraphError(f"index {uri!r} does not exist; run locigraph build, or name it with --index.uri")
+    return MilvusIndex(uri, token=settings.token)
 
 
 def check_device(device: str) -> None:

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.registry import RowT, Table
+from locigraph.kg.times import TIME_RANGE, is_in_range
 
 
 def names(listed: str, table: Table[RowT]) -> list[str]:
@@ -25,6 +26,9 @@ def parse_time(text: str | None) -> datetime | None:
         LocigraphError: If it is none.
     """
     try:
-        return None if text is None else datetime.fromisoformat(text)
+        time = None if text is None else datetime.fromisoformat(text)
     except ValueError as error:
         raise LocigraphError(f"time {text!r} is not ISO 8601, such as 2024-06-30T00:00:00") from error
+    if time is not None and not is_in_range(time):
+        raise LocigraphError(f"time is {text!r}; expected {TIME_RANGE}")
+    return time

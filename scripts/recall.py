@@ -60,7 +60,7 @@ def recall(
         graph = opened.enter_context(opening.existing_store(store))
         graph.require_space(SpaceId(space))
         # Milvus Lite lets one process at a time in: who needs no vectors need not wait for another.
-        vectors = opened.enter_context(opening.vector_index(index, store)) if row.needs_index else None
+        vectors = opened.enter_context(opening.vector_index(index, store, must_exist=True)) if row.needs_index else None
         if row.is_claimant:
             from locigraph.scripts.live import graph_retriever
 
@@ -81,7 +81,8 @@ def recall(
             read = graph.snapshot(SpaceId(space), as_of=time)
             context = pack(result.hits, read, Budget(tokens=budget_tokens), order=order)
             shown = f"{context}\n{context.tokens} of {budget_tokens} tokens; {context.left_out} memories did not fit"
-    print(shown)
+        missing = opening.partial_memory(graph, [SpaceId(space)])
+    print("\n".join([shown, *missing]))
     print(
         f"{strategy}: query encoded in {result.timing.encode_ms:.0f} ms, searched in {result.timing.search_ms:.0f} ms"
     )

@@ -22,6 +22,7 @@ from locigraph.retrieval.evaluation import (
     write_report,
 )
 from locigraph.retrieval.evaluation.notes import a_a_note
+from locigraph.retrieval.evaluation.question_scores import write_question_scores
 from locigraph.training.comparison import outcomes
 
 
@@ -37,7 +38,7 @@ def write_results(
     seed: int,
     strategies: Mapping[str, str] | None = None,
 ) -> Results:
-    """Score runs and write rankings.jsonl, results.json and the report.
+    """Score runs and write rankings.jsonl, question_scores.jsonl.gz, results.json and the report.
 
     Args:
         folder: Where to write.
@@ -53,6 +54,7 @@ def write_results(
     questions = outcomes(corpus.questions, {space: fold.index for fold in folds for space in fold.test})
     # First: whatever the statistics may say of them, the rankings are what the time went into.
     write_rankings(folder / "rankings.jsonl", questions, runs)
+    write_question_scores(folder / "question_scores.jsonl.gz", questions, runs)
     repetitions: dict[str, list[StrategyRun]] = {}
     for run in runs:
         repetitions.setdefault(run.name, []).append(run)

@@ -367,19 +367,13 @@ def built_strategies(
 
 
 def indexer_of(store: Store, index: MilvusIndex, encoder: CachedTextEncoder) -> DescriptionIndexer:
-    """The indexer of descriptions, by which collections of graph embeddings forget what the store forgot.
+    """The indexer of descriptions.
 
     It holds vectors of the text encoder without its adapter: v1 is the same whatever v2 has learnt.
     """
     from locigraph.retrieval.index.descriptions import DescriptionIndexer
-    from locigraph.retrieval.index.graph_collections import forget_in_collections
 
-    return DescriptionIndexer(
-        store,
-        index,
-        encoder.without_adapter().model_id,
-        on_delete=lambda space, keys: forget_in_collections(index, space, keys),
-    )
+    return DescriptionIndexer(store, index, encoder.without_adapter().model_id)
 
 
 def texts_of(store: Store) -> NodeTexts:

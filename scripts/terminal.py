@@ -9,6 +9,15 @@ from collections.abc import Sequence
 from locigraph.retrieval.protocols import Hit
 from locigraph.training.explanation import Explanation
 
+_CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
+# Marks that turn the direction of what follows on the line.
+_CONTROL |= {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F)}
+
+
+def printable(text: str) -> str:
+    """The text with control characters spelt out: what a turn says must not steer the terminal that shows it."""
+    return text.translate(_CONTROL)
+
 
 def hits_table(hits: Sequence[Hit]) -> str:
     """Hits with score, signals, source turns and text, wrapped to the terminal; says so when there are none."""
@@ -21,7 +30,7 @@ def hits_table(hits: Sequence[Hit]) -> str:
         turns = ", ".join(hit.turn_ids[:6]) + (f" and {len(hit.turn_ids) - 6} more" if len(hit.turn_ids) > 6 else "")
         lines.append(f"{rank:>3}  {hit.score:.4f}  {hit.type}  turns {turns}  [{signals}]")
         lines += textwrap.wrap(hit.description, width=width - 6, initial_indent=" " * 5, subsequent_indent=" " * 5)[:3]
-    return "\n".join(lines)
+    return printable("\n".join(lines))
 
 
 def explanation_table(explanations: Sequence[Explanation], *, influences: int) -> str:
@@ -42,7 +51,7 @@ def explanation_table(explanations: Sequence[Explanation], *, influences: int) -
                 f"               share {influence.total:+.3f}: meaning {influence.meaning:+.3f}  "
                 f"words {influence.words:+.3f}  date {influence.date:+.3f}",
             ]
-    return "\n".join(lines)
+    return printable("\n".join(lines))
 
 
 def _cut(text: str, width: int) -> str:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 import yaml
 
+from locigraph.consolidation.errors import ConsolidationError
+from locigraph.consolidation.pipeline import Consolidator
+from locigraph.consolidation.space_state import SpaceState
 from locigraph.kg.store import Store
-from locigraph.kg.types import SpaceId, TurnId
+from locigraph.kg.types import SpaceId, Turn, TurnId
+from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.retrieval.packing import count_tokens
 from locigraph.retrieval.text.text_adapter import read_adapter
 from locigraph.retrieval.text.text_encoder import DEFAULT_MODEL
@@ -112,6 +118,29 @@ def test_an_unknown_key_in_a_config_file_is_an_error(capsys: pytest.CaptureFixtu
     config.write_text("corpus: {path: sample}\nencodr: {model: x}\n")
     code, _, error = run(capsys, "build", "--config", str(config))
     assert_one_line_and_code_2(code, error, "encodr")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"7", ["holds '7'", "options by name"]),
+        (b"corpus: 7", ["cannot be read", "must be a mapping"]),
+        (b"index: [1]", ["cannot be read", "check their types"]),
+        (b"corpus: .nan", ["cannot be read", "check their types"]),
+        (b'store: "a\\0b"', ["NUL character"]),
+        (b"\xff\xfe\x00", ["not a configuration in YAML"]),
+        (b"[" * 100_000, ["nested deeper than 20 levels"]),
+        (b"seed: " + b"1" * 5_000, ["run.yaml"]),
+        (b"{a: ", ["not a configuration in YAML"]),
+    ],
+)
+def test_a_configuration_of_any_kind_is_one_line(
+    content: bytes, words: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    config = tmp_path / "run.yaml"
+    config.write_bytes(content)
+    code, _, error = run(capsys, "build", "--config", str(config))
+    assert_one_line_and_code_2(code, error, *words)
 
 
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -350,7 +379,143 @@ def test_the_main_job_runs_end_to_end_on_a_small_corpus(
     with Store("out/graph.sqlite") as store:  # a forgetting that was cut before it told the indexes
         store.forget(SpaceId("harbor"), [TurnId("s01:t05")])
         assert store.read_outbox(limit=1)
-    code, _, error = run(capsys, "forget", "--space", "harbor", "--turns", '["s01:t05"]', "--store", "out/graph.sqlite")
+    forget = ["forget", "--space", "harbor", "--store", "out/graph.sqlite"]
+    code, out, error = run(capsys, *forget, "--turns", '["s01:t05"]')
+    assert code == 0, error
+    assert "an earlier forgetting is complete now" in out
+    code, _, error = run(capsys, *forget, "--turns", '["s01:t05"]')
     assert_one_line_and_code_2(code, error, "s01:t05")
+    code, _, error = run(capsys, *forget)
+    assert_one_line_and_code_2(code, error, "name --turns to erase, or erase all with --whole_space true")
     with Store("out/graph.sqlite") as store:
         assert store.read_outbox(limit=1) == []
+
+
+def test_every_answer_over_a_space_with_pending_or_failed_turns_says_so(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (line,) = beginnings(1)
+    conversation = json.loads(line)
+    (tmp_path / "small.jsonl").write_text(line + "\n")
+    tiny = ["--encoder.model", tiny_text_encoder(tmp_path / "tiny")]
+    arguments = ["build", "--corpus.path", "small.jsonl", "--store", "graph.sqlite", *tiny]
+    consolidate, left = Consolidator._consolidate, 3
+
+    def cut(self: Consolidator, turn: Turn, state: SpaceState) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise ConsolidationError("no plan")
+        if left < 0:
+            raise KeyboardInterrupt
+        consolidate(self, turn, state)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Consolidator, "_consolidate", cut)
+        code, _, error = run(capsys, *arguments)
+    assert_one_line_and_code_2(code, error.splitlines()[-1] + "\n", "interrupted", "same command again")
+    space = conversation["conversation_id"]
+    question = ["recall", "Who?", "--space", space, "--store", "graph.sqlite", *tiny, "--strategy"]
+    for strategy in ("bm25", "sum"):
+        code, out, error = run(capsys, *question, strategy)
+        assert (code, error) == (0, "")
+        assert "incomplete" in out
+        assert "are not consolidated yet (run locigraph build again) and 1 failed" in out
+    code, _, error = run(capsys, "verify", "--store", "graph.sqlite", *tiny)
+    assert_one_line_and_code_2(code, error.splitlines()[-1] + "\n", "incomplete", "build again")
+
+    code, out, error = run(capsys, *arguments)
+    assert code == 1, error
+    assert "1 turns failed" in out
+    assert "no plan" in out
+    for strategy in ("bm25", "sum", "v1"):
+        code, out, _ = run(capsys, *question, strategy)
+        assert code == 0
+        assert "not consolidated yet" not in out
+        assert "1 failed and are here as they were said" in out
+    code, out, error = run(capsys, *arguments, "--retry_failed", "true")
+    assert code == 0, error
+    code, out, error = run(capsys, *question, "v1")
+    assert (code, "incomplete" in out) == (0, False)
+
+
+def test_a_damaged_index_stops_no_forgetting_and_every_other_command_names_the_cure(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (line,) = beginnings(1)
+    (tmp_path / "small.jsonl").write_text(line + "\n")
+    here = ["--store", "graph.sqlite", "--encoder.model", tiny_text_encoder(tmp_path / "tiny")]
+    build = ["build", "--corpus.path", "small.jsonl", *here]
+    space, first = json.loads(line)["conversation_id"], json.loads(line)["sessions"][0]["turns"][0]["turn_id"]
+    assert run(capsys, *build)[0] == 0
+    for file in (tmp_path / "graph.index.db").rglob("*.json"):
+        file.write_bytes(b"")
+    for command in (build, ["verify", *here], ["recall", "Who?", "--space", space, *here]):
+        code, _, error = run(capsys, *command)
+        assert_one_line_and_code_2(code, error.splitlines()[-1] + "\n", "verify --rebuild true")
+    code, out, error = run(capsys, "forget", "--space", space, "--turns", json.dumps([first]), *here)
+    assert code == 0, error
+    assert run(capsys, "verify", *here)[0] == 0
+    for file in (tmp_path / "graph.index.db").rglob("*.json"):
+        file.write_bytes(b"{")
+    assert run(capsys, "verify", "--rebuild", "true", *here)[0] == 0
+    code, out, _ = run(capsys, "recall", "Who?", "--space", space, *here)
+    assert (code, f"turns {first} " in out) == (0, False)
+
+
+def test_a_forgetting_that_finds_the_index_in_use_forgets_in_the_store_and_says_what_is_left(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (line,) = beginnings(1)
+    (tmp_path / "small.jsonl").write_text(line + "\n")
+    here = ["--store", "graph.sqlite", "--encoder.model", tiny_text_encoder(tmp_path / "tiny")]
+    space = json.loads(line)["conversation_id"]
+    assert run(capsys, "build", "--corpus.path", "small.jsonl", *here)[0] == 0
+    forget = ["forget", "--space", space, "--whole_space", "true", *here]
+    with MilvusIndex("graph.index.db"):
+        code, _, error = run(capsys, "build", "--corpus.path", "small.jsonl", *here)  # of two builds one is refused
+        assert_one_line_and_code_2(code, error, "another process has it open; wait until that is done")
+        code, _, error = run(capsys, *forget)
+    assert_one_line_and_code_2(code, error, "are erased from the store", "another process has it open")
+    with Store("graph.sqlite", access="read") as store:
+        assert store.spaces() == []
+    code, out, error = run(capsys, *forget)
+    assert code == 0, error
+    assert "an earlier forgetting is complete now" in out
+
+
+def test_an_interrupt_at_any_moment_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for name in ("_command", "_tables", "_quiet"):
+        with monkeypatch.context() as patch:
+            patch.setattr(cli, name, interrupt)
+            code, _, error = run(capsys, "build", *(["--help"] if name == "_tables" else []))
+        assert_one_line_and_code_2(code, error, "interrupted; run the same command again and build goes on")
+
+
+def test_no_command_changes_the_database_of_another_application(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with closing(sqlite3.connect("places.sqlite")) as connection, connection:
+        connection.execute("CREATE TABLE bookmarks (url TEXT)")
+    before = Path("places.sqlite").read_bytes()
+    tiny = ["--encoder.model", tiny_text_encoder(tmp_path / "tiny")]
+    checkpoint = ["--checkpoint", str(CONFIGS.parent / "checkpoints" / "default")]
+    for command in (
+        ["recall", "q", "--space", "x", "--strategy", "bm25", *tiny],
+        ["explain", "q", "--space", "x", *tiny, *checkpoint],
+        ["verify", *tiny],
+        ["forget", "--space", "x", "--whole_space", "true", *tiny],
+        ["build", *tiny],
+    ):
+        code, _, error = run(capsys, *command, "--store", "places.sqlite")
+        assert_one_line_and_code_2(code, error, "another application and was left as it is")
+    assert Path("places.sqlite").read_bytes() == before

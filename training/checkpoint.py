@@ -18,7 +18,7 @@ from locigraph.gnn.sketch import ContextHash, LexicalSketch
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.files import replaced_folder, whole_folder
 from locigraph.kg.schema import schema_hash
-from locigraph.training.config import ModelConfig
+from locigraph.training.config import MAX_WIDTH, ModelConfig
 from locigraph.training.errors import CheckpointError
 
 _FORMAT = 5
@@ -127,7 +127,7 @@ def load_checkpoint(folder: Path, *, text_encoder: str | None = None) -> Checkpo
         raise CheckpointError(
             f"{folder}: no checkpoint there ({_MANIFEST}: {error.strerror}); run locigraph train, or name its folder"
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{folder / _MANIFEST}: not JSON ({error}); the checkpoint is damaged") from error
     if not isinstance(manifest, dict):
         raise CheckpointError(f"{folder / _MANIFEST}: not a JSON object; the checkpoint is damaged")
@@ -143,12 +143,17 @@ def load_checkpoint(folder: Path, *, text_encoder: str | None = None) -> Checkpo
     try:
         model = ModelConfig(**manifest["model"])
         tensors = load_file(folder / _WEIGHTS)
+        if not 0 < manifest["text_dim"] <= MAX_WIDTH:
+            raise ValueError(f"text_dim is {manifest['text_dim']}; expected 1 to {MAX_WIDTH}")
         network = GraphRetrieval(model, text_dim=manifest["text_dim"])
         network.load_state_dict(tensors)
         details = manifest.get("details", {})
         checkpoint = Checkpoint(network.eval(), model, str(manifest["text_encoder"]), manifest["text_dim"], details)
     except (KeyError, TypeError, ValueError, RuntimeError, OSError, LocigraphError, SafetensorError) as error:
         raise CheckpointError(f"{folder}: damaged or of another version ({str(error)[:200]}); train again") from error
+    for name, weights in tensors.items():
+        if not weights.isfinite().all():  # every score would be NaN, and no order of turns means anything
+            raise CheckpointError(f"{folder / _WEIGHTS}: weight {name!r} holds NaN or infinity; train again")
     try:
         len(checkpoint.spaces)
     except (KeyError, TypeError) as error:  # of what nobody knows what it has seen, nothing can be measured

@@ -10,6 +10,9 @@ from typing import Any, Literal
 from locigraph.kg.errors import nearest
 from locigraph.training.errors import TrainingError
 
+#: Largest width of a vector's block or of a text embedding.
+MAX_WIDTH = 2**16
+
 
 @dataclass(frozen=True)
 class ModelConfig:
@@ -35,8 +38,8 @@ class ModelConfig:
     def __post_init__(self) -> None:
         _require(self, "model", at_least={"lexical_dim": 1, "speaker_dim": 0, "date_dim": 0, "attention_dim": 1})
         for name in ("lexical_dim", "speaker_dim", "date_dim", "attention_dim"):
-            if getattr(self, name) > 2**16:
-                raise TrainingError(f"model.{name} is {getattr(self, name)}; expected at most {2**16}")
+            if getattr(self, name) > MAX_WIDTH:
+                raise TrainingError(f"model.{name} is {getattr(self, name)}; expected at most {MAX_WIDTH}")
 
 
 @dataclass(frozen=True)

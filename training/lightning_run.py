@@ -6,6 +6,7 @@ import logging
 import math
 import os
 import warnings
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from lightning.pytorch.utilities import rank_zero_only
 from torch import Tensor
 from tqdm import tqdm
 
+from locigraph.kg.files import sync
 from locigraph.training.config import TrainerConfig
 from locigraph.training.errors import TrainingError
 from locigraph.training.examples import EpochDataModule
@@ -131,7 +133,22 @@ class ResumePoint(L.Callback):
         part = self._path.with_suffix(".part")
         trainer.save_checkpoint(part, weights_only=False)
         if trainer.is_global_zero:
+            sync(part)  # else a power failure after the rename leaves an empty file under the right name
             os.replace(part, self._path)
+
+
+def _whole(path: Path) -> str | None:
+    """The resume point if it can be read; a damaged one is removed, and the stage begins anew."""
+    if not path.is_file():
+        return None
+    try:
+        with zipfile.ZipFile(path) as file:
+            is_whole = file.testzip() is None  # compares checksums, which reading the file does not
+    except (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile):
+        is_whole = False
+    if not is_whole:
+        path.unlink()
+    return str(path) if is_whole else None
 
 
 def remove_resume_points(path: Path, *, others_only: bool = False) -> None:
@@ -262,9 +279,10 @@ def run_lightning(
             num_sanity_val_steps=0,
             log_every_n_steps=1,
         )
-        if not resume.is_file() and data.validation:
+        taken_up = _whole(resume)
+        if taken_up is None and data.validation:
             trainer.validate(module, datamodule=data, verbose=False)  # the start, which a stage must improve on
-        trainer.fit(module, datamodule=data, ckpt_path=str(resume) if resume.is_file() else None, weights_only=True)
+        trainer.fit(module, datamodule=data, ckpt_path=taken_up, weights_only=True)
     best.finish(module)
     if best.best_score == float("-inf"):  # nothing to validate on, or no question about it
         return {"best_epoch": -1}

@@ -62,7 +62,9 @@ class RuleExtractor:
         updated = set()
         for number, (sentence, draft) in enumerate(_memorable(turn)):
             ref = f"n{number}"
-            repeated = _same_fact(draft, context.nodes, known)
+            # What two speakers say are two facts: either must be able to forget their own.
+            own = [node for node in context.nodes if node.attributes.get("speaker", turn.speaker) == turn.speaker]
+            repeated = _same_fact(draft, own, known)
             if repeated is not None:
                 if repeated.id not in updated:
                     operations.append(UpdateNode(repeated.id))

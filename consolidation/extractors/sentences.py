@@ -9,13 +9,13 @@ from locigraph.kg.language.tokens import STOP_WORDS, words
 _BREAK = re.compile(r"(?<=[.!?])\s+|\n+")
 _PHRASE_BREAK = re.compile(r"[^\w'\s-]|\d")
 
-# First person to the speaker's name, longest first so that "I'm" is not read as "I".
-_FIRST_PERSON: tuple[tuple[str, str], ...] = (
-    (r"\bI['’]m\b", "{name} is"), (r"\bI am\b", "{name} is"), (r"\bI['’]ve\b", "{name} has"),
-    (r"\bI have\b", "{name} has"), (r"\bI['’]d\b", "{name} would"), (r"\bI['’]ll\b", "{name} will"),
-    (r"\bI was\b", "{name} was"), (r"\bI\b", "{name}"), (r"\b[Mm]yself\b", "{name}"), (r"\b[Mm]y\b", "{name}'s"),
-    (r"\b[Mm]ine\b", "{name}'s"), (r"\b[Mm]e\b", "{name}"),
-)  # fmt: skip
+# What follows the speaker's name in the place of words of the first person.
+_ENDINGS = {
+    "i'm": " is", "i am": " is", "i've": " has", "i have": " has", "i'd": " would", "i'll": " will", "i was": " was",
+    "i": "", "myself": "", "my": "'s", "mine": "'s", "me": "",
+}  # fmt: skip
+# Longest first, so that "I'm" is not read as "I", and in one pass, so that no word of a name is taken for one of these.
+_FIRST_PERSON = re.compile(r"\b(?:I['’](?:m|ve|d|ll)|I am|I have|I was|I|[Mm]yself|[Mm]y|[Mm]ine|[Mm]e)\b")
 
 
 def sentences(text: str) -> list[str]:
@@ -28,10 +28,7 @@ def in_third_person(sentence: str, speaker: str) -> str:
 
     A sentence without first person gets the name in front, so that it still says whose words it is.
     """
-    result = sentence
-    for pattern, replacement in _FIRST_PERSON:
-        name = speaker.replace("\\", r"\\")  # a backslash would be read as a reference to a group
-        result = re.sub(pattern, replacement.format(name=name), result)
+    result = _FIRST_PERSON.sub(lambda match: speaker + _ENDINGS[match[0].lower().replace("’", "'")], sentence)
     return result if speaker in result else f"{speaker}: {result}"
 
 

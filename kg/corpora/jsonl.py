@@ -9,6 +9,7 @@ from datetime import date
 from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat, Extractions, RecordedEvent, RecordedItem
 from locigraph.kg.corpora.parsing import Record, Utterance, file_sha256, json_lines, number_turns
 from locigraph.kg.errors import CorpusFormatError
+from locigraph.kg.times import TIME_RANGE, day_start, is_in_range
 from locigraph.kg.types import Question, SpaceId, TurnId
 
 
@@ -111,9 +112,12 @@ def read_extractions(record: Record, known: set[TurnId]) -> Extractions:
         value = item.optional_string(key)
         try:
             # Extractors write "Unknown" where they found no date.
-            return None if value is None or value.lower() == "unknown" else date.fromisoformat(value)
+            found = None if value is None or value.lower() == "unknown" else date.fromisoformat(value)
         except ValueError:
             raise item.error(key, value, "a day such as '2023-05-07'") from None
+        if found is not None and not is_in_range(day_start(found)):
+            raise item.error(key, value, TIME_RANGE)
+        return found
 
     events = tuple(
         RecordedEvent(item.string("text"), ids, day(item, "start"), day(item, "end"))

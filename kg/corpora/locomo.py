@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
 from locigraph.kg.corpora.parsing import Record, Utterance, decode, file_sha256, json_lines, number_turns, parse_json
@@ -17,8 +17,8 @@ from locigraph.kg.types import Question, SpaceId, TurnId
 CATEGORIES: Mapping[int, str] = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
 
 # 'D8:6', and the slips found in the file: 'D:11:26', 'D30:05', several in one string.
-_CITATION = re.compile(r"D:?(\d+):(\d+)")
-_SESSION = re.compile(r"session_(\d+)")
+_CITATION = re.compile(r"D:?(\d{1,9}):(\d{1,9})")
+_SESSION = re.compile(r"session_(\d{1,9})")
 _CLOCK = "%I:%M %p on %d %B, %Y"
 
 
@@ -98,11 +98,11 @@ def _utterances(record: Record) -> Iterator[Utterance]:
     seen: set[str] = set()
     for number in numbers:
         session = f"session_{number}"
-        clock = conversation.string(f"{session}_date_time")
-        try:
-            spoken_at = datetime.strptime(clock, _CLOCK).replace(tzinfo=UTC)
-        except ValueError:
-            raise conversation.error(f"{session}_date_time", clock, "a time such as '1:56 pm on 8 May, 2023'") from None
+        spoken_at = conversation.time(
+            f"{session}_date_time",
+            lambda clock: datetime.strptime(clock, _CLOCK),
+            "a time such as '1:56 pm on 8 May, 2023'",
+        )
         for turn in conversation.records(session):
             turn_id = turn.string("dia_id")
             if turn_id in seen:
@@ -124,11 +124,11 @@ def _question(entry: Record, space: SpaceId, index: int, known: set[TurnId]) -> 
     for cited in entry.strings("evidence", required=False):
         found = _CITATION.findall(cited)
         if not found:
-            lost.append(cited)
+            lost.append(cited[:60])
         for session, position in found:
             turn_id = TurnId(f"D{int(session)}:{int(position)}")
             if turn_id not in known:
-                lost.append(f"{cited} (no turn {turn_id})")
+                lost.append(f"{cited[:60]} (no turn {turn_id})")
             elif turn_id not in evidence:
                 evidence.append(turn_id)
     answer = entry.data.get("answer")

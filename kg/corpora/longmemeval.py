@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
 from locigraph.kg.corpora.parsing import Record, Utterance, decode, file_sha256, number_turns, parse_json
@@ -69,11 +69,7 @@ def read(path: str) -> Corpus:
 
 
 def _time(record: Record, field: str) -> datetime:
-    value = record.string(field)
-    try:
-        return datetime.strptime(value, _CLOCK).replace(tzinfo=UTC)
-    except ValueError:
-        raise record.error(field, value, "a time such as '2023/05/30 (Tue) 03:16'") from None
+    return record.time(field, lambda clock: datetime.strptime(clock, _CLOCK), "a time such as '2023/05/30 (Tue) 03:16'")
 
 
 def _history(record: Record) -> tuple[list[Utterance], list[str], int]:

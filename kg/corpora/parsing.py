@@ -5,19 +5,16 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
 from locigraph.kg.errors import CorpusFormatError
-from locigraph.kg.types import SpaceId, Turn, TurnId
-
-# JSON can spell half of a surrogate pair, and PostgreSQL has no NUL: no database could hold them.
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+from locigraph.kg.times import TIME_RANGE, is_in_range
+from locigraph.kg.types import UNSTORABLE, SpaceId, Turn, TurnId
 
 
 @dataclass(frozen=True)
@@ -64,7 +61,7 @@ class Record:
         return self._storable(key, value)
 
     def _storable(self, key: str, value: str) -> str:
-        if _UNSTORABLE.search(value):
+        if UNSTORABLE.search(value):
             raise self.error(key, value, "text without NUL characters and lone surrogates")
         return value
 
@@ -98,13 +95,19 @@ class Record:
 
     def timestamp(self, key: str) -> datetime | None:
         """The ISO 8601 time of a key, read as UTC when it names no zone; None when absent or null."""
-        value = self.optional_string(key)
-        if value is None:
+        if self.optional_string(key) is None:
             return None
+        return self.time(key, datetime.fromisoformat, "an ISO 8601 date-time")
+
+    def time(self, key: str, read: Callable[[str], datetime], expected: str) -> datetime:
+        """The time that ``read`` makes of the text of a key, in UTC when it names no zone."""
+        value = self.string(key)
         try:
-            time = datetime.fromisoformat(value)
+            time = read(value)
         except ValueError:
-            raise self.error(key, value, "an ISO 8601 date-time") from None
+            raise self.error(key, value, expected) from None
+        if not is_in_range(time):
+            raise self.error(key, value, TIME_RANGE)
         return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 

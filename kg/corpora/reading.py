@@ -11,7 +11,6 @@ from locigraph.kg.corpora.corpus import Conversation, Corpus
 from locigraph.kg.corpora.formats import FORMATS
 from locigraph.kg.corpora.parsing import Record, json_lines
 from locigraph.kg.errors import CorpusFormatError
-from locigraph.kg.types import MAX_NAME_BYTES, is_name
 
 #: Names that stand for a bundled corpus where a path is asked for: a small one to try things on, and two to train on.
 BUNDLED: tuple[str, ...] = ("sample", "threads", "voices")
@@ -75,16 +74,14 @@ def _usable(corpus: Corpus) -> Corpus:
     """The corpus without conversations that have no turn, of which a note is made.
 
     Raises:
-        CorpusFormatError: If a conversation or turn has a name that an index could not hold.
+        CorpusFormatError: If a turn has a field that no store takes.
     """
     for conversation in corpus.conversations:
-        for field, name in (
-            ("conversation_id", str(conversation.space)),
-            *(("turn_id", str(turn.turn_id)) for turn in conversation.turns),
-        ):
-            if not is_name(name):
-                expected = f"at most {MAX_NAME_BYTES} bytes without control characters"
-                raise CorpusFormatError(corpus.path, str(conversation.space)[:60], field, name[:60], expected)
+        for turn in conversation.turns:
+            if turn.fault is not None:
+                field, value, expected = turn.fault
+                where = f"turn {str(turn.turn_id)[:60]!r}, {field}"
+                raise CorpusFormatError(corpus.path, str(turn.space)[:60], where, value, expected)
     empty = [str(c.space) for c in corpus.conversations if not c.turns]
     if not empty:
         return corpus

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cache
 
+from locigraph.kg.times import EARLIEST, LATEST
+
 _MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
     "december",
@@ -81,9 +83,10 @@ Reader = Callable[[re.Match[str], date], Days | None]
 
 def _read(reader: Reader, match: re.Match[str], spoken_on: date) -> Days | None:
     try:
-        return reader(match, spoken_on)
+        days = reader(match, spoken_on)
     except (ValueError, OverflowError):  # before the year 1 or after 9999
         return None
+    return days if days is not None and days[0] >= EARLIEST.date() and days[1] < LATEST.date() else None
 
 
 @cache
@@ -249,10 +252,11 @@ def calendar_parts(text: str, asked_on: date | None = None) -> list[CalendarPart
         Without repetition, in order. "in May" gives the month alone; "7 May 2023" all three.
     """
     lowered = text.lower()
+    is_may_named = _MAY_AS_MONTH.search(lowered) is not None
     years = [int(year) for year in _YEAR_WORD.findall(lowered)]
     parts: dict[CalendarPart, None] = {}
     for match in _MONTH_WORD.finditer(lowered):
-        if match[1] == "may" and not _MAY_AS_MONTH.search(lowered):
+        if match[1] == "may" and not is_may_named:
             continue
         month = _month_number(match[1])
         beside = lowered[max(0, match.start() - 9) : match.end() + 8]

@@ -1,5 +1,6 @@
 """The store: turns, the graph with its history, embeddings, and the outbox, over SQLAlchemy Core."""
 
 from locigraph.kg.store.graph import Store
+from locigraph.kg.store.turns import TurnFailure
 
-__all__ = ["Store"]
+__all__ = ["Store", "TurnFailure"]

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, func, insert, select, update
 
 from locigraph.kg.errors import StoreError, UnknownNodeError, UnknownTypeError, nearest
 from locigraph.kg.store import embeddings, outbox, tables, turns
-from locigraph.kg.store.statements import chunks, insert_or_keep
+from locigraph.kg.store.statements import chunks, dialect_insert, insert_or_keep
 from locigraph.kg.times import epoch, optional_epoch
 from locigraph.kg.types import GraphChange, NodeId, NodeStatus, NodeUpdate, TurnId, TurnState
 
@@ -50,7 +50,7 @@ class Commit:
         self._now = epoch(change.recorded_at)
         self._held = self._existing()  # the nodes that the change names, by id
         self._keys = {name: held.key for name, held in self._held.items()}  # by id, and by ref once made
-        self._provenance: list[tuple[int, Sequence[TurnId]]] = []
+        self._provenance: list[tuple[int, Sequence[TurnId], bool]] = []  # node key, turns, whether they gave words
         self._embeddings: list[tuple[int, str, NDArray[np.float32]]] = []
 
     def run(self) -> dict[str, NodeId]:
@@ -74,7 +74,9 @@ class Commit:
         ).scalar()
         if state == TurnState.DONE:  # two processes that build one store would double every node
             raise StoreError(f"space {self._change.space!r}: turn {turn_id!r} is consolidated already")
-        turns.set_state(self._connection, self._change.space, turn_id, TurnState.DONE, None)
+        failure = self._change.failure
+        came_to = TurnState.DONE if failure is None else TurnState.FAILED
+        turns.set_state(self._connection, self._change.space, turn_id, came_to, failure)
 
     def _existing(self) -> dict[str, _Held]:
         refs = {node.ref for node in self._change.nodes}
@@ -121,7 +123,7 @@ class Commit:
         ).all()
         for node, row, key in zip(nodes, rows, keys, strict=True):
             self._keys[node.ref] = int(key)
-            self._provenance.append((int(key), node.provenance))
+            self._provenance.append((int(key), node.provenance, True))
             if node.embedding is not None:
                 self._embeddings.append((int(key), str(row["text_hash"]), node.embedding))
         return dict(zip(refs, ids, strict=True))
@@ -157,7 +159,7 @@ class Commit:
         if new.id not in self._held:
             raise UnknownNodeError(f"space {self._change.space!r} holds no node {new.id!r} that could be updated")
         key = self._held[new.id].key
-        self._provenance.append((key, new.add_provenance))
+        self._provenance.append((key, new.add_provenance, new.label is not None or new.description is not None))
         if new.only_adds_provenance:
             return None  # no index holds the sources of nodes that are drawn from several
         table = tables.nodes
@@ -190,7 +192,7 @@ class Commit:
         return self._keys[name]
 
     def _write_provenance(self) -> None:
-        named = sorted({turn_id for _, turn_ids in self._provenance for turn_id in turn_ids})
+        named = sorted({turn_id for _, turn_ids, _ in self._provenance for turn_id in turn_ids})
         turn_keys = turns.keys_of(self._connection, self._change.space, named)
         for turn_id in named:
             if turn_id not in turn_keys:
@@ -198,12 +200,18 @@ class Commit:
                     f"space {self._change.space!r}: provenance names turn {turn_id!r}, which is not stored"
                 )
         rows = [
-            {"node_key": key, "turn_key": turn_keys[turn_id], "recorded_at": self._now}
-            for key, turn_ids in self._provenance
+            {"node_key": key, "turn_key": turn_keys[turn_id], "recorded_at": self._now, "worded": is_worded}
+            for key, turn_ids, is_worded in self._provenance
             for turn_id in turn_ids
         ]
         if rows:
-            self._connection.execute(insert_or_keep(self._connection, tables.provenance), rows)
+            table = tables.provenance
+            statement = dialect_insert(self._connection, table)
+            worded = table.c.worded | statement.excluded.worded  # what once gave words may be in them for good
+            keys = list(table.primary_key.columns)
+            self._connection.execute(
+                statement.on_conflict_do_update(index_elements=keys, set_={"worded": worded}), rows
+            )
 
     def _write_embeddings(self) -> None:
         if not self._embeddings:

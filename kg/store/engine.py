@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+import sqlite3
+from pathlib import Path
+from typing import Any, Literal
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine, insert, select
 
 from locigraph.kg.errors import StoreError
+from locigraph.kg.files import STORE_ID, is_foreign
 from locigraph.kg.schema import NODE_TYPES, RELATION_LABELS
 from locigraph.kg.store import tables
 
+Access = Literal["create", "write", "read"]
+_MODES: dict[Access, str] = {"create": "rwc", "write": "rw", "read": "ro"}
+_OUR_TABLES = {*tables.metadata.tables, "alembic_version"}
 
-def make_engine(url: str) -> Engine:
-    """An engine with this project's connection settings; StoreError if the URL cannot be used."""
+
+def make_engine(url: str, access: Access) -> Engine:
+    """An engine with this project's connection settings; StoreError if the URL cannot be used.
+
+    A connection to an SQLite file raises StoreError before anything is changed if the file is not ours.
+    """
     try:
-        engine = sa.create_engine(url)
+        parsed = sa.make_url(url) if "://" in url else sa.URL.create("sqlite", database=url)
+        file = _file_of(parsed)
+        options: dict[str, Any] = {} if file is None else {"creator": lambda: _connected(file, access)}
+        engine = sa.create_engine(parsed, **options)
     except (sa.exc.ArgumentError, ModuleNotFoundError) as error:
         raise StoreError(f"store URL {url!r} cannot be used: {error}") from error
     if engine.dialect.name != "sqlite":
@@ -26,9 +39,14 @@ def make_engine(url: str) -> Engine:
     @sa.event.listens_for(engine, "connect")
     def _connect(connection: Any, record: object) -> None:
         connection.isolation_level = None
+        connection.execute("PRAGMA busy_timeout=30000")
+        if is_foreign(connection, application_id=STORE_ID, tables=_OUR_TABLES):
+            raise StoreError(
+                f"store {url!r} is the database of another application and was left as it is; name another file"
+            )
         # secure_delete overwrites what forget() erases.
-        pragmas = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON", "busy_timeout=30000")
-        for pragma in pragmas:
+        changing = () if access == "read" else ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON")
+        for pragma in ("foreign_keys=ON", *changing):
             connection.execute(f"PRAGMA {pragma}")
 
     @sa.event.listens_for(engine, "begin")
@@ -37,6 +55,34 @@ def make_engine(url: str) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
 
     return engine
+
+
+def _file_of(url: sa.URL) -> Path | None:
+    """The SQLite file that a URL names; None for a database in memory or on a server."""
+    database = url.database or ":memory:"
+    is_file = url.get_backend_name() == "sqlite" and database != ":memory:" and not database.startswith("file:")
+    return Path(database) if is_file else None
+
+
+def _connected(file: Path, access: Access) -> sqlite3.Connection:
+    def connect(parameter: str) -> sqlite3.Connection:
+        return sqlite3.connect(f"{file.absolute().as_uri()}?{parameter}", uri=True, check_same_thread=False)
+
+    connection = connect(f"mode={_MODES[access]}")
+    if access != "read":
+        return connection
+    try:
+        connection.execute("SELECT 1 FROM sqlite_master")
+    except sqlite3.OperationalError as error:
+        connection.close()
+        # The log's index cannot be made on a read-only disk; without a log there is nothing in it to miss.
+        log = file.with_name(file.name + "-wal")
+        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY) or (
+            log.exists() and log.stat().st_size
+        ):
+            raise
+        return connect("immutable=1")
+    return connection
 
 
 def is_seeded(connection: Connection) -> bool:

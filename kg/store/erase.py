@@ -2,55 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select, update
 
 from locigraph.kg.errors import StoreError
+from locigraph.kg.language.tokens import terms
 from locigraph.kg.store import outbox, tables
 from locigraph.kg.store import turns as turns_
 from locigraph.kg.store.statements import chunks
 from locigraph.kg.types import SpaceId, TurnId
 
-# These only name what many turns speak of; the wording of all other types may hold what must be erased.
+# These only name what many turns speak of; they stay as long as a turn that is left has their words.
 _SHARED = ("concept", "entity")
+#: Hears of the texts that are about to go, before they do.
+Listener = Callable[[Sequence[str]], None]
 
 
-def turns(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId]) -> int:
+def turns(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId], going: Listener) -> int:
     """Erase turns and what was drawn from them within the connection's transaction; see ``Store.forget``."""
     turn_keys = turns_.keys_of(connection, space, turn_ids)
     missing = sorted(set(turn_ids) - set(turn_keys))
     if missing:
-        raise StoreError(f"space {space!r} holds no turn {missing[0]!r}; nothing was forgotten")
-    doomed_turns = set(turn_keys.values())
-    touched: dict[int, str] = {}
-    for chunk in chunks(sorted(doomed_turns)):
-        touched.update(
-            (row.key, row.type)
-            for row in connection.execute(
-                select(tables.nodes.c.key, tables.nodes.c.type)
-                .join(tables.provenance, tables.provenance.c.node_key == tables.nodes.c.key)
-                .where(tables.provenance.c.turn_key.in_(chunk))
-            )
+        raise StoreError(
+            f"space {space!r} holds no turn {missing[0]!r}, or no longer; of the turns named now none was erased"
         )
-    doomed = [key for key, kind in touched.items() if kind not in _SHARED]
-    for key in (key for key, kind in touched.items() if kind in _SHARED):
-        sources = connection.scalars(select(tables.provenance.c.turn_key).where(tables.provenance.c.node_key == key))
-        if set(sources) <= doomed_turns:
-            doomed.append(key)
+    doomed = _doomed(connection, set(turn_keys.values()))
+    going(_texts(connection, doomed))
     _reopen_superseded(connection, doomed)
     bridges = _bridges(connection, space, set(doomed), set(turn_keys))
     _nodes(connection, space, doomed)
     relations = tables.relations
     for names in chunks(sorted(turn_keys)):  # what a turn said of nodes that stay
         connection.execute(delete(relations).where(relations.c.space == space, relations.c.turn_id.in_(names)))
-    for chunk in chunks(sorted(doomed_turns)):
+    for chunk in chunks(sorted(turn_keys.values())):
         connection.execute(delete(tables.turns).where(tables.turns.c.key.in_(chunk)))
     if bridges:
         connection.execute(insert(relations), bridges)
     return len(doomed)
+
+
+def _doomed(connection: Connection, turn_keys: AbstractSet[int]) -> list[int]:
+    """Keys of the nodes that go with some turns: whose wording may be theirs, or that nothing else speaks of."""
+    nodes, sources = tables.nodes.c, tables.provenance.c
+    touched: dict[int, Any] = {}
+    worded: set[int] = set()
+    for chunk in chunks(sorted(turn_keys)):
+        query = (
+            select(nodes.key, nodes.type, nodes.label, nodes.description, sources.worded)
+            .join(tables.provenance, sources.node_key == nodes.key)
+            .where(sources.turn_key.in_(chunk))
+        )
+        for row in connection.execute(query):
+            touched[row.key] = row
+            if row.worded:
+                worded.add(row.key)
+    return [key for key, node in touched.items() if not _stays(connection, node, key in worded, turn_keys)]
+
+
+def _stays(connection: Connection, node: Any, is_worded: bool, doomed: AbstractSet[int]) -> bool:
+    said, sources = tables.turns.c, tables.provenance.c
+    query = (
+        select(said.key, said.speaker, said.text, said.image_caption, sources.worded)
+        .join(tables.provenance, sources.turn_key == said.key)
+        .where(sources.node_key == node.key)
+    )
+    left = [row for row in connection.execute(query) if row.key not in doomed]
+    if node.type not in _SHARED:
+        return bool(left) and not is_worded
+    if not is_worded and any(row.worded for row in left):
+        return True
+    name = {*terms(node.label), *terms(node.description)}
+    return any(name <= {*terms(f"{row.speaker} {row.text} {row.image_caption or ''}")} for row in left)
+
+
+def _texts(connection: Connection, keys: Sequence[int]) -> list[str]:
+    """Descriptions of nodes, of earlier versions too."""
+    found: set[str] = set()
+    for table in (tables.nodes, tables.node_versions):
+        for chunk in chunks(sorted(keys)):
+            found.update(connection.scalars(select(table.c.description).where(table.c.key.in_(chunk))))
+    return sorted(found)
 
 
 def _reopen_superseded(connection: Connection, doomed: Sequence[int]) -> None:
@@ -98,9 +132,10 @@ def _bridges(
     return bridges
 
 
-def space(connection: Connection, space: SpaceId) -> int:
+def space(connection: Connection, space: SpaceId, going: Listener) -> int:
     """Erase a space with everything it holds, within the connection's transaction; returns the number of nodes."""
     keys = list(connection.scalars(select(tables.nodes.c.key).where(tables.nodes.c.space == space)))
+    going(_texts(connection, keys))
     _nodes(connection, space, keys)
     connection.execute(delete(tables.turns).where(tables.turns.c.space == space))
     for name in connection.scalars(select(tables.settings.c.name)).all():

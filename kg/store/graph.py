@@ -18,15 +18,15 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 from sqlalchemy import Connection, delete, func, insert, select
 
-from locigraph.kg.errors import StoreError, UnknownNodeError, UnknownSpaceError, UnknownTypeError
+from locigraph.kg.errors import StoreError, StoreVersionError, UnknownNodeError, UnknownSpaceError, UnknownTypeError
 from locigraph.kg.schema import COINED_FAMILY, LABEL_PATTERN, RelationLabel
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import as_of as as_of_sql
 from locigraph.kg.store import embeddings, erase, export, migrations, outbox, tables
 from locigraph.kg.store import turns as turns_
-from locigraph.kg.store.commit import Commit
+from locigraph.kg.store.commit import Commit, text_digest
 from locigraph.kg.store.embeddings import NodeText
-from locigraph.kg.store.engine import is_seeded, make_engine, seed_schema
+from locigraph.kg.store.engine import Access, is_seeded, make_engine, seed_schema
 from locigraph.kg.store.outbox import OutboxRow
 from locigraph.kg.store.rows import node_of
 from locigraph.kg.store.statements import chunks
@@ -39,26 +39,32 @@ class Store:
     """A graph store over SQLAlchemy Core.
 
     Args:
-        url: SQLAlchemy URL, or the path of an SQLite file, made when absent.
+        url: SQLAlchemy URL, or the path of an SQLite file.
+        access: ``create`` makes the database when it is absent; ``write`` and ``read`` take what is there. A reader
+            changes no byte of it, and needs no right to.
 
     Raises:
-        StoreError: If the database cannot be opened.
-        StoreVersionError: If a newer version wrote it.
+        StoreError: If the database cannot be opened, or is another application's.
+        StoreVersionError: If a newer version wrote it, or an older one and it may only be read.
     """
 
-    def __init__(self, url: str | Path) -> None:
-        text_url = str(url)
-        if "://" not in text_url:
+    def __init__(self, url: str | Path, *, access: Access = "create") -> None:
+        self.url = text_url = str(url)
+        if "://" not in text_url and access == "create":
             try:
                 Path(text_url).parent.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise StoreError(f"cannot make a folder for store {text_url!r}: {error.strerror}") from error
-            text_url = f"sqlite:///{text_url}"
-        self.url = text_url
-        self._engine = make_engine(text_url)
+        self._engine = make_engine(text_url, access)
         # Most often there is nothing to write, and then a writer beside us is not waited for.
         with self._read() as connection:
             is_ready = migrations.is_current(connection, url=text_url) and is_seeded(connection)
+        if not is_ready and access == "read":
+            self.close()
+            raise StoreVersionError(
+                f"store {text_url!r} was written by an older version; run locigraph verify once, which brings it up "
+                "to date"
+            )
         if not is_ready:
             with self._write() as connection:
                 migrations.upgrade(connection, url=text_url)
@@ -94,6 +100,18 @@ class Store:
             else:
                 cure = "if this is no database file of locigraph, name one or a new path"
             raise StoreError(f"store {self.url!r}: {error.orig}; {cure}") from error
+
+    def faults(self) -> list[str]:
+        """What is wrong with the database: broken pages and indexes, rows that point at nothing, changed texts."""
+        if self._engine.dialect.name != "sqlite":
+            return []  # a server checks itself
+        with self._read() as connection:
+            texts = connection.execute(select(tables.nodes.c.id, tables.nodes.c.description, tables.nodes.c.text_hash))
+            changed = [f"text of node {row.id} is not as it was written" for row in texts if _is_changed(row)]
+            found = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check(5)")]
+            lost = connection.exec_driver_sql("PRAGMA foreign_key_check").all()
+        found += [f"a row of {row[0]} points at nothing" for row in lost[:5]] + changed[:5]
+        return [line for line in found if line != "ok"]
 
     # --- schema and settings -------------------------------------------------------------------------------
 
@@ -166,10 +184,11 @@ class Store:
         with self._read() as connection:
             return turns_.read(connection, space, state)
 
-    def fail_turn(self, space: SpaceId, turn_id: TurnId, error: str) -> None:
-        """Mark a turn as failed with its reason; its words stay and it can be retried."""
-        with self._write() as connection:
-            turns_.set_state(connection, space, turn_id, TurnState.FAILED, error)
+    def turn_counts(self, space: SpaceId) -> Counter[TurnState]:
+        """Number of turns in each state; a space whose turns are not all done answers from a part of its memory."""
+        self.require_space(space)
+        with self._read() as connection:
+            return turns_.count(connection, space)
 
     def retry_turn(self, space: SpaceId, turn_id: TurnId) -> None:
         """Put a failed turn back among the pending.
@@ -191,7 +210,7 @@ class Store:
     # --- the graph -----------------------------------------------------------------------------------------
 
     def commit(self, change: GraphChange) -> dict[str, NodeId]:
-        """Apply one change in one transaction, mark its turn done, and write the outbox.
+        """Apply one change in one transaction, mark its turn done or failed, and write the outbox.
 
         Returns:
             The id given to each new node, by its temporary ``ref``.
@@ -279,12 +298,18 @@ class Store:
                 for row in connection.execute(query)
             ]  # fmt: skip
 
-    def forget(self, space: SpaceId, turn_ids: Sequence[TurnId]) -> int:
+    def forget(self, space: SpaceId, turn_ids: Sequence[TurnId], *, going: erase.Listener = lambda texts: None) -> int:
         """Erase turns and all that was drawn from them: the one deletion there is.
 
-        Episodes, events, facts and reflections with any of the turns in their provenance go, since their wording
-        may hold what must be forgotten; concepts and entities go when no other turn speaks of them. Relations,
-        earlier versions and embeddings go with their nodes, and the outbox tells every index.
+        Episodes, events, facts and reflections whose wording may come from any of the turns go; what the turns only
+        said again stays, and is theirs no longer. Concepts and entities go unless a turn that is left has their
+        words. Relations, earlier versions and embeddings go with their nodes, and the outbox tells every index.
+
+        Args:
+            space: The space of the turns.
+            turn_ids: The turns.
+            going: Called with the texts that are about to go, so that caches can drop what they keep of them; nothing
+                is removed if it fails.
 
         Returns:
             Number of nodes removed.
@@ -295,13 +320,23 @@ class Store:
         """
         self.require_space(space)
         with self._write() as connection:
-            return erase.turns(connection, space, turn_ids)
+            erased = erase.turns(connection, space, turn_ids, going)
+        self._empty_log()
+        return erased
 
-    def forget_space(self, space: SpaceId) -> int:
-        """Erase a space with everything it holds; returns the number of nodes removed."""
+    def forget_space(self, space: SpaceId, *, going: erase.Listener = lambda texts: None) -> int:
+        """Erase a space with everything it holds; returns the number of nodes removed. ``going`` as in ``forget``."""
         self.require_space(space)
         with self._write() as connection:
-            return erase.space(connection, space)
+            erased = erase.space(connection, space, going)
+        self._empty_log()
+        return erased
+
+    def _empty_log(self) -> None:
+        """Write SQLite's log into the database, where its pages are overwritten; a reader beside us delays that."""
+        if self._engine.dialect.name == "sqlite":
+            with self._mapped_errors(), self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as bare:
+                bare.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
 
     # --- embeddings ----------------------------------------------------------------------------------------
 
@@ -371,6 +406,11 @@ class Store:
         with self._read() as connection:
             return outbox.count(connection, space)
 
+    def has_forgotten(self) -> bool:
+        """Whether something was erased of which an index may not know yet."""
+        with self._read() as connection:
+            return outbox.has_deletions(connection)
+
     def relist_outbox(self) -> int:
         """List every node that the outbox does not list, as if it had just been written: for an index made anew.
 
@@ -404,6 +444,10 @@ class Store:
         self.require_space(space)
         with self._mapped_errors(), export.one_moment(self._engine) as connection:
             return export.read_snapshot(connection, space, _latest(as_of), embedding_model)
+
+
+def _is_changed(node: Any) -> bool:
+    return not isinstance(node.description, str) or text_digest(node.description) != node.text_hash
 
 
 def _latest(as_of: datetime | None) -> int:

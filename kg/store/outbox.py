@@ -42,6 +42,11 @@ def count(connection: Connection, space: SpaceId | None) -> int:
     return connection.execute(query).scalar_one()
 
 
+def has_deletions(connection: Connection) -> bool:
+    """Whether a row lists a node that is gone."""
+    return connection.execute(select(tables.outbox.c.seq).where(tables.outbox.c.action == "delete")).first() is not None
+
+
 def relist(connection: Connection) -> int:
     """Add a row for every node that has none; returns how many were added."""
     nodes, listed = tables.nodes.c, select(tables.outbox.c.node_key)

@@ -102,6 +102,8 @@ provenance = sa.Table(
     sa.Column("node_key", _KEY, sa.ForeignKey("nodes.key", ondelete="CASCADE"), primary_key=True),
     sa.Column("turn_key", _KEY, sa.ForeignKey("turns.key", ondelete="CASCADE"), primary_key=True),
     sa.Column("recorded_at", sa.BigInteger, nullable=False),
+    # Whether the node's wording may come from the turn; false where the turn only said the same again.
+    sa.Column("worded", sa.Boolean, nullable=False, server_default=sa.true()),
     sa.Index("ix_provenance_turn_key", "turn_key"),
 )
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, func, insert, select, update
 
-from locigraph.kg.errors import StoreError
+from locigraph.kg.errors import StoreError, shortened
 from locigraph.kg.store import tables
 from locigraph.kg.store.rows import require_same, turn_of, turn_row
 from locigraph.kg.store.statements import chunks
-from locigraph.kg.types import MAX_NAME_BYTES, SpaceId, Turn, TurnId, TurnState, is_name
+from locigraph.kg.types import SpaceId, Turn, TurnId, TurnState
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +27,12 @@ def append(connection: Connection, turns: Sequence[Turn]) -> int:
     """Write turns that are not there yet; see ``Store.append_turns``."""
     unique: dict[tuple[SpaceId, TurnId], Turn] = {}
     for turn in turns:
-        for name in (turn.space, turn.turn_id):
-            if not is_name(name):
-                raise StoreError(
-                    f"name {name[:60]!r} of a space or turn is empty, longer than {MAX_NAME_BYTES} bytes, "
-                    "or has control characters"
-                )
+        if turn.fault is not None:
+            field, value, expected = turn.fault
+            raise StoreError(
+                f"space {turn.space[:60]!r}: turn {turn.turn_id[:60]!r}: {field} is {shortened(value)}; expected "
+                f"{expected}; nothing was written"
+            )
         twin = unique.setdefault((turn.space, turn.turn_id), turn)
         require_same(twin, turn)
     new = [turn for turn in unique.values() if not _is_held(connection, turn)]
@@ -59,6 +60,13 @@ def read(connection: Connection, space: SpaceId, state: TurnState | None) -> lis
     if state is not None:
         query = query.where(table.c.state == state)
     return [turn_of(row) for row in connection.execute(query)]
+
+
+def count(connection: Connection, space: SpaceId) -> Counter[TurnState]:
+    """Number of turns in each state."""
+    state = tables.turns.c.state
+    query = select(state, func.count()).where(tables.turns.c.space == space).group_by(state)
+    return Counter({TurnState(name): int(number) for name, number in connection.execute(query)})
 
 
 def failures(connection: Connection, space: SpaceId) -> list[TurnFailure]:

@@ -56,7 +56,10 @@ class CategoryDelta(TypedDict):
 
 
 class Comparison(TypedDict):
-    """Strategy ``a`` minus strategy ``b`` in one metric; ``clusters`` counts conversations."""
+    """Strategy ``a`` minus strategy ``b`` in one metric; ``clusters`` counts conversations.
+
+    ``ci_low`` and ``ci_high`` are of the cluster bootstrap, ``t_low`` and ``t_high`` of ``cluster_t_interval``.
+    """
 
     a: str
     b: str
@@ -64,6 +67,8 @@ class Comparison(TypedDict):
     delta: float
     ci_low: float | None
     ci_high: float | None
+    t_low: float | None
+    t_high: float | None
     p: float
     p_holm: float
     p_question_level: float

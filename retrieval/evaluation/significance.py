@@ -126,6 +126,43 @@ def cluster_bootstrap(
     return ends.reshape(shape)
 
 
+def cluster_t_interval(values: ArrayLike, clusters: Sequence[str], *, level: float = 0.95) -> FloatArray:
+    """Interval of the mean over questions from Student's t with one degree of freedom fewer than clusters.
+
+    With few clusters it is wider than the percentile bootstrap, and nearer to the level that it names.
+
+    Args:
+        values: As in ``cluster_bootstrap``.
+        clusters: Conversation of each question, [questions].
+        level: Share of repetitions that cover the true mean, in (0, 1).
+
+    Returns:
+        Lower and upper end, [2] or [2, columns]; NaN with one cluster.
+
+    Raises:
+        ValueError: As ``cluster_bootstrap``.
+
+    Source:
+        Cochran 1977, Sampling Techniques, section 6.4: the linearised variance of a ratio of cluster sums.
+    """
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level is {level}; expected a share between 0 and 1, such as 0.95")
+    checked = _checked(values, clusters, 1)
+    sums, sizes = _cluster_sums(checked, clusters)
+    count, questions = len(sizes), sizes.sum()
+    means = sums.sum(axis=0) / questions
+    shape = (2, *checked.shape[1:])
+    if count == 1:
+        return np.full(shape, np.nan)
+    residuals = sums - sizes[:, None] * means
+    errors = np.sqrt(count / (count - 1) * np.square(residuals).sum(axis=0)) / questions
+    from scipy.special import stdtrit  # imported late, as in a_a_check
+
+    reach = stdtrit(count - 1, 0.5 + level / 2) * errors
+    ends: FloatArray = np.stack([means - reach, means + reach])
+    return ends.reshape(shape)
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm's step-down adjustment: the chance of any false claim among all comparisons stays below the level.
 

@@ -23,6 +23,7 @@ from locigraph.retrieval.evaluation.results import (
 from locigraph.retrieval.evaluation.significance import (
     FloatArray,
     cluster_bootstrap,
+    cluster_t_interval,
     holm,
     question_level_test,
     sign_flip_test,
@@ -62,13 +63,13 @@ def summarise(
     repetitions: dict[str, list[StrategyRun]] = {}
     for run in runs:
         repetitions.setdefault(run.name, []).append(run)
-    tables = {name: [_score_table(questions, run) for run in same] for name, same in repetitions.items()}
+    tables = {name: [score_table(questions, run) for run in same] for name, same in repetitions.items()}
     scores = {name: np.mean(held, axis=0) for name, held in tables.items()}
     names = list(scores)
     pairs = [(name, names[0]) for name in names[1:]] if comparisons is None else list(comparisons)
-    _check_comparisons(pairs, metrics, names)
+    check_comparisons(pairs, metrics, names)
     clusters = [question.space for question in questions]
-    categories = _rows_by_category(questions)
+    categories = rows_by_category(questions)
 
     ends = cluster_bootstrap(np.hstack(list(scores.values())), clusters, seed=seed)
     ends_of = np.split(ends, len(scores), axis=1)
@@ -78,11 +79,12 @@ def summarise(
     }
     return Summary(
         strategies=strategies,
-        comparisons=_compare(scores, pairs, metrics, clusters=clusters, categories=categories, seed=seed),
+        comparisons=compare(scores, pairs, metrics, clusters=clusters, categories=categories, seed=seed),
     )
 
 
-def _check_comparisons(pairs: Sequence[tuple[str, str]], metrics: Sequence[str], names: Sequence[str]) -> None:
+def check_comparisons(pairs: Sequence[tuple[str, str]], metrics: Sequence[str], names: Sequence[str]) -> None:
+    """Raise EvaluationError for a pair or a metric that is unknown, or is listed twice."""
     for a, b in pairs:
         for name in (a, b):
             if name not in names:
@@ -98,7 +100,7 @@ def _check_comparisons(pairs: Sequence[tuple[str, str]], metrics: Sequence[str],
             raise EvaluationError(f"a {label} is listed twice in {entries}")
 
 
-def _score_table(questions: Sequence[QuestionOutcome], run: StrategyRun) -> FloatArray:
+def score_table(questions: Sequence[QuestionOutcome], run: StrategyRun) -> FloatArray:
     """Scores of each question: the metrics, then recall at each depth of the curve, [questions, columns]."""
     rows = []
     for question in questions:
@@ -112,7 +114,7 @@ def _score_table(questions: Sequence[QuestionOutcome], run: StrategyRun) -> Floa
     return np.array(rows, dtype=np.float64)
 
 
-def _rows_by_category(questions: Sequence[QuestionOutcome]) -> dict[str, list[int]]:
+def rows_by_category(questions: Sequence[QuestionOutcome]) -> dict[str, list[int]]:
     """Positions of the questions of each category, categories in sorted order."""
     rows: dict[str, list[int]] = {category: [] for category in sorted({q.category for q in questions})}
     for index, question in enumerate(questions):
@@ -144,7 +146,7 @@ def _strategy_summary(
     )
 
 
-def _compare(
+def compare(
     scores: Mapping[str, FloatArray],
     pairs: Sequence[tuple[str, str]],
     metrics: Sequence[str],
@@ -153,6 +155,16 @@ def _compare(
     categories: Mapping[str, list[int]],
     seed: int,
 ) -> list[Comparison]:
+    """Compare strategies by their scores.
+
+    Args:
+        scores: Of each question by strategy, [questions, at least METRICS].
+        pairs: As ``comparisons`` of ``summarise``.
+        metrics: As in ``summarise``.
+        clusters: Conversation of each question, [questions].
+        categories: Positions of the questions of each category.
+        seed: As in ``summarise``.
+    """
     asked = [(a, b, metric) for metric in metrics for a, b in pairs]
     if not asked:
         return []
@@ -160,6 +172,7 @@ def _compare(
     # [questions, comparisons]
     differences = np.stack([(scores[a] - scores[b])[:, column[metric]] for a, b, metric in asked], axis=1)
     low, high = cluster_bootstrap(differences, clusters, seed=seed)
+    t_low, t_high = cluster_t_interval(differences, clusters)
     p_values = [float(p) for p in sign_flip_test(differences, clusters, seed=seed)]
     families = [p_values[start : start + len(pairs)] for start in range(0, len(asked), len(pairs))]  # one a metric
     adjusted = [p for family in families for p in holm(family)]
@@ -176,6 +189,8 @@ def _compare(
             delta=float(differences[:, index].mean()),
             ci_low=_known(low[index]),
             ci_high=_known(high[index]),
+            t_low=_known(t_low[index]),
+            t_high=_known(t_high[index]),
             p=p_values[index],
             p_holm=adjusted[index],
             p_question_level=float(question_level[index]),

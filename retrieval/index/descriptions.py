@@ -6,8 +6,8 @@ twice changes nothing, so a crash at any point costs at most repeated work.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from locigraph.kg.store import Store
 from locigraph.kg.times import epoch
 from locigraph.kg.types import NodeStatus, SpaceId
 from locigraph.retrieval.errors import IndexMismatchError
+from locigraph.retrieval.index.graph_collections import PREFIX
 from locigraph.retrieval.index.milvus import FLAT_BELOW, Collection, CollectionSpec, IndexRow, IndexType, MilvusIndex
 
 #: Collection of description embeddings.
@@ -50,19 +51,9 @@ class DescriptionIndexer:
         store: The graph.
         index: Vector index that holds the collection, or will.
         model: ID of the text encoder whose vectors are indexed.
-        on_delete: Called with a space and the keys of its nodes that are gone, so that other collections forget them
-            too. This comes before the deletion is acknowledged, so after a crash it is called again.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        index: MilvusIndex,
-        model: str,
-        *,
-        on_delete: Callable[[SpaceId, Sequence[int]], None] = lambda space, keys: None,
-    ) -> None:
-        self._on_delete = on_delete
+    def __init__(self, store: Store, index: MilvusIndex, model: str) -> None:
         self._store = store
         self._index = index
         self._model = model
@@ -80,9 +71,20 @@ class DescriptionIndexer:
     def drain(self, *, progress: bool = False) -> int:
         """Write what the outbox lists, and every node where there is no collection yet.
 
+        Where something was forgotten, the whole index is made anew, since what is deleted stays in its files; graph
+        embeddings, which remember it in their neighbours, are gone until the next refresh.
+
         Returns:
             Number of outbox rows that were handled.
+
+        Raises:
+            IndexMismatchError: If something was forgotten and a node has no vector of this indexer's model.
         """
+        if self._store.has_forgotten():
+            self._clear()
+        return self._write_due(progress)
+
+    def _write_due(self, progress: bool) -> int:
         collection: Collection | None = None
         total = 0
         if not self._index.has(DESCRIPTIONS):
@@ -105,8 +107,6 @@ class DescriptionIndexer:
     def _write(
         self, space: SpaceId, upserts: Sequence[int], deletes: Sequence[int], collection: Collection | None
     ) -> Collection | None:
-        if deletes:
-            self._on_delete(space, deletes)
         if collection is None and self._index.has(DESCRIPTIONS):
             collection = self.collection()
         nodes, keys, vectors = self._store.vectors_by_key(space, upserts, self._model)
@@ -120,8 +120,7 @@ class DescriptionIndexer:
         searchable = searchable_types()
         active = [i for i, n in enumerate(nodes) if n.status == NodeStatus.ACTIVE and n.type in searchable]
         if active:
-            # Only episodes carry their turns here. The turns of other nodes grow in number without the node's row being
-            # written again, so their hits take the turns from the lexical arm.
+            # See _description_rows.
             turns = self._store.turns_of_nodes(space, [keys[i] for i in active if nodes[i].type == "episode"])
             collection.upsert(
                 [
@@ -138,7 +137,7 @@ class DescriptionIndexer:
         return collection
 
     def verify(self) -> list[Difference]:
-        """Compare keys and vectors of every space with the store; rows of a space that is gone are surplus."""
+        """Compare the rows and vectors of every space with the store; rows of a space that is gone are surplus."""
         collection = self.collection()
         known = set(self._store.spaces())
         gone = sorted(set(collection.spaces()) - known)
@@ -146,11 +145,12 @@ class DescriptionIndexer:
         for space in sorted(known):
             snapshot = self._store.snapshot(space, embedding_model=self._model)
             expected = {int(snapshot.keys[row]): int(row) for row in snapshot.active_rows(searchable_types())}
-            held = collection.vectors(space, collection.node_keys(space))
+            due = {row.node_key: row for row in _description_rows(space, snapshot, list(expected.values()))}
+            held = collection.rows(space)
+            vectors = collection.vectors(space, list(held))
             changed = sum(
-                1
-                for key, vector in held.items()
-                if key in expected and float(np.abs(vector - snapshot.embeddings[expected[key]]).max()) > _SAME_VECTOR
+                held[key] != due[key] or not _is_same(vectors.get(key), snapshot.embeddings[expected[key]])
+                for key in held.keys() & due.keys()
             )
             differences.append(
                 Difference(space, len(expected.keys() - held.keys()), len(held.keys() - expected.keys()), changed)
@@ -174,12 +174,20 @@ class DescriptionIndexer:
                 )
 
     def rebuild(self, *, progress: bool = False) -> int:
-        """Make the collection anew from the store; returns the number of nodes that were due.
+        """Make the index anew from the store, whatever state it is in; returns the number of nodes that were due.
+
+        Graph embeddings are gone until the next refresh.
 
         Raises:
             IndexMismatchError: If the store holds no nodes, or one without a vector of this indexer's model; the
-                collection stays as it was.
+                index stays as it was.
         """
+        if not any(self._store.node_counts(space) for space in self._store.spaces()):
+            raise IndexMismatchError("the store holds no nodes, so there is nothing to index; run locigraph build")
+        self._clear()
+        return self._write_due(progress)  # lists every node, since there is no collection
+
+    def _clear(self) -> None:
         for space in self._store.spaces():
             lacking = self._store.unembedded(space, self._model)
             if lacking:
@@ -187,11 +195,19 @@ class DescriptionIndexer:
                     f"space {space!r}: {len(lacking)} nodes have no vector of {self._model!r}; name the text encoder "
                     "that built the graph, or run locigraph build with this one"
                 )
-        self._index.drop(DESCRIPTIONS)
-        due = self.drain(progress=progress)  # lists every node, since there is no collection
-        if not self._index.has(DESCRIPTIONS):
-            raise IndexMismatchError("the store holds no nodes, so there is nothing to index; run locigraph build")
-        return due
+        self._index.clear(DESCRIPTIONS, PREFIX)
+
+
+def _description_rows(space: str, snapshot: Snapshot, rows: Sequence[int]) -> list[IndexRow]:
+    # Only episodes carry their turns here. The turns of other nodes grow in number without the node's row being
+    # written again, so their hits take the turns from the lexical arm.
+    made = snapshot_rows(space, snapshot, np.asarray(rows, dtype=np.int64))
+    return [row if row.type == "episode" else replace(row, turn_ids=()) for row in made]
+
+
+def _is_same(held: NDArray[np.float32] | None, due: NDArray[np.float32]) -> bool:
+    # Put so that NaN is never the same.
+    return held is not None and held.shape == due.shape and bool(np.abs(held - due).max() <= _SAME_VECTOR)
 
 
 def index_type(rows: int) -> IndexType:

@@ -3,11 +3,14 @@
 Milvus Lite's traps that this adapter closes (measured on 3.2.2): any index name is accepted, so names are
 allow-listed; NaN is accepted, so vectors are checked; unflushed rows are searched by a slow loop, so bulk writes
 flush; a space that owns few rows is found poorly by HNSW without a partition key, so the space always is one;
-collection properties are not kept, so each collection describes itself in a row of its own.
+collection properties are not kept, so each collection describes itself in a row of its own; pymilvus's iterator writes
+the last primary key unescaped into its next filter, so primary keys are hashes; deleted rows stay in the files, so what
+must be erased is erased by making the index anew.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -33,7 +36,10 @@ FLAT_BELOW = 50_000
 _HNSW = {"M": 16, "efConstruction": 200}
 _HNSW_EF = 256
 _BATCH = 1_000
-_SELF = "locigraph:self"  # primary key and space of the row in which a collection describes itself
+_SELF = "self"  # primary key of the row in which a collection describes itself, in a space that no search can name
+_NO_SPACE = ""
+_UNFINISHED = "making_"  # how the name of a collection begins until it describes itself
+_ROW_FIELDS = ["space", "node_key", "node_id", "type", "recorded_at", "turns"]
 _SEPARATOR = "\x1f"
 _Item = TypeVar("_Item")
 
@@ -95,17 +101,20 @@ class MilvusIndex:
         self.close()
 
     def collections(self) -> list[str]:
-        """Names of the collections, sorted, without aliases."""
-        return sorted(self._client.list_collections())
+        """Names of the collections, sorted, without aliases and unfinished ones."""
+        return sorted(name for name in self._client.list_collections() if not name.startswith(_UNFINISHED))
 
     def create(self, name: str, spec: CollectionSpec) -> Collection:
-        """Make an empty collection; one of the same name is dropped first."""
+        """Make an empty collection; one of the same name is dropped first.
+
+        It gets its name when it describes itself, so that a collection of this name is never one made by half.
+        """
         if spec.index not in ("FLAT", "HNSW") or spec.metric not in ("COSINE", "IP"):
             raise IndexMismatchError(
                 f"index {spec.index!r} with metric {spec.metric!r} is not FLAT or HNSW with COSINE or IP"
             )
         schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
-        schema.add_field("pk", DataType.VARCHAR, max_length=512, is_primary=True)
+        schema.add_field("pk", DataType.VARCHAR, max_length=64, is_primary=True)
         schema.add_field("space", DataType.VARCHAR, max_length=256, is_partition_key=True)
         schema.add_field("node_key", DataType.INT64)
         schema.add_field("node_id", DataType.VARCHAR, max_length=256)
@@ -116,20 +125,38 @@ class MilvusIndex:
         index = MilvusClient.prepare_index_params()
         parameters = _HNSW if spec.index == "HNSW" else {}
         index.add_index("vector", index_type=spec.index, metric_type=spec.metric, params=parameters)
+        unfinished = _UNFINISHED + name
+        self.drop(unfinished)
+        self._client.create_collection(unfinished, schema=schema, index_params=index, consistency_level="Session")
+        Collection(self._client, unfinished, spec).describe_itself()
         self.drop(name)
-        self._client.create_collection(name, schema=schema, index_params=index, consistency_level="Session")
-        collection = Collection(self._client, name, spec)
-        collection.describe_itself()
-        return collection
+        self._client.rename_collection(unfinished, name)
+        self._client.load_collection(name)
+        return Collection(self._client, name, spec)
 
     def open_or_create(self, name: str, spec: CollectionSpec) -> Collection:
-        """Open a collection that only this project names so, or make it; an unfinished one is made anew."""
+        """Open a collection that only this project names so, or make it; one of an earlier version is made anew."""
         if self.has(name):
             try:
                 return self.open(name)
             except IndexMismatchError:
-                pass  # it does not describe itself: a crash came between making and describing it
+                pass
         return self.create(name, spec)
+
+    def clear(self, *beginnings: str) -> None:
+        """Remove collections with all that was deleted from them, whatever state the index is in.
+
+        Args:
+            beginnings: How the names begin of those that a server loses. An embedded index begins with an empty folder.
+        """
+        if self._client.is_embedded:
+            self._client.clear()
+            return
+        for name in self._client.list_collections():
+            if name.removeprefix(_UNFINISHED).startswith(beginnings):
+                for alias in self._client.list_aliases(name).get("aliases", []):
+                    self._client.drop_alias(alias)
+                self._client.drop_collection(name)
 
     def open(self, name: str) -> Collection:
         """Open the collection of that name, or the one that an alias of that name points at.
@@ -143,12 +170,14 @@ class MilvusIndex:
             )
         self._client.load_collection(name)
         rows = self._client.query(name, filter=f"pk == {quote(_SELF)}", output_fields=["turns"], limit=1)
-        if not rows:
+        try:
+            spec = CollectionSpec(**json.loads(rows[0]["turns"]))
+        except (IndexError, TypeError, ValueError) as error:
             raise IndexMismatchError(
-                f"collection {name!r} of index {self.uri!r} does not describe itself: its making was cut, or other "
-                "software made it; run locigraph verify --rebuild true, or name another index"
-            )
-        return Collection(self._client, name, CollectionSpec(**json.loads(rows[0]["turns"])))
+                f"collection {name!r} of index {self.uri!r} does not describe itself: an earlier version or other "
+                "software made it; run locigraph verify --rebuild true (and then refresh), or name another index"
+            ) from error
+        return Collection(self._client, name, spec)
 
     def has(self, name: str) -> bool:
         """Whether a collection or alias of that name exists."""
@@ -156,7 +185,7 @@ class MilvusIndex:
 
     def drop(self, name: str) -> None:
         """Remove a collection if it is there; by its own name only, since Milvus would follow an alias to another."""
-        if name in self.collections():
+        if name in self._client.list_collections():
             self._client.drop_collection(name)
 
     def alias_target(self, alias: str) -> str | None:
@@ -200,7 +229,7 @@ class Collection:
         vector = np.zeros(self.spec.dim, dtype=np.float32)
         vector[0] = 1.0  # COSINE has no meaning for a zero vector
         row = {
-            "pk": _SELF, "space": _SELF, "node_key": -1, "node_id": _SELF, "type": _SELF, "recorded_at": 0,
+            "pk": _SELF, "space": _NO_SPACE, "node_key": -1, "node_id": _SELF, "type": _SELF, "recorded_at": 0,
             "turns": json.dumps(asdict(self.spec)), "vector": vector,
         }  # fmt: skip
         self._client.upsert(self.name, [row])
@@ -237,18 +266,8 @@ class Collection:
             self._client.upsert(self.name, written)
 
     def delete_nodes(self, space: str, node_keys: Iterable[int]) -> None:
-        """Remove nodes of a space, but not from views of it; see ``forget_nodes``."""
-        self._delete([_primary_key(space, key) for key in node_keys])
-
-    def forget_nodes(self, space: str, node_keys: Sequence[int]) -> None:
-        """Remove nodes of a space and of every view of it (``space@time``)."""
-        for batch in _batches(node_keys, _BATCH):
-            where = f"node_key in {[int(key) for key in batch]}"
-            rows = self._client.query(self.name, filter=where, output_fields=["pk", "space"])
-            self._delete([row["pk"] for row in rows if row["space"] == space or row["space"].startswith(f"{space}@")])
-
-    def _delete(self, primary_keys: Sequence[str]) -> None:
-        for batch in _batches(primary_keys, _BATCH):
+        """Remove nodes of a space, but not from views of it."""
+        for batch in _batches([_primary_key(space, key) for key in node_keys], _BATCH):
             self._client.delete(self.name, filter=_among("pk", batch))
 
     def flush(self) -> None:
@@ -262,20 +281,28 @@ class Collection:
 
     def node_keys(self, space: str) -> list[int]:
         """Keys of the nodes that a space has here, sorted."""
-        return sorted(int(key) for key in self._column("node_key", f"space == {quote(space)}"))
+        return sorted(int(row["node_key"]) for row in self._all(["node_key"], f"space == {quote(space)}"))
+
+    def rows(self, space: str) -> dict[int, IndexRow]:
+        """Rows of a space by node key."""
+        return {
+            row["node_key"]: IndexRow(
+                row["space"], row["node_key"], NodeId(row["node_id"]), row["type"], row["recorded_at"],
+                _turn_ids(row["turns"]),
+            )
+            for row in self._all(_ROW_FIELDS, f"space == {quote(space)}")
+        }  # fmt: skip
 
     def spaces(self) -> list[str]:
         """Spaces, and views of them, that have rows here, sorted; reads every row."""
-        return sorted(set(self._column("space", f"pk != {quote(_SELF)}")))
+        return sorted({row["space"] for row in self._all(["space"], f"pk != {quote(_SELF)}")})
 
-    def _column(self, name: str, where: str) -> list[Any]:
-        values: list[Any] = []
-        iterator = self._client.query_iterator(self.name, batch_size=_BATCH, filter=where, output_fields=[name])
+    def _all(self, fields: list[str], where: str) -> Iterator[dict[str, Any]]:
+        iterator = self._client.query_iterator(self.name, batch_size=_BATCH, filter=where, output_fields=fields)
         read = self._client.guarded("read", iterator.next)
         while rows := read():
-            values += [row[name] for row in rows]
+            yield from rows
         iterator.close()
-        return values
 
     def vectors(self, space: str, node_keys: Sequence[int]) -> dict[int, NDArray[np.float32]]:
         """Stored vectors by node key; absent nodes are left out."""
@@ -314,7 +341,7 @@ class Collection:
             VectorMatch(
                 NodeId(hit["entity"]["node_id"]),
                 hit["entity"]["type"],
-                tuple(TurnId(t) for t in hit["entity"]["turns"].split(_SEPARATOR) if t),
+                _turn_ids(hit["entity"]["turns"]),
                 float(hit["distance"]),
             )
             for hit in found[0]
@@ -327,14 +354,17 @@ def _batches(items: Sequence[_Item], size: int) -> Iterator[Sequence[_Item]]:
 
 
 def _primary_key(space: str, node_key: int) -> str:
-    return f"{space}/{node_key}"
+    return hashlib.sha256(f"{space}/{node_key}".encode()).hexdigest()
 
 
 def _among(field: str, values: Sequence[str]) -> str:
-    # pymilvus's own ``ids=`` puts string keys between quotes unescaped: a space's name could delete another's rows.
     return f"{field} in [{', '.join(quote(value) for value in values)}]"
 
 
 def _turns_of(row: IndexRow) -> str:
     # Structure stands for no turn, and a name that thousands of turns mention would not fit the field.
     return _SEPARATOR.join(row.turn_ids) if row.type in searchable_types() else ""
+
+
+def _turn_ids(turns: str) -> tuple[TurnId, ...]:
+    return tuple(TurnId(turn) for turn in turns.split(_SEPARATOR) if turn)

@@ -38,6 +38,8 @@ _PACKAGED = {
     )
 }
 # On CPU 32 is faster than 128, since texts are short and smaller batches need less padding.
+# Rounding in bfloat16 moves the squared length of a vector less than this.
+_NOT_UNIT = 0.02
 _BATCH = 32
 
 
@@ -77,10 +79,6 @@ class CachedTextEncoder:
         self.encoded = 0  # number of texts that the model itself had to encode since construction
         with self._connect() as connection:
             connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute(
-                "CREATE TABLE IF NOT EXISTS vectors (model TEXT, digest BLOB, vector BLOB, "
-                "PRIMARY KEY (model, digest)) WITHOUT ROWID"
-            )
 
     @property
     def model_id(self) -> str:
@@ -106,7 +104,7 @@ class CachedTextEncoder:
         Returns:
             Embeddings of length 1, float32 [texts, dim].
         """
-        digests = [hashlib.sha256(text.encode()).digest() for text in texts]
+        digests = [_digest(text) for text in texts]
         unique = dict(zip(digests, texts, strict=True))
         found = self._read(list(unique))
         missing = [digest for digest in unique if digest not in found]
@@ -124,8 +122,16 @@ class CachedTextEncoder:
             return np.zeros((0, 0), dtype=np.float32)
         return np.stack([found[digest] for digest in digests])
 
+    def forget(self, texts: Sequence[str]) -> None:
+        """Drop the vectors of some texts, made by whatever model, from the cache and from its log."""
+        with self._connect() as connection:
+            with connection:
+                connection.executemany("DELETE FROM vectors WHERE digest = ?", [(_digest(text),) for text in texts])
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
     def _connect(self) -> AbstractContextManager[sqlite3.Connection]:
-        return opened_sqlite(self._cache, self._failed)
+        columns = "(model TEXT, digest BLOB, vector BLOB, PRIMARY KEY (model, digest)) WITHOUT ROWID"
+        return opened_sqlite(self._cache, self._failed, table="vectors", columns=columns)
 
     def _failed(self, error: sqlite3.Error) -> TextEncoderError:
         return TextEncoderError(
@@ -143,7 +149,9 @@ class CachedTextEncoder:
                     f"SELECT digest, vector FROM vectors WHERE model = ? AND digest IN ({marks})",
                     (self.model_id, *part),
                 )
-                found.update((digest, np.frombuffer(blob, dtype="<f4")) for digest, blob in rows)
+                # A vector of length 1 or a damaged one, which is made again.
+                vectors = ((digest, np.frombuffer(blob, dtype="<f4")) for digest, blob in rows if len(blob) % 4 == 0)
+                found.update((digest, v) for digest, v in vectors if abs(float(v @ v) - 1) < _NOT_UNIT)
         return found
 
     def _write(self, digests: Sequence[bytes], vectors: NDArray[np.float32]) -> None:
@@ -166,6 +174,10 @@ class CachedTextEncoder:
             raise TextEncoderError(f"model {self._name!r} returned NaN or infinite values; try dtype float32")
         self.encoded += len(texts)
         return result
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
 
 
 def packaged_weights(model: str) -> Path | None:

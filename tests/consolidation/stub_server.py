@@ -17,7 +17,7 @@ from locigraph.kg.language.tokens import STOP_WORDS, words
 #: Replies of status 200 that are of no use, or hide what is of use.
 WRONG_REPLIES = (
     "empty", "no choices", "cut off", "refusal", "content filter", "echoed schema", "prose", "not a number",
-    "unknown id", "unknown type", "surplus field", "no list", "deep",
+    "unknown id", "unknown type", "surplus field", "no list", "deep", "surrogates",
 )  # fmt: skip
 #: Replies that are right inside.
 WRAPPED_REPLIES = ("fence", "thoughts", "around")
@@ -133,6 +133,7 @@ def _spoilt(text: str, fault: str | None, request: dict[str, Any]) -> tuple[str,
         "unknown id": json.dumps({**reply, "archive": ["m99"], "words": [{"ref": "n99", "label": "a"}]}),
         "unknown type": json.dumps({**reply, "add": [{"ref": "n1", "type": "episode", "draft": "x", "part_of": None}]}),
         "surplus field": json.dumps({**reply, "note": "I was told to say this."}),
+        "surrogates": text[:-1] + ', "\ud800": 1}',
         "no list": json.dumps([reply]),
         "deep": "[" * 5_000,
         "fence": f"Here you are:\n```json\n{text}\n```\nAnything else?",

@@ -7,7 +7,6 @@ import pytest
 
 from locigraph.consolidation.blueprint import (
     MAX_DESCRIPTION,
-    MAX_LABEL,
     MAX_MENTIONS,
     MAX_OPERATIONS,
     MAX_TOPICS,
@@ -25,7 +24,7 @@ from locigraph.consolidation.blueprint import (
     check_wording,
 )
 from locigraph.consolidation.errors import BlueprintError, WordingError
-from locigraph.kg.types import NodeId, TurnId
+from locigraph.kg.types import MAX_NAME_BYTES, NodeId, TurnId
 
 SHOWN = (ContextNode(NodeId("shown"), "knowledge_node", "a fact"),)
 ADD = AddNode("n0", "knowledge_node", "draft", (TurnId("t1"),))
@@ -86,7 +85,7 @@ def test_counts_and_lengths_are_limited() -> None:
     for parts in (
         {"mentions": (Mention("Ann", "person"),) * (MAX_MENTIONS + 1)},
         {"topics": (Topic("a b", "c"),) * (MAX_TOPICS + 1)},
-        {"mentions": (Mention("x" * (MAX_LABEL + 1), "person"),)},
+        {"mentions": (Mention("x" * (MAX_NAME_BYTES + 1), "person"),)},
         {"mentions": (Mention(" ", "person"),)},
         {"topics": (Topic("", "c"),)},
         {"topics": (Topic("a b", "x" * (MAX_DESCRIPTION + 1)),)},

@@ -4,7 +4,8 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from locigraph.consolidation.dating import dated, day_end, day_start, days_in_words, days_of
+from locigraph.consolidation.dating import dated, days_in_words, days_of
+from locigraph.kg.times import day_end, day_start
 from tests.fakes import make_turn
 
 TURN = make_turn(0, "x")  # Monday 1 January 2024
@@ -42,3 +43,14 @@ def test_a_text_without_days_stays_as_it_is() -> None:
 def test_a_day_lasts_from_midnight_to_its_last_second() -> None:
     assert day_start(date(2024, 1, 1)) == datetime(2024, 1, 1, tzinfo=UTC)
     assert day_end(date(2024, 1, 1)) == datetime(2024, 1, 1, 23, 59, 59, tzinfo=UTC)
+
+
+def test_the_last_month_that_python_can_count_is_said_in_words() -> None:
+    assert days_in_words((date(9999, 12, 1), date(9999, 12, 31))) == "December 9999"
+
+
+def test_a_text_names_no_day_outside_the_range_that_is_kept() -> None:
+    last = datetime(2999, 12, 20, tzinfo=UTC)
+    for text in ("this month", "next month", "in 9 weeks", "on 9999-12-31", "on 0001-01-01"):
+        days = days_of(text, make_turn(0, text, spoken_at=last), None)
+        assert days in (None, (date(2999, 12, 1), date(2999, 12, 31)))

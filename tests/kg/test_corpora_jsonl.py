@@ -189,5 +189,28 @@ def test_conversations_without_turns_are_left_out_with_a_note(tmp_path: Path) ->
 def test_names_that_no_index_could_hold_are_refused(tmp_path: Path, field: str, name: str) -> None:
     data = line()
     (data if field == "conversation_id" else data["sessions"][1]["turns"][0])[field] = name
-    with pytest.raises(CorpusFormatError, match=rf"{field}.*at most 240 bytes without control characters"):
+    with pytest.raises(CorpusFormatError, match=rf"{field}.*1 to 240 bytes without control characters"):
         read(tmp_path, data)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("speaker", "A" * 200_000),
+        ("text", "x" * 1_000_001),
+        ("spoken_at", "0001-01-01T00:00:00+14:00"),
+        ("spoken_at", "9999-12-31T23:59:59-12:00"),
+    ],
+)
+def test_a_turn_that_no_store_takes_is_named_with_its_field(tmp_path: Path, field: str, value: str) -> None:
+    data = line()
+    data["sessions"][1]["turns"][1][field] = value
+    with pytest.raises(CorpusFormatError, match=rf"conversation 'c1': field '.*{field}' is '.*; expected") as raised:
+        read(tmp_path, data)
+    assert len(str(raised.value)) < 400
+
+
+def test_a_day_of_an_event_outside_the_range_is_refused(tmp_path: Path) -> None:
+    event = {"text": "The end.", "turn_ids": ["t1"], "start": "9999-12-01", "end": "9999-12-31"}
+    with pytest.raises(CorpusFormatError, match="expected a time from 1000 to 2999"):
+        read(tmp_path, line(), extractions=[{"conversation_id": "c1", "events": [event]}])

@@ -260,3 +260,9 @@ def test_the_published_corrections_are_read() -> None:
     corpus = load_corpus("locomo", str(REAL), corrections=str(REAL.parent / "audit.jsonl"))
     changed = [q for q in corpus.questions if set(corpus.corrections.get(q.question_id, q.evidence)) != set(q.evidence)]
     assert (len(corpus.corrections), len(changed)) == (155, 92)
+
+
+def test_a_citation_of_thousands_of_digits_is_counted_and_cut(tmp_path: Path) -> None:
+    corpus, found = evidence(tmp_path, "D1:" + "9" * 5_000, "D" + "1" * 5_000 + ":1")
+    assert found == ()
+    assert len(corpus.notes[0]) < 300

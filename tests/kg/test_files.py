@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import os
+import sqlite3
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 
 import pytest
 
-from locigraph.kg.files import replaced_folder, whole_folder
+from locigraph.kg.files import opened_sqlite, replaced_folder, whole_folder
 
 
 def content(folder: Path) -> dict[str, str]:
@@ -61,3 +63,21 @@ def test_a_cut_at_any_rename_leaves_the_old_or_the_new_folder(
 
 def test_a_folder_that_never_was_stays_absent(tmp_path: Path) -> None:
     assert not whole_folder(tmp_path / "absent").exists()
+
+
+def test_a_cache_takes_no_database_of_another_application(tmp_path: Path) -> None:
+    path = tmp_path / "places.sqlite"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE bookmarks (url TEXT)")
+    before = path.read_bytes()
+
+    def opened() -> AbstractContextManager[sqlite3.Connection]:
+        return opened_sqlite(path, lambda error: RuntimeError(str(error)), table="kept", columns="(name TEXT)")
+
+    with pytest.raises(RuntimeError, match="another application and was left as it is"), opened():
+        pass
+    assert path.read_bytes() == before
+    path.unlink()
+    for _ in range(2):
+        with opened() as connection:
+            assert connection.execute("SELECT COUNT(*) FROM kept").fetchone() == (0,)

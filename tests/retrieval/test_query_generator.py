@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locigraph.retrieval.query_generator import generate_queries
+from locigraph.retrieval.query_generator import MAX_CLAUSES, generate_queries
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,10 @@ def test_the_first_query_is_the_question_as_it_stands(question: str) -> None:
     first, *others = generate_queries(question)
     assert first == question
     assert all(query.strip() for query in others)
+
+
+def test_no_question_becomes_more_queries_than_a_search_can_bear() -> None:
+    question = " and ".join(f"where is number {i}" for i in range(500))
+    queries = generate_queries(question)
+    assert queries[0] == question
+    assert queries[1:] == [f"where is number {i}" for i in range(MAX_CLAUSES)]

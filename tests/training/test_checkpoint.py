@@ -179,3 +179,32 @@ def test_a_manifest_that_is_no_json_object_is_refused(folder: Path, text: str) -
     (folder / "manifest.json").write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(CheckpointError, match=r"manifest.json: not "):
         load_checkpoint(folder)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("name", ["queries.lexical_weight", "nodes"])
+def test_a_checkpoint_with_a_weight_that_is_no_number_is_refused(name: str, value: float, tmp_path: Path) -> None:
+    checkpoint = small_checkpoint()
+    weights = dict(checkpoint.network.named_parameters())
+    with torch.no_grad():
+        next(weight for key, weight in weights.items() if key.startswith(name)).fill_(value)
+    checkpoint.save(tmp_path / "checkpoint")
+    with pytest.raises(CheckpointError, match=rf"weight '{name}.* holds NaN or infinity; train again"):
+        load_checkpoint(tmp_path / "checkpoint")
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, '{"format": 1' + "0" * 5_000, "\ufeff{}", "null"])
+def test_a_manifest_of_any_kind_is_one_clear_error(content: str, tmp_path: Path) -> None:
+    small_checkpoint().save(tmp_path / "checkpoint")
+    (tmp_path / "checkpoint" / "manifest.json").write_text(content)
+    with pytest.raises(CheckpointError, match="damaged"):
+        load_checkpoint(tmp_path / "checkpoint")
+
+
+@pytest.mark.parametrize("width", [10**30, 0, -1, "many"])
+def test_a_width_beyond_all_bounds_is_refused_before_memory_is_asked_for(width: object, tmp_path: Path) -> None:
+    small_checkpoint().save(tmp_path / "checkpoint")
+    manifest = tmp_path / "checkpoint" / "manifest.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"text_dim": width}))
+    with pytest.raises(CheckpointError, match="damaged or of another version"):
+        load_checkpoint(tmp_path / "checkpoint")

@@ -14,7 +14,7 @@ from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import SpaceId
 from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.index.descriptions import snapshot_rows
-from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS, forget_in_collections
+from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
 from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.retrieval.protocols import SearchScope
 from locigraph.retrieval.strategies.graph_embedding import GraphEmbeddingRetriever
@@ -248,21 +248,6 @@ def test_a_view_of_an_earlier_time_is_a_tenant_of_its_own(index: MilvusIndex) ->
     assert early.name == "planted1@1704067200"
     done = refresh(index, small_checkpoint(), [VIEWS[0], early], lambda view: SPACES[VIEWS[0]], progress=None)
     assert index.open(done.collection).spaces() == ["planted1", "planted1@1704067200"]
-
-
-def test_forgotten_nodes_leave_every_collection_and_every_view(index: MilvusIndex) -> None:
-    early = View(VIEWS[0].space, datetime(2024, 1, 1, tzinfo=UTC))
-    for seed in (0, 1):
-        refresh(
-            index, small_checkpoint(seed=seed), [*VIEWS, early], lambda v: SPACES[View(v.space)], progress=None
-        )  # fmt: skip
-    doomed = SPACES[VIEWS[0]].keys[:2].tolist()
-    forget_in_collections(index, VIEWS[0].name, doomed)
-    assert len(index.collections()) == 2
-    for name in index.collections():
-        collection = index.open(name)
-        counts = [collection.count(view.name) for view in (*VIEWS, early)]
-        assert counts == [TURNS - 2, TURNS, TURNS - 2]
 
 
 def test_a_query_encoder_of_another_checkpoint_is_refused(index: MilvusIndex) -> None:

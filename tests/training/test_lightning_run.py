@@ -11,6 +11,7 @@ import lightning as L  # noqa: N812
 import pytest
 import torch
 
+from locigraph.training import lightning_run
 from locigraph.training.config import TrainerConfig
 from locigraph.training.errors import TrainingError
 from locigraph.training.examples import EpochDataModule
@@ -323,3 +324,17 @@ def test_each_stage_of_each_training_is_a_run_of_its_own_in_weights_and_biases(
         assert len(files) == 2
     assert found == names
     assert os.listdir() == []  # nothing where the command was run
+
+
+@pytest.mark.parametrize("damage", ["emptied", "truncated", "flipped", "other"])
+def test_a_damaged_resume_point_is_removed_and_not_taken_up(damage: str, tmp_path: Path) -> None:
+    path = tmp_path / "stage.ckpt"
+    torch.save({"state": torch.arange(100.0)}, path)
+    assert lightning_run._whole(path) == str(path)
+    content = bytearray(path.read_bytes())
+    content[40] ^= 0xFF  # in the name of the first record
+    made = {"emptied": b"", "truncated": bytes(content[: len(content) // 2]), "flipped": bytes(content), "other": b"{}"}
+    path.write_bytes(made[damage])
+    assert lightning_run._whole(path) is None
+    assert not path.exists()
+    assert lightning_run._whole(path) is None

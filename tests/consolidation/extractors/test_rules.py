@@ -90,3 +90,11 @@ def test_the_expected_texts_hold_what_is_embedded() -> None:
     assert [*(t.description for t in plan.topics), *(m.name for m in plan.mentions)] == texts[1:]
     assert plan.topics
     assert plan.mentions
+
+
+def test_what_another_speaker_said_alike_is_a_fact_of_its_own() -> None:
+    theirs = ContextNode(
+        NodeId("held"), "knowledge_node", "We repair old wooden boats in the blue harbour", {"speaker": "Ben"}
+    )
+    plan = RULES.plan(make_turn(0, "We repair old wooden boats in the blue harbour"), Context((theirs,), ()))
+    assert [type(operation) for operation in plan.operations] == [AddNode]

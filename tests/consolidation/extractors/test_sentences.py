@@ -40,3 +40,9 @@ def test_phrases_are_runs_of_two_to_four_content_words_without_repetition() -> N
     assert phrases(text) == ["old wooden boat"]  # the second run has six words
     assert phrases("Ann likes wooden boats", exclude=frozenset({"ann"})) == ["likes wooden boats"]
     assert phrases("wooden") == []
+
+
+def test_a_name_made_of_the_words_of_the_first_person_is_put_in_once() -> None:
+    name = "I my me"
+    assert in_third_person("I gave my boat", name) == "I my me gave I my me's boat"
+    assert len(in_third_person("I " * 1_000, "I my me " * 30)) < 300_000

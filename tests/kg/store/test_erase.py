@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -27,7 +27,7 @@ def planted(store: Store, space: SpaceId = SPACE) -> dict[str, NodeId]:
     ids: dict[str, NodeId] = {}
     first = [
         fact("ann", "Ann", turns[0], turns[2], kind="entity"),
-        fact("boats", "boats and ships", turns[0], turns[2], kind="concept"),
+        fact("boats", "boats", turns[0], turns[2], kind="concept"),
         fact("porto", "Porto", turns[0], kind="entity"),
         fact("shared", "Ann has a secret", turns[0], turns[1]),
     ]
@@ -99,7 +99,7 @@ def test_a_key_that_was_forgotten_is_never_given_again(store: Store) -> None:
 def test_forgetting_an_unknown_turn_is_refused_and_forgets_nothing(store: Store, tmp_path: Path) -> None:
     planted(store)
     before = dump(tmp_path / "graph.sqlite")
-    with pytest.raises(StoreError, match=r"holds no turn 't9'; nothing was forgotten"):
+    with pytest.raises(StoreError, match=r"holds no turn 't9', or no longer; of the turns named now none was erased"):
         store.forget(SPACE, [TurnId("t0"), TurnId("t9")])
     assert dump(tmp_path / "graph.sqlite") == before
 
@@ -183,3 +183,70 @@ def test_what_a_forgotten_turn_had_closed_is_open_again_and_its_neighbours_are_j
     assert [(r.source, r.label, r.target) for r in store.relations(SPACE)] == [(ids[0], "NEXT", ids[3])]
     store.forget(SPACE, [TurnId("t3")])
     assert list(store.relations(SPACE)) == []
+
+
+def test_a_fact_stays_when_a_turn_that_only_said_it_again_is_forgotten_and_goes_with_the_turn_that_worded_it(
+    store: Store,
+) -> None:
+    turns = make_turns(["I repair boats.", "Right, boats.", "Yes."])
+    store.append_turns(turns)
+    made = store.commit(change_of(turns[0], nodes=[fact("f", "Ann repairs boats", turns[0])]))
+    store.commit(change_of(turns[1], updates=[NodeUpdate(made["f"], add_provenance=(TurnId("t1"),))]))
+    store.commit(change_of(turns[2], updates=[NodeUpdate(made["f"], add_provenance=(TurnId("t2"),))]))
+    store.forget(SPACE, [TurnId("t1")])
+    assert store.node(SPACE, made["f"]).provenance == ("t0", "t2")
+    store.forget(SPACE, [TurnId("t0")])
+    assert [node.type for node in store.nodes(SPACE)] == ["episode"]
+
+
+def test_a_turn_that_reworded_a_fact_takes_the_fact_with_it(store: Store) -> None:
+    turns = make_turns(["I repair boats.", "Secret boats."])
+    store.append_turns(turns)
+    made = store.commit(change_of(turns[0], nodes=[fact("f", "Ann repairs boats", turns[0])]))
+    for update in (
+        NodeUpdate(made["f"], add_provenance=(TurnId("t1"),)),
+        NodeUpdate(made["f"], description="Ann repairs secret boats", add_provenance=(TurnId("t1"),)),
+        NodeUpdate(made["f"], add_provenance=(TurnId("t1"),)),
+    ):
+        store.commit(GraphChange(SPACE, MONDAY, updates=(update,)))
+    store.commit(change_of(turns[1]))
+    store.forget(SPACE, [TurnId("t1")])
+    assert [node.type for node in store.nodes(SPACE)] == ["episode"]
+
+
+def test_a_concept_does_not_keep_the_wording_that_a_forgotten_turn_gave_it(store: Store) -> None:
+    turns = make_turns(["My secret wedding plan!", "Wedding planning, then.", "A secret plan for the wedding."])
+    store.append_turns(turns)
+    concept = fact("c", "secret wedding plan", turns[0], kind="concept")
+    made = store.commit(change_of(turns[0], nodes=[concept]))
+    absorbed = [NodeUpdate(made["c"], add_provenance=(TurnId("t1"),))]
+    store.commit(change_of(turns[1], updates=absorbed))
+    store.commit(change_of(turns[2], updates=[NodeUpdate(made["c"], add_provenance=(TurnId("t2"),))]))
+    store.forget(SPACE, [TurnId("t0")])  # the third turn has all these words too
+    assert "secret wedding plan" in [node.description for node in store.nodes(SPACE)]
+    store.forget(SPACE, [TurnId("t2")])
+    assert [node.description for node in store.nodes(SPACE)] == ["Ben: Wedding planning, then."]
+
+
+def test_caches_hear_of_every_wording_that_goes_before_it_does(store: Store, tmp_path: Path) -> None:
+    planted(store)
+    heard: list[str] = []
+    before = dump(tmp_path / "graph.sqlite")
+
+    def fail(texts: Sequence[str]) -> None:
+        raise StoreError("the cache is locked")
+
+    with pytest.raises(StoreError, match="locked"):
+        store.forget(SPACE, [TurnId("t0")], going=fail)
+    assert dump(tmp_path / "graph.sqlite") == before
+    store.forget(SPACE, [TurnId("t0")], going=heard.extend)
+    assert heard == ["Ann has a secret", "Ann keeps a secret", "Ann: My secret is Porto.", "Porto"]
+
+
+def test_no_byte_of_the_database_or_its_log_keeps_a_forgotten_word_while_another_has_it_open(
+    store: Store, tmp_path: Path
+) -> None:
+    planted(store)
+    store.forget(SPACE, [TurnId("t0")])
+    for file in tmp_path.iterdir():  # with the log, which is there as long as the store is open
+        assert b"Porto" not in file.read_bytes(), file

@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -141,7 +142,7 @@ def conversations(draw: st.DrawFn) -> list[Turn]:
     space = SpaceId(draw(IDS))
     return [
         Turn(
-            space, TurnId(turn_id), draw(NAMES), draw(NAMES), position, draw(NAMES), draw(NAMES), draw(TIMES),
+            space, TurnId(turn_id), draw(IDS), draw(IDS), position, draw(IDS), draw(NAMES), draw(TIMES),
             draw(st.none() | NAMES),
         )
         for position, turn_id in enumerate(ids)
@@ -196,8 +197,12 @@ def test_any_node_survives_the_round_trip(
 
 
 def test_a_failed_turn_keeps_its_reason_until_it_is_retried(store: Store) -> None:
-    store.append_turns(make_turns(["one", "two"]))
-    store.fail_turn(SPACE, TurnId("t0"), "no plan")
+    turns = make_turns(["one", "two"])
+    store.append_turns(turns)
+    assert store.turn_counts(SPACE) == {TurnState.PENDING: 2}
+    store.commit(dataclasses.replace(change_of(turns[0]), failure="no plan"))
+    assert store.turn_counts(SPACE) == {TurnState.PENDING: 1, TurnState.FAILED: 1}
+    assert [n.description for n in store.nodes(SPACE)] == ["Ann: one"]
     assert [(f.turn_id, f.error) for f in store.failures(SPACE)] == [("t0", "no plan")]
     assert [t.turn_id for t in store.turns(SPACE, state=TurnState.PENDING)] == ["t1"]
     store.retry_turn(SPACE, TurnId("t0"))
@@ -349,7 +354,7 @@ def test_no_method_shows_a_space_what_belongs_to_another(store: Store) -> None:
         change_of(turns[0], nodes=[fact("roses", "Ann grows secret roses", turns[0])], encoder=encoder)
     )
     store.commit(change_of(turns[1], relations=[NewRelation(theirs["episode"], "NEXT", "episode")], encoder=encoder))
-    store.fail_turn(OTHER_SPACE, TurnId("t2"), "secret reason")
+    store.commit(GraphChange(OTHER_SPACE, MONDAY, TurnId("t2"), failure="secret reason"))
     other_keys = store.snapshot(OTHER_SPACE).keys.tolist()
     secret = theirs["roses"]
 
@@ -360,6 +365,7 @@ def test_no_method_shows_a_space_what_belongs_to_another(store: Store) -> None:
     assert all(turn.space == SPACE for turn in store.turns(SPACE))
     assert store.turns(SPACE, state=TurnState.DONE) == store.turns(SPACE)
     assert store.failures(SPACE) == []
+    assert store.turn_counts(SPACE) == {TurnState.DONE: 2}
     assert len(store.relations(SPACE)) == 2
     snapshot = store.snapshot(SPACE, embedding_model=encoder.model_id)
     assert set(snapshot.ids) == set(mine.values())
@@ -388,7 +394,7 @@ def test_no_method_lets_a_space_change_what_belongs_to_another(store: Store, tmp
     with pytest.raises(StoreError):
         store.forget(SPACE, [TurnId("t2")])
     with pytest.raises(StoreError):
-        store.fail_turn(SPACE, TurnId("t2"), "mischief")
+        store.commit(GraphChange(SPACE, MONDAY, TurnId("t2"), failure="mischief"))
     assert dump(tmp_path / "graph.sqlite") == before
 
 
@@ -601,5 +607,39 @@ def test_a_foreign_database_is_refused_and_left_alone(tmp_path: Path) -> None:
 def test_names_that_no_index_could_hold_are_refused(store: Store) -> None:
     (turn,) = make_turns(["Hello"])
     for changes in ({"space": SpaceId("x" * 241)}, {"turn_id": TurnId("a\x1fb")}, {"turn_id": TurnId("")}):
-        with pytest.raises(StoreError, match="empty, longer than 240 bytes"):
+        with pytest.raises(StoreError, match="expected 1 to 240 bytes without control characters"):
             store.append_turns([dataclasses.replace(turn, **changes)])
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("speaker", "A" * 200_000),
+        ("session_id", ""),
+        ("conversation_id", "a\nb"),
+        ("text", "x" * 1_000_001),
+        ("text", "half \ud800"),
+        ("image_caption", "nul \x00"),
+        ("position", 10**30),
+        ("spoken_at", datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14)))),
+        ("spoken_at", datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-12)))),
+        ("spoken_at", datetime(999, 12, 31)),
+    ],
+)
+def test_a_turn_that_could_not_be_kept_is_refused_at_the_door_with_all_that_came_with_it(
+    store: Store, field: str, value: object
+) -> None:
+    sound, poison = make_turns(["one", "two"])
+    changes: dict[str, Any] = {field: value}
+    with pytest.raises(StoreError, match=rf"turn 't1': {field} is .* expected .* nothing was written"):
+        store.append_turns([sound, replace(poison, **changes)])
+    assert store.spaces() == []
+
+
+@pytest.mark.parametrize("spoken_at", [datetime(1000, 1, 1, tzinfo=UTC), datetime(2999, 12, 31, 23, 59, tzinfo=UTC)])
+def test_the_first_and_last_times_of_the_range_are_kept(store: Store, spoken_at: datetime) -> None:
+    turn = make_turn(0, "This month we sail.", spoken_at=spoken_at)
+    store.append_turns([turn])
+    store.commit(change_of(turn))
+    assert store.turns(SPACE) == [turn]
+    assert store.node(SPACE, store.nodes(SPACE)[0].id).created_at == spoken_at

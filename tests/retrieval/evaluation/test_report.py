@@ -45,6 +45,8 @@ def comparison(**changes: object) -> Comparison:
         "delta": 0.12,
         "ci_low": 0.081,
         "ci_high": 0.16,
+        "t_low": 0.07,
+        "t_high": 0.17,
         "p": 0.001,
         "p_holm": 0.002,
         "p_question_level": 0.0001,

@@ -15,6 +15,7 @@ from locigraph.retrieval.evaluation.significance import (
     EXACT_CLUSTERS,
     a_a_check,
     cluster_bootstrap,
+    cluster_t_interval,
     holm,
     question_level_test,
     sign_flip_test,
@@ -301,3 +302,27 @@ def test_the_same_seed_gives_the_same_numbers(seed: int) -> None:
     assert sign_flip_test(values, clusters, resamples=50, seed=seed) == first
     interval = cluster_bootstrap(values, clusters, resamples=50, seed=seed).tolist()
     assert cluster_bootstrap(values, clusters, resamples=50, seed=seed).tolist() == interval
+
+
+def test_the_t_interval_of_clusters_of_one_is_that_of_the_textbook() -> None:
+    values = np.random.default_rng(0).normal(size=12)
+    expected = stats.t.interval(0.95, 11, loc=values.mean(), scale=stats.sem(values))
+    assert cluster_t_interval(values, [f"c{i}" for i in range(12)]) == pytest.approx(np.array(expected))
+
+
+def test_the_t_interval_covers_the_mean_where_the_bootstrap_is_too_narrow() -> None:
+    rng = np.random.default_rng(1)
+    names = [f"c{i // 8}" for i in range(40)]
+    covered = np.zeros(2)
+    for trial in range(300):
+        values = np.repeat(rng.normal(size=5), 8) + rng.normal(size=40)
+        for i, ends in enumerate(
+            (cluster_t_interval(values, names), cluster_bootstrap(values, names, resamples=300, seed=trial))
+        ):
+            covered[i] += ends[0] <= 0 <= ends[1]
+    assert 0.90 <= covered[0] / 300 <= 0.98
+    assert covered[1] < covered[0]
+
+
+def test_one_cluster_has_no_t_interval() -> None:
+    assert np.isnan(cluster_t_interval([0.1, 0.2], ["a", "a"])).all()

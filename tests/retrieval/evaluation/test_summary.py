@@ -67,7 +67,8 @@ def test_the_summary_has_exactly_the_promised_shape() -> None:
     assert list(entry["recall_curve"]) == ["k", "mean", "low", "high"]
     assert {len(entry["recall_curve"][key]) for key in ("k", "mean", "low", "high")} == {9}
     comparison = summary["comparisons"][0]
-    assert " ".join(comparison) == ("a b metric delta ci_low ci_high p p_holm p_question_level clusters by_category")
+    keys = "a b metric delta ci_low ci_high t_low t_high p p_holm p_question_level clusters by_category"
+    assert " ".join(comparison) == keys
     assert set(comparison["by_category"]["even"]) == {"delta", "ci_low", "ci_high", "questions"}
     assert json.loads(json.dumps(summary, allow_nan=False)) == summary
 

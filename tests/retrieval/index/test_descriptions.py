@@ -1,18 +1,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from pyarrow import parquet
 
 from locigraph.kg.store import Store
 from locigraph.kg.types import GraphChange, NodeId, NodeStatus, NodeUpdate, SpaceId, TurnId
 from locigraph.retrieval.errors import IndexMismatchError, IndexUnavailableError
 from locigraph.retrieval.index.descriptions import DESCRIPTIONS, DescriptionIndexer, Difference, index_type
-from locigraph.retrieval.index.milvus import IndexRow, MilvusIndex
+from locigraph.retrieval.index.milvus import CollectionSpec, IndexRow, MilvusIndex
 from locigraph.retrieval.protocols import SearchScope
 from tests.fakes import OTHER_SPACE, SPACE, FakeEncoder, change_of, fact, make_turn, make_turns
 
@@ -109,25 +112,49 @@ def test_forgotten_turns_and_archived_nodes_leave_the_index(store: Store, clean:
 
 
 @pytest.mark.parametrize("way", ["drain", "rebuild"])
-def test_other_collections_hear_of_the_forgotten_before_it_is_acknowledged(
-    way: str, store: Store, clean: MilvusIndex
+def test_a_forgetting_makes_the_whole_index_anew_and_what_is_cut_is_done_again(
+    way: str, store: Store, clean: MilvusIndex, tmp_path: Path
 ) -> None:
     indexer_of(store, clean).drain()
-    keys = store.snapshot(SPACE).keys.tolist()
+    clean.create("emb_0", CollectionSpec(16, "IP", "checkpoint", "schema"))
     store.forget(SPACE, [TurnId("t0")])
-    heard: list[tuple[SpaceId, list[int]]] = []
-
-    def crash(space: SpaceId, gone: Sequence[int]) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        getattr(DescriptionIndexer(store, clean, "fake-bow", on_delete=crash), way)()
-    listener = DescriptionIndexer(
-        store, clean, "fake-bow", on_delete=lambda space, gone: heard.append((space, sorted(gone)))
-    )
-    getattr(listener, way)()
-    assert heard == [(SPACE, [keys[0], keys[2]])]
+    with CrashingStore(tmp_path / "graph.sqlite") as crashing, pytest.raises(KeyboardInterrupt):
+        getattr(indexer_of(crashing, clean), way)()
+    assert store.has_forgotten()
+    getattr(indexer_of(store, clean), way)()
+    assert clean.collections() == [DESCRIPTIONS]
+    assert indexer_of(store, clean).verify() == [Difference(SPACE, 0, 0, 0)]
     assert store.read_outbox(limit=10) == []
+    assert not store.has_forgotten()
+
+
+def test_no_file_of_the_index_keeps_a_word_or_a_vector_of_what_was_forgotten(store: Store, tmp_path: Path) -> None:
+    secret = make_turn(2, "Xylophonist lives here", speaker="Zebedee")
+    store.append_turns([secret])
+    vector = ENCODER.encode([secret.utterance])
+    store.commit(change_of(secret, nodes=[fact("f", "Xylophonist fact", secret)], encoder=ENCODER))
+    path = tmp_path / "kept.db"
+    with MilvusIndex(str(path)) as index:
+        indexer_of(store, index).drain()
+        graphs = index.create("emb_0", CollectionSpec(16, "IP", "checkpoint", "schema"))
+        graphs.upsert([IndexRow(SPACE, 99, NodeId("xylophonist"), "episode", 0, (TurnId("t2"),))], vector)
+        graphs.flush()
+        assert any("xylophonist" in text for text in index_text(path))
+        store.forget(SPACE, [TurnId("t2")])
+        indexer_of(store, index).drain()
+    assert not any("xylophonist" in text for text in index_text(path))
+    assert not any(vector.tobytes() in file.read_bytes() for file in path.rglob("*") if file.is_file())
+
+
+def index_text(path: Path) -> list[str]:
+    """What stands in the files of an embedded index, in tables too, in small letters."""
+    found = []
+    for file in path.rglob("*"):
+        if file.suffix == ".parquet":
+            found.append(str(parquet.read_table(file).to_pylist()).lower())
+        elif file.is_file():
+            found.append(file.read_bytes().decode(errors="ignore").lower())
+    return found
 
 
 def test_a_node_made_and_forgotten_before_any_drain_is_never_written(store: Store, clean: MilvusIndex) -> None:
@@ -163,6 +190,51 @@ def test_verify_counts_missing_surplus_and_changed_rows(store: Store, clean: Mil
     collection.upsert(strangers, snapshot.embeddings[:2])
     (found,) = indexer.verify()
     assert (found.missing, found.surplus, found.changed, found.is_clean) == (1, 2, 1, False)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"type": "episode"}, {"recorded_at": 7}, {"turn_ids": (TurnId("t9"),)}, {"node_id": NodeId("x")}, {}]
+)
+def test_verify_compares_what_a_row_says_beside_its_vector(
+    changes: dict[str, Any], store: Store, clean: MilvusIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    indexer = indexer_of(store, clean)
+    indexer.drain()
+    collection, snapshot = indexer.collection(), store.snapshot(SPACE, embedding_model=ENCODER.model_id)
+    key = int(snapshot.keys[2])
+    vectors = snapshot.embeddings[2:3].copy()
+    if not changes:  # the client checks what it writes, Milvus Lite does not
+        monkeypatch.setattr(np, "isfinite", lambda values: np.ones(values.shape, dtype=bool))
+        vectors[0, 0] = np.nan
+    collection.upsert([dataclasses.replace(collection.rows(SPACE)[key], **changes)], vectors)
+    assert indexer.verify() == [Difference(SPACE, 0, 0, 1)]
+
+
+@pytest.mark.parametrize("damage", ["emptied", "truncated", "flipped"])
+def test_an_index_damaged_in_any_file_is_made_anew_by_a_rebuild_and_by_a_forgetting(
+    damage: str, store: Store, tmp_path: Path
+) -> None:
+    with MilvusIndex(str(tmp_path / "whole.db")) as whole:
+        indexer_of(store, whole).drain()
+        whole.create("emb_0", CollectionSpec(16, "IP", "checkpoint", "schema"))
+        whole.point("graph_embeddings", "emb_0")
+    files = [file for file in (tmp_path / "whole.db").rglob("*") if file.is_file() and file.stat().st_size]
+    assert len(files) > 8
+    for file in files:
+        shutil.rmtree(tmp_path / "index.db", ignore_errors=True)
+        shutil.copytree(tmp_path / "whole.db", tmp_path / "index.db")
+        hurt(tmp_path / "index.db" / file.relative_to(tmp_path / "whole.db"), damage)
+        with MilvusIndex(str(tmp_path / "index.db")) as index:
+            assert indexer_of(store, index).rebuild() == 3
+            assert indexer_of(store, index).verify() == [Difference(SPACE, 0, 0, 0)]
+
+
+def hurt(file: Path, damage: str) -> None:
+    content = bytearray(file.read_bytes())
+    middle = len(content) // 2
+    if damage == "flipped":
+        content[middle] ^= 0xFF
+    file.write_bytes({"emptied": b"", "truncated": bytes(content[:middle]), "flipped": bytes(content)}[damage])
 
 
 def test_verify_counts_the_rows_of_a_space_that_is_gone(store: Store, clean: MilvusIndex) -> None:

@@ -189,11 +189,103 @@ def test_a_spaces_name_cannot_delete_or_read_the_rows_of_another(empty: Collecti
     assert empty.vectors(hostile, [1, 2]) == {}
 
 
-def test_forgetting_takes_the_nodes_from_every_view_of_the_space(empty: Collection) -> None:
-    empty.upsert([row(1), row(2), row(1, "harbor@60"), row(1, "harbor@90"), row(1, "harbormaster")], random_vectors(5))
-    empty.forget_nodes("harbor", [1])
-    assert empty.spaces() == ["harbor", "harbormaster"]
-    assert empty.node_keys("harbor") == [2]
+HOSTILE = ['"', 'z" or pk != "', 'a" or space != "', "self", "locigraph:self", "\\", "a/1", "%", "{}", "harbor@60"]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_name_breaks_out_of_a_filter_not_even_through_the_iterators_cursor(empty: Collection, name: str) -> None:
+    count = 2_100  # the iterator's third batch
+    empty.upsert([row(i, name) for i in range(count)], random_vectors(count))
+    empty.upsert([row(9_000 + i, "victim") for i in range(5)], random_vectors(5))
+    assert empty.node_keys(name) == list(range(count))
+    assert {each.space for each in empty.rows(name).values()} == {name}
+    assert empty.spaces() == sorted([name, "victim"])
+    assert (empty.count(name), empty.count("victim"), empty.count()) == (count, 5, count + 5)
+    found = empty.search(random_vectors(1)[0], SearchScope(name), top_k=5)
+    assert len(found) == 5
+    assert {match.node_id for match in found} <= {NodeId(f"n{i:03d}") for i in range(count)}
+    assert set(empty.vectors(name, [0, 9_000])) == {0}
+    empty.delete_nodes(name, [*range(count), 9_000])
+    assert (empty.count(name), empty.count("victim")) == (0, 5)
+
+
+class Cut(BaseException):
+    """What nothing in between may catch."""
+
+
+def test_a_cut_at_any_call_while_a_collection_is_made_leaves_none_or_a_whole_one(tmp_path: Path) -> None:
+    cuts = 0
+    with MilvusIndex(str(tmp_path / "index.db")) as index:
+        guarded = index._client.guarded
+        while True:
+            calls = 0
+
+            def cutting(what: str, action: Any) -> Any:
+                def call(*arguments: Any, **options: Any) -> Any:
+                    nonlocal calls
+                    calls += 1
+                    if calls == cuts + 1:  # noqa: B023
+                        raise Cut
+                    return guarded(what, action)(*arguments, **options)
+
+                return call
+
+            index._client.guarded = cutting  # type: ignore[method-assign]
+            try:
+                index.create("nodes", SPEC)
+                break
+            except Cut:
+                cuts += 1
+            finally:
+                index._client.guarded = guarded  # type: ignore[method-assign]
+            if index.has("nodes"):
+                assert index.open("nodes").count() == 0
+            assert index.open_or_create("nodes", SPEC).count() == 0
+            assert index.collections() == ["nodes"]
+    assert cuts >= 6
+
+
+def test_an_embedded_index_listens_on_no_port_and_needs_no_proxy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "https_proxy", "grpc_proxy", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    before = listening()
+    with MilvusIndex(str(tmp_path / "index.db")) as index:
+        index.create("nodes", SPEC).upsert([row(1)], random_vectors(1))
+        assert listening() == before
+
+
+def listening() -> set[str]:
+    """Addresses on which this machine's processes listen; Linux says so in a file."""
+    lines = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()]
+    return {line[1] for line in lines if line[3] == "0A"}
+
+
+def test_an_index_open_elsewhere_is_said_to_be_so_and_is_not_cleared(tmp_path: Path) -> None:
+    path = str(tmp_path / "index.db")
+    with MilvusIndex(path) as first:
+        first.create("nodes", SPEC)
+        with pytest.raises(IndexUnavailableError, match="another process has it open; wait until that is done"):
+            MilvusIndex(path)
+        assert first.collections() == ["nodes"]
+
+
+def test_a_path_that_does_not_say_it_is_an_index_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "papers").mkdir()
+    with pytest.raises(IndexUnavailableError, match=r"ends in \.db; name such a path"):
+        MilvusIndex(str(tmp_path / "papers"))
+    assert list((tmp_path / "papers").iterdir()) == []
+
+
+def test_clearing_leaves_what_is_not_the_indexs_own(tmp_path: Path) -> None:
+    (tmp_path / "index.db").mkdir()
+    (tmp_path / "index.db" / "thesis.tex").write_text("years")
+    with MilvusIndex(str(tmp_path / "index.db")) as index:
+        index.create("nodes", SPEC)
+        index.clear()
+        assert index.collections() == []
+    assert (tmp_path / "index.db" / "thesis.tex").read_text() == "years"
 
 
 def test_structure_that_thousands_of_turns_mention_can_be_indexed(empty: Collection) -> None:
@@ -281,7 +373,7 @@ def test_a_closed_connection_is_an_outage_and_not_an_empty_result(tmp_path: Path
         lambda: collection.vectors("harbor", [1]),
         lambda: collection.upsert([row(2)], random_vectors(1)),
         lambda: collection.delete_nodes("harbor", [1]),
-        lambda: collection.forget_nodes("harbor", [1]),
+        lambda: collection.rows("harbor"),
         index.collections,
         lambda: index.open("nodes"),
     ):
@@ -309,3 +401,11 @@ def test_a_path_that_holds_something_else_is_an_outage(tmp_path: Path) -> None:
 def test_a_server_that_does_not_answer_is_an_outage() -> None:
     with pytest.raises(IndexUnavailableError, match=r"cannot connect.*check that the server runs"):
         MilvusIndex("http://127.0.0.1:1")
+
+
+def test_a_folder_that_a_kill_left_of_a_collection_is_in_nobodys_way(tmp_path: Path) -> None:
+    path = tmp_path / "index.db"
+    (path / "collections" / "making_nodes").mkdir(parents=True)
+    with MilvusIndex(str(path)) as index:
+        assert index.create("nodes", SPEC).count() == 0
+        assert index.collections() == ["nodes"]

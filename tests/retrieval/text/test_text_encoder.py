@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import sys
 from collections.abc import Sequence
@@ -102,3 +103,27 @@ def test_the_packaged_model_gives_unit_vectors_that_know_meaning(tmp_path: Path)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     assert vectors[0] @ vectors[1] > vectors[0] @ vectors[2] + 0.2
     assert encoder.encoded == 3
+
+
+def test_what_is_forgotten_leaves_every_byte_of_the_cache(tmp_path: Path) -> None:
+    cache = tmp_path / "cache.sqlite"
+    encoder, other = CountingEncoder("m", cache=cache), CountingEncoder("n", cache=cache)
+    vector = encoder.encode(["secret", "kept"])[0]
+    other.encode(["secret"])
+    with encoder._connect():  # another process, by which the log stays
+        encoder.forget(["secret", "unknown"])
+        for file in tmp_path.iterdir():
+            assert vector.astype("<f4").tobytes() not in file.read_bytes(), file
+            assert hashlib.sha256(b"secret").digest() not in file.read_bytes(), file
+    encoder.encode(["kept"])
+    assert encoder.ran.count("kept") == 1
+
+
+@pytest.mark.parametrize("blob", [b"", b"abc", b"\x00" * 32, b"\xff" * 32])
+def test_a_damaged_vector_of_the_cache_is_made_again(blob: bytes, tmp_path: Path) -> None:
+    encoder = CountingEncoder("m", cache=tmp_path / "cache.sqlite")
+    vectors = encoder.encode(["text"])
+    with encoder._connect() as connection, connection:
+        connection.execute("UPDATE vectors SET vector = ?", (blob,))
+    np.testing.assert_array_equal(encoder.encode(["text"]), vectors)
+    np.testing.assert_array_equal(CountingEncoder("m", cache=tmp_path / "cache.sqlite").encode(["text"]), vectors)

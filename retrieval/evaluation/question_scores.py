@@ -1,0 +1,88 @@
+"""Scores of every question under every strategy, kept with a record so that its statistics can be made again."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from locigraph.kg.files import replace_file
+from locigraph.retrieval.evaluation.errors import EvaluationError
+from locigraph.retrieval.evaluation.metrics import METRICS
+from locigraph.retrieval.evaluation.outcomes import QuestionOutcome, StrategyRun
+from locigraph.retrieval.evaluation.results import Comparison
+from locigraph.retrieval.evaluation.summary import check_comparisons, compare, rows_by_category, score_table
+
+
+def write_question_scores(path: Path, questions: Sequence[QuestionOutcome], runs: Sequence[StrategyRun]) -> None:
+    """Write one line of compressed JSON per question: id, conversation, category, fold, and the scores of strategies.
+
+    Args:
+        path: File; should end in ``.jsonl.gz``.
+        questions: With gold.
+        runs: By strategy and seed; scores are means over seeds.
+    """
+    tables: dict[str, list[np.ndarray]] = {}
+    for run in runs:
+        tables.setdefault(run.name, []).append(score_table(questions, run)[:, : len(METRICS)])
+    means = {name: np.mean(held, axis=0) for name, held in tables.items()}
+    lines = [
+        {
+            "question_id": question.question_id,
+            "space": question.space,
+            "category": question.category,
+            "fold": question.fold,
+            "scores": {name: dict(zip(METRICS, table[row].tolist(), strict=True)) for name, table in means.items()},
+        }
+        for row, question in enumerate(questions)
+    ]
+    # No time in the file's header, so that the same scores give the same bytes.
+    replace_file(path, gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode(), mtime=0))
+
+
+def compare_again(
+    path: Path,
+    pairs: Sequence[tuple[str, str]],
+    *,
+    metrics: Sequence[str] = ("recall@10", "ndcg@10"),
+    without: Iterable[str] = (),
+    seed: int = 0,
+) -> list[Comparison]:
+    """The comparisons of a record, made again from its questions' scores.
+
+    Args:
+        path: Written by ``write_question_scores``.
+        pairs: Strategies (a, b), reported as a minus b.
+        metrics: Names of ``METRICS``.
+        without: Ids of questions to leave out.
+        seed: Random seed of the bootstrap and of the sign patterns; the record's own gives its own numbers.
+
+    Raises:
+        EvaluationError: If the file is not of this kind, no question is left, or a pair or metric is unknown.
+    """
+    left_out = set(without)
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as lines:
+            held = [json.loads(line) for line in lines]
+        held = [line for line in held if line["question_id"] not in left_out]
+        names = list(held[0]["scores"]) if held else []
+        scores = {
+            name: np.array([[line["scores"][name][metric] for metric in METRICS] for line in held]) for name in names
+        }
+        questions = [QuestionOutcome(line["question_id"], line["space"], line["category"], ()) for line in held]
+    except (OSError, EOFError, ValueError, KeyError, TypeError, IndexError) as error:
+        raise EvaluationError(f"{path}: not the question scores that locigraph evaluate writes ({error!r})") from error
+    if not held:
+        raise EvaluationError(f"{path}: no question is left; there is nothing to compare")
+    check_comparisons(pairs, metrics, names)
+    return compare(
+        scores,
+        list(pairs),
+        metrics,
+        clusters=[question.space for question in questions],
+        categories=rows_by_category(questions),
+        seed=seed,
+    )

@@ -1,0 +1,68 @@
+"""``locigraph compare``: the statistics of a record made again, and its rankings for other tools."""
+
+from __future__ import annotations
+
+
+def compare(
+    *,
+    scores: str = "runs/evaluate/question_scores.jsonl.gz",
+    pairs: list[str] | None = None,
+    metrics: str = "recall@10,ndcg@10",
+    without: list[str] | None = None,
+    rankings: str | None = None,
+    trec: str | None = None,
+    seed: int = 0,
+) -> None:
+    """Compare strategies again from the scores of their questions, which evaluate writes and records keep.
+
+    Args:
+        scores: question_scores.jsonl.gz of locigraph evaluate, or of a record in docs/results.
+        pairs: Comparisons such as ["v2:fusion", "v2:v1"], each the first minus the second; Holm's correction covers
+            all of them within a metric. null leaves them out.
+        metrics: Names separated by commas.
+        without: Ids of questions to leave out.
+        rankings: rankings.jsonl of locigraph evaluate, for ``trec``.
+        trec: Folder for the rankings and judgements in TREC's formats; null writes none.
+        seed: Random seed of the statistics; that of the record gives its own numbers.
+    """
+    from pathlib import Path
+
+    from locigraph.kg.errors import LocigraphError
+    from locigraph.retrieval.evaluation.formatting import p_value, signed
+    from locigraph.retrieval.evaluation.question_scores import compare_again
+    from locigraph.retrieval.evaluation.trec import export_trec
+
+    if pairs is None and trec is None:
+        raise LocigraphError("nothing to do; name comparisons with --pairs or a folder with --trec")
+    if (rankings is None) != (trec is None):
+        raise LocigraphError("rankings and trec belong together; give both or neither")
+    if pairs is not None:
+        asked = [tuple(pair.split(":")) for pair in pairs]
+        for pair in asked:
+            if len(pair) != 2:
+                raise LocigraphError(f"pair {':'.join(pair)!r} is not two names of strategies joined by a colon")
+        found = compare_again(
+            Path(scores),
+            [(pair[0], pair[1]) for pair in asked],
+            metrics=metrics.split(","),
+            without=without or (),
+            seed=seed,
+        )
+        for row in found:
+            ends = ", ".join(
+                "unknown" if row[key] is None else signed(row[key])  # type: ignore[arg-type]
+                for key in ("ci_low", "ci_high", "t_low", "t_high")
+            )
+            print(
+                f"{row['a']} - {row['b']}  {row['metric']}  {signed(row['delta'])}  bootstrap and t interval {ends}  "
+                f"p {p_value(row['p'])}  after Holm {p_value(row['p_holm'])}"
+            )
+    if rankings is not None and trec is not None:
+        written = export_trec(Path(rankings), Path(trec))
+        print(f"{len(written)} files in {trec}: {', '.join(path.name for path in written)}")
+
+
+if __name__ == "__main__":
+    from locigraph.scripts.cli import run_file
+
+    run_file(__file__)

@@ -1,0 +1,67 @@
+"""Runs tries of all kinds and writes how many were survived: ``python -m tests.faults --help``."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tests.faults import cuts, damage, doubling, inputs, residue, tenants
+
+Tries = Callable[[int, Path], Iterator[Callable[[], None]]]
+#: Each kind, and how many of a thousand tries are of it: a try with processes takes seconds, one without none.
+KINDS: dict[str, tuple[Tries, int]] = {
+    "faults": (cuts.tries, 40),
+    "damage": (damage.tries, 60),
+    "residue": (residue.tries, 20),
+    "tenants": (tenants.tries, 300),
+    "inputs": (inputs.tries, 480),
+    "time": (doubling.tries, 100),
+}
+
+
+def main() -> None:
+    """Run."""
+    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
+    parser.add_argument("--count", type=int, default=1_000, help="tries of all kinds together")
+    parser.add_argument("--seed", type=int, default=0, help="random seed")
+    parser.add_argument("--kinds", nargs="*", choices=sorted(KINDS), default=list(KINDS), help="kinds to try")
+    parser.add_argument("--summary", type=Path, default=None, help="JSON file to write")
+    options = parser.parse_args()
+    found = {}
+    failures: list[str] = []
+    for kind in options.kinds:
+        make, share = KINDS[kind]
+        started, tried, survived = time.monotonic(), 0, 0
+        with tempfile.TemporaryDirectory(prefix="faults-") as folder:
+            for each in itertools.islice(make(options.seed, Path(folder)), max(1, options.count * share // 1_000)):
+                tried += 1
+                try:
+                    each()
+                    survived += 1
+                except Exception:
+                    failures.append(f"{kind}: {traceback.format_exc()}")
+                    print(failures[-1], file=sys.stderr)
+        found[kind] = {"tries": tried, "survived": survived}
+        print(f"{kind}: {survived} of {tried} survived in {time.monotonic() - started:.0f} s", flush=True)
+    if options.summary is not None:
+        commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False)
+        summary = {
+            "date": f"{datetime.now(UTC):%Y-%m-%d}", "commit": commit.stdout.strip(), "seed": options.seed,
+            "tries": sum(each["tries"] for each in found.values()), "failures": len(failures), "kinds": found,
+        }  # fmt: skip
+        options.summary.parent.mkdir(parents=True, exist_ok=True)
+        options.summary.write_text(json.dumps(summary, indent=1) + "\n")
+    raise SystemExit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()

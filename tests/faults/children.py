@@ -1,0 +1,63 @@
+"""Runs actions in children of this process, which may die at any moment."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import select
+import signal
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+#: Exit status of a child that was stopped where a try wanted it.
+STOPPED = 77
+_PATIENCE_S = 40
+
+
+class ChildError(Exception):
+    """A child that ended in a way that no action may."""
+
+
+def in_child(action: Callable[[], Any]) -> Any:
+    """What an action returns in a forked child; ``STOPPED`` if the child was stopped in the middle on purpose.
+
+    This process must never have opened an index itself: gRPC's threads do not survive a fork.
+    """
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        result: tuple[bool, Any]
+        try:
+            result = True, action()
+        except BaseException:
+            result = False, traceback.format_exc()
+        with os.fdopen(writing, "wb") as file:
+            pickle.dump(result, file)
+        os._exit(0)
+    os.close(writing)
+    said, deadline = b"", time.monotonic() + _PATIENCE_S
+    while True:
+        ready, _, _ = select.select([reading], [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            os.kill(child, signal.SIGKILL)
+        part = os.read(reading, 2**16) if ready else b""
+        said += part
+        if not part:
+            break
+    os.close(reading)
+    status = os.waitpid(child, 0)[1]
+    if not said and time.monotonic() >= deadline:
+        raise ChildError(f"did not end within {_PATIENCE_S} s")
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
+        return STOPPED
+    if os.waitstatus_to_exitcode(status) == STOPPED:
+        return STOPPED
+    if not said:
+        raise ChildError(f"ended with status {status}")
+    is_done, value = pickle.loads(said)
+    if not is_done:
+        raise ChildError(str(value)[-3_000:])
+    return value

@@ -1,0 +1,182 @@
+"""Inputs: corpora of all formats and configurations with something wrong in them; the answer is one clear line."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from locigraph.kg.corpora import load_corpus
+from locigraph.kg.errors import LocigraphError
+from locigraph.kg.store import Store
+from locigraph.scripts import cli
+from tests.faults import workbench
+
+#: What stands in the place of a value, a key or a whole document.
+NASTY: tuple[Any, ...] = (
+    None, True, 0, -1, 10**30, 1.5, float("nan"), float("inf"), "", " ", "x", "\x00", "\ud800", "\x1b[2J", "a\nb",
+    "A" * 300, "A" * 200_000, "1" * 5_000, [], [None], [[[]]], {}, {"a": {"b": {}}}, "0001-01-01T00:00:00+14:00",
+    "9999-12-31T23:59:59-12:00", "2024-02-30", "1:56 pm on 8 May, 9999", "D" + "1" * 5_000 + ":1", "../../x",
+    "é" * 200,
+)  # fmt: skip
+_RAW = (b"", b"\xff\xfe", b"\x00", b"[" * 100_000, b"{", b"null", b'"x"', b"\xef\xbb\xbf[]", b"1e999", b"[1,]")
+_CONFIGS = sorted((Path(__file__).parents[2] / "configs").rglob("*.yaml"))
+_COMMANDS = ("adapt", "build", "evaluate", "refresh", "train")
+
+
+def _locomo() -> list[Any]:
+    said = [{"dia_id": f"D1:{i}", "speaker": "Ann", "text": text} for i, text in enumerate(workbench.TURNS, start=1)]
+    asked = [{"question": "Who?", "answer": "Ann", "evidence": ["D1:1"], "category": 1}]
+    talk = {"session_1": said, "session_1_date_time": "1:56 pm on 8 May, 2023", "speaker_a": "Ann", "speaker_b": "Ben"}
+    return [{"sample_id": "c1", "conversation": talk, "qa": asked}]
+
+
+def _longmemeval() -> list[Any]:
+    session = [{"role": "user", "content": text, "has_answer": i == 0} for i, text in enumerate(workbench.TURNS)]
+    return [
+        {
+            "question_id": "q1", "question_type": "single", "question": "Who?", "answer": "Ann",
+            "question_date": "2023/05/30 (Tue) 03:16", "haystack_dates": ["2023/05/20 (Sat) 02:21"],
+            "haystack_session_ids": ["s1"], "haystack_sessions": [session], "answer_session_ids": ["s1"],
+        }
+    ]  # fmt: skip
+
+
+def _jsonl() -> list[Any]:
+    told = workbench.conversation("c1")
+    told["questions"] = [{"question_id": "q", "text": "Who?", "evidence_turn_ids": ["t0"], "category": "x"}]
+    told["events"] = [{"text": "A party.", "turn_ids": ["t1"], "start": "2024-01-01", "end": None}]
+    told["facts"] = [{"text": "Ann is here.", "turn_ids": ["t0"]}]
+    return [told]
+
+
+_SOUND: dict[str, Callable[[], list[Any]]] = {"locomo": _locomo, "longmemeval": _longmemeval, "jsonl": _jsonl}
+
+
+def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
+    """Tries without end: of corpora, of configurations, and now and then of a whole process."""
+    randomness = random.Random(seed)
+    folder.mkdir(exist_ok=True)
+    number = 0
+    while True:
+        number += 1
+        kind = randomness.choice(sorted(_SOUND))
+        raw = (
+            randomness.choice(_RAW)
+            if randomness.random() < 0.05
+            else _written(kind, _sound_but(_SOUND[kind](), randomness))
+        )
+        if number % 200 == 1:
+            yield lambda kind=kind: _check_process(folder, kind)  # type: ignore[misc]
+        elif number % 2:
+            yield lambda kind=kind, raw=raw: _check_corpus(folder, kind, raw)  # type: ignore[misc]
+        else:
+            text = _configuration(randomness)
+            command = randomness.choice(_COMMANDS)
+            yield lambda command=command, text=text: _check_configuration(folder, command, text)  # type: ignore[misc]
+
+
+def _written(kind: str, documents: list[Any]) -> bytes:
+    text = "\n".join(json.dumps(each) for each in documents) if kind == "jsonl" else json.dumps(documents)
+    return text.encode()
+
+
+def _sound_but(document: Any, randomness: random.Random) -> Any:
+    """A copy with one or two values replaced, removed or renamed."""
+    changed = copy.deepcopy(document)
+    for _ in range(randomness.randint(1, 2)):
+        places = list(_places(changed))
+        if not places:
+            break
+        holder, key = randomness.choice(places)
+        way = randomness.random()
+        if way < 0.75:
+            holder[key] = copy.deepcopy(randomness.choice(NASTY))
+        elif isinstance(holder, dict) and way < 0.85:
+            holder[str(randomness.choice(NASTY))[:300]] = holder.pop(key)
+        elif isinstance(holder, list) and way < 0.9:
+            holder.append(copy.deepcopy(holder[key]))
+        else:
+            del holder[key]
+    return changed
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    for key in list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+        yield value, key
+        yield from _places(value[key])
+
+
+def _check_corpus(folder: Path, kind: str, raw: bytes) -> None:
+    path = folder / "corpus.json"
+    path.write_bytes(raw)
+    fault = ""
+    try:
+        corpus = load_corpus(kind, str(path))
+    except LocigraphError as error:
+        fault = str(error)
+    assert len(fault) < 2_000, fault[:2_000]
+    if fault:
+        return
+    (folder / "graph.sqlite").unlink(missing_ok=True)
+    with Store(folder / "graph.sqlite") as store:  # what was read can be kept
+        turns = [turn for conversation in corpus.conversations for turn in conversation.turns]
+        assert store.append_turns(turns) == len(turns)
+        for conversation in corpus.conversations:
+            assert store.turns(conversation.space) == list(conversation.turns)
+
+
+def _configuration(randomness: random.Random) -> bytes:
+    if randomness.random() < 0.1:
+        return randomness.choice(_RAW)
+    document = yaml.safe_load(randomness.choice(_CONFIGS).read_text())
+    text = yaml.safe_dump(_sound_but(document, randomness), allow_unicode=True)
+    return text.encode(errors="surrogatepass")
+
+
+def _check_configuration(folder: Path, command: str, text: bytes) -> None:
+    """A configuration is refused in one line, if only for want of a store; or it is resolved, and no more is done."""
+    path = folder / "run.yaml"
+    path.write_bytes(text)
+    makes_much = command in ("build", "evaluate")
+    error, code = io.StringIO(), 0
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(error):
+            cli.main([command, "--config", str(path), *(["--print_config"] if makes_much else [])])
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    finally:
+        os.chdir(before)
+    said = error.getvalue()
+    assert code == 2 or (code == 0 and makes_much), f"{command} {text[:300]!r}: {code} {said}"
+    assert (code == 0) == (said == ""), f"{command} {text[:300]!r}: {said}"
+    if code == 2:
+        assert said.startswith("locigraph: "), said
+        assert said.count("\n") == 1, said
+        assert said.rstrip("\n").isprintable(), said
+
+
+def _check_process(folder: Path, kind: str) -> None:
+    """A real process says one line and ends with 2."""
+    path = folder / "broken.json"
+    path.write_bytes(b"[{")
+    arguments = ["build", "--corpus.path", str(path), "--corpus.format", kind, "--store", str(folder / "none.sqlite")]
+    ended = subprocess.run(
+        [sys.executable, "-m", "locigraph", *arguments], capture_output=True, text=True, check=False, cwd=folder
+    )
+    assert ended.returncode == 2, ended.stderr
+    assert ended.stderr.startswith("locigraph: "), ended.stderr
+    assert ended.stderr.count("\n") == 1, ended.stderr
+    assert not (folder / "none.sqlite").exists()

@@ -1,0 +1,146 @@
+"""Tenants: hostile names of spaces through every method of store and indexes; none may see or change another's."""
+
+from __future__ import annotations
+
+import random
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from locigraph.kg.store import Store
+from locigraph.kg.types import MAX_NAME_BYTES, GraphChange, NodeId, NodeStatus, NodeUpdate, SpaceId, TurnId, is_name
+from locigraph.retrieval.index.descriptions import DescriptionIndexer
+from locigraph.retrieval.index.documents import LexicalIndex
+from locigraph.retrieval.index.memory_vectors import MemoryVectors
+from locigraph.retrieval.index.milvus import MilvusIndex
+from locigraph.retrieval.protocols import SearchScope
+from tests.fakes import MONDAY, FakeEncoder, change_of, fact, make_turns
+from tests.faults.children import in_child
+
+VICTIM = SpaceId("victim")
+PIECES = (
+    '"', "'", "\\", 'z" or pk != "', 'a" or space != "', '" or 1 == 1 or "', "victim", "victim@0", "victim/1",
+    "@", "/", "%", "_", "self", "locigraph:self", "{}", "{0}", "{space}", "[", "]", ") or (", " and ", "--", ";",
+    "' OR '1'='1", ":space", "?", "*", "\u202e", "é", "e\u0301", "中", "🎉", " ", "\u00a0", "\u200b",
+    "null", "None", "0", "-1", "1e999", "true",
+)  # fmt: skip
+_NAMES_AT_ONCE = 8
+_ENCODER = FakeEncoder(16)
+
+
+def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
+    """Tries without end: a name and a method."""
+    randomness = random.Random(seed)
+    number = 0
+    while True:
+        names = [_name(randomness) for _ in range(_NAMES_AT_ONCE)]
+        number += 1
+        place = folder / str(number)
+        for fault in in_child(lambda place=place, names=names: _faults(place, names)):  # type: ignore[misc]
+            yield lambda fault=fault: _raise(fault)  # type: ignore[misc]
+
+
+def _name(randomness: random.Random) -> SpaceId:
+    while True:
+        name = "".join(randomness.choice(PIECES) for _ in range(randomness.randint(1, 4)))[:MAX_NAME_BYTES]
+        if is_name(name) and name != VICTIM:
+            return SpaceId(name)
+
+
+def _raise(fault: str | None) -> None:
+    assert fault is None, fault
+
+
+def _faults(folder: Path, names: list[SpaceId]) -> list[str | None]:
+    """What went wrong in each try; None where nothing did."""
+    folder.mkdir()
+    with Store(folder / "graph.sqlite") as store, MilvusIndex(str(folder / "index.db")) as index:
+        for space in dict.fromkeys([VICTIM, *names]):
+            turns = make_turns([f"I painted {space}", "It is red now"], space=space)
+            store.append_turns(turns)
+            store.commit(change_of(turns[0], nodes=[fact("f", f"The canoe of {space}", turns[0])], encoder=_ENCODER))
+            store.commit(change_of(turns[1], encoder=_ENCODER))
+        indexer = DescriptionIndexer(store, index, _ENCODER.model_id)
+        indexer.drain()
+        found: list[str | None] = []
+        for name in dict.fromkeys(names):
+            for check in (_store_reads, _store_writes, _indexes, _index_writes):
+                try:
+                    check(store, indexer, name)
+                    found.append(None)
+                except Exception:
+                    found.append(f"{check.__name__} as {name!r}: {traceback.format_exc()[-1_500:]}")
+        before = {node.id for node in store.nodes(VICTIM)}
+        for name in dict.fromkeys(names):
+            store.forget_space(name)
+        indexer.drain()
+        is_whole = {node.id for node in store.nodes(VICTIM)} == before and store.spaces() == [VICTIM]
+        is_whole = is_whole and all(each.is_clean for each in indexer.verify())
+        return [*found, None if is_whole else f"forgetting {names} changed the victim's memory"]
+
+
+def _store_reads(store: Store, indexer: DescriptionIndexer, name: SpaceId) -> None:
+    victims = store.snapshot(VICTIM, embedding_model=_ENCODER.model_id)
+    keys = [int(key) for key in victims.keys]
+    own = store.snapshot(name, embedding_model=_ENCODER.model_id)
+    assert {node.space for node in store.nodes(name)} == {name}
+    assert {turn.space for turn in store.turns(name)} == {name}
+    assert not {int(key) for key in own.keys} & {*keys}
+    assert len(own.ids) == 3
+    assert store.vectors_by_key(name, keys, _ENCODER.model_id)[0] == []
+    assert store.turns_of_nodes(name, keys) == {}
+    assert store.node_counts(name).total() == 3
+    assert store.turn_counts(name).total() == 2
+    assert len(store.relations(name)) == 0
+    assert not any("victim" in text and "victim" not in name for text in own.descriptions)
+
+
+def _store_writes(store: Store, indexer: DescriptionIndexer, name: SpaceId) -> None:
+    before = store.snapshot(VICTIM).fingerprint
+    for node in store.nodes(name, types=["knowledge_node"]):
+        store.commit(GraphChange(name, MONDAY, updates=(NodeUpdate(node.id, status=NodeStatus.ARCHIVED),)))
+        store.commit(GraphChange(name, MONDAY, updates=(NodeUpdate(node.id, status=NodeStatus.ACTIVE),)))
+    store.set_setting(f"extractor/{name}", "rules")
+    assert store.setting(f"extractor/{VICTIM}") is None
+    assert store.snapshot(VICTIM).fingerprint == before
+    indexer.drain()
+
+
+def _indexes(store: Store, indexer: DescriptionIndexer, name: SpaceId) -> None:
+    collection = indexer.collection()
+    indexer.require_complete([name])
+    keys = sorted(int(key) for key in store.snapshot(name).keys)
+    victims = [int(key) for key in store.snapshot(VICTIM).keys]
+    query = _ENCODER.encode(["I painted victim"])[0]
+    lexical = LexicalIndex(lambda space, as_of: store.snapshot(space, as_of=as_of))
+    memory = MemoryVectors()
+    for space in (VICTIM, name):
+        memory.add_snapshot(store.snapshot(space, embedding_model=_ENCODER.model_id))
+    own = {node.id: node.description for node in store.nodes(name)}
+    assert collection.count(name) == 3
+    assert collection.node_keys(name) == keys
+    assert sorted(collection.rows(name)) == keys
+    assert {row.space for row in collection.rows(name).values()} == {name}
+    assert collection.vectors(name, victims) == {}
+    assert name in collection.spaces()
+    for searched in (collection, memory):
+        assert len(searched.search(query, SearchScope(name), top_k=50)) == 3
+        assert len(searched.search(query, SearchScope(name, ("episode",), MONDAY), top_k=50)) <= 2
+    for document, _ in lexical.search("painted canoe red", name, top_k=50):
+        assert own[document.node_id] == document.description
+
+
+def _index_writes(store: Store, indexer: DescriptionIndexer, name: SpaceId) -> None:
+    collection = indexer.collection()
+    victims = [int(key) for key in store.snapshot(VICTIM).keys]
+    collection.delete_nodes(name, victims)
+    row = next(iter(collection.rows(name).values()))
+    stranger = replace(row, node_key=victims[0], node_id=NodeId("stranger"), turn_ids=(TurnId("t"),))
+    collection.upsert([stranger], np.ones((1, 16), dtype=np.float32))
+    assert collection.count(VICTIM) == 3
+    assert "stranger" not in {each.node_id for each in collection.rows(VICTIM).values()}
+    collection.delete_nodes(name, [victims[0]])
+    assert (collection.count(name), collection.count(VICTIM)) == (3, 3)

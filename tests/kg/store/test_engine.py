@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from locigraph.kg.errors import StoreError, StoreVersionError
+from locigraph.kg.store import Store
+from locigraph.kg.store.engine import Access
+from tests.fakes import SPACE, change_of, make_turn
+
+STATEMENTS = {
+    "a table of its own": ["CREATE TABLE bookmarks (id INTEGER PRIMARY KEY, url TEXT)"],
+    "a mark of its own": ["PRAGMA application_id = 252006674"],
+    "one of our names": ["CREATE TABLE settings (name TEXT)", "CREATE TABLE bookmarks (url TEXT)"],
+}
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def filled(path: Path) -> Path:
+    with Store(path) as store:
+        store.append_turns([make_turn(0, "hello")])
+        store.commit(change_of(make_turn(0, "hello")))
+    return path
+
+
+@pytest.mark.parametrize("access", ["create", "write", "read"])
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_the_database_of_another_application_is_refused_and_no_byte_of_it_changed(
+    name: str, access: Access, tmp_path: Path
+) -> None:
+    path = tmp_path / "places.sqlite"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for statement in STATEMENTS[name]:
+            connection.execute(statement)
+    before = digest(path)
+    with pytest.raises(StoreError, match="another application and was left as it is; name another file"):
+        Store(path, access=access)
+    assert digest(path) == before
+    assert [each.name for each in tmp_path.iterdir()] == ["places.sqlite"]
+
+
+def test_a_store_carries_our_mark_and_one_of_an_earlier_version_gets_it(tmp_path: Path) -> None:
+    path = filled(tmp_path / "graph.sqlite")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        (mark,) = connection.execute("PRAGMA application_id").fetchone()
+        connection.execute("PRAGMA application_id = 0")
+        connection.execute("ALTER TABLE provenance DROP COLUMN worded")
+        connection.execute("UPDATE alembic_version SET version_num = '0001'")
+    assert mark == int.from_bytes(b"Loci")
+    with pytest.raises(StoreVersionError, match="older version; run locigraph verify once"):
+        Store(path, access="read")
+    with Store(path, access="write") as store:
+        assert store.spaces() == [SPACE]
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA application_id").fetchone() == (mark,)
+
+
+@pytest.mark.parametrize("access", ["write", "read"])
+def test_only_the_access_create_makes_a_database(access: Access, tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="unable to open database file"):
+        Store(tmp_path / "absent.sqlite", access=access)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reader_reads_and_cannot_write(tmp_path: Path) -> None:
+    path = filled(tmp_path / "a graph?#%20.sqlite")
+    before = digest(path)
+    with Store(path, access="read") as store:
+        assert [node.description for node in store.nodes(SPACE)] == ["Ann: hello"]
+        with pytest.raises(StoreError, match="readonly"):
+            store.append_turns([make_turn(1, "more")])
+    assert digest(path) == before
+
+
+def test_a_reader_works_where_nothing_can_be_written_beside_the_file(tmp_path: Path) -> None:
+    path = filled(tmp_path / "graph.sqlite")
+    for end in ("-shm", "-wal"):  # a folder of that name is in the way of root too
+        (tmp_path / f"graph.sqlite{end}").mkdir()
+    (tmp_path / "graph.sqlite-wal").rmdir()
+    with Store(path, access="read") as store:
+        assert store.spaces() == [SPACE]
+        assert store.snapshot(SPACE).turn_ids == ("t0",)
+
+
+def test_a_store_finds_what_is_wrong_with_itself(tmp_path: Path) -> None:
+    path = filled(tmp_path / "graph.sqlite")
+    with Store(path) as store:
+        assert store.faults() == []
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE nodes SET description = 'Ann: hallo'")
+        connection.execute("DELETE FROM turns")
+    with Store(path) as store:
+        faults = store.faults()
+    assert len(faults) == 2
+    assert "points at nothing" in faults[0]
+    assert "is not as it was written" in faults[1]

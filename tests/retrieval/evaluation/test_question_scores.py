@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from locigraph.retrieval.evaluation import EvaluationError, QuestionOutcome, StrategyRun, summarise
+from locigraph.retrieval.evaluation.question_scores import compare_again, write_question_scores
+
+
+def outcomes(count: int = 40) -> list[QuestionOutcome]:
+    return [QuestionOutcome(f"q{i}", f"space {i % 6}", "odd" if i % 2 else "even", ("t0", "t1")) for i in range(count)]
+
+
+def run(name: str, strength: float, seed: int | None = None) -> StrategyRun:
+    rng = np.random.default_rng([len(name), seed or 0])
+    turns = [f"t{i}" for i in range(30)]
+    rankings: dict[str, tuple[str, ...]] = {}
+    for question in outcomes():
+        keys = rng.random(30)
+        keys[:2] -= strength
+        rankings[question.question_id] = tuple(turns[i] for i in np.argsort(keys))
+    none = dict.fromkeys(rankings, 0.0)
+    return StrategyRun(name, rankings, none, none, seed)
+
+
+def test_the_statistics_of_a_record_come_out_the_same_again(tmp_path: Path) -> None:
+    runs = [run("v2", 0.5, 0), run("v2", 0.5, 1), run("v1", 0.2), run("dense", 0.1)]
+    path = tmp_path / "scores.jsonl.gz"
+    write_question_scores(path, outcomes(), runs)
+    pairs = [("v2", "v1"), ("v2", "dense")]
+    expected = summarise(outcomes(), runs, comparisons=pairs, seed=3)["comparisons"]
+    assert compare_again(path, pairs, seed=3) == expected
+    assert compare_again(path, pairs[:1], metrics=["recall@5"], without=["q0"])[0]["delta"] != expected[0]["delta"]
+
+
+def test_the_same_scores_are_the_same_bytes(tmp_path: Path) -> None:
+    for name in "ab":
+        write_question_scores(tmp_path / name, outcomes(), [run("v1", 0.3)])
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+@pytest.mark.parametrize("content", [b"", b"no gzip", gzip.compress(b"no json"), gzip.compress(b'{"a": 1}\n')])
+def test_what_are_no_question_scores_is_said_so(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "scores.jsonl.gz"
+    path.write_bytes(content)
+    with pytest.raises(EvaluationError, match=r"not the question scores|no question is left"):
+        compare_again(path, [("a", "b")])
+
+
+def test_unknown_strategies_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "scores.jsonl.gz"
+    write_question_scores(path, outcomes(), [run("v1", 0.3)])
+    with pytest.raises(EvaluationError, match="no strategy 'v2'"):
+        compare_again(path, [("v2", "v1")])
+    with pytest.raises(EvaluationError, match="no question is left"):
+        compare_again(path, [("v1", "v1")], without=[q.question_id for q in outcomes()])
+    assert json.loads(gzip.decompress(path.read_bytes()).splitlines()[0])["space"] == "space 0"

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import pytest
+
+from locigraph.kg.types import NodeId, TurnId
+from locigraph.retrieval.protocols import Hit
+from locigraph.scripts.terminal import explanation_table, hits_table, printable
+from locigraph.training.explanation import Explanation
+
+STEERING = ["\x1b[2J\x1b[31mred", "\x1b]0;title\x07", "back\b\b", "\x9b31m", "\u202eright to left", "\r over", "\x7f"]
+
+
+@pytest.mark.parametrize("text", STEERING)
+def test_nothing_that_a_turn_says_steers_the_terminal(text: str) -> None:
+    said = f"Ann: {text} and more"
+    hit = Hit(NodeId("n"), "episode", said, (TurnId("t"),), 1.0, {"bm25": 1.0})
+    explained = Explanation(TurnId("t"), said, 1.0, 0.5, 0.5, 0.0, 0.0, ())
+    for shown in (hits_table([hit]), explanation_table([explained], influences=3)):
+        assert all(sign.isprintable() or sign == "\n" for sign in shown)
+        assert "and more" in shown
+
+
+def test_words_of_any_script_stay_as_they_are() -> None:
+    for text in ("naïve café", "中文", "שלום", "emoji 🎉", "line\nline\tcolumn"):
+        assert printable(text) == text
