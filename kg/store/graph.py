@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, delete, func, insert, select
 
 from locigraph.kg.errors import StoreError, StoreVersionError, UnknownNodeError, UnknownSpaceError, UnknownTypeError
-from locigraph.kg.schema import COINED_FAMILY, LABEL_PATTERN, RelationLabel
+from locigraph.kg.schema import COINED_FAMILY, LABEL_PATTERN, RelationLabel, plannable_labels
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import as_of as as_of_sql
 from locigraph.kg.store import embeddings, erase, export, migrations, outbox, tables
@@ -119,7 +119,8 @@ class Store:
         """All relation labels, built-in and coined, by name."""
         with self._read() as connection:
             rows = connection.execute(select(tables.relation_labels)).all()
-        return {row.name: RelationLabel(row.name, row.kind, row.family, row.description) for row in rows}
+        offered = {label.name for label in plannable_labels()}
+        return {r.name: RelationLabel(r.name, r.kind, r.family, r.description, r.name in offered) for r in rows}
 
     def coin_relation(self, name: str, description: str) -> None:
         """Keep a relation label that an extraction coined; the graph network sees it as ``RELATED_TO``.
