@@ -6,6 +6,7 @@ import difflib
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from inspect import signature
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
@@ -21,6 +22,7 @@ _MAX_DEPTH = 20  # of a configuration
 _HELP = {
     "demo": "the main job on the bundled sample: graph, v1, trained v2, report",
     "build": "conversations into a graph and its index",
+    "classify": "events and facts of a graph under categories",
     "adapt": "an adapter of the text encoder from a corpus' questions",
     "train": "node and query encoder from a built graph",
     "refresh": "graph embeddings of all turns into the index",
@@ -92,7 +94,7 @@ def _run(command: str, words: list[str]) -> None:
         if before == "--config" or word.startswith("--config="):
             _check_configuration(word.removeprefix("--config="))
     try:
-        settings = parser.instantiate(parser.parse_args(words))
+        settings = parser.instantiate(parser.parse_args(_switched_on(words, function)))
     except LocigraphError as error:
         fail(str(error))
     except (TypeError, ValueError, AttributeError, KeyError, RecursionError) as error:
@@ -107,7 +109,7 @@ def _run(command: str, words: list[str]) -> None:
     try:
         function(**values)
     except LocigraphError as error:
-        fail(str(error))
+        fail(str(error), code=error.exit_code)
     except OSError as error:
         if error.filename is None:
             raise  # not about a file that the user could mend
@@ -133,6 +135,16 @@ def _check_configuration(path: str) -> None:
                 fail(f"{path}: holds {event.value[:40]!r}; expected options by name, such as seed: 0")
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         fail(f"{path}: not a configuration in YAML ({str(error)[:200]})")
+
+
+def _switched_on(words: list[str], function: Callable[..., None]) -> list[str]:
+    """The words with a value for options that are switches and stand alone, such as ``--once``."""
+    switches = {f"--{name}" for name, each in signature(function).parameters.items() if each.annotation == "bool"}
+    values = [*words[1:], "--"]
+    return [
+        f"{word}=true" if word in switches and value.startswith("--") else word
+        for word, value in zip(words, values, strict=False)
+    ]
 
 
 def _command(name: str) -> Callable[..., None]:
@@ -180,12 +192,12 @@ def run_file(file: str) -> None:
     main([Path(file).stem, *sys.argv[1:]])
 
 
-def fail(message: str) -> NoReturn:
-    """Print one line on standard error and exit with code 2."""
+def fail(message: str, *, code: int = 2) -> NoReturn:
+    """Print one line on standard error and exit with a code."""
     # What a file or turn says must not steer the terminal.
     line = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in " ".join(message.split()))
     print(f"locigraph: {line}", file=sys.stderr)
-    raise SystemExit(2)
+    raise SystemExit(code)
 
 
 if __name__ == "__main__":

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
-from locigraph.consolidation.extractors import EXTRACTORS
+from locigraph.consolidation.extractors import EXTRACTORS, Clients
+from locigraph.consolidation.ledger import Spent
 from locigraph.consolidation.pipeline import Consolidator, claim_space, refuse_other_extractor
-from locigraph.consolidation.protocols import Extractor
+from locigraph.consolidation.protocols import Accounted, Extractor
 from locigraph.kg.corpora import Corpus
+from locigraph.kg.language import redaction
 from locigraph.kg.store import Store, TurnFailure
-from locigraph.kg.types import SpaceId, TurnState
+from locigraph.kg.types import SpaceId, TurnId, TurnState
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.build_context import HybridContext
 from locigraph.training.snapshots import Views
 
 
-def extractor_for(consolidation: str, corpus: Corpus) -> Extractor:
-    """The architect and scribe of a name."""
-    return EXTRACTORS[consolidation].build(corpus)
+def extractor_for(consolidation: str, corpus: Corpus, clients: Clients) -> Extractor:
+    """The architect and scribe of a name; ``clients`` makes the clients of their language models."""
+    return EXTRACTORS[consolidation].build(corpus, clients)
 
 
 def build_graph(
@@ -40,6 +44,8 @@ def build_graph(
     store.append_turns([turn for conversation in corpus.conversations for turn in conversation.turns])  # all or none
     for conversation in corpus.conversations:
         claim_space(store, conversation.space, extractor)
+    if isinstance(extractor, Accounted):
+        extractor.ledger.bind(store, [conversation.space for conversation in corpus.conversations])
     turns = [turn for c in corpus.conversations for turn in store.turns(c.space, state=TurnState.PENDING)]
     if turns:
         # One large batch now instead of a small one per turn.
@@ -53,13 +59,46 @@ def build_graph(
                     consolidator = Consolidator(store, extractor, plain, context)
                     consolidator.run(conversation.space, on_turn=lambda: _advance(bar))
     for each in dict.fromkeys([encoder.without_adapter(), encoder]):
-        _embed_all(corpus, store, each)
+        embed_all([conversation.space for conversation in corpus.conversations], store, each)
     return {c.space: failed for c in corpus.conversations if (failed := store.failures(c.space))}
 
 
-def _embed_all(corpus: Corpus, store: Store, encoder: CachedTextEncoder) -> None:
+def redacted(corpus: Corpus) -> Corpus:
+    """The corpus with recognised secrets replaced in all that is said and shown."""
+    conversations = []
+    for conversation in corpus.conversations:
+        turns = tuple(
+            replace(
+                t,
+                text=redaction.redacted(t.text),
+                image_caption=t.image_caption and redaction.redacted(t.image_caption),
+            )
+            for t in conversation.turns
+        )
+        conversations.append(replace(conversation, turns=turns))
+    return replace(corpus, conversations=tuple(conversations))
+
+
+def foreseen(corpus: Corpus, extractor: Extractor, store: str) -> str:
+    """What a build would cost, in words, without what the store holds already; nothing is asked or written."""
+    done: set[tuple[SpaceId, TurnId]] = set()
+    if "://" in store or Path(store).is_file():
+        with Store(store, access="read") as graph:
+            for space in set(graph.spaces()) & {conversation.space for conversation in corpus.conversations}:
+                waiting = {turn.turn_id for turn in graph.turns(space, state=TurnState.PENDING)}
+                done |= {(space, turn.turn_id) for turn in graph.turns(space) if turn.turn_id not in waiting}
+    pending = [[t for t in c.turns if (t.space, t.turn_id) not in done] for c in corpus.conversations]
+    total = Spent()
+    if isinstance(extractor, Accounted):
+        total = sum((extractor.estimate(turns) for turns in pending), total)
+    return (
+        f"dry run: {sum(map(len, pending))} turns to consolidate by {extractor.name}, about {total}; nothing was asked"
+    )
+
+
+def embed_all(spaces: Iterable[SpaceId], store: Store, encoder: CachedTextEncoder) -> None:
     """Vectors for nodes that have none of this encoder, such as those of a graph that another one has built."""
-    lacking = {c.space: found for c in corpus.conversations if (found := store.unembedded(c.space, encoder.model_id))}
+    lacking = {space: found for space in spaces if (found := store.unembedded(space, encoder.model_id))}
     # One large batch now instead of a small one per space.
     texts = [each.text for found in lacking.values() for each in found]
     vectors = encoder.encode(texts, progress="embed" if lacking else None)
