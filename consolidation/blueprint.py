@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from locigraph.consolidation.errors import BlueprintError, WordingError
-from locigraph.kg.schema import plannable_types
+from locigraph.kg.schema import LABEL_PATTERN, RELATION_LABELS, plannable_types
 from locigraph.kg.types import MAX_NAME_BYTES, Attributes, NodeId, TurnId
 
 MAX_OPERATIONS = 32
@@ -74,6 +74,14 @@ Operation = AddNode | UpdateNode | SupersedeNode | ArchiveNode | AddRelation
 
 
 @dataclass(frozen=True, slots=True)
+class CoinedLabel:
+    """A relation label of the architect's own, for what no label of the schema says; the store keeps it."""
+
+    name: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
 class Mention:
     """A named thing that the turn speaks of; ``kind`` such as person, location, product."""
 
@@ -96,6 +104,7 @@ class Blueprint:
     operations: tuple[Operation, ...] = ()
     mentions: tuple[Mention, ...] = ()
     topics: tuple[Topic, ...] = ()
+    coined: tuple[CoinedLabel, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +142,16 @@ def check_blueprint(
     """
     if len(plan.operations) > MAX_OPERATIONS:
         raise BlueprintError(f"{len(plan.operations)} operations for one turn; at most {MAX_OPERATIONS}")
+    known = {*labels, *(coined.name for coined in plan.coined)}
+    for coined in plan.coined:
+        if coined.name in RELATION_LABELS or not LABEL_PATTERN.fullmatch(coined.name):
+            raise BlueprintError(
+                f"coined label {coined.name!r} is not new, or not CAPITALS_WITH_UNDERSCORES (at most 64)"
+            )
+        if not coined.description.strip() or len(coined.description) > MAX_DESCRIPTION:
+            raise BlueprintError(
+                f"coined label {coined.name!r} needs a description of 1 to {MAX_DESCRIPTION} characters"
+            )
     ids = {node.id for node in shown}
     refs: set[str] = set()
     for number, operation in enumerate(plan.operations):
@@ -147,7 +166,7 @@ def check_blueprint(
         if isinstance(operation, SupersedeNode) and operation.successor not in refs:
             raise BlueprintError(f"{where}: successor {operation.successor!r} is no node of this plan")
         if isinstance(operation, AddRelation):
-            if operation.label not in labels:
+            if operation.label not in known:
                 raise BlueprintError(f"{where}: relation label {operation.label!r} is not in the schema")
             for end in (operation.source, operation.target):
                 if end not in refs and end not in ids:

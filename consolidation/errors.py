@@ -1,11 +1,14 @@
 """Errors of the consolidation package.
 
 LocigraphError (kg.errors)
-├── ConsolidationError    one turn cannot be consolidated; it is marked failed with this reason and can be retried
-│   ├── BlueprintError    the architect's plan breaks a rule of the schema or names what it was not shown
-│   └── WordingError      the scribe left out an operation, or wrote too little or too much
-└── LanguageModelError    the endpoint of a language model, or the cassette of its replies, cannot be used
-    └── ReplyFormatError  a language model's reply is not of the form that was asked for
+├── ConsolidationError      one turn cannot be consolidated; it is marked failed with this reason and can be retried
+│   ├── BlueprintError      the architect's plan breaks a rule of the schema or names what it was not shown
+│   ├── WordingError        the scribe left out an operation, or wrote too little or too much
+│   └── DeadLetterError     a language model's replies about the turn are of no use, after a repair; they are kept
+└── LanguageModelError      the endpoint of a language model, or the cassette of its replies, cannot be used
+    ├── ReplyFormatError    a language model's reply is not of the form that was asked for
+    ├── MissingReplyError   a cassette that is only replayed holds no reply to a request
+    └── LimitReachedError   a limit of tokens or cost is reached; what is done is kept (exit code 3)
 """
 
 from locigraph.kg.errors import LocigraphError
@@ -23,9 +26,23 @@ class WordingError(ConsolidationError):
     """The scribe left out an operation, or wrote too little or too much."""
 
 
+class DeadLetterError(ConsolidationError):
+    """A language model's replies about a turn are of no use, although it was told what is wrong; they are kept."""
+
+
 class LanguageModelError(LocigraphError):
     """The endpoint of a language model, or the cassette of its replies, cannot be used."""
 
 
 class ReplyFormatError(LanguageModelError):
     """A language model's reply is not of the form that was asked for, although it was told once what was wrong."""
+
+
+class MissingReplyError(LanguageModelError):
+    """A cassette that is only replayed holds no reply to a request."""
+
+
+class LimitReachedError(LanguageModelError):
+    """A limit of tokens or cost is reached; the command goes on when it is run again with a higher one."""
+
+    exit_code = 3

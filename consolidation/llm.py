@@ -2,135 +2,246 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+import logging
+import random
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
-from openai import OpenAI, OpenAIError
-from openai.types.chat import ChatCompletionMessageParam
-from openai.types.shared_params.response_format_json_schema import JSONSchema
+from openai import APIConnectionError, APIStatusError, OpenAI, OpenAIError
+from openai.types.chat import ChatCompletion, ChatCompletionMessageParam
 
-from locigraph.consolidation.errors import LanguageModelError, ReplyFormatError
-from locigraph.kg.files import opened_sqlite
+from locigraph.consolidation.cassette import Cassette, key_of
+from locigraph.consolidation.errors import ConsolidationError, LanguageModelError, ReplyFormatError
+from locigraph.consolidation.ledger import Ledger, Prices, Purpose, tokens_of
+from locigraph.consolidation.replies import Schema, parsed, without_bounds
 
 Message = ChatCompletionMessageParam
-Schema = Mapping[str, Any]
 _Read = TypeVar("_Read")
 _ATTEMPTS = 2  # the second is told what was wrong with the first
+_PASSING = {408, 409, 425, 429}  # and 500 or more: the endpoint refuses for the moment
+_OF_ONE_REQUEST = {400, 413, 422}  # others, such as a wrong key, would meet every request alike
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
+_ABOUT_SCHEMAS = re.compile(r"response_format|json_schema|json_object|schema|grammar", re.IGNORECASE)
+_LOG = logging.getLogger(__name__)
 
 
-def strict_object(**properties: Schema) -> Schema:
-    """JSON schema of an object with exactly these properties, which is the only kind that strict endpoints take."""
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+_FREE = Prices()
 
 
-class Cassette:
-    """Replies of language models in an SQLite file, so that a run can be repeated without paying for them again."""
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A language model and how to reach it.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    Attributes:
+        base_url: Address, such as ``http://localhost:8000/v1``.
+        model: Name of the model there.
+        api_key: Key of the endpoint; most local endpoints take any.
+        parameters: Further parameters of every request, such as ``temperature``.
+        prices: What its tokens cost.
+        timeout_s: Longest wait for one reply.
+        deadline_s: Longest time for one request with all its repetitions; 0 repeats nothing.
+    """
 
-    def find(self, keys: Sequence[str]) -> dict[str, str]:
-        """The kept replies by key; a key without a reply is left out."""
-        with self._opened() as file:
-            rows = (file.execute("SELECT key, reply FROM replies WHERE key = ?", (key,)).fetchone() for key in keys)
-            return dict(row for row in rows if row is not None)
-
-    def keep(self, replies: Mapping[str, str]) -> None:
-        """Write replies by key; they replace earlier ones."""
-        with self._opened() as file, file:
-            file.executemany("INSERT OR REPLACE INTO replies VALUES (?, ?)", replies.items())
-
-    @contextmanager
-    def _opened(self) -> Iterator[sqlite3.Connection]:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        columns = "(key TEXT PRIMARY KEY, reply TEXT NOT NULL)"
-        with opened_sqlite(self.path, self._failed, table="replies", columns=columns) as file:
-            yield file
-
-    def _failed(self, error: sqlite3.Error) -> LanguageModelError:
-        return LanguageModelError(
-            f"{self.path}: the cassette of replies cannot be used ({error}); if no other process locks it, name another"
-        )
+    base_url: str
+    model: str
+    api_key: str = "none"
+    parameters: Mapping[str, Any] | None = None
+    prices: Prices = _FREE
+    timeout_s: float = 120.0
+    deadline_s: float = 600.0
 
 
 class ChatClient:
-    """Asks one language model.
+    """Asks one language model; threads may ask at the same time.
 
     Args:
-        base_url: Address of the endpoint, such as ``http://localhost:8000/v1``.
-        model: Name of the model there.
-        cassette: SQLite file that keeps the replies.
-        api_key: Key of the endpoint; most local endpoints take any.
-        timeout_s: Longest wait for a reply.
-        retries: How often a request is repeated that the endpoint refuses for the moment, with growing pauses.
+        endpoint: The model.
+        cassette: Keeps the replies.
+        ledger: Counts what is spent.
     """
 
-    def __init__(
-        self,
-        base_url: str,
-        model: str,
-        *,
-        cassette: Path,
-        api_key: str = "none",
-        timeout_s: float = 120.0,
-        retries: int = 4,
-    ) -> None:
-        self.model = model
-        self.cassette = Cassette(cassette)
-        self._where = f"{base_url}, model {model!r}"
-        self._client = OpenAI(base_url=base_url, api_key=api_key, timeout=timeout_s, max_retries=retries)
+    def __init__(self, endpoint: Endpoint, cassette: Cassette, ledger: Ledger | None = None) -> None:
+        self.model = endpoint.model
+        self.cassette = cassette
+        self.ledger = ledger or Ledger()
+        self.prices = endpoint.prices
+        self._endpoint = endpoint
+        self._where = f"{endpoint.base_url}, model {endpoint.model!r}"
+        self._client = OpenAI(
+            base_url=endpoint.base_url, api_key=endpoint.api_key, timeout=endpoint.timeout_s, max_retries=0
+        )
+        self._form = 0  # of _FORMS, the first that the endpoint takes
 
-    def key(self, messages: Sequence[Message], schema: Schema) -> str:
-        """Key under which the cassette keeps the reply to a request."""
-        request = json.dumps([self.model, list(messages), schema], sort_keys=True)
-        return hashlib.sha256(request.encode()).hexdigest()
+    def request(self, messages: Sequence[Message], schema: Schema) -> dict[str, Any]:
+        """What the cassette knows a call by."""
+        parameters = dict(self._endpoint.parameters or {})
+        return {"model": self.model, "messages": list(messages), "schema": dict(schema), "parameters": parameters}
 
-    def ask(self, messages: Sequence[Message], schema: Schema, read: Callable[[Any], _Read]) -> _Read:
-        """The reply to a request, from the cassette if it is there; threads may ask at the same time.
+    def ask(
+        self, messages: Sequence[Message], schema: Schema, read: Callable[[Any], _Read], *, purpose: Purpose
+    ) -> _Read:
+        """The reply to a request, from the cassette if it is there.
 
         Args:
             messages: The conversation so far.
-            schema: JSON schema of the reply, made by ``strict_object``.
-            read: Makes the result of the parsed reply; raises ValueError with what is wrong with it.
+            schema: JSON schema of the reply, made by ``strict_schema``.
+            read: Makes the result of the parsed reply; raises ValueError or ConsolidationError with what is wrong.
+            purpose: What the reply is for, by which the ledger counts it.
 
         Raises:
-            LanguageModelError: If the endpoint fails.
-            ReplyFormatError: If the model, told once what is wrong with its reply, replies wrongly again.
+            LanguageModelError: If the endpoint fails, or a limit is reached.
+            MissingReplyError: If calls are only replayed, and this one is not kept.
+            ReplyFormatError: If the endpoint refuses the request, or the model, told once what is wrong with its
+                reply, replies wrongly again. The replies are kept as a text file beside the cassette.
         """
-        key = self.key(messages, schema)
+        request = self.request(messages, schema)
+        key = key_of(request)
         held = self.cassette.find([key]).get(key)
-        asked, fault = list(messages), ""
+        asked = list(messages)
+        attempts: list[tuple[str, str]] = []
         for attempt in range(_ATTEMPTS):
             # A held reply that ``read`` no longer takes is repaired like a new one.
-            text = held if held is not None and attempt == 0 else self._request(asked, schema)
-            try:
-                result = read(json.loads(text))
-            except ValueError as error:
-                fault = f"the reply is not JSON ({error})" if isinstance(error, json.JSONDecodeError) else str(error)
-                complaint = f"That was not right: {fault}. Reply again, with all that was asked for."
-                asked += [{"role": "assistant", "content": text}, {"role": "user", "content": complaint}]
+            if held is not None and attempt == 0:
+                text, fault = held, None
             else:
-                if text != held:
-                    self.cassette.keep({key: text})
-                return result
-        raise ReplyFormatError(f"{self._where}: {fault}, after {_ATTEMPTS} attempts; try another model")
+                self.cassette.require(request)
+                text, fault = self._reply(asked, schema, purpose)
+            if fault is None:
+                try:
+                    result = read(parsed(text))
+                except (ValueError, ConsolidationError) as error:
+                    fault = str(error)
+                else:
+                    if text != held:
+                        self.cassette.keep([(request, text)])
+                    return result
+            fault = _storable(fault)
+            attempts.append((text, fault))
+            complaint = f"That was not right: {fault}. Reply again, with all that was asked for."
+            asked += [{"role": "assistant", "content": text}, {"role": "user", "content": complaint}]
+        path = self.cassette.keep_failed(request, attempts)
+        raise ReplyFormatError(
+            f"{self._where}: {attempts[-1][1]}, after {_ATTEMPTS} attempts; see {path}; try another model"
+        )
 
-    def _request(self, messages: Sequence[Message], schema: Schema) -> str:
-        form: JSONSchema = {"name": "reply", "strict": True, "schema": dict(schema)}
-        try:
-            reply = self._client.chat.completions.create(
-                model=self.model,
-                messages=messages,
-                response_format={"type": "json_schema", "json_schema": form},
-            )
-        except OpenAIError as error:
-            raise LanguageModelError(
-                f"{self._where}: {error}; {self.cassette.path} keeps what was written; run again when it answers"
-            ) from error
-        # Some endpoints answer an error with status 200 and no choices.
-        return (reply.choices[0].message.content if reply.choices else None) or ""
+    def _reply(self, messages: Sequence[Message], schema: Schema, purpose: Purpose) -> tuple[str, str | None]:
+        """The text of a new reply, and what is wrong with it whatever it says."""
+        read = tokens_of(json.dumps(list(messages))) + tokens_of(json.dumps(schema))
+        self.ledger.check(read, self.prices)
+        reply = self._completion(messages, schema)
+        choice = reply.choices[0] if reply.choices else None  # some endpoints answer an error with status 200 and none
+        text = _storable((choice.message.content if choice else None) or "")
+        used = reply.usage
+        if used is not None:
+            self.ledger.book(purpose, used.prompt_tokens, used.completion_tokens, self.prices)
+        else:
+            self.ledger.book(purpose, read, tokens_of(text), self.prices)
+        if choice is None or not (text.strip() or choice.message.refusal):
+            return text, "the reply is empty"
+        if choice.message.refusal or choice.finish_reason == "content_filter":
+            return text, f"the model refuses ({(choice.message.refusal or 'content filter')[:200]})"
+        if choice.finish_reason == "length":
+            return text, "the reply was cut off at the largest number of tokens; it must be shorter"
+        return text, None
+
+    def _completion(self, messages: Sequence[Message], schema: Schema) -> ChatCompletion:
+        """What the endpoint answers, asked again while it fails for the moment and the deadline allows."""
+        end = time.monotonic() + self._endpoint.deadline_s
+        pause = _FIRST_PAUSE_S
+        while True:
+            form = self._form
+            try:
+                made = _FORMS[form](messages, schema)
+                reply = self._client.chat.completions.create(
+                    **{"model": self.model, **(self._endpoint.parameters or {}), **made}
+                )
+                if isinstance(reply, ChatCompletion):
+                    return reply
+                fault: Exception = ValueError(f"an answer that is no chat completion: {str(reply)[:100]!r}")
+                wait = None
+            except (OpenAIError, json.JSONDecodeError) as error:  # the latter where the body is no JSON
+                status = error.status_code if isinstance(error, APIStatusError) else None
+                if status in _OF_ONE_REQUEST and _ABOUT_SCHEMAS.search(str(error)) and form + 1 < len(_FORMS):
+                    self._step_down(form, str(error))
+                    continue
+                if status in _OF_ONE_REQUEST:
+                    raise ReplyFormatError(f"{self._told(error)}; this request is refused") from error
+                is_passing = status is None or status in _PASSING or status >= 500
+                if not is_passing or (
+                    status is None and not isinstance(error, APIConnectionError | json.JSONDecodeError)
+                ):
+                    raise LanguageModelError(self._told(error)) from error
+                if "insufficient_quota" in str(error):
+                    raise LanguageModelError(f"{self._told(error)}; no credit is left") from error
+                fault = error
+                wait = _retry_after(
+                    error.response.headers.get("retry-after") if isinstance(error, APIStatusError) else None
+                )
+            wait = max(wait or 0.0, random.uniform(pause / 2, pause))
+            if time.monotonic() + wait > end:
+                raise LanguageModelError(self._told(fault)) from fault
+            time.sleep(wait)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    def _step_down(self, form: int, error: str) -> None:
+        if self._form == form:  # of several threads the first
+            self._form = form + 1
+            _LOG.warning(
+                "%s: does not take %s (%s); it is asked by %s from now on",
+                self._where, _FORMS[form].__name__.strip("_"), error[:120], _FORMS[form + 1].__name__.strip("_"),
+            )  # fmt: skip
+
+    def _told(self, error: Exception) -> str:
+        return f"{self._where}: {error}; {self.cassette.path} keeps what was written; run again when it answers"
+
+
+def _storable(text: str) -> str:
+    """The text as requests and databases can hold it: lone surrogates and NUL characters are written as escapes."""
+    return text.encode(errors="backslashreplace").decode().replace("\0", "\\0")
+
+
+def _retry_after(said: str | None) -> float | None:
+    """Seconds to wait by the header of that name, a number or a time; None where it says nothing."""
+    if said is None:
+        return None
+    try:
+        return max(0.0, float(said))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, parsedate_to_datetime(said).timestamp() - time.time())
+    except ValueError:
+        return None
+
+
+def _strict_schema(messages: Sequence[Message], schema: Schema) -> dict[str, Any]:
+    form = {"name": "reply", "strict": True, "schema": dict(schema)}
+    return {"messages": list(messages), "response_format": {"type": "json_schema", "json_schema": form}}
+
+
+def _schema_without_bounds(messages: Sequence[Message], schema: Schema) -> dict[str, Any]:
+    return _strict_schema(messages, without_bounds(schema))
+
+
+def _json_mode(messages: Sequence[Message], schema: Schema) -> dict[str, Any]:
+    return {**_plain_text(messages, schema), "response_format": {"type": "json_object"}}
+
+
+def _plain_text(messages: Sequence[Message], schema: Schema) -> dict[str, Any]:
+    told = f"Reply with one JSON object of this JSON schema and nothing else:\n{json.dumps(schema)}"
+    first: Message = {"role": "system", "content": told}
+    if messages and messages[0]["role"] == "system":  # some endpoints take only one system message
+        first = {"role": "system", "content": f"{messages[0]['content']}\n\n{told}"}
+        messages = messages[1:]
+    return {"messages": [first, *messages]}
+
+
+# Ways to ask for JSON, best first; an endpoint that does not take one is asked by the next.
+_FORMS: tuple[Callable[[Sequence[Message], Schema], dict[str, Any]], ...] = (
+    _strict_schema, _schema_without_bounds, _json_mode, _plain_text,
+)  # fmt: skip

@@ -15,7 +15,7 @@ import numpy as np
 
 from locigraph.consolidation.blueprint import Blueprint, Wording, check_blueprint, check_wording
 from locigraph.consolidation.change import ChangeBuilder, merge_topics
-from locigraph.consolidation.errors import ConsolidationError
+from locigraph.consolidation.errors import ConsolidationError, DeadLetterError
 from locigraph.consolidation.protocols import Context, ContextSource, Extractor, TextEncoder
 from locigraph.consolidation.space_state import SpaceState
 from locigraph.kg.store import Store
@@ -110,6 +110,8 @@ class Consolidator:
         shown = [state.planned[node_id] for node_id in self._context.find(turn, limit=_CONTEXT_NODES)]
         context = Context(tuple(shown), state.recent(turn, _RECENT_TURNS))
         plan, wording = self._plan_and_write(turn, context, state)
+        for coined in plan.coined:
+            self._store.coin_relation(coined.name, coined.description)
         self._commit(turn, ChangeBuilder(turn, plan, wording, state).build(), state)
 
     def _commit(self, turn: Turn, change: GraphChange, state: SpaceState) -> None:
@@ -159,6 +161,8 @@ class Consolidator:
 def _with_one_repair(attempt: Callable[[str | None], _Made]) -> _Made:
     try:
         return attempt(None)
+    except DeadLetterError:
+        raise  # was told already what is wrong
     except ConsolidationError as error:
         return attempt(str(error))
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from locigraph.consolidation.blueprint import Blueprint, ContextNode, Wording
+from locigraph.consolidation.ledger import Ledger, Spent
 from locigraph.kg.types import Node, NodeId, SpaceId, Turn
 
 
@@ -42,6 +43,17 @@ class Extractor(Protocol):
 
     def expected_texts(self, turns: Sequence[Turn]) -> Sequence[str]:
         """Texts that will probably need embedding, so that they can be encoded in one batch; may be empty."""
+        ...
+
+
+@runtime_checkable
+class Accounted(Protocol):
+    """An extractor that costs something: it counts what it spends, and can say before what it will."""
+
+    ledger: Ledger
+
+    def estimate(self, turns: Sequence[Turn]) -> Spent:
+        """About what the consolidation of these turns, of one conversation, would cost; nothing is spent."""
         ...
 
 

@@ -6,40 +6,47 @@ import hashlib
 import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import partial
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
+from locigraph.consolidation.cassette import key_of
 from locigraph.consolidation.errors import LanguageModelError
-from locigraph.consolidation.llm import ChatClient, Message, strict_object
+from locigraph.consolidation.ledger import Purpose
+from locigraph.consolidation.llm import ChatClient, Message
+from locigraph.consolidation.replies import Form, strict_schema
 
 PROMPT = files("locigraph.consolidation").joinpath("prompts", "questions.txt").read_text()
 _MOST_QUESTIONS, _MOST_CHARACTERS = 2, 300
 _BATCH = 20
-_TEXTS = {"type": "array", "items": {"type": "string"}}
-_ANSWER = strict_object(statement={"type": "integer"}, questions=_TEXTS)
-_SCHEMA = strict_object(answers={"type": "array", "items": _ANSWER})
+
+
+class _Answer(Form):
+    statement: int
+    questions: list[str]
+
+
+class _Answers(Form):
+    answers: list[_Answer]
+
+
+_SCHEMA = strict_schema(_Answers)
 
 
 class LLMQuestions:
     """Writes each statement's questions once, asking about many statements at a time.
 
     Args:
-        base_url: Address of the endpoint, such as ``http://localhost:8000/v1``.
-        model: Name of the model there.
-        cassette: SQLite file that keeps what was written, by model, prompt and statement.
-        api_key: Key of the endpoint; most local endpoints take any.
+        client: The model, and the cassette that keeps what was written, by model, prompt and statement.
         concurrency: Largest number of requests at a time.
     """
 
-    def __init__(
-        self, base_url: str, model: str, *, cassette: Path, api_key: str = "none", concurrency: int = 4
-    ) -> None:
+    def __init__(self, client: ChatClient, *, concurrency: int = 4) -> None:
         if concurrency < 1:
             raise LanguageModelError(f"writer.concurrency is {concurrency}; at least 1 request must be allowed")
-        self._client = ChatClient(base_url, model, cassette=cassette, api_key=api_key)
+        self._client = client
         self._concurrency = concurrency
 
     @property
@@ -56,10 +63,14 @@ class LLMQuestions:
                 was written before is kept.
         """
         # A statement's questions are kept as the reply to a request about it alone, whatever it was asked with.
-        keys = {statement: self._client.key(_messages([statement]), _SCHEMA) for statement in statements}
-        held = self._client.cassette.find(list(keys.values()))
+        cassette = self._client.cassette
+        requests = {s: self._client.request(_messages([s]), _SCHEMA) for s in statements}
+        keys = {statement: key_of(request) for statement, request in requests.items()}
+        held = cassette.find(list(keys.values()))
         found = {s: json.loads(held[key])["answers"][0]["questions"] for s, key in keys.items() if key in held}
         missing = [statement for statement in keys if statement not in found]
+        if missing:
+            cassette.require(requests[missing[0]])
         batches = [missing[first : first + _BATCH] for first in range(0, len(missing), _BATCH)]
         with (
             ThreadPoolExecutor(self._concurrency) as pool,
@@ -69,7 +80,7 @@ class LLMQuestions:
             try:
                 for done in as_completed(asked):
                     written = dict(zip(asked[done], done.result(), strict=True))
-                    self._client.cassette.keep({keys[s]: _reply(questions) for s, questions in written.items()})
+                    cassette.keep([(requests[s], _reply(questions)) for s, questions in written.items()])
                     found |= written
                     bar.update(len(written))
             except BaseException:
@@ -78,7 +89,8 @@ class LLMQuestions:
         return [found[statement] for statement in statements]
 
     def _ask(self, batch: Sequence[str]) -> list[list[str]]:
-        return self._client.ask(_messages(batch), _SCHEMA, lambda reply: questions_of(reply, len(batch)))
+        read = partial(questions_of, count=len(batch))
+        return self._client.ask(_messages(batch), _SCHEMA, read, purpose=Purpose("questions"))
 
 
 def _messages(statements: Sequence[str]) -> list[Message]:

@@ -18,7 +18,9 @@ from collections.abc import Iterable
 
 
 class LocigraphError(Exception):
-    """Base of all errors that say what is wrong and what to do."""
+    """Base of all errors that say what is wrong and what to do; commands exit with ``exit_code``."""
+
+    exit_code = 2
 
 
 class CorpusFormatError(LocigraphError):

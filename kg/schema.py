@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass
 
 from locigraph.kg.registry import Table
@@ -40,15 +41,26 @@ class NodeType:
 
 @dataclass(frozen=True, slots=True)
 class RelationLabel:
-    """A kind of edge. ``family`` is the relation by which the graph network knows it."""
+    """A kind of edge.
+
+    Attributes:
+        name: Name of the label.
+        kind: ``structural`` or ``semantic``.
+        family: The relation by which the graph network knows it.
+        description: One sentence for people and language models.
+        plannable: Whether a language model is offered it; the others are made by code.
+    """
 
     name: str
-    kind: str  # "structural" or "semantic"
+    kind: str
     family: str
     description: str
+    plannable: bool = False
 
 
 COINED_FAMILY = "RELATED_TO"
+#: What a coined relation label looks like.
+LABEL_PATTERN = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 
 # A parent stands before its children. Episodes are made by the pipeline, categories by a classification service.
 NODE_TYPES: Table[NodeType] = Table(
@@ -93,9 +105,11 @@ RELATION_LABELS: Table[RelationLabel] = Table(
         RelationLabel("ABOUT_CONCEPT", "structural", "ABOUT_CONCEPT", "Fact to its topic."),
         RelationLabel("MENTIONS", "structural", "MENTIONS", "Episode, fact or event to a named thing."),
         RelationLabel("SUPERSEDED_BY", "structural", "SUPERSEDED_BY", "Outdated fact to the fact that replaced it."),
-        RelationLabel("HAS_GOAL", "semantic", "HAS_GOAL", "Person or event to what it aims at."),
-        RelationLabel("REFERENCES_KNOWLEDGE", "semantic", "REFERENCES_KNOWLEDGE", "Event to a fact it relies on."),
-        RelationLabel("CAUSES", "semantic", "CAUSES", "Cause to effect."),
+        RelationLabel("HAS_GOAL", "semantic", "HAS_GOAL", "Person or event to what it aims at.", True),
+        RelationLabel(
+            "REFERENCES_KNOWLEDGE", "semantic", "REFERENCES_KNOWLEDGE", "Event to a fact it relies on.", True
+        ),
+        RelationLabel("CAUSES", "semantic", "CAUSES", "Cause to effect.", True),
         RelationLabel("SIMILAR_TO", "semantic", "SIMILAR_TO", "Nodes of like meaning, weighted by cosine."),
         RelationLabel(COINED_FAMILY, "semantic", COINED_FAMILY, "Any relation whose label was coined."),
     ],
@@ -110,6 +124,11 @@ def searchable_types() -> tuple[str, ...]:
 def plannable_types() -> tuple[str, ...]:
     """Names of the node types that an architect may make."""
     return tuple(row.name for row in NODE_TYPES.values() if row.plannable)
+
+
+def plannable_labels() -> tuple[RelationLabel, ...]:
+    """The relation labels that a language model is offered."""
+    return tuple(row for row in RELATION_LABELS.values() if row.plannable)
 
 
 def answer_types() -> tuple[str, ...]:

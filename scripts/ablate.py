@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from locigraph.scripts.settings import CorpusSettings, EncoderSettings
+from locigraph.scripts.settings import CorpusSettings, EncoderSettings, LLMSettings
 from locigraph.training.config import ModelConfig, TrainerConfig, TrainingConfig
 
 
@@ -10,6 +10,7 @@ def ablate(
     *,
     corpus: CorpusSettings = CorpusSettings(),
     consolidation: str = "rules",
+    llm: LLMSettings = LLMSettings(),
     variants: list[str] | None = None,
     output: str = "runs/ablate",
     folds: int = 5,
@@ -28,6 +29,7 @@ def ablate(
     Args:
         corpus: Conversations and questions.
         consolidation: Extractor that makes the graph: <extractors>.
+        llm: Language models, for the extractor ``llm``.
         variants: Names of the changes to try; null tries all (see training/ablation.py).
         output: Folder of the results.
         folds: Groups of conversations.
@@ -48,6 +50,7 @@ def ablate(
     from locigraph.retrieval.evaluation import Fold, StrategyRun
     from locigraph.retrieval.evaluation.ablation_report import ablation_figure, ablation_table
     from locigraph.scripts import graphs, learning, opening, provenance
+    from locigraph.scripts.language_models import clients_of
     from locigraph.training.ablation import VARIANTS
     from locigraph.training.ablation import ablate as run
     from locigraph.training.comparison import outcomes, rank_exactly
@@ -64,7 +67,7 @@ def ablate(
     read = opening.read_corpus(corpus)
     if not read.questions:
         raise LocigraphError(f"{read.path}: no question with evidence; there is nothing to evaluate")
-    extractor = graphs.extractor_for(consolidation, read)
+    extractor = graphs.extractor_for(consolidation, read, clients_of(llm))
     text_encoder = opening.held_out_encoder(encoder, read.questions)
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)

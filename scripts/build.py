@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from locigraph.scripts.settings import DEFAULT, REMEMBERED, CorpusSettings, EncoderSettings, IndexSettings
+from locigraph.scripts.settings import (
+    DEFAULT,
+    REMEMBERED,
+    CorpusSettings,
+    EncoderSettings,
+    IndexSettings,
+    LLMSettings,
+)
 
 
 def build(
@@ -13,6 +20,11 @@ def build(
     index: IndexSettings = IndexSettings(),
     encoder: EncoderSettings = REMEMBERED,
     checkpoint: str | None = DEFAULT,
+    llm: LLMSettings = LLMSettings(),
+    max_tokens: int | None = None,
+    max_cost: float | None = None,
+    dry_run: bool = False,
+    redact: bool = False,
     retry_failed: bool = False,
 ) -> None:
     """Read conversations, consolidate every turn into the graph, and index it. Can be interrupted and run again.
@@ -33,12 +45,20 @@ def build(
     """
     from collections import Counter
 
+    from locigraph.consolidation.protocols import Accounted
     from locigraph.kg.store import Store
     from locigraph.scripts import graphs, live, opening
+    from locigraph.scripts.language_models import clients_of
     from locigraph.scripts.strategies import indexer_of
 
     read = opening.read_corpus(corpus)
-    extractor = graphs.extractor_for(consolidation, read)
+    if redact:
+        read = graphs.redacted(read)
+    clients = clients_of(llm, max_tokens=max_tokens, max_cost=max_cost)
+    extractor = graphs.extractor_for(consolidation, read, clients)
+    if dry_run:
+        print(graphs.foreseen(read, extractor, store))
+        return
     with Store(store) as graph:
         used = live.encoder_settings(encoder, graph, checkpoint)
     text_encoder = opening.text_encoder(used)
@@ -51,18 +71,16 @@ def build(
                         graph.retry_turn(conversation.space, failure.turn_id)
         failed = graphs.build_graph(read, extractor, graph, text_encoder)
         indexer_of(graph, vectors, text_encoder).drain(progress=True)
-        missing = "no checkpoint is named"
-        if checkpoint is not None:
-            embeddings, missing = live.opened_embeddings(graph, vectors, text_encoder, checkpoint)
-            if embeddings is not None:
-                embeddings.update(progress="refresh")
-                live.remember_checkpoint(graph, live.checkpoint_folder(checkpoint, graph))
+        missing = live.embed_all_spaces(graph, vectors, text_encoder, checkpoint)
         known = {*graph.spaces()}
         counts: Counter[str] = Counter()
         forgotten = 0
         for conversation in read.conversations:
             counts += graph.node_counts(conversation.space) if conversation.space in known else Counter()
             forgotten += len(graph.forgotten(conversation.space, [turn.turn_id for turn in conversation.turns]))
+    if isinstance(extractor, Accounted):
+        for stage, spent in extractor.ledger.by_stage().items():
+            print(f"{stage}: {spent}")
     print(f"{len(read.conversations)} spaces in {store}: " + ", ".join(f"{n} {t}" for t, n in sorted(counts.items())))
     if missing:
         print(f"v1 will answer, since v2 cannot: {missing}")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import difflib
-import inspect
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from inspect import signature
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
@@ -22,6 +22,7 @@ _MAX_DEPTH = 20  # of a configuration
 _HELP = {
     "demo": "the main job on the bundled sample: graph, v1, trained v2, report",
     "build": "conversations into a graph and its index",
+    "classify": "events and facts of a graph under categories",
     "adapt": "an adapter of the text encoder from a corpus' questions",
     "train": "node and query encoder from a built graph",
     "refresh": "graph embeddings of all turns into the index",
@@ -89,12 +90,11 @@ def _run(command: str, words: list[str]) -> None:
         parser.add_argument("question", type=str, help="what to look for")
         skip.add("question")
     parser.add_function_arguments(function, as_positional=False, skip=skip)
-    words = _with_values(words, function)
     for before, word in pairwise(["", *words]):
         if before == "--config" or word.startswith("--config="):
             _check_configuration(word.removeprefix("--config="))
     try:
-        settings = parser.instantiate(parser.parse_args(words))
+        settings = parser.instantiate(parser.parse_args(_switched_on(words, function)))
     except LocigraphError as error:
         fail(str(error))
     except (TypeError, ValueError, AttributeError, KeyError, RecursionError) as error:
@@ -109,21 +109,11 @@ def _run(command: str, words: list[str]) -> None:
     try:
         function(**values)
     except LocigraphError as error:
-        fail(str(error))
+        fail(str(error), code=error.exit_code)
     except OSError as error:
         if error.filename is None:
             raise  # not about a file that the user could mend
         fail(f"{error.filename}: {error.strerror}; check the path and its permissions")
-
-
-def _with_values(words: list[str], function: Callable[..., None]) -> list[str]:
-    """The words, with ``true`` behind the names of switches that stand alone, such as ``--yes``."""
-    parameters = inspect.signature(function).parameters.values()
-    switches = {f"--{each.name}" for each in parameters if each.annotation == "bool"}
-    return [
-        f"{word}=true" if word in switches and (not after or after.startswith("--")) else word
-        for word, after in pairwise([*words, ""])
-    ]
 
 
 def _check_configuration(path: str) -> None:
@@ -145,6 +135,16 @@ def _check_configuration(path: str) -> None:
                 fail(f"{path}: holds {event.value[:40]!r}; expected options by name, such as seed: 0")
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         fail(f"{path}: not a configuration in YAML ({str(error)[:200]})")
+
+
+def _switched_on(words: list[str], function: Callable[..., None]) -> list[str]:
+    """The words with a value for options that are switches and stand alone, such as ``--once``."""
+    switches = {f"--{name}" for name, each in signature(function).parameters.items() if each.annotation == "bool"}
+    values = [*words[1:], "--"]
+    return [
+        f"{word}=true" if word in switches and value.startswith("--") else word
+        for word, value in zip(words, values, strict=False)
+    ]
 
 
 def _command(name: str) -> Callable[..., None]:
@@ -192,12 +192,12 @@ def run_file(file: str) -> None:
     main([Path(file).stem, *sys.argv[1:]])
 
 
-def fail(message: str) -> NoReturn:
-    """Print one line on standard error and exit with code 2."""
+def fail(message: str, *, code: int = 2) -> NoReturn:
+    """Print one line on standard error and exit with a code."""
     # What a file or turn says must not steer the terminal.
     line = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in " ".join(message.split()))
     print(f"locigraph: {line}", file=sys.stderr)
-    raise SystemExit(2)
+    raise SystemExit(code)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from locigraph.scripts.settings import CorpusSettings, EncoderSettings
+from locigraph.scripts.settings import CorpusSettings, EncoderSettings, LLMSettings
 from locigraph.training.config import ModelConfig, TrainerConfig, TrainingConfig
 
 
@@ -10,6 +10,7 @@ def demo(
     *,
     corpus: CorpusSettings = CorpusSettings(),
     consolidation: str = "rules",
+    llm: LLMSettings = LLMSettings(),
     model: ModelConfig = ModelConfig(),
     training: TrainingConfig = TrainingConfig(),
     trainer: TrainerConfig = TrainerConfig(),
@@ -25,6 +26,7 @@ def demo(
     Args:
         corpus: Conversations and questions.
         consolidation: Extractor that makes the graph: <extractors>.
+        llm: Language models, for the extractor ``llm``.
         model: Graph encoder.
         training: Stages, losses and optimiser.
         trainer: Where and how to train.
@@ -47,6 +49,7 @@ def demo(
     evaluate(
         corpus=corpus,
         consolidation=consolidation,
+        llm=llm,
         strategies=",".join(name for name, is_run in strategies.items() if is_run),
         checkpoint=checkpoint,
         output=output,

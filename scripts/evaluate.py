@@ -7,6 +7,7 @@ from locigraph.scripts.settings import (
     EncoderSettings,
     GraphSettings,
     IndexSettings,
+    LLMSettings,
     WriterSettings,
 )
 from locigraph.training.config import ModelConfig, TrainerConfig, TrainingConfig
@@ -16,6 +17,7 @@ def evaluate(
     *,
     corpus: CorpusSettings = CorpusSettings(),
     consolidation: str = "rules",
+    llm: LLMSettings = LLMSettings(),
     strategies: str = "v1,v2,sum,dense,bm25",
     baselines: str | None = None,
     output: str = "runs/evaluate",
@@ -42,6 +44,7 @@ def evaluate(
     Args:
         corpus: Conversations and questions.
         consolidation: Extractor that makes the graph: <extractors>.
+        llm: Language models, for the extractor ``llm``.
         strategies: Names separated by commas, of: <strategies>.
         baselines: Those of them that the first claimant (v2, v2-mixing or v2-zero) is tested against; null for v1 and
             sum (with an adapter v1, v1-adapted and sum-adapted), or for all where none of these is run. Without a
@@ -82,12 +85,14 @@ def evaluate(
         raise LocigraphError(f"{read.path}: no question with evidence; there is nothing to evaluate")
 
     from locigraph.retrieval.evaluation import text_table
-    from locigraph.scripts import learning
+    from locigraph.scripts import graphs, learning
     from locigraph.scripts.evaluation import Evaluation
+    from locigraph.scripts.language_models import clients_of
     from locigraph.training.checkpoint import load_checkpoint
     from locigraph.training.folds import plan_folds, refuse_known
 
     settings = learning.settings_of(model, training)
+    extractor = graphs.extractor_for(consolidation, read, clients_of(llm))
     questions_by = learning.question_writer(writer)
     text_encoder = opening.held_out_encoder(encoder, read.questions)
     rows = [table.STRATEGIES[name] for name in names]
@@ -116,7 +121,7 @@ def evaluate(
     folder.mkdir(parents=True, exist_ok=True)
     evaluation = Evaluation(
         corpus=read,
-        consolidation=consolidation,
+        extractor=extractor,
         strategies=names,
         pairs=pairs,
         folder=folder,

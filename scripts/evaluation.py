@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from locigraph.consolidation.protocols import Extractor
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.store import Store
 from locigraph.kg.types import Question
@@ -127,7 +128,7 @@ class Evaluation:
 
     Attributes:
         corpus: Conversations and questions.
-        consolidation: Name of the extractor.
+        extractor: Makes the graph.
         strategies: Names of the strategies to run.
         pairs: Strategies that are tested against each other; None for the report's own choice.
         folder: Where to write.
@@ -144,7 +145,7 @@ class Evaluation:
     """
 
     corpus: Corpus
-    consolidation: str
+    extractor: Extractor
     strategies: list[str]
     pairs: list[tuple[str, str]] | None
     folder: Path
@@ -183,8 +184,7 @@ class Evaluation:
             opening.vector_index(index, path) as vectors,
             learning.more_training_sets(also if self.folds else None, corpus, encoder, validation=0) as others,
         ):
-            extractor = graphs.extractor_for(self.consolidation, corpus)
-            failed = graphs.build_graph(corpus, extractor, graph, self.encoder)
+            failed = graphs.build_graph(corpus, self.extractor, graph, self.encoder)
             indexer_of(graph, vectors, self.encoder).drain(progress=True)
             for used in dict.fromkeys([self.encoder.without_adapter(), self.encoder]):
                 used.encode([q.text for q in questions], progress="encode questions")
@@ -248,7 +248,7 @@ class Evaluation:
     def _manifest(self) -> dict[str, Any]:
         adapter = self.encoder.adapter
         return {
-            "consolidation": self.consolidation,
+            "consolidation": self.extractor.name,
             "strategies": self.strategies,
             "baselines": None if self.pairs is None else sorted({baseline for _, baseline in self.pairs}),
             "seeds": self.seeds if self.folds else 0,

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
-from locigraph.consolidation.extractors import EXTRACTORS
+from locigraph.consolidation.extractors import EXTRACTORS, Clients
 from locigraph.consolidation.extractors.recorded import RecordedExtractor
+from locigraph.consolidation.ledger import Spent
 from locigraph.consolidation.pipeline import Consolidator, claim_space, refuse_other_extractor
-from locigraph.consolidation.protocols import Extractor
+from locigraph.consolidation.protocols import Accounted, Extractor
 from locigraph.kg.corpora import Corpus
+from locigraph.kg.language import redaction
 from locigraph.kg.store import Store, TurnFailure
-from locigraph.kg.types import SpaceId, Turn, TurnState
+from locigraph.kg.types import SpaceId, Turn, TurnId, TurnState
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.build_context import HybridContext
 from locigraph.training.snapshots import Views
 
 
-def extractor_for(consolidation: str, corpus: Corpus) -> Extractor:
-    """The architect and scribe of a name."""
-    return EXTRACTORS[consolidation].build(corpus)
+def extractor_for(consolidation: str, corpus: Corpus, clients: Clients) -> Extractor:
+    """The architect and scribe of a name; ``clients`` makes the clients of their language models."""
+    return EXTRACTORS[consolidation].build(corpus, clients)
 
 
 def build_graph(
@@ -39,7 +43,7 @@ def build_graph(
     turns = [turn for conversation in corpus.conversations for turn in conversation.turns]
     spaces = add_turns(store, turns, extractor, encoder.without_adapter(), progress=True)
     for each in dict.fromkeys([encoder.without_adapter(), encoder]):
-        _embed_all(spaces, store, each)
+        embed_all(spaces, store, each)
     return {space: failed for space in spaces if (failed := store.failures(space))}
 
 
@@ -70,6 +74,8 @@ def add_turns(
     spaces = [space for space in given if space in known]
     for space in spaces:
         claim_space(store, space, extractor)
+    if isinstance(extractor, Accounted):
+        extractor.ledger.bind(store, spaces)
     pending = [turn for space in spaces for turn in store.turns(space, state=TurnState.PENDING)]
     if pending:
         # One large batch now instead of a small one per turn.
@@ -91,7 +97,40 @@ def _is_whole(store: Store, turns: Sequence[Turn]) -> bool:
     return all((space, turn.turn_id) in given for space in spaces for turn in store.turns(space))
 
 
-def _embed_all(spaces: Sequence[SpaceId], store: Store, encoder: CachedTextEncoder) -> None:
+def redacted(corpus: Corpus) -> Corpus:
+    """The corpus with recognised secrets replaced in all that is said and shown."""
+    conversations = []
+    for conversation in corpus.conversations:
+        turns = tuple(
+            replace(
+                t,
+                text=redaction.redacted(t.text),
+                image_caption=t.image_caption and redaction.redacted(t.image_caption),
+            )
+            for t in conversation.turns
+        )
+        conversations.append(replace(conversation, turns=turns))
+    return replace(corpus, conversations=tuple(conversations))
+
+
+def foreseen(corpus: Corpus, extractor: Extractor, store: str) -> str:
+    """What a build would cost, in words, without what the store holds already; nothing is asked or written."""
+    done: set[tuple[SpaceId, TurnId]] = set()
+    if "://" in store or Path(store).is_file():
+        with Store(store, access="read") as graph:
+            for space in set(graph.spaces()) & {conversation.space for conversation in corpus.conversations}:
+                waiting = {turn.turn_id for turn in graph.turns(space, state=TurnState.PENDING)}
+                done |= {(space, turn.turn_id) for turn in graph.turns(space) if turn.turn_id not in waiting}
+    pending = [[t for t in c.turns if (t.space, t.turn_id) not in done] for c in corpus.conversations]
+    total = Spent()
+    if isinstance(extractor, Accounted):
+        total = sum((extractor.estimate(turns) for turns in pending), total)
+    return (
+        f"dry run: {sum(map(len, pending))} turns to consolidate by {extractor.name}, about {total}; nothing was asked"
+    )
+
+
+def embed_all(spaces: Iterable[SpaceId], store: Store, encoder: CachedTextEncoder) -> None:
     """Vectors for nodes that have none of this encoder, such as those of a graph that another one has built."""
     lacking = {space: found for space in spaces if (found := store.unembedded(space, encoder.model_id))}
     # One large batch now instead of a small one per space.

@@ -134,15 +134,13 @@ def question_writer(settings: WriterSettings) -> QuestionWriter:
         return RULES
     if not settings.model:
         raise LocigraphError(f"writer.base_url is {settings.base_url!r}, but writer.model is empty; give both")
-    from locigraph.consolidation.question_writer import LLMQuestions  # its client takes a second to import
+    from locigraph.consolidation.cassette import Cassette
+    from locigraph.consolidation.llm import ChatClient, Endpoint  # its client takes a second to import
+    from locigraph.consolidation.question_writer import LLMQuestions
 
-    return LLMQuestions(
-        settings.base_url,
-        settings.model,
-        cassette=Path(settings.cassette),
-        api_key=os.environ.get(settings.api_key_env, "none"),
-        concurrency=settings.concurrency,
-    )
+    endpoint = Endpoint(settings.base_url, settings.model, os.environ.get(settings.api_key_env) or "none")
+    client = ChatClient(endpoint, Cassette(Path(settings.cassette), settings.mode))
+    return LLMQuestions(client, concurrency=settings.concurrency)
 
 
 def fold_trainer(

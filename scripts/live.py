@@ -99,6 +99,17 @@ def opened_embeddings(
     return LiveEmbeddings(store, index, loaded, encoder.encode, device=device), ""
 
 
+def embed_all_spaces(store: Store, index: MilvusIndex, encoder: CachedTextEncoder, checkpoint: str | None) -> str:
+    """Bring the graph embeddings of a checkpoint up to date and remember it; returns why there are none, or nothing."""
+    if checkpoint is None:
+        return "no checkpoint is named"
+    found, reason = opened_embeddings(store, index, encoder, checkpoint)
+    if found is not None:
+        found.update(progress="refresh")
+        remember_checkpoint(store, checkpoint_folder(checkpoint, store))
+    return reason
+
+
 def _lasting(folder: str, shipped: Path) -> str:
     path = Path(folder).absolute()
     return _SHIPPED if path.resolve() == shipped.resolve() else str(path)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from locigraph.kg.errors import LocigraphError, StoreError, UnknownSpaceError
 from locigraph.kg.store import Store
@@ -201,7 +201,7 @@ class Memory:
         made = [_turn(place, **each) for place, each in enumerate(turns)]
         with self._lock:
             live.remember_encoder(self._graph, self._settings)
-            extractor = EXTRACTORS["rules"].build(Corpus("jsonl", "", "", (), (), {}))
+            extractor = EXTRACTORS["rules"].build(Corpus("jsonl", "", "", (), (), {}), _no_client)
             graphs.add_turns(self._graph, made, extractor, self._encoder.without_adapter())
         return [turn.turn_id for turn in made]
 
@@ -400,6 +400,10 @@ class Memory:
         if found is None:
             raise LocigraphError(f"v2 cannot be used: {self._no_v2}")
         return found
+
+
+def _no_client(stage: str) -> NoReturn:
+    raise LocigraphError(f"the {stage} asks a language model, and none is configured; use locigraph build --llm")
 
 
 def _turn(

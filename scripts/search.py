@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from locigraph.scripts.settings import CorpusSettings, EncoderSettings
+from locigraph.scripts.settings import CorpusSettings, EncoderSettings, LLMSettings
 from locigraph.training.config import ModelConfig, TrainerConfig, TrainingConfig
 
 
@@ -10,6 +10,7 @@ def search(
     *,
     corpus: CorpusSettings = CorpusSettings(),
     consolidation: str = "rules",
+    llm: LLMSettings = LLMSettings(),
     trials: int = 20,
     output: str = "runs/search",
     folds: int = 5,
@@ -28,6 +29,7 @@ def search(
     Args:
         corpus: Conversations and questions.
         consolidation: Extractor that makes the graph: <extractors>.
+        llm: Language models, for the extractor ``llm``.
         trials: Settings to try in each fold, the first being ``model`` as it is.
         output: Folder of the results.
         folds: Groups of conversations, as in the evaluation that is to follow.
@@ -49,6 +51,7 @@ def search(
     from locigraph.kg.types import SpaceId
     from locigraph.retrieval.evaluation import Fold
     from locigraph.scripts import graphs, learning, opening, provenance
+    from locigraph.scripts.language_models import clients_of
     from locigraph.training.config import Settings
     from locigraph.training.folds import plan_folds
     from locigraph.training.hyperparameters import SPACE, search_fold
@@ -60,7 +63,7 @@ def search(
         raise LocigraphError(f"{read.path}: no question with evidence; there is nothing to judge by")
     if validation < 1:
         raise LocigraphError(f"validation is {validation}; a search needs at least 1 conversation to judge by")
-    extractor = graphs.extractor_for(consolidation, read)
+    extractor = graphs.extractor_for(consolidation, read, clients_of(llm))
     text_encoder = opening.held_out_encoder(encoder, read.questions)
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)

@@ -80,6 +80,7 @@ class WriterSettings:
         model: Name of the model there.
         api_key_env: Environment variable that holds the key; local endpoints mostly need none.
         cassette: SQLite file that keeps what was written, so that no statement is asked about twice.
+        mode: ``auto`` asks for what is not kept, ``record`` asks for all anew, ``replay`` never asks.
         concurrency: Largest number of requests at a time.
     """
 
@@ -87,7 +88,60 @@ class WriterSettings:
     model: str = ""
     api_key_env: str = "OPENAI_API_KEY"
     cassette: str = "runs/questions.sqlite"
+    mode: Literal["auto", "record", "replay"] = "auto"
     concurrency: int = 4
+
+
+@dataclass(frozen=True)
+class ScribeSettings:
+    """A language model of the scribe's own; what is null is the architect's.
+
+    Attributes:
+        base_url: URL of an OpenAI-compatible endpoint.
+        model: Name of the model there.
+        api_key_env: Environment variable that holds the key.
+        read_price: Price of a million tokens that it reads.
+        written_price: Price of a million tokens that it writes.
+    """
+
+    base_url: str | None = None
+    model: str | None = None
+    api_key_env: str | None = None
+    read_price: float | None = None
+    written_price: float | None = None
+
+
+@dataclass(frozen=True)
+class LLMSettings:
+    """The language models that make the graph, as architect and scribe.
+
+    Attributes:
+        base_url: URL of an OpenAI-compatible endpoint.
+        model: Name of the model there.
+        api_key_env: Environment variable that holds the key; local endpoints mostly need none.
+        scribe: Another model for the words.
+        cassette: SQLite file that keeps requests and replies, so that nothing is asked twice.
+        mode: ``auto`` asks for what is not kept, ``record`` asks for all anew, ``replay`` never asks.
+        temperature: Randomness of the replies; null for models that take no such parameter.
+        max_reply_tokens: Longest reply; null for models that take no parameter ``max_tokens``.
+        timeout_s: Longest wait for one reply.
+        deadline_s: Longest time for one request with all its repetitions.
+        read_price: Price of a million tokens that the model reads, in any currency.
+        written_price: Price of a million tokens that it writes.
+    """
+
+    base_url: str | None = None
+    model: str = ""
+    api_key_env: str = "OPENAI_API_KEY"
+    scribe: ScribeSettings = ScribeSettings()
+    cassette: str = "runs/llm.sqlite"
+    mode: Literal["auto", "record", "replay"] = "auto"
+    temperature: float | None = 0.0
+    max_reply_tokens: int | None = 2_000
+    timeout_s: float = 120.0
+    deadline_s: float = 600.0
+    read_price: float = 0.0
+    written_price: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ an indexer later drains into the vector index; the index can always be rebuilt f
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, delete, func, insert, select
 
 from locigraph.kg.errors import StoreError, StoreVersionError, UnknownNodeError, UnknownSpaceError, UnknownTypeError
-from locigraph.kg.schema import COINED_FAMILY, RelationLabel
+from locigraph.kg.schema import COINED_FAMILY, LABEL_PATTERN, RelationLabel, plannable_labels
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import as_of as as_of_sql
 from locigraph.kg.store import changes, embeddings, erase, export, migrations, outbox, sequence, tables, tombstones
@@ -34,8 +33,6 @@ from locigraph.kg.store.statements import chunks
 from locigraph.kg.store.turns import TurnFailure
 from locigraph.kg.times import epoch, moment
 from locigraph.kg.types import GraphChange, Node, NodeId, NodeStatus, Relation, SpaceId, Turn, TurnId, TurnState
-
-_LABEL_PATTERN = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 
 
 class Store:
@@ -122,7 +119,8 @@ class Store:
         """All relation labels, built-in and coined, by name."""
         with self._read() as connection:
             rows = connection.execute(select(tables.relation_labels)).all()
-        return {row.name: RelationLabel(row.name, row.kind, row.family, row.description) for row in rows}
+        offered = {label.name for label in plannable_labels()}
+        return {r.name: RelationLabel(r.name, r.kind, r.family, r.description, r.name in offered) for r in rows}
 
     def coin_relation(self, name: str, description: str) -> None:
         """Keep a relation label that an extraction coined; the graph network sees it as ``RELATED_TO``.
@@ -130,7 +128,7 @@ class Store:
         Raises:
             UnknownTypeError: If the name is not made of capitals, digits and underscores.
         """
-        if not _LABEL_PATTERN.fullmatch(name):
+        if not LABEL_PATTERN.fullmatch(name):
             raise UnknownTypeError(f"relation label {name!r} is not CAPITALS_WITH_UNDERSCORES (at most 64)")
         with self._write() as connection:
             known = connection.execute(

@@ -1,17 +1,24 @@
 from __future__ import annotations
 
 import json
+import time
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from locigraph.consolidation import llm
+from locigraph.consolidation.cassette import Cassette, key_of
 from locigraph.consolidation.errors import LanguageModelError, ReplyFormatError
-from locigraph.consolidation.llm import ChatClient, Message
+from locigraph.consolidation.ledger import Purpose
+from locigraph.consolidation.llm import ChatClient, Endpoint, Message
 from tests.consolidation.endpoints import NOWHERE, endpoint
+from tests.consolidation.stub_server import OUTAGES, WRAPPED_REPLIES, Stub, stub_server
 
 ASKED: list[Message] = [{"role": "user", "content": "How many boats?"}]
+WHY = Purpose("test")
 SCHEMA = {"type": "object", "properties": {"boats": {"type": "integer"}}, "required": ["boats"]}
 
 
@@ -22,27 +29,31 @@ def boats(reply: Any) -> int:
 
 
 def client(url: str, folder: Path, model: str = "m") -> ChatClient:
-    return ChatClient(url, model, cassette=folder / "kept" / "replies.sqlite", retries=0, timeout_s=5)
+    return ChatClient(Endpoint(url, model, timeout_s=5, deadline_s=0), Cassette(folder / "kept" / "replies.sqlite"))
 
 
 def test_a_reply_is_asked_for_once_by_a_strict_schema_and_then_kept(tmp_path: Path) -> None:
     with endpoint(lambda messages: (200, '{"boats": 3}')) as (url, seen):
-        assert client(url, tmp_path).ask(ASKED, SCHEMA, boats) == 3
+        assert client(url, tmp_path).ask(ASKED, SCHEMA, boats, purpose=WHY) == 3
     assert seen[0]["messages"] == ASKED
     assert seen[0]["response_format"]["json_schema"] == {"name": "reply", "strict": True, "schema": SCHEMA}
-    assert client(NOWHERE, tmp_path).ask(ASKED, SCHEMA, boats) == 3  # the endpoint is gone; its reply is not
+    assert (
+        client(NOWHERE, tmp_path).ask(ASKED, SCHEMA, boats, purpose=WHY) == 3
+    )  # the endpoint is gone; its reply is not
 
 
-def test_a_reply_is_kept_by_model_messages_and_schema(tmp_path: Path) -> None:
+def test_a_reply_is_kept_by_model_messages_schema_and_parameters(tmp_path: Path) -> None:
     asked = client(NOWHERE, tmp_path)
+    warm = ChatClient(Endpoint(NOWHERE, "m", parameters={"temperature": 1}), asked.cassette)
     keys = {
-        asked.key(ASKED, SCHEMA),
-        asked.key([*ASKED, *ASKED], SCHEMA),
-        asked.key(ASKED, SCHEMA | {"title": "Boats"}),
-        client(NOWHERE, tmp_path, "other").key(ASKED, SCHEMA),
+        key_of(asked.request(ASKED, SCHEMA)),
+        key_of(asked.request([*ASKED, *ASKED], SCHEMA)),
+        key_of(asked.request(ASKED, SCHEMA | {"title": "Boats"})),
+        key_of(client(NOWHERE, tmp_path, "other").request(ASKED, SCHEMA)),
+        key_of(warm.request(ASKED, SCHEMA)),
     }
-    assert len(keys) == 4
-    assert client("http://elsewhere/v1", tmp_path).key(ASKED, SCHEMA) in keys
+    assert len(keys) == 5
+    assert key_of(client("http://elsewhere/v1", tmp_path).request(ASKED, SCHEMA)) in keys
 
 
 def test_a_wrong_reply_is_answered_with_what_is_wrong_and_may_be_mended_once(tmp_path: Path) -> None:
@@ -50,26 +61,26 @@ def test_a_wrong_reply_is_answered_with_what_is_wrong_and_may_be_mended_once(tmp
         return 200, '{"boats": 3}' if len(messages) > 1 else "Sure! Here you are"
 
     with endpoint(second_time_right) as (url, seen):
-        assert client(url, tmp_path).ask(ASKED, SCHEMA, boats) == 3
+        assert client(url, tmp_path).ask(ASKED, SCHEMA, boats, purpose=WHY) == 3
         assert seen[1]["messages"][1] == {"role": "assistant", "content": "Sure! Here you are"}
         assert "That was not right: the reply is not JSON" in seen[1]["messages"][2]["content"]
-        assert client(url, tmp_path).ask(ASKED, SCHEMA, boats) == 3
+        assert client(url, tmp_path).ask(ASKED, SCHEMA, boats, purpose=WHY) == 3
         assert len(seen) == 2
     with (
         endpoint(lambda messages: (200, '{"boats": "many"}')) as (url, seen),
         pytest.raises(ReplyFormatError, match="model 'other': 'boats' is no whole number, after 2 attempts"),
     ):
-        client(url, tmp_path, "other").ask(ASKED, SCHEMA, boats)
+        client(url, tmp_path, "other").ask(ASKED, SCHEMA, boats, purpose=WHY)
     assert len(seen) == 2
 
 
 def test_a_kept_reply_that_is_no_longer_taken_is_mended_too(tmp_path: Path) -> None:
     with endpoint(lambda messages: (200, '{"boats": 4}')) as (url, seen):
         asked = client(url, tmp_path)
-        asked.cassette.keep({asked.key(ASKED, SCHEMA): json.dumps({"ships": 3})})
-        assert asked.ask(ASKED, SCHEMA, boats) == 4
+        asked.cassette.keep([(asked.request(ASKED, SCHEMA), json.dumps({"ships": 3}))])
+        assert asked.ask(ASKED, SCHEMA, boats, purpose=WHY) == 4
         assert len(seen) == 1
-        assert asked.ask(ASKED, SCHEMA, boats) == 4
+        assert asked.ask(ASKED, SCHEMA, boats, purpose=WHY) == 4
         assert len(seen) == 1
 
 
@@ -78,21 +89,131 @@ def test_an_outage_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
         endpoint(lambda messages: (503, "overloaded")) as (url, _),
         pytest.raises(LanguageModelError, match=r"overloaded.*replies\.sqlite keeps what was written; run again"),
     ):
-        client(url, tmp_path).ask(ASKED, SCHEMA, boats)
+        client(url, tmp_path).ask(ASKED, SCHEMA, boats, purpose=WHY)
     with pytest.raises(LanguageModelError, match="Connection error"):
-        client(NOWHERE, tmp_path).ask(ASKED, SCHEMA, boats)
-
-
-def test_an_answer_without_choices_is_a_fault_and_not_a_crash(tmp_path: Path) -> None:
-    asked = client(NOWHERE, tmp_path)
-    completions = SimpleNamespace(create=lambda **_: SimpleNamespace(choices=None))
-    asked._client = SimpleNamespace(chat=SimpleNamespace(completions=completions))  # type: ignore[assignment]
-    with pytest.raises(ReplyFormatError, match="not JSON"):
-        asked.ask(ASKED, SCHEMA, boats)
+        client(NOWHERE, tmp_path).ask(ASKED, SCHEMA, boats, purpose=WHY)
 
 
 def test_a_file_that_is_no_cassette_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "replies.sqlite").write_text("no database, but long enough to be taken for a broken one")
     with pytest.raises(LanguageModelError, match=r"replies\.sqlite: the cassette of replies cannot be used"):
-        client(NOWHERE, tmp_path).ask(ASKED, SCHEMA, boats)
+        client(NOWHERE, tmp_path).ask(ASKED, SCHEMA, boats, purpose=WHY)
+
+
+# --- every way in which endpoints fail -----------------------------------------------------------------------------
+
+
+def of_stub(stub: Stub, folder: Path, **more: Any) -> ChatClient:
+    given = Endpoint(stub.url, "m", **{"timeout_s": 5.0, "deadline_s": 20.0, **more})
+    return ChatClient(given, Cassette(folder / "replies.sqlite", "record"))
+
+
+def three(request: dict[str, Any]) -> dict[str, int]:
+    return {"boats": 3}
+
+
+@pytest.mark.parametrize("fault", WRAPPED_REPLIES)
+def test_a_right_reply_is_found_inside_what_is_around_it(fault: str, tmp_path: Path) -> None:
+    with stub_server(Stub(three, rate=1, faults=[fault])) as stub:
+        assert of_stub(stub, tmp_path).ask(ASKED, SCHEMA, boats, purpose=WHY) == 3
+    assert len(stub.requests) == 1
+
+
+WRONG = {
+    "empty": "the reply is empty",
+    "no choices": "the reply is empty",
+    "cut off": "cut off at the largest number of tokens",
+    "refusal": "the model refuses .I cannot help",
+    "content filter": "the model refuses .content filter",
+    "echoed schema": "repeats the schema",
+    "prose": "not JSON",
+    "not a number": "NaN is no number",
+    "deep": "nested too deeply|not JSON",
+}
+
+
+@pytest.mark.parametrize("fault", WRONG)
+def test_a_useless_reply_is_told_to_the_model_once_and_then_kept_as_a_dead_letter(fault: str, tmp_path: Path) -> None:
+    with (
+        stub_server(Stub(three, rate=1, faults=[fault])) as stub,
+        pytest.raises(ReplyFormatError, match=f"{WRONG[fault]}.*after 2 attempts; see") as raised,
+    ):
+        of_stub(stub, tmp_path).ask(ASKED, SCHEMA, boats, purpose=WHY)
+    assert len(stub.requests) == 2
+    assert "That was not right" in stub.requests[1]["messages"][-1]["content"]
+    letter = next((tmp_path / "replies.failed").iterdir())
+    assert str(letter) in str(raised.value)
+    assert "How many boats?" in letter.read_text()
+
+
+@pytest.mark.parametrize("fault", OUTAGES)
+def test_a_failure_for_the_moment_is_waited_out(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(llm, "_FIRST_PAUSE_S", 0.01)
+    with stub_server(Stub(three, rate=1, faults=[fault], most=2, slow_s=0.6)) as stub:
+        asked = of_stub(stub, tmp_path, timeout_s=0.3)
+        assert asked.ask(ASKED, SCHEMA, boats, purpose=WHY) == 3
+    assert len(stub.requests) == 3
+    assert asked.ledger.total.calls == 1
+
+
+def test_the_deadline_bounds_all_repetitions_together(tmp_path: Path) -> None:
+    with stub_server(Stub(three, rate=1, faults=["503"])) as stub:
+        begun = time.monotonic()
+        with pytest.raises(LanguageModelError, match="fault 503"):
+            of_stub(stub, tmp_path, deadline_s=1.0).ask(ASKED, SCHEMA, boats, purpose=WHY)
+    assert time.monotonic() - begun < 3
+    assert 2 <= len(stub.requests) <= 5
+
+
+def test_the_endpoint_says_how_long_to_wait() -> None:
+    assert llm._retry_after(None) is None
+    assert llm._retry_after("7.5") == 7.5
+    assert llm._retry_after("-1") == 0
+    assert llm._retry_after("soon") is None
+    in_a_minute = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
+    assert 50 < (llm._retry_after(in_a_minute) or 0) <= 60
+
+
+@pytest.mark.parametrize(
+    ("refuses", "forms"),
+    [
+        (["bounds"], ["json_schema", "json_schema"]),
+        (["json_schema"], ["json_schema", "json_schema", "json_object"]),
+        (["json_schema", "json_object"], ["json_schema", "json_schema", "json_object", None]),
+    ],
+)
+def test_an_endpoint_without_strict_schemas_is_asked_otherwise_and_this_is_said_once(
+    refuses: list[str], forms: list[str | None], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bounded = {**SCHEMA, "properties": {"boats": {"type": "integer"}, "names": {"type": "array", "maxItems": 2}}}
+    with stub_server(Stub(three, refuses=refuses)) as stub:
+        asked = of_stub(stub, tmp_path)
+        assert asked.ask(ASKED, bounded, boats, purpose=WHY) == 3
+        assert [request.get("response_format", {}).get("type") for request in stub.requests] == forms
+        said = len(caplog.records)
+        assert said == len(forms) - 1
+        assert asked.ask(ASKED, bounded, boats, purpose=WHY) == 3
+    assert len(stub.requests) == len(forms) + 1
+    assert len(caplog.records) == said
+    told = stub.requests[-1]["messages"][0]["content"]
+    assert ("JSON schema" in told) == (forms[-1] != "json_schema")
+
+
+def test_a_request_that_is_refused_for_itself_is_not_an_outage(tmp_path: Path) -> None:
+    with (
+        endpoint(lambda messages: (400, "too many tokens")) as (url, seen),
+        pytest.raises(ReplyFormatError, match=r"too many tokens.*this request is refused"),
+    ):
+        client(url, tmp_path).ask(ASKED, SCHEMA, boats, purpose=WHY)
+    assert len(seen) == 1
+
+
+def test_a_wrong_key_is_not_asked_about_twice(tmp_path: Path) -> None:
+    with (
+        endpoint(lambda messages: (401, "wrong key")) as (url, seen),
+        pytest.raises(LanguageModelError, match="wrong key") as raised,
+    ):
+        ChatClient(Endpoint(url, "m"), Cassette(tmp_path / "c.sqlite")).ask(ASKED, SCHEMA, boats, purpose=WHY)
+    assert not isinstance(raised.value, ReplyFormatError)
+    assert len(seen) == 1

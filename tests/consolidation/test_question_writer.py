@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locigraph.consolidation.errors import LanguageModelError, ReplyFormatError
+from locigraph.consolidation.cassette import Cassette, CassetteMode
+from locigraph.consolidation.errors import LanguageModelError, MissingReplyError, ReplyFormatError
+from locigraph.consolidation.llm import ChatClient, Endpoint
 from locigraph.consolidation.question_writer import LLMQuestions, questions_of
 from tests.consolidation.endpoints import NOWHERE, endpoint
 
@@ -25,7 +27,11 @@ def good(messages: list[dict[str, str]]) -> tuple[int, str]:
 
 
 def writer(url: str, folder: Path, model: str = "m") -> LLMQuestions:
-    return LLMQuestions(url, model, cassette=folder / "kept" / "questions.sqlite")
+    return LLMQuestions(asker(url, folder, model))
+
+
+def asker(url: str, folder: Path, model: str = "m", mode: CassetteMode = "auto") -> ChatClient:
+    return ChatClient(Endpoint(url, model, deadline_s=0), Cassette(folder / "kept" / "questions.sqlite", mode))
 
 
 def test_each_statement_gets_its_questions_once_and_they_are_kept(tmp_path: Path) -> None:
@@ -81,7 +87,7 @@ def test_a_failing_request_keeps_what_the_others_wrote(tmp_path: Path) -> None:
         endpoint(first_batch_only) as (url, _),
         pytest.raises(LanguageModelError, match=r"no credit left.*questions\.sqlite keeps what was written; run again"),
     ):
-        LLMQuestions(url, "m", cassette=tmp_path / "kept" / "questions.sqlite", concurrency=1).write(statements)
+        LLMQuestions(asker(url, tmp_path), concurrency=1).write(statements)
     assert writer(NOWHERE, tmp_path).write(["fact 7", "fact 3"]) == [[f"What of 'fact {i}'?", "And?"] for i in (7, 3)]
 
 
@@ -121,4 +127,13 @@ def test_a_full_width_question_mark_ends_a_question_too() -> None:
 
 def test_no_request_at_a_time_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LanguageModelError, match="concurrency is 0"):
-        LLMQuestions(NOWHERE, "m", cassette=tmp_path / "c.sqlite", concurrency=0)
+        LLMQuestions(asker(NOWHERE, tmp_path), concurrency=0)
+
+
+def test_a_replay_writes_what_is_kept_and_refuses_what_is_not(tmp_path: Path) -> None:
+    with endpoint(good) as (url, _):
+        written = writer(url, tmp_path).write(STATEMENTS)
+    replayed = LLMQuestions(asker(NOWHERE, tmp_path, mode="replay"))
+    assert replayed.write(STATEMENTS) == written
+    with pytest.raises(MissingReplyError, match=r"differs in messages, .* asked .*Cay left.*, kept .*Mm"):
+        replayed.write(["Cay left"])

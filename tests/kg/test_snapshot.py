@@ -113,9 +113,10 @@ def test_each_turn_points_at_its_episode_and_a_pending_one_at_none(store: Store)
 
 
 def test_turns_stand_in_conversation_order_whatever_order_they_were_appended_in(store: Store) -> None:
-    turns = make_turns(["one", "two", "three"])
+    turns = make_turns(["one"], ["two"], ["three"])
     for turn in reversed(turns):
         store.append_turns([turn])
+    for turn in reversed(turns):
         store.commit(change_of(turn))
     snapshot = store.snapshot(SPACE)
     assert snapshot.turn_ids == ("t0", "t1", "t2")

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
-import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from locigraph.kg.corpora import load_corpus
+from locigraph.retrieval.strategies.turn_signals import SIGNALS
 from locigraph.retrieval.text.text_adapter import read_adapter
 from locigraph.retrieval.text.text_encoder import DEFAULT_MODEL, CachedTextEncoder
 from locigraph.training.checkpoint import load_checkpoint
+from locigraph.training.fusion import fusion_of
 from locigraph.training.inference import CheckpointQueryEncoder, encode_graph
 from tests.fakes import FakeEncoder
 from tests.fakes_graph import planted_space
@@ -23,11 +24,15 @@ ADAPTER = CHECKPOINTS / "text"
 SHIPPED = {"default": "hgt", "mixing": "mixing"}
 
 
-def test_the_adapter_is_of_the_default_text_encoder_and_has_seen_the_bundled_training_corpus_alone() -> None:
+def spaces_of(name: str) -> set[str]:
+    return {str(c.space) for c in load_corpus("jsonl", name).conversations}
+
+
+def test_the_adapter_is_of_the_default_text_encoder_and_has_seen_bundled_corpora_alone() -> None:
     adapter = read_adapter(ADAPTER, base=DEFAULT_MODEL)
-    corpus = load_corpus("jsonl", "threads")
-    assert adapter.details["settings"]["corpus"]["sha256"] == corpus.sha256
-    assert adapter.spaces == {str(c.space) for c in corpus.conversations}
+    assert adapter.details["settings"]["corpus"]["sha256"] == load_corpus("jsonl", "threads").sha256
+    assert spaces_of("threads") <= adapter.spaces <= spaces_of("threads") | spaces_of("voices")
+    assert len(adapter.spaces & spaces_of("voices")) == 23
     assert sum(path.stat().st_size for path in ADAPTER.iterdir()) < 3_000_000
 
 
@@ -65,15 +70,16 @@ def test_it_loads_for_the_default_text_encoder_with_the_adapter_and_is_small(nam
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_it_has_seen_the_bundled_training_corpus_longmemeval_and_nothing_else(name: str) -> None:
+def test_it_has_seen_threads_and_the_part_of_voices_that_the_adapter_has_not(name: str) -> None:
     loaded = load_checkpoint(CHECKPOINTS / name)
-    corpus = load_corpus("jsonl", "threads")
-    assert loaded.details["settings"]["corpus"]["sha256"] == corpus.sha256
-    bundled = {str(c.space) for c in corpus.conversations}
-    assert bundled <= loaded.spaces
-    # LongMemEval names its conversations by question: eight hexadecimal digits, or "gpt4_" and as many.
-    assert len(loaded.spaces - bundled) == 15
-    assert all(re.fullmatch(r"(gpt4_)?[0-9a-f]{8}(_abs|_[0-9])?", space) for space in loaded.spaces - bundled)
+    adapter = read_adapter(ADAPTER, base=DEFAULT_MODEL)
+    assert loaded.details["settings"]["corpus"]["sha256"] == load_corpus("jsonl", "threads").sha256
+    assert loaded.spaces == spaces_of("threads") | (spaces_of("voices") - adapter.spaces)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_weights_of_its_fusion_are_beside_it(name: str) -> None:
+    assert set(fusion_of(load_checkpoint(CHECKPOINTS / name)).weights) == set(SIGNALS)
 
 
 @pytest.mark.parametrize("name", SHIPPED)

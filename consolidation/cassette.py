@@ -1,0 +1,101 @@
+"""Keeps what language models were asked and what they replied, so that a run can be repeated without asking again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from locigraph.consolidation.errors import LanguageModelError, MissingReplyError
+from locigraph.kg.files import opened_sqlite, replace_file
+
+#: ``auto`` takes kept replies and asks for the others, ``record`` asks for all anew, ``replay`` never asks.
+CassetteMode = Literal["auto", "record", "replay"]
+_SHOWN = 60  # characters of either side where two requests differ
+_NEAREST_OF = 2_000  # kept requests of which the one nearest to a missing one is looked for
+
+
+def key_of(request: Mapping[str, Any]) -> str:
+    """Key of a request: a hash of its model, messages, schema and parameters."""
+    return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
+
+
+class Cassette:
+    """Requests and replies in an SQLite file; threads and processes may use it at the same time.
+
+    Args:
+        path: The file; it is made when absent.
+        mode: Whether kept replies are used and missing ones asked for.
+    """
+
+    def __init__(self, path: Path, mode: CassetteMode = "auto") -> None:
+        self.path = path
+        self.mode = mode
+
+    def find(self, keys: Sequence[str]) -> dict[str, str]:
+        """The kept replies by key; a key without a reply is left out, and all are when recording anew."""
+        if self.mode == "record":
+            return {}
+        with self._opened() as file:
+            rows = (file.execute("SELECT key, reply FROM calls WHERE key = ?", (key,)).fetchone() for key in keys)
+            return dict(row for row in rows if row is not None)
+
+    def keep(self, calls: Sequence[tuple[Mapping[str, Any], str]]) -> None:
+        """Write requests with their replies; they replace earlier replies to the same requests."""
+        rows = [(key_of(request), json.dumps(request, sort_keys=True), reply) for request, reply in calls]
+        with self._opened() as file, file:
+            file.executemany("INSERT OR REPLACE INTO calls VALUES (?, ?, ?)", rows)
+
+    def require(self, request: Mapping[str, Any]) -> None:
+        """Raise MissingReplyError, when replaying, for a request without a reply; says what the nearest one is."""
+        if self.mode != "replay":
+            return
+        with self._opened() as file:
+            rows = file.execute("SELECT request FROM calls ORDER BY rowid DESC LIMIT ?", (_NEAREST_OF,)).fetchall()
+        told = [_difference(request, json.loads(row[0])) for row in rows]
+        nearest = min(told, key=lambda each: each[0])[1] if told else "it holds no call at all"
+        raise MissingReplyError(
+            f"{self.path}: no reply to this request of model {request['model']!r} is kept; {nearest}; set "
+            "mode to auto to ask the endpoint"
+        )
+
+    def keep_failed(self, request: Mapping[str, Any], attempts: Sequence[tuple[str, str]]) -> Path:
+        """Write a request whose replies were of no use, and the replies with their faults; returns where."""
+        folder = self.path.with_suffix(".failed")
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{key_of(request)[:16]}.txt"
+        parts = [f"--- {message['role']}\n{message['content']}" for message in request["messages"]]
+        parts += [f"--- reply\n{reply}\n--- fault\n{fault}" for reply, fault in attempts]
+        replace_file(path, "\n".join(parts).encode(errors="backslashreplace").decode() + "\n")
+        return path
+
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        columns = "(key TEXT PRIMARY KEY, request TEXT NOT NULL, reply TEXT NOT NULL)"
+        with opened_sqlite(self.path, self._failed, table="calls", columns=columns) as file:
+            yield file
+
+    def _failed(self, error: sqlite3.Error) -> LanguageModelError:
+        return LanguageModelError(
+            f"{self.path}: the cassette of replies cannot be used ({error}); if no other process locks it, name another"
+        )
+
+
+def _difference(asked: Mapping[str, Any], kept: Mapping[str, Any]) -> tuple[tuple[int, int], str]:
+    """How far two requests are apart (parts that differ, characters after the first difference), and where."""
+    apart = [name for name in ("model", "parameters", "schema", "messages") if asked[name] != kept[name]]
+    if not apart:  # cannot be, unless the file was edited
+        return (0, 0), "a call that says the same is kept under another key"
+    last = apart[-1]
+    mine, other = (json.dumps(each[last], sort_keys=True, ensure_ascii=False) for each in (asked, kept))
+    same = next((i for i, (a, b) in enumerate(zip(mine, other, strict=False)) if a != b), min(len(mine), len(other)))
+    told = (
+        f"the nearest kept call differs in {' and '.join(apart)}, in {last} first at character {same}: asked "
+        f"{mine[same : same + _SHOWN]!r}, kept {other[same : same + _SHOWN]!r}"
+    )
+    return (len(apart), len(mine) - same), told

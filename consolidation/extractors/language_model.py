@@ -1,0 +1,331 @@
+"""An architect and a scribe that are language models behind OpenAI-compatible endpoints."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
+
+from pydantic import AfterValidator, Field
+
+from locigraph.consolidation.blueprint import (
+    MAX_LABEL,
+    MAX_OPERATIONS,
+    AddNode,
+    AddRelation,
+    ArchiveNode,
+    Blueprint,
+    CoinedLabel,
+    Mention,
+    Operation,
+    SupersedeNode,
+    Topic,
+    UpdateNode,
+    Wording,
+    check_blueprint,
+    check_wording,
+    needs_words,
+)
+from locigraph.consolidation.errors import DeadLetterError, ReplyFormatError
+from locigraph.consolidation.ledger import Purpose, Spent, tokens_of
+from locigraph.consolidation.protocols import Context
+from locigraph.consolidation.replies import Form, Schema, filled, one_line, strict_schema
+from locigraph.kg.schema import LABEL_PATTERN, NODE_TYPES, RELATION_LABELS, plannable_labels
+from locigraph.kg.types import NodeId, Turn
+
+if TYPE_CHECKING:  # its client takes a second to import
+    from locigraph.consolidation.llm import ChatClient, Message
+
+_Made = TypeVar("_Made")
+_PROMPTS = files("locigraph.consolidation").joinpath("prompts")
+#: How many nodes one turn may reword, supersede or archive: a single hostile turn must not undo a memory.
+MAX_CLOSED = 3
+_MOST_OF_TURN, _MOST_OF_EARLIER = 12_000, 1_000  # characters of a turn that are shown
+# What a dry run assumes of each call, since contexts and replies are not known before: a dozen known nodes of 30
+# tokens, a quarter more than the turn's own tokens in words, and 120 tokens of JSON around them.
+_NODES_READ, _WORDS_WRITTEN, _JSON_WRITTEN = 12 * 30, 1.25, 120
+
+
+_Line = AfterValidator(one_line)
+_Ref = Literal["n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8"]
+_Type = Literal["event_node", "sub_event", "knowledge_node"]
+_Kind = Literal["person", "organisation", "location", "product", "other"]
+_Draft = Annotated[str, Field(min_length=1, max_length=600), _Line]
+# Which values these have is known turn by turn, and filled in by ``strict_schema``.
+_Shown = Annotated[str, Field(json_schema_extra={"enum": "shown"})]
+_End = Annotated[str, Field(json_schema_extra={"enum": "ends"})]
+_REFS, _TYPES = get_args(_Ref), get_args(_Type)
+
+
+class NodeForm(Form):
+    """A node to be added."""
+
+    ref: _Ref
+    type: _Type
+    draft: _Draft
+    part_of: _End | None = None
+
+
+class UpdateForm(Form):
+    """A known node that is said again, or in other words."""
+
+    id: _Shown
+    draft: _Draft | None = None
+
+
+class SupersedeForm(Form):
+    """A known node that is no longer true."""
+
+    id: _Shown
+    successor: _Ref
+
+
+class RelationForm(Form):
+    """An edge with a label of the schema."""
+
+    source: _End
+    label: Annotated[str, Field(json_schema_extra={"enum": "labels"})]
+    target: _End
+
+
+class CoinedForm(Form):
+    """An edge with a label of the model's own."""
+
+    source: _End
+    label: Annotated[str, Field(pattern=f"^{LABEL_PATTERN.pattern}$")]
+    description: Annotated[str, Field(min_length=1, max_length=200), _Line]
+    target: _End
+
+
+class MentionForm(Form):
+    """A named thing."""
+
+    name: Annotated[str, Field(min_length=1, max_length=MAX_LABEL), _Line]
+    kind: _Kind
+
+
+class PlanForm(Form):
+    """What an architect replies."""
+
+    add: list[NodeForm] = Field(max_length=len(_REFS), default=[])
+    update: list[UpdateForm] = Field(max_length=8, default=[])
+    supersede: list[SupersedeForm] = Field(max_length=MAX_CLOSED, default=[])
+    archive: list[_Shown] = Field(max_length=MAX_CLOSED, default=[])
+    relate: list[RelationForm] = Field(max_length=8, default=[])
+    coin: list[CoinedForm] = Field(max_length=2, default=[])
+    mentions: list[MentionForm] = Field(max_length=12, default=[])
+    topics: list[Annotated[str, Field(min_length=1, max_length=60), _Line]] = Field(max_length=3, default=[])
+
+
+class WordsForm(Form):
+    """The words of one node."""
+
+    ref: Annotated[str, Field(json_schema_extra={"enum": "refs"})]
+    label: Annotated[str, Field(min_length=1, max_length=80), _Line]
+    description: Annotated[str, Field(min_length=1, max_length=800), _Line]
+
+
+class WordingForm(Form):
+    """What a scribe replies."""
+
+    words: list[WordsForm] = Field(max_length=MAX_OPERATIONS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """The short names by which one turn's models know the nodes they are shown: m1, m2 and so on."""
+
+    ids: Mapping[str, NodeId]
+
+    @classmethod
+    def of(cls, context: Context) -> _Names:
+        return cls({f"m{number}": node.id for number, node in enumerate(context.nodes, start=1)})
+
+    def id(self, name: str) -> NodeId:
+        if name not in self.ids:
+            raise ValueError(f"id {name!r} was not shown; shown are {', '.join(self.ids) or 'none'}")
+        return self.ids[name]
+
+    def end(self, name: str) -> str:
+        return name if name in _REFS else self.id(name)
+
+
+class LLMExtractor:
+    """An extractor that asks one language model for each turn's plan and one for its words.
+
+    What is said is given as JSON, so that nothing in it can pass for the request. A reply may only name nodes that were
+    shown, types and labels that were offered, and may close few nodes. The model may mend a reply that breaks a rule
+    once; then the turn fails, and the replies are kept.
+
+    Args:
+        architect: Plans what a turn changes.
+        scribe: Writes the words of what is planned.
+    """
+
+    name = "llm"
+
+    def __init__(self, architect: ChatClient, scribe: ChatClient) -> None:
+        self._architect = architect
+        self._scribe = scribe
+        self._prompts = {stage: _PROMPTS.joinpath(f"{stage}.txt").read_text() for stage in ("architect", "scribe")}
+        self.ledger = architect.ledger
+
+    def plan(self, turn: Turn, context: Context, *, complaint: str | None = None) -> Blueprint:
+        """The architect's plan; raises DeadLetterError if its reply cannot be used, not even after a repair."""
+        names = _Names.of(context)
+        types = {node.id: node.type for node in context.nodes}
+
+        def read(reply: Any) -> Blueprint:
+            plan = _plan_of(filled(PlanForm, reply), turn, names, types)
+            check_blueprint(
+                plan, turn_id=turn.turn_id, turns=(turn.turn_id,), shown=context.nodes, labels=tuple(RELATION_LABELS)
+            )
+            return plan
+
+        return self._ask(self._architect, "architect", turn, _to_plan(turn, context, names), read, complaint)
+
+    def write(
+        self, turn: Turn, plan: Blueprint, context: Context, *, complaint: str | None = None
+    ) -> Mapping[str, Wording]:
+        """The scribe's words; nothing is asked where none are needed."""
+        short = {node_id: name for name, node_id in _Names.of(context).ids.items()}
+        needed = {
+            short.get(NodeId(name), name): name for op in plan.operations if (name := needs_words(op)) is not None
+        }
+        if not needed:
+            return {}
+
+        def read(reply: Any) -> Mapping[str, Wording]:
+            written = filled(WordingForm, reply).words
+            refs = [words.ref for words in written]
+            if len(set(refs)) != len(refs):
+                raise ValueError("a ref has words twice; write each once")
+            wording = {needed.get(words.ref, words.ref): Wording(words.label, words.description) for words in written}
+            check_wording(plan, wording)
+            return wording
+
+        asked = _to_write(turn, plan, context, short)
+        return self._ask(self._scribe, "scribe", turn, asked, read, complaint)
+
+    def expected_texts(self, turns: Sequence[Turn]) -> Sequence[str]:
+        """None: what models will write is not known before."""
+        return []
+
+    def estimate(self, turns: Sequence[Turn]) -> Spent:
+        """About what the consolidation of these turns would cost, by the assumptions above; nothing is asked."""
+        total = Spent()
+        nothing = Context((), ())
+        for number, turn in enumerate(turns):
+            context = Context((), tuple(turns[max(0, number - 4) : number]))
+            messages, schema = _to_plan(turn, context, _Names.of(nothing))
+            said = int(_WORDS_WRITTEN * tokens_of(turn.utterance)) + _JSON_WRITTEN
+            for stage, client in (("architect", self._architect), ("scribe", self._scribe)):
+                read = tokens_of(self._prompts[stage]) + tokens_of(messages) + _NODES_READ
+                if stage == "architect":
+                    read += tokens_of(json.dumps(schema))
+                cost = (read * client.prices.read + said * client.prices.written) / 1e6
+                total += Spent(1, read, said, cost)
+        return total
+
+    def _ask(
+        self,
+        client: ChatClient,
+        stage: str,
+        turn: Turn,
+        asked: tuple[str, Schema],
+        read: Callable[[Any], _Made],
+        complaint: str | None,
+    ) -> _Made:
+        document, schema = asked
+        messages: list[Message] = [
+            {"role": "system", "content": self._prompts[stage]},
+            {"role": "user", "content": document},
+        ]
+        if complaint is not None:
+            messages.append({"role": "user", "content": f"An earlier reply was not right: {complaint}."})
+        try:
+            return client.ask(messages, schema, read, purpose=Purpose(stage, turn.space, turn.turn_id))
+        except ReplyFormatError as error:
+            raise DeadLetterError(f"{stage}: {error}") from error
+
+
+def _to_plan(turn: Turn, context: Context, names: _Names) -> tuple[str, Schema]:
+    shown = list(names.ids)
+    document = _document(
+        turn,
+        context,
+        known_nodes=[
+            {"id": name, "type": node.type, "text": node.description}
+            for name, node in zip(shown, context.nodes, strict=True)
+        ],
+        types={name: NODE_TYPES[name].description for name in _TYPES},
+        relations={label.name: label.description for label in plannable_labels()},
+    )
+    enums = {"shown": shown, "ends": [*_REFS, *shown], "labels": [label.name for label in plannable_labels()]}
+    return document, strict_schema(PlanForm, enums, leave_out=() if shown else ("update", "supersede", "archive"))
+
+
+def _to_write(turn: Turn, plan: Blueprint, context: Context, short: Mapping[NodeId, str]) -> tuple[str, Schema]:
+    texts = {node.id: node.description for node in context.nodes}
+    planned = []
+    for operation in plan.operations:
+        if isinstance(operation, AddNode):
+            planned.append({"ref": operation.ref, "type": operation.type, "draft": operation.draft, "now": None})
+        elif isinstance(operation, UpdateNode) and operation.draft is not None:
+            planned.append({"ref": short[operation.id], "draft": operation.draft, "now": texts[operation.id]})
+    refs = [str(node["ref"]) for node in planned]
+    return _document(turn, context, plan=planned), strict_schema(WordingForm, {"refs": refs})
+
+
+def _document(turn: Turn, context: Context, **more: Any) -> str:
+    """The data that a model sees, as JSON: whatever is said stays inside the quotes."""
+    earlier = [{"speaker": each.speaker, "said": each.text[:_MOST_OF_EARLIER]} for each in context.recent]
+    said = {"speaker": turn.speaker, "said": turn.text[:_MOST_OF_TURN]}
+    if turn.image_caption:
+        said["shows_image"] = turn.image_caption[:_MOST_OF_EARLIER]
+    if turn.spoken_at is not None:
+        said["on"] = f"{turn.spoken_at:%A} {turn.spoken_at.day} {turn.spoken_at:%B %Y}"
+    return json.dumps({**more, "earlier_turns": earlier, "turn": said}, ensure_ascii=False)
+
+
+def _plan_of(form: PlanForm, turn: Turn, names: _Names, types: Mapping[NodeId, str]) -> Blueprint:
+    """The plan that a filled form means; raises ValueError for what an architect may not do."""
+    operations: list[Operation] = []
+    kinds: dict[str, str] = {str(node_id): kind for node_id, kind in types.items()}
+    kinds |= {node.ref: node.type for node in form.add}
+    for node in form.add:
+        operations.append(AddNode(node.ref, node.type, node.draft, (turn.turn_id,)))
+        if node.part_of is None:
+            continue
+        whole = names.end(node.part_of)
+        if node.type != "sub_event" or kinds.get(whole) != "event_node":
+            raise ValueError(
+                f"{node.ref} is a {node.type} and part of {node.part_of!r} ({kinds.get(whole, 'not added')}); only a "
+                "sub_event is part of something, and that is an event_node"
+            )
+        operations.append(AddRelation(whole, "CONTAINS", node.ref))
+    changed = [
+        names.id(name) for name in [*(u.id for u in form.update), *(s.id for s in form.supersede), *form.archive]
+    ]
+    if len(set(changed)) != len(changed):
+        raise ValueError("a known node is changed twice; update, supersede or archive it once")
+    closed = len(form.supersede) + len(form.archive) + sum(update.draft is not None for update in form.update)
+    if closed > MAX_CLOSED:
+        raise ValueError(f"{closed} known nodes are reworded, superseded or archived by one turn; at most {MAX_CLOSED}")
+    operations += [UpdateNode(names.id(update.id), update.draft) for update in form.update]
+    operations += [SupersedeNode(names.id(each.id), each.successor) for each in form.supersede]
+    operations += [ArchiveNode(names.id(name)) for name in form.archive]
+    offered = {label.name for label in plannable_labels()}
+    for edge in form.relate:
+        if edge.label not in offered:
+            raise ValueError(f"label {edge.label!r} is not offered; offered are {', '.join(sorted(offered))}")
+    edges: list[RelationForm | CoinedForm] = [*form.relate, *form.coin]
+    operations += [AddRelation(names.end(edge.source), edge.label, names.end(edge.target)) for edge in edges]
+    return Blueprint(
+        tuple(operations),
+        tuple(Mention(mention.name, mention.kind) for mention in form.mentions),
+        tuple(Topic(topic.replace("_", " "), topic.replace("_", " ")) for topic in form.topics),
+        tuple({edge.label: CoinedLabel(edge.label, edge.description) for edge in form.coin}.values()),
+    )

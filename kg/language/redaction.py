@@ -1,0 +1,34 @@
+"""Replaces what looks like a secret in a text: passwords, keys and card numbers. Names and addresses stay."""
+
+from __future__ import annotations
+
+import re
+
+#: What stands in the place of a secret.
+REDACTED = "[redacted]"
+# Keys of well-known services by their prefixes, tokens of three parts (JWT), and blocks of private keys.
+_KEYS = re.compile(
+    r"\b(?:sk|pk|rk)[-_][A-Za-z0-9_-]{16,}|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bgh[pousr]_[A-Za-z0-9]{20,}|\bxox[abprs]-[\w-]{10,}"
+    r"|\bAIza[\w-]{30,}|\bhf_[A-Za-z0-9]{20,}|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
+)
+# "my password is hunter2", "PIN: 4711", "api_key=abc"; the word before stays.
+_NAMED = re.compile(
+    r"(?P<before>\b(?:password|passphrase|passwort|api[ _-]?key|secret[ _-]?key|access[ _-]?token|pin(?: code)?)\b"
+    r"['\"]?\s{0,3}(?:is|[:=]|was)\s{0,3}['\"]?)(?P<secret>[^\s'\",;]*[^\s'\",;.!?)])",
+    re.IGNORECASE,
+)
+_CARD = re.compile(r"(?<![\d-])\d(?:[ -]?\d){12,18}(?![\d-])")
+
+
+def redacted(text: str) -> str:
+    """The text with ``REDACTED`` in the place of each secret that is recognised; others stay."""
+    text = _KEYS.sub(REDACTED, text)
+    text = _NAMED.sub(lambda match: match["before"] + REDACTED, text)
+    return _CARD.sub(lambda match: REDACTED if _is_card(match[0]) else match[0], text)
+
+
+def _is_card(digits: str) -> bool:
+    """Whether a number passes the check of card numbers (Luhn, ISO/IEC 7812)."""
+    numbers = [int(sign) for sign in digits if sign.isdigit()][::-1]
+    return sum(numbers[::2]) % 10 == -sum(sum(divmod(2 * number, 10)) for number in numbers[1::2]) % 10

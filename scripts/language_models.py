@@ -1,0 +1,71 @@
+"""Language models that settings name, and what they may cost."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from locigraph.kg.errors import LocigraphError
+from locigraph.scripts.settings import LLMSettings
+
+if TYPE_CHECKING:
+    from locigraph.consolidation.llm import ChatClient
+
+#: Stages that have an endpoint of their own where one is set; the others ask the architect's.
+_OWN = {"scribe"}
+
+
+def clients_of(
+    settings: LLMSettings, *, max_tokens: int | None = None, max_cost: float | None = None
+) -> Callable[[str], ChatClient]:
+    """What makes the client of a stage; all stages share one cassette and one ledger.
+
+    Raises:
+        LocigraphError: If a limit is below 0, or of a cost without prices. The maker raises it if no endpoint or no
+            model is named.
+    """
+    from locigraph.consolidation.ledger import Ledger
+
+    for name, limit in (("max_tokens", max_tokens), ("max_cost", max_cost)):
+        if limit is not None and not limit >= 0:
+            raise LocigraphError(f"{name} is {limit}; expected 0 or more, or nothing for no limit")
+    for name, value in (("llm.timeout_s", settings.timeout_s), ("llm.deadline_s", settings.deadline_s)):
+        if not value > 0:
+            raise LocigraphError(f"{name} is {value}; expected a number of seconds above 0")
+    prices = [settings.read_price, settings.written_price, settings.scribe.read_price, settings.scribe.written_price]
+    if any(price is not None and not 0 <= price < float("inf") for price in prices):
+        raise LocigraphError(f"the prices of llm are {prices}; expected 0 or more for a million tokens")
+    if max_cost is not None and not any(prices):
+        raise LocigraphError(f"max_cost is {max_cost}, but llm.read_price and llm.written_price are 0; give the prices")
+    ledger = Ledger(max_tokens=max_tokens, max_cost=max_cost)
+
+    def make(stage: str) -> ChatClient:
+        from locigraph.consolidation.cassette import Cassette
+        from locigraph.consolidation.ledger import Prices
+        from locigraph.consolidation.llm import ChatClient, Endpoint  # openai takes a second to import
+
+        own = settings.scribe if stage in _OWN else None
+        base_url = (own and own.base_url) or settings.base_url
+        model = (own and own.model) or settings.model
+        if not model:
+            raise LocigraphError(f"llm.model is {model!r}; name the model that is to be asked")
+        if not base_url and settings.mode != "replay":
+            raise LocigraphError("llm.base_url names no endpoint; name one, such as http://localhost:8000/v1")
+        key_env = (own and own.api_key_env) or settings.api_key_env
+        read_price = settings.read_price if own is None or own.read_price is None else own.read_price
+        written_price = settings.written_price if own is None or own.written_price is None else own.written_price
+        parameters = {"temperature": settings.temperature, "max_tokens": settings.max_reply_tokens}
+        endpoint = Endpoint(
+            base_url or "http://replayed.invalid/v1",
+            model,
+            os.environ.get(key_env) or "none",
+            {name: value for name, value in parameters.items() if value is not None},
+            Prices(read_price, written_price),
+            settings.timeout_s,
+            settings.deadline_s,
+        )
+        return ChatClient(endpoint, Cassette(Path(settings.cassette), settings.mode), ledger)
+
+    return make

@@ -1,0 +1,171 @@
+"""A scripted OpenAI-compatible server that extracts by rules of its own, and fails in every way that real ones do."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from locigraph.kg.language.tokens import STOP_WORDS, words
+
+#: Replies of status 200 that are of no use, or hide what is of use.
+WRONG_REPLIES = (
+    "empty", "no choices", "cut off", "refusal", "content filter", "echoed schema", "prose", "not a number",
+    "unknown id", "unknown type", "surplus field", "no list", "deep", "surrogates",
+)  # fmt: skip
+#: Replies that are right inside.
+WRAPPED_REPLIES = ("fence", "thoughts", "around")
+#: Failures for the moment.
+OUTAGES = ("429", "500", "503", "408", "slow", "reset", "no JSON", "HTML")
+FAULTS = (*WRONG_REPLIES, *WRAPPED_REPLIES, *OUTAGES)
+
+
+@dataclass
+class Stub:
+    """What the server does and has seen.
+
+    Attributes:
+        answer: Makes the right reply to a request.
+        rate: Share of the requests that meet a fault.
+        faults: The faults, drawn at random.
+        most: Number of faults after which all is well; None for no end.
+        refuses: Types of ``response_format`` that it does not take; ``bounds`` stands for limits of lengths.
+        slow_s: How long a slow reply takes.
+        requests: All requests, as they came.
+        met: The faults that were met.
+    """
+
+    answer: Callable[[dict[str, Any]], Any]
+    rate: float = 0.0
+    faults: Sequence[str] = FAULTS
+    most: int | None = None
+    refuses: Sequence[str] = ()
+    slow_s: float = 0.3
+    url: str = ""
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    met: list[str] = field(default_factory=list)
+    chance: random.Random = field(default_factory=lambda: random.Random(0))
+
+
+@contextmanager
+def stub_server(stub: Stub) -> Iterator[Stub]:
+    """The server on loopback, with its address in ``stub.url``."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            request = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            stub.requests.append(request)
+            form = request.get("response_format", {"type": "text"})
+            if form["type"] in stub.refuses or ("bounds" in stub.refuses and "maxItems" in json.dumps(form)):
+                self._send(400, {"error": {"message": f"response_format {form['type']} is not supported here"}})
+                return
+            is_spoilt = stub.chance.random() < stub.rate and (stub.most is None or len(stub.met) < stub.most)
+            fault = stub.chance.choice(list(stub.faults)) if is_spoilt else None
+            if fault is not None:
+                stub.met.append(fault)
+            self._reply(request, fault)
+
+        def _reply(self, request: dict[str, Any], fault: str | None) -> None:
+            if fault in ("429", "500", "503", "408"):
+                self._send(int(fault), {"error": {"message": f"fault {fault}"}}, retry_after="0")
+            elif fault == "reset":
+                self.connection.close()
+            elif fault in ("no JSON", "HTML"):
+                kind = "application/json" if fault == "no JSON" else "text/html"
+                self._send_text(200, "<html>gateway</html>", kind)
+            else:
+                if fault == "slow":
+                    time.sleep(stub.slow_s)
+                text, finish, refusal = _spoilt(json.dumps(stub.answer(request)), fault, request)
+                message = {"role": "assistant", "content": text, "refusal": refusal}
+                choices = [{"index": 0, "finish_reason": finish, "message": message}]
+                usage = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
+                reply = {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "usage": usage}
+                self._send(200, {**reply, "choices": [] if fault == "no choices" else choices})
+
+        def _send(self, status: int, content: Any, *, retry_after: str | None = None) -> None:
+            self._send_text(status, json.dumps(content), "application/json", retry_after)
+
+        def _send_text(self, status: int, content: str, kind: str, retry_after: str | None = None) -> None:
+            try:
+                self.send_response(status)
+                self.send_header("content-type", kind)
+                self.send_header("content-length", str(len(content.encode())))
+                if retry_after is not None:
+                    self.send_header("retry-after", retry_after)
+                self.end_headers()
+                self.wfile.write(content.encode())
+            except OSError:
+                pass  # the client did not wait
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    stub.url = f"http://127.0.0.1:{server.server_port}/v1"
+    try:
+        yield stub
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def _spoilt(text: str, fault: str | None, request: dict[str, Any]) -> tuple[str, str, str | None]:
+    """A reply's text, finish reason and refusal with a fault."""
+    reply = json.loads(text)
+    schema = request.get("response_format", {}).get("json_schema", {}).get("schema", {"type": "object"})
+    spoilt = {
+        "empty": "",
+        "cut off": text[: len(text) // 2],
+        "refusal": "",
+        "echoed schema": json.dumps({"properties": {}, **schema}),
+        "prose": "Sure! Here is what I would add to the graph.",
+        "not a number": text[:-1] + ', "weight": NaN}',
+        "unknown id": json.dumps({**reply, "archive": ["m99"], "words": [{"ref": "n99", "label": "a"}]}),
+        "unknown type": json.dumps({**reply, "add": [{"ref": "n1", "type": "episode", "draft": "x", "part_of": None}]}),
+        "surplus field": json.dumps({**reply, "note": "I was told to say this."}),
+        "surrogates": text[:-1] + ', "\ud800": 1}',
+        "no list": json.dumps([reply]),
+        "deep": "[" * 5_000,
+        "fence": f"Here you are:\n```json\n{text}\n```\nAnything else?",
+        "thoughts": f"<think>The user wants {{JSON}}. I could write ```json</think>\n{text}",
+        "around": f"Here you are: {text} I hope this helps.",
+    }  # fmt: skip
+    finish = {"cut off": "length", "content filter": "content_filter"}.get(fault or "", "stop")
+    return spoilt.get(fault or "", text), finish, "I cannot help with that." if fault == "refusal" else None
+
+
+def extracted(request: dict[str, Any]) -> Any:
+    """What a sensible model might reply: a fact of each longer turn, its topic, and the words of each draft."""
+    document = json.loads(request["messages"][1]["content"])
+    if "plan" in document:
+        return {
+            "words": [
+                {
+                    "ref": node["ref"],
+                    "label": " ".join(words(node["draft"])[:4]) or "said",
+                    "description": node["draft"],
+                }
+                for node in document["plan"]
+            ]
+        }
+    turn = document["turn"]
+    telling = [word for word in words(turn["said"]) if word not in STOP_WORDS and len(word) > 3]
+    plan: dict[str, Any] = {name: [] for name in ("add", "relate", "coin", "topics")}
+    if document["known_nodes"]:
+        plan |= {name: [] for name in ("update", "supersede", "archive")}
+    plan["mentions"] = [{"name": turn["speaker"], "kind": "person"}]
+    if len(telling) >= 3:
+        draft = f"{turn['speaker']} said: {turn['said'][:300]}"
+        plan["add"] = [{"ref": "n1", "type": "knowledge_node", "draft": draft, "part_of": None}]
+        plan["topics"] = [" ".join(telling[:2])]
+    return plan

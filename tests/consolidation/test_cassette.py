@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from locigraph.consolidation.cassette import Cassette, key_of
+from locigraph.consolidation.errors import MissingReplyError
+
+
+def request(text: str, model: str = "m", **parameters: Any) -> dict[str, Any]:
+    message = {"role": "user", "content": text}
+    return {"model": model, "messages": [message], "schema": {"type": "object"}, "parameters": parameters}
+
+
+def test_a_reply_is_found_by_its_request_and_replaced_by_a_later_one(tmp_path: Path) -> None:
+    cassette = Cassette(tmp_path / "new" / "c.sqlite")
+    cassette.keep([(request("one"), "1"), (request("two"), "2")])
+    cassette.keep([(request("two"), "zwei")])
+    keys = [key_of(request(text)) for text in ("one", "two", "three")]
+    assert Cassette(cassette.path).find(keys) == {keys[0]: "1", keys[1]: "zwei"}
+
+
+def test_recording_uses_nothing_that_is_kept_and_replaying_nothing_else(tmp_path: Path) -> None:
+    Cassette(tmp_path / "c.sqlite").keep([(request("one"), "1")])
+    key = key_of(request("one"))
+    assert Cassette(tmp_path / "c.sqlite", "record").find([key]) == {}
+    assert Cassette(tmp_path / "c.sqlite", "replay").find([key]) == {key: "1"}
+    Cassette(tmp_path / "c.sqlite").require(request("two"))  # is asked
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (request("What floats near the pier?"), r"differs in messages, .* asked 'pier\?.* kept 'quay\?"),
+        (request("What floats near the quay?", model="n"), r"model 'n' is kept; .* differs in model, "),
+        (request("What floats near the quay?", temperature=1), r"differs in parameters, .*temperature"),
+    ],
+)
+def test_a_missing_reply_says_how_the_nearest_request_differs(asked: dict[str, Any], told: str, tmp_path: Path) -> None:
+    cassette = Cassette(tmp_path / "c.sqlite", "replay")
+    with pytest.raises(MissingReplyError, match="it holds no call at all; set mode to auto"):
+        cassette.require(asked)
+    cassette.keep([(request("Who left?"), "1"), (request("What floats near the quay?"), "2"), (request("Why?"), "3")])
+    with pytest.raises(MissingReplyError, match=told):
+        cassette.require(asked)
+
+
+def test_a_dead_letter_holds_request_replies_and_faults_as_text(tmp_path: Path) -> None:
+    cassette = Cassette(tmp_path / "c.sqlite")
+    path = cassette.keep_failed(request("Who left?"), [("Nobody\ud800", "not JSON")])
+    assert path.parent.name == "c.failed"
+    assert path.read_text() == "--- user\nWho left?\n--- reply\nNobody\\ud800\n--- fault\nnot JSON\n"

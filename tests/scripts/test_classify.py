@@ -1,0 +1,98 @@
+"""The command as a user meets it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from locigraph.kg.store import Store
+from locigraph.kg.types import SpaceId
+from tests.fakes_models import tiny_text_encoder
+from tests.kg.dumps import dump
+from tests.test_cli import assert_one_line_and_code_2, beginnings, run
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """A folder with a graph, and the options that name its text encoder."""
+    from locigraph.scripts import cli
+
+    folder = tmp_path_factory.mktemp("built")
+    (folder / "chat.jsonl").write_text(beginnings(1)[0] + "\n")
+    options = ["--store", str(folder / "g.sqlite"), "--encoder.model", tiny_text_encoder(folder / "tiny")]
+    options += ["--encoder.cache", str(folder / "cache.sqlite")]
+    cli.main(["build", "--corpus.path", str(folder / "chat.jsonl"), *options])
+    return folder, options
+
+
+def unclassified(path: Path) -> int:
+    with Store(path) as store:
+        space = SpaceId("harbor")
+        under = {edge.target for edge in store.relations(space) if edge.label == "CONTAINS"}
+        facts = {node.id for node in store.nodes(space, types=["event_node", "knowledge_node"])}
+        assert facts
+        return len(facts - under)
+
+
+def test_once_classifies_everything_and_a_second_time_changes_nothing(
+    built: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, options = built
+    code, out, error = run(capsys, "classify", "--once", *options)
+    assert code == 0, error
+    assert "nodes classified" in out
+    assert unclassified(folder / "g.sqlite") == 0
+    before = dump(folder / "g.sqlite")
+    code, out, error = run(capsys, "classify", *options, "--once")
+    assert (code, "0 nodes classified, 0 new categories" in out) == (0, True), error
+    assert dump(folder / "g.sqlite") == before
+
+
+def test_a_second_classification_of_one_store_is_refused(
+    built: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, options = built
+    with (folder / "g.sqlite.classify.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        code, _, error = run(capsys, "classify", "--once", *options)
+    assert_one_line_and_code_2(code, error, "is being classified by another process")
+
+
+@pytest.mark.parametrize("words", [[], ["--once", "--interval", "3"], ["--interval", "0"]])
+def test_either_once_or_an_interval_is_given(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, error = run(capsys, "classify", *words)
+    assert_one_line_and_code_2(code, error, "give --once, or --interval with seconds above 0")
+
+
+def test_sigterm_ends_the_service_cleanly(built: tuple[Path, list[str]], tmp_path: Path) -> None:
+    folder, options = built
+    command = [sys.executable, "-m", "locigraph", "classify", "--interval", "0.1", *options]
+    output = tmp_path / "output"
+    with output.open("w") as file:
+        service = subprocess.Popen(command, stdout=file, stderr=file, env={**os.environ, "PYTHONPATH": str(ROOT)})
+        lock = folder / "g.sqlite.classify.lock"
+        deadline = time.monotonic() + 90
+        while time.monotonic() < deadline and not is_held(lock):
+            time.sleep(0.1)
+        service.send_signal(signal.SIGTERM)
+        assert service.wait(60) == 0, output.read_text()
+    assert "Traceback" not in output.read_text()
+    assert unclassified(folder / "g.sqlite") == 0
+
+
+def is_held(lock: Path) -> bool:
+    with lock.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False

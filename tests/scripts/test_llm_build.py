@@ -1,0 +1,182 @@
+"""Graphs that language models build, against the scripted endpoint."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from locigraph.consolidation import llm
+from locigraph.consolidation.cassette import Cassette, CassetteMode
+from locigraph.consolidation.errors import LimitReachedError
+from locigraph.consolidation.extractors.language_model import LLMExtractor
+from locigraph.consolidation.ledger import Ledger
+from locigraph.consolidation.llm import ChatClient, Endpoint
+from locigraph.consolidation.pipeline import Consolidator
+from locigraph.kg.corpora import Conversation, load_corpus
+from locigraph.kg.store import Store
+from locigraph.kg.types import SpaceId, TurnState
+from locigraph.scripts.build_context import HybridContext
+from tests.consolidation.endpoints import NOWHERE
+from tests.consolidation.stub_server import FAULTS, Stub, extracted, stub_server
+from tests.fakes import FakeEncoder
+from tests.fakes_models import tiny_text_encoder
+from tests.kg.dumps import dump
+from tests.test_cli import assert_one_line_and_code_2, beginnings, run
+
+SAMPLE = load_corpus("jsonl", "sample").conversations[:2]
+
+
+def build(
+    store: Store,
+    url: str,
+    cassette: Path,
+    conversations: Sequence[Conversation] = SAMPLE,
+    *,
+    mode: CassetteMode = "auto",
+    ledger: Ledger | None = None,
+) -> int:
+    """Consolidate conversations; returns how many turns failed."""
+    ledger = ledger or Ledger()
+    ledger.bind(store, [conversation.space for conversation in conversations])
+    endpoint = Endpoint(url, "m", timeout_s=0.4, deadline_s=60)
+    extractor = LLMExtractor(*(ChatClient(endpoint, Cassette(cassette, mode), ledger) for _ in range(2)))
+    encoder = FakeEncoder(512)  # wide, so that no two topics are taken for one by chance
+    failed = 0
+    for conversation in conversations:
+        store.append_turns(conversation.turns)
+        with closing(HybridContext(store, encoder)) as context:
+            failed += Consolidator(store, extractor, encoder, context).run(conversation.space).failed
+    return failed
+
+
+def graph_of(store: Store, space: SpaceId) -> tuple[Counter[Any], Counter[Any]]:
+    """Nodes and edges by what they say, whatever order they were made in."""
+    nodes = {node.id: node for node in store.nodes(space, include_archived=True)}
+    said = Counter(
+        (n.type, n.label, n.description, n.status, n.provenance, json.dumps(n.attributes)) for n in nodes.values()
+    )
+    edges = Counter((nodes[r.source].description, r.label, nodes[r.target].description) for r in store.relations(space))
+    return said, edges
+
+
+def test_with_a_fifth_of_the_requests_failing_every_turn_is_done_or_failed_and_a_retry_ends_in_the_same_graph(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(llm, "_FIRST_PAUSE_S", 0.01)
+    with stub_server(Stub(extracted)) as stub, Store(tmp_path / "whole.sqlite") as whole:
+        assert build(whole, stub.url, tmp_path / "whole.cassette") == 0
+        expected = [graph_of(whole, conversation.space) for conversation in SAMPLE]
+    assert expected[0][0].total() > 200
+    with (
+        stub_server(Stub(extracted, rate=0.2, slow_s=0.45)) as stub,
+        Store(tmp_path / "graph.sqlite") as store,
+    ):
+        failed = build(store, stub.url, tmp_path / "faulty.cassette")
+        assert failed > 0
+        assert set(stub.met) == set(FAULTS)
+        for conversation in SAMPLE:
+            states = [len(store.turns(conversation.space, state=state)) for state in (TurnState.DONE, TurnState.FAILED)]
+            assert sum(states) == len(conversation.turns)
+            for failure in store.failures(conversation.space):
+                assert "after 2 attempts; see" in failure.error
+        for _ in range(5):
+            for conversation in SAMPLE:
+                for failure in store.failures(conversation.space):
+                    store.retry_turn(conversation.space, failure.turn_id)
+            failed = build(store, stub.url, tmp_path / "faulty.cassette")
+        assert failed == 0
+        for conversation, (nodes, edges) in zip(SAMPLE, expected, strict=True):
+            made = graph_of(store, conversation.space)
+            assert (made[0] - nodes, nodes - made[0]) == (Counter(), Counter())
+            assert (made[1] - edges, edges - made[1]) == (Counter(), Counter())
+
+
+def test_a_replay_builds_the_same_store_byte_by_byte_without_an_endpoint(tmp_path: Path) -> None:
+    part = SAMPLE[:1]
+    with stub_server(Stub(extracted)) as stub, Store(tmp_path / "a.sqlite") as store:
+        build(store, stub.url, tmp_path / "cassette.sqlite", part)
+    for name in ("b", "c"):
+        with Store(tmp_path / f"{name}.sqlite") as store:
+            assert build(store, NOWHERE, tmp_path / "cassette.sqlite", part, mode="replay") == 0
+    dumps = [dump(tmp_path / f"{name}.sqlite") for name in ("a", "b", "c")]
+    assert dumps[1] == dumps[2]
+    with Store(tmp_path / "a.sqlite") as recorded, Store(tmp_path / "b.sqlite") as replayed:
+        assert graph_of(recorded, part[0].space) == graph_of(replayed, part[0].space)
+
+
+def test_a_limit_stops_between_turns_and_a_higher_one_goes_on(tmp_path: Path) -> None:
+    part = SAMPLE[:1]
+    with stub_server(Stub(extracted)) as stub, Store(tmp_path / "graph.sqlite") as store:
+        with pytest.raises(LimitReachedError, match="stopped by max_tokens 5,000"):
+            build(store, stub.url, tmp_path / "cassette.sqlite", part, ledger=Ledger(max_tokens=5_000))
+        done = len(store.turns(part[0].space, state=TurnState.DONE))
+        assert 0 < done < len(part[0].turns)
+        assert store.failures(part[0].space) == []
+        asked = len(stub.requests)
+        with pytest.raises(LimitReachedError):  # what was spent is not forgotten
+            build(store, stub.url, tmp_path / "cassette.sqlite", part, ledger=Ledger(max_tokens=5_000))
+        assert len(stub.requests) == asked
+        ledger = Ledger(max_tokens=1_000_000)
+        assert build(store, stub.url, tmp_path / "cassette.sqlite", part, ledger=ledger) == 0
+        assert ledger.total.calls == len(stub.requests)
+        assert ledger.total.tokens == 120 * len(stub.requests)
+        assert set(ledger.by_turn(part[0].space)) == {turn.turn_id for turn in part[0].turns}
+
+
+def test_the_command_builds_stops_with_code_3_and_goes_on(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "chat.jsonl").write_text(beginnings(1)[0] + "\n")
+    command = ["build", "--consolidation", "llm", "--corpus.path", "chat.jsonl", "--store", "g.sqlite"]
+    command += ["--encoder.model", tiny]
+    code, out, error = run(capsys, *command, "--llm.base_url", NOWHERE, "--llm.model", "m", "--dry_run")
+    assert (code, error) == (0, "")
+    assert "32 turns to consolidate by llm, about 64 calls" in out
+    assert not (tmp_path / "g.sqlite").exists()
+    with stub_server(Stub(extracted)) as stub:
+        command += ["--llm.base_url", stub.url, "--llm.model", "m", "--llm.scribe.model", "writer"]
+        code, _, error = run(capsys, *command, "--max_tokens", "4000")
+        assert code == 3
+        assert error.splitlines()[-1].startswith("locigraph: stopped by max_tokens 4,000")
+        code, out, error = run(capsys, *command, "--max_tokens", "400000", "--llm.read_price", "1")
+        assert (code, "architect: 32 calls" in out) == (0, True), error
+        code, _, error = run(capsys, *command)
+        assert code == 0, error
+    assert {request["model"] for request in stub.requests} == {"m", "writer"}
+    with Store(tmp_path / "g.sqlite") as store:
+        space = store.spaces()[0]
+        assert len(store.turns(space, state=TurnState.DONE)) == 32
+        assert store.node_counts(space)["knowledge_node"] > 10
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return tiny_text_encoder(tmp_path_factory.mktemp("models") / "tiny")
+
+
+BAD_CALLS = {
+    "no model": (["--llm.base_url", NOWHERE], "llm.model is ''"),
+    "no endpoint": (["--llm.model", "m"], "llm.base_url names no endpoint"),
+    "negative limit": (["--llm.model", "m", "--max_tokens", "-1"], "max_tokens is -1"),
+    "cost without prices": (["--llm.model", "m", "--max_cost", "1"], "max_cost is 1.0, but llm.read_price"),
+    "endless prices": (["--llm.model", "m", "--llm.read_price", ".inf"], "prices of llm"),
+    "no time": (["--llm.model", "m", "--llm.timeout_s", "0"], "llm.timeout_s is 0"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_CALLS)
+def test_settings_of_a_model_that_cannot_be_are_one_line_and_change_nothing(
+    name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments, told = BAD_CALLS[name]
+    code, _, error = run(capsys, "build", "--consolidation", "llm", *arguments)
+    assert_one_line_and_code_2(code, error, told)
+    assert not any(tmp_path.iterdir())
