@@ -43,7 +43,9 @@ def test_the_same_scores_are_the_same_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
-@pytest.mark.parametrize("content", [b"", b"no gzip", gzip.compress(b"no json"), gzip.compress(b'{"a": 1}\n')])
+@pytest.mark.parametrize(
+    "content", [b"", b"no gzip", gzip.compress(b"no json", mtime=0), gzip.compress(b'{"a": 1}\n', mtime=0)]
+)
 def test_what_are_no_question_scores_is_said_so(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "scores.jsonl.gz"
     path.write_bytes(content)
