@@ -1,4 +1,5 @@
-# make demo: install and run the main job on the bundled sample.  make test: install and run the tests.
+# make demo: install and run the main job on the bundled sample, and make a graph of one conversation by replayed replies.
+# make test: install and run the tests.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.installed
@@ -7,6 +8,7 @@ READY := .venv/.installed
 
 demo: $(READY)
 	$(BIN)/locigraph demo --config configs/demo.yaml
+	$(BIN)/locigraph build --config configs/build/sample_llm.yaml
 
 test: $(READY)
 	$(BIN)/python -m pytest

@@ -108,7 +108,9 @@ class Consolidator:
 
     def _consolidate(self, turn: Turn, state: SpaceState) -> None:
         shown = [state.planned[node_id] for node_id in self._context.find(turn, limit=_CONTEXT_NODES)]
-        context = Context(tuple(shown), state.recent(turn, _RECENT_TURNS))
+        recent = state.recent(turn, _RECENT_TURNS)
+        latest = [node for node in state.planned_by(recent) if node not in shown]
+        context = Context(tuple(shown), recent, tuple(latest))
         plan, wording = self._plan_and_write(turn, context, state)
         for coined in plan.coined:
             self._store.coin_relation(coined.name, coined.description)
@@ -117,6 +119,7 @@ class Consolidator:
     def _commit(self, turn: Turn, change: GraphChange, state: SpaceState) -> None:
         change = merge_topics(self._embedded(change), state)
         ids = self._store.commit(change)
+        state.say_again(turn.turn_id, [u.id for u in change.updates if turn.turn_id in u.add_provenance])
         amended = [u for u in change.updates if u.description is not None or u.status is not None]
         made = [_as_node(turn, n, ids[n.ref]) for n in change.nodes]
         made += [self._store.node(turn.space, u.id) for u in amended]
@@ -145,7 +148,7 @@ class Consolidator:
 
         def plan_once(complaint: str | None) -> Blueprint:
             plan = self._extractor.plan(turn, context, complaint=complaint)
-            check_blueprint(plan, turn_id=turn.turn_id, turns=state.index, shown=context.nodes, labels=labels)
+            check_blueprint(plan, turn_id=turn.turn_id, turns=state.index, shown=context.shown, labels=labels)
             return plan
 
         plan = _with_one_repair(plan_once)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 import numpy as np
@@ -14,7 +14,7 @@ from locigraph.consolidation.protocols import TextEncoder
 from locigraph.consolidation.resolution import Resolver
 from locigraph.kg.schema import plannable_types
 from locigraph.kg.store import Store
-from locigraph.kg.types import Node, NodeId, SpaceId, Turn, TurnId
+from locigraph.kg.types import Node, NodeId, NodeStatus, SpaceId, Turn, TurnId
 
 EPISODE = "episode"
 #: The temporary id of the turn's own node; its colon keeps it apart from those of a plan.
@@ -48,6 +48,8 @@ class SpaceState:
         self.speakers = tuple(dict.fromkeys(turn.speaker for turn in self.turns))
         self.episodes: dict[TurnId, NodeId] = {}
         self.planned: dict[NodeId, ContextNode] = {}
+        self._planned_by: dict[TurnId, dict[NodeId, None]] = {}
+        self._archived: set[NodeId] = set()
         # (position of the first source turn, order of making, id), sorted.
         self._events: list[tuple[int, int, NodeId]] = []
         for node in store.nodes(space, types=[EPISODE, *plannable_types()], include_archived=True):
@@ -75,7 +77,21 @@ class SpaceState:
         if node.type == "event_node" and node.id not in self.planned:
             first = min(self.index[turn_id] for turn_id in node.provenance)
             insort(self._events, (first, len(self._events), node.id))
+        for turn_id in node.provenance:
+            self._planned_by.setdefault(turn_id, {})[node.id] = None
         self.planned[node.id] = ContextNode(node.id, node.type, node.description, node.attributes)
+        if node.status == NodeStatus.ARCHIVED:
+            self._archived.add(node.id)
+
+    def say_again(self, turn_id: TurnId, node_ids: Iterable[NodeId]) -> None:
+        """Take in that a committed turn is one more source of nodes."""
+        known = {node_id: None for node_id in node_ids if node_id in self.planned}
+        self._planned_by.setdefault(turn_id, {}).update(known)
+
+    def planned_by(self, turns: Sequence[Turn]) -> list[ContextNode]:
+        """The nodes that some turns planned or said again, and that nobody has archived."""
+        ids = dict.fromkeys(node_id for turn in turns for node_id in self._planned_by.get(turn.turn_id, ()))
+        return [self.planned[node_id] for node_id in ids if node_id not in self._archived]
 
     def event_before(self, turn: Turn) -> NodeId | None:
         """The last event that an earlier turn told of; a retried turn comes after later ones are done."""

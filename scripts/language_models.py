@@ -42,7 +42,7 @@ def clients_of(
     ledger = Ledger(max_tokens=max_tokens, max_cost=max_cost)
 
     def make(stage: str) -> ChatClient:
-        from locigraph.consolidation.cassette import Cassette
+        from locigraph.consolidation.cassette import BUNDLED, Cassette
         from locigraph.consolidation.ledger import Prices
         from locigraph.consolidation.llm import ChatClient, Endpoint  # openai takes a second to import
 
@@ -51,6 +51,10 @@ def clients_of(
         model = (own and own.model) or settings.model
         if not model:
             raise LocigraphError(f"llm.model is {model!r}; name the model that is to be asked")
+        if settings.cassette in BUNDLED and settings.mode != "replay":
+            raise LocigraphError(
+                f"llm.cassette {settings.cassette!r} is bundled and only replayed; set llm.mode to replay"
+            )
         if not base_url and settings.mode != "replay":
             raise LocigraphError("llm.base_url names no endpoint; name one, such as http://localhost:8000/v1")
         key_env = (own and own.api_key_env) or settings.api_key_env
@@ -66,6 +70,8 @@ def clients_of(
             settings.timeout_s,
             settings.deadline_s,
         )
-        return ChatClient(endpoint, Cassette(Path(settings.cassette), settings.mode), ledger)
+        return ChatClient(
+            endpoint, Cassette(BUNDLED.get(settings.cassette, Path(settings.cassette)), settings.mode), ledger
+        )
 
     return make

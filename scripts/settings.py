@@ -120,7 +120,7 @@ class LLMSettings:
         model: Name of the model there.
         api_key_env: Environment variable that holds the key; local endpoints mostly need none.
         scribe: Another model for the words.
-        cassette: SQLite file that keeps requests and replies, so that nothing is asked twice.
+        cassette: SQLite file that keeps requests and replies, so that nothing is asked twice; ``sample`` is bundled.
         mode: ``auto`` asks for what is not kept, ``record`` asks for all anew, ``replay`` never asks.
         temperature: Randomness of the replies; null for models that take no such parameter.
         max_reply_tokens: Longest reply; null for models that take no parameter ``max_tokens``.

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from locigraph.consolidation.cassette import Cassette, key_of
-from locigraph.consolidation.errors import MissingReplyError
+from locigraph.consolidation.errors import LanguageModelError, MissingReplyError
 
 
 def request(text: str, model: str = "m", **parameters: Any) -> dict[str, Any]:
@@ -52,3 +52,9 @@ def test_a_dead_letter_holds_request_replies_and_faults_as_text(tmp_path: Path) 
     path = cassette.keep_failed(request("Who left?"), [("Nobody\ud800", "not JSON")])
     assert path.parent.name == "c.failed"
     assert path.read_text() == "--- user\nWho left?\n--- reply\nNobody\\ud800\n--- fault\nnot JSON\n"
+
+
+def test_a_cassette_that_is_to_be_replayed_must_be_there_and_is_not_made(tmp_path: Path) -> None:
+    with pytest.raises(LanguageModelError, match=r"gone\.sqlite: there is no such cassette to replay"):
+        Cassette(tmp_path / "gone.sqlite", "replay").find(["a"])
+    assert not any(tmp_path.iterdir())
