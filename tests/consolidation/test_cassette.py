@@ -39,10 +39,11 @@ def test_recording_uses_nothing_that_is_kept_and_replaying_nothing_else(tmp_path
     ],
 )
 def test_a_missing_reply_says_how_the_nearest_request_differs(asked: dict[str, Any], told: str, tmp_path: Path) -> None:
-    cassette = Cassette(tmp_path / "c.sqlite", "replay")
+    recording, cassette = Cassette(tmp_path / "c.sqlite"), Cassette(tmp_path / "c.sqlite", "replay")
+    recording.keep([])
     with pytest.raises(MissingReplyError, match="it holds no call at all; set mode to auto"):
         cassette.require(asked)
-    cassette.keep([(request("Who left?"), "1"), (request("What floats near the quay?"), "2"), (request("Why?"), "3")])
+    recording.keep([(request("Who left?"), "1"), (request("What floats near the quay?"), "2"), (request("Why?"), "3")])
     with pytest.raises(MissingReplyError, match=told):
         cassette.require(asked)
 
