@@ -60,9 +60,15 @@ class Extractor(Protocol):
 
 @runtime_checkable
 class Accounted(Protocol):
-    """An extractor that costs something: it counts what it spends, and can say before what it will."""
+    """An extractor that asks others: it waits for them, counts what it spends, and can say before what it will.
+
+    Attributes:
+        ledger: What was spent; stopping it stops the extractor.
+        concurrency: Largest number of conversations that it may work on at a time.
+    """
 
     ledger: Ledger
+    concurrency: int
 
     def estimate(self, turns: Sequence[Turn]) -> Spent:
         """About what the consolidation of these turns, of one conversation, would cost; nothing is spent."""

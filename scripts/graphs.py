@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -83,11 +84,35 @@ def add_turns(
         bar_name = "encode" if progress else None
         encoder.encode([*texts, *extractor.expected_texts(pending)], progress=bar_name)
         with tqdm(desc="consolidate", total=len(pending), unit="turn", disable=not progress) as bar:
-            for space in spaces:
+
+            def consolidate(space: SpaceId) -> None:
                 # A context of its own: what it holds of a conversation is of no use to the next.
                 with closing(HybridContext(store, encoder)) as context:
                     Consolidator(store, extractor, encoder, context).run(space, on_turn=lambda: _advance(bar))
+
+            if isinstance(extractor, Accounted) and extractor.concurrency > 1:
+                _side_by_side(consolidate, spaces, extractor)
+            else:
+                for space in spaces:
+                    consolidate(space)
     return spaces
+
+
+def _side_by_side(consolidate: Callable[[SpaceId], None], spaces: Sequence[SpaceId], extractor: Accounted) -> None:
+    """Consolidate several spaces at a time, for an extractor that waits for others most of the time.
+
+    An error in one of them, a limit or an interruption lets no further request begin. Replies that are under way are
+    waited for, since they are paid for, and every turn is done or pending when the first error is raised.
+    """
+    with ThreadPoolExecutor(extractor.concurrency, thread_name_prefix="consolidate") as pool:
+        futures = [pool.submit(consolidate, space) for space in spaces]
+        try:
+            for future in as_completed(futures):
+                future.result()
+        except BaseException:
+            extractor.ledger.stop()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def _is_whole(store: Store, turns: Sequence[Turn]) -> bool:

@@ -34,6 +34,8 @@ def clients_of(
     for name, value in (("llm.timeout_s", settings.timeout_s), ("llm.deadline_s", settings.deadline_s)):
         if not value > 0:
             raise LocigraphError(f"{name} is {value}; expected a number of seconds above 0")
+    if settings.concurrency < 1:
+        raise LocigraphError(f"llm.concurrency is {settings.concurrency}; expected 1 or more conversations at a time")
     prices = [settings.read_price, settings.written_price, settings.scribe.read_price, settings.scribe.written_price]
     if any(price is not None and not 0 <= price < float("inf") for price in prices):
         raise LocigraphError(f"the prices of llm are {prices}; expected 0 or more for a million tokens")
@@ -69,6 +71,8 @@ def clients_of(
             Prices(read_price, written_price),
             settings.timeout_s,
             settings.deadline_s,
+            # Nothing is waited for in a replay, and one conversation after another makes the same store byte by byte.
+            1 if settings.mode == "replay" else settings.concurrency,
         )
         return ChatClient(
             endpoint, Cassette(BUNDLED.get(settings.cassette, Path(settings.cassette)), settings.mode), ledger

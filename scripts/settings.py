@@ -126,6 +126,7 @@ class LLMSettings:
         max_reply_tokens: Longest reply; null for models that take no parameter ``max_tokens``.
         timeout_s: Longest wait for one reply.
         deadline_s: Longest time for one request with all its repetitions.
+        concurrency: Largest number of conversations at a time; the turns of each come one after another.
         read_price: Price of a million tokens that the model reads, in any currency.
         written_price: Price of a million tokens that it writes.
     """
@@ -140,6 +141,7 @@ class LLMSettings:
     max_reply_tokens: int | None = 2_000
     timeout_s: float = 120.0
     deadline_s: float = 600.0
+    concurrency: int = 8
     read_price: float = 0.0
     written_price: float = 0.0
 

@@ -176,6 +176,7 @@ class LLMExtractor:
         self._scribe = scribe
         self._prompts = {stage: _PROMPTS.joinpath(f"{stage}.txt").read_text() for stage in ("architect", "scribe")}
         self.ledger = architect.ledger
+        self.concurrency = architect.concurrency
 
     def plan(self, turn: Turn, context: Context, *, complaint: str | None = None) -> Blueprint:
         """The architect's plan; raises DeadLetterError if its reply cannot be used, not even after a repair."""

@@ -11,6 +11,7 @@ import importlib.util
 import logging
 import os
 import sqlite3
+import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -73,6 +74,7 @@ class CachedTextEncoder:
         self._dtype = dtype
         self.adapter = None if adapter is None else read_adapter(adapter, base=model)
         self._model: SentenceTransformer | None = None
+        self._encoding = threading.Lock()  # tokenisers are not made for several threads
         cache.parent.mkdir(parents=True, exist_ok=True)
         self._cache = cache
         self._plain: CachedTextEncoder | None = None
@@ -160,15 +162,16 @@ class CachedTextEncoder:
             connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
 
     def _run(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        if self._model is None:
-            self._model = _load(self._name, self.adapter, self._device, self._dtype)
-        vectors: Any = self._model.encode(
-            list(texts),
-            batch_size=_BATCH,
-            normalize_embeddings=True,
-            convert_to_tensor=True,
-            show_progress_bar=False,
-        )
+        with self._encoding:
+            if self._model is None:
+                self._model = _load(self._name, self.adapter, self._device, self._dtype)
+            vectors: Any = self._model.encode(
+                list(texts),
+                batch_size=_BATCH,
+                normalize_embeddings=True,
+                convert_to_tensor=True,
+                show_progress_bar=False,
+            )
         result: NDArray[np.float32] = vectors.float().cpu().numpy()
         if not np.isfinite(result).all():
             raise TextEncoderError(f"model {self._name!r} returned NaN or infinite values; try dtype float32")
