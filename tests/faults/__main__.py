@@ -19,7 +19,8 @@ from tests.faults import cuts, damage, doubling, inputs, residue, tenants
 Tries = Callable[[int, Path], Iterator[Callable[[], None]]]
 #: Each kind, and how many of a thousand tries are of it: a try with processes takes seconds, one without none.
 KINDS: dict[str, tuple[Tries, int]] = {
-    "faults": (cuts.tries, 40),
+    "faults": (cuts.tries, 35),
+    "models": (cuts.kills_of_models, 5),
     "damage": (damage.tries, 60),
     "residue": (residue.tries, 20),
     "tenants": (tenants.tries, 300),

@@ -13,7 +13,7 @@ import shutil
 import signal
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,15 @@ from tests.faults import workbench
 from tests.faults.children import STOPPED, ChildError, in_child
 
 #: Each command, what must have run before it, and what is asked afterwards.
-_STAGES = {"build": (), "forget": ("build", "refresh"), "rebuild": ("build",), "refresh": ("build",)}
+_STAGES: dict[str, tuple[str, ...]] = {
+    "build": (),
+    "forget": ("build", "refresh"),
+    "rebuild": ("build",),
+    "refresh": ("build",),
+}
 _WAYS = ("exit", "kill", "interrupt", "full disk")
+#: Of a build by language models, whose conversations are consolidated side by side.
+_MODEL_STAGES: dict[str, tuple[str, ...]] = {"build_by_models": ()}
 _READS = ("SELECT", "PRAGMA", "BEGIN", "ROLLBACK")
 _FULL = sa.exc.OperationalError("", None, sqlite3.OperationalError("database or disk is full"))
 _READING_CALLS = ("query", "search", "has", "list", "describe", "read", "get", "close", "connect")
@@ -105,9 +112,20 @@ def _counted(folder: Path, command: str, at: int, way: str) -> int:
 
 def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
     """Tries without end: a command, a call, a way to be stopped there."""
+    return _tries(seed, folder, _STAGES, _WAYS)
+
+
+def kills_of_models(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
+    """Tries without end of ``kill -9`` at a call of a build by language models."""
+    return _tries(seed, folder, _MODEL_STAGES, ("kill",))
+
+
+def _tries(
+    seed: int, folder: Path, stages: Mapping[str, Sequence[str]], ways: Sequence[str]
+) -> Iterator[Callable[[], None]]:
     randomness = random.Random(seed)
     points, wanted = {}, {}
-    for command, before in _STAGES.items():
+    for command, before in stages.items():
         start, done = folder / f"before-{command}", folder / f"after-{command}"
         in_child(lambda start=start: workbench.prepare(start))  # type: ignore[misc]
         for earlier in before:
@@ -117,7 +135,7 @@ def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
         points[command] = in_child(lambda done=done, command=command: _counted(done, command, 0, ""))  # type: ignore[misc]
         wanted[command] = in_child(lambda done=done: workbench.state(done))  # type: ignore[misc]
     while True:
-        command, way = randomness.choice(list(_STAGES)), randomness.choice(_WAYS)
+        command, way = randomness.choice(list(stages)), randomness.choice(ways)
         at = randomness.randrange(points[command]) + 1
         yield lambda c=command, w=way, a=at: _check(folder, c, a, w, wanted[c])  # type: ignore[misc]
 

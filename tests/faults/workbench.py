@@ -15,7 +15,8 @@ from locigraph.kg.errors import LocigraphError
 from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts import build, forget, opening, recall, refresh, verify
-from locigraph.scripts.settings import CorpusSettings
+from locigraph.scripts.settings import CorpusSettings, LLMSettings
+from tests.consolidation.stub_server import Stub, extracted, stub_server
 from tests.fakes import FakeEncoder
 from tests.fakes_graph import TEXT_DIM, small_checkpoint
 
@@ -55,8 +56,15 @@ def commands(folder: Path) -> dict[str, Callable[[], None]]:
     corpus = CorpusSettings(path=str(folder / "corpus.jsonl"))
     checkpoint = str(folder / "checkpoint")
     opening.text_encoder = lambda settings: FakeCachedEncoder("fake", cache=folder / "cache.sqlite")
+
+    def build_by_models() -> None:
+        with stub_server(Stub(extracted)) as stub:
+            models = LLMSettings(base_url=stub.url, model="m", cassette=str(folder / "replies.sqlite"))
+            build.build(corpus=corpus, store=store, consolidation="llm", llm=models)
+
     return {
         "build": lambda: build.build(corpus=corpus, store=store),
+        "build_by_models": build_by_models,
         "forget": lambda: forget.forget(space="harbor", turns=["t1", "t3"], store=store),
         "rebuild": lambda: verify.verify(store=store, rebuild=True),
         "refresh": lambda: refresh.refresh(store=store, checkpoint=checkpoint),
