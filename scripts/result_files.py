@@ -60,7 +60,7 @@ def write_results(
     questions = outcomes(corpus.questions, {space: fold.index for fold in folds for space in fold.test})
     # First: whatever the statistics may say of them, the rankings are what the time went into.
     write_rankings(folder / "rankings.jsonl", questions, runs)
-    left_out = _left_out(corpus, folds, learnt)
+    left_out = learnt_questions(corpus, folds, learnt)
     write_question_scores(folder / "question_scores.jsonl.gz", questions, runs, left_out=left_out)
     repetitions: dict[str, list[StrategyRun]] = {}
     for run in runs:
@@ -106,7 +106,14 @@ def write_results(
     return results
 
 
-def _left_out(corpus: Corpus, folds: Sequence[Fold], learnt: Wordings) -> list[str]:
+def learnt_questions(corpus: Corpus, folds: Sequence[Fold], learnt: Wordings) -> list[str]:
+    """IDs of the questions that no comparison may take in, since what answers them was learnt from.
+
+    Args:
+        corpus: Whose questions are asked.
+        folds: Of strategies that learn inside folds; empty without one.
+        learnt: What a given checkpoint or adapter has seen.
+    """
     evidence = {q.question_id: (str(q.space), q.evidence) for q in corpus.questions}
     texts = {str(c.space): {str(t.turn_id): t.text for t in c.turns} for c in corpus.conversations}
     seen = {*copied_evidence(folds, evidence, texts), *seen_evidence(learnt, evidence, texts)}
