@@ -281,6 +281,12 @@ class Memory:
         with self._lock:
             return self._graph.spaces()
 
+    def times(self, space: str) -> list[datetime]:
+        """When the turns of a space were spoken, each time once, earliest first; undated turns have none."""
+        with self._lock:
+            self._graph.require_space(SpaceId(space))
+            return sorted({turn.spoken_at for turn in self._graph.turns(SpaceId(space)) if turn.spoken_at is not None})
+
     def recall(
         self,
         question: str,

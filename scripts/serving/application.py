@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import FileResponse, JSONResponse
 from fastapi.security import HTTPBearer
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -30,6 +31,16 @@ from locigraph.scripts.serving.tools import mcp_server
 
 #: Beginnings of paths that show nothing of a memory and need no key.
 _OPEN = ("/health", "/ready", "/openapi.json", "/explorer")
+_EXPLORER_FILES = ("explorer.js", "explorer.css")
+#: The explorer shows what anybody may have said: it loads nothing from elsewhere, and nothing that is said can run.
+_PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
+    "trusted-types 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
 _DESCRIPTION = """Memory of conversations. Errors are problem details (RFC 9457). MCP is at `/mcp`, the explorer at
 `/explorer`. Where the server has keys, send one as `Authorization: Bearer KEY`."""
 
@@ -95,6 +106,8 @@ def application(
     async def metrics() -> Response:
         return Response(generate_latest(service.registry), media_type=CONTENT_TYPE_LATEST)
 
+    for path, file in {"/explorer": "index.html", **{f"/explorer/{name}": name for name in _EXPLORER_FILES}}.items():
+        _add_page(app, path, file)
     app.router.routes.append(Route("/mcp", StreamableHTTPASGIApp(sessions)))
     return Door(
         app,
@@ -105,6 +118,12 @@ def application(
         requests_per_minute=requests_per_minute,
         max_request_bytes=max_request_bytes,
     )
+
+
+def _add_page(app: FastAPI, path: str, file: str) -> None:
+    @app.get(path, include_in_schema=False)
+    async def page() -> Response:
+        return FileResponse(Path(__file__).parent / "explorer" / file, headers=_PAGE_HEADERS)
 
 
 def _add_route(app: FastAPI, service: Service, operation: Operation[Any]) -> None:

@@ -86,6 +86,10 @@ class ToForget(_OfSpace):
     whole_space: bool = Field(False, description="Whether to erase all turns of the space; then none are named.")
 
 
+class OfSpace(_OfSpace):
+    """A space."""
+
+
 class Added(BaseModel):
     """The turn's id."""
 
@@ -140,6 +144,12 @@ class Spaces(BaseModel):
     """The spaces that the caller may use."""
 
     spaces: list[str]
+
+
+class Times(BaseModel):
+    """Times (ISO 8601, UTC), earliest first; undated turns have none."""
+
+    times: list[str]
 
 
 RequestT = TypeVar("RequestT", bound=Request)
@@ -213,6 +223,10 @@ def _spaces(memory: Memory, asked: Request, caller: Caller) -> Spaces:
     return Spaces(spaces=[space for space in memory.spaces() if caller.may_use(space)])
 
 
+def _times(memory: Memory, asked: OfSpace, caller: Caller) -> Times:
+    return Times(times=[time.isoformat() for time in memory.times(asked.space)])
+
+
 OPERATIONS: Table[Operation[Any]] = Table(
     "operation",
     [
@@ -240,5 +254,6 @@ OPERATIONS: Table[Operation[Any]] = Table(
             "spaces", "List the spaces, each the memory of a user, agent or conversation.",
             Request, Spaces, _spaces,
         ),
+        Operation("times", "List when the turns of a space were spoken, for as_of.", OfSpace, Times, _times),
     ],
 )  # fmt: skip

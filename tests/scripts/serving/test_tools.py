@@ -59,7 +59,12 @@ async def every_tool(client: Client) -> None:
     assert "question" in listed["recall"].input_schema["properties"]
     hints = {name: tool.annotations for name, tool in listed.items()}
     assert {name for name, found in hints.items() if found and found.destructive_hint} == {"forget"}
-    assert {name for name, found in hints.items() if found and found.read_only_hint} == {"recall", "explain", "spaces"}
+    assert {name for name, found in hints.items() if found and found.read_only_hint} == {
+        "recall",
+        "explain",
+        "spaces",
+        "times",
+    }
     said = (await call(client, "add", **TURN))["turn_id"]
     more = await call(client, "add_many", turns=[TURN | {"text": "I have two dogs."}])
     found = await call(client, "recall", space="ana", question="Who bought the bike?", top_k=1)
