@@ -94,6 +94,7 @@ class Memory:
         self._vectors: MilvusIndex | None = None
         self._embeddings: LiveEmbeddings | None = None
         self._no_v2 = "no checkpoint is named" if checkpoint is None else ""
+        self._has_forgotten = False  # then graph embeddings are made anew, also where no space that is left has changed
 
     @classmethod
     def open(
@@ -222,6 +223,7 @@ class Memory:
         if (turn_ids is None) != whole_space:
             raise LocigraphError(f"space {space!r}: name the turns to erase, or say that it is the whole space")
         with self._lock:
+            self._has_forgotten = True
             was_cut = self._graph.has_forgotten()
             try:
                 if turn_ids is None:
@@ -251,10 +253,12 @@ class Memory:
     def flush(self) -> None:
         """Bring the indexes up to date; ``recall`` does so by itself for the space that it asks."""
         with self._lock:
-            if not self._is_readonly and (self._graph.outbox_size() or self._graph.changed_spaces()):
+            is_due = self._has_forgotten or self._graph.outbox_size() or self._graph.changed_spaces()
+            if is_due and not self._is_readonly:
                 self._drain()
                 if self._live() is not None:
                     self._require_live().update()
+                self._has_forgotten = False
 
     # --- reading -------------------------------------------------------------------------------------------
 
