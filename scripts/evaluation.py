@@ -10,6 +10,7 @@ from typing import Any
 
 from locigraph.consolidation.protocols import Extractor
 from locigraph.kg.corpora import Corpus
+from locigraph.kg.language.wordings import Wordings
 from locigraph.kg.store import Store
 from locigraph.kg.types import Question
 from locigraph.retrieval.evaluation import Fold, Results, StrategyRun
@@ -68,7 +69,7 @@ class Asker:
         retriever = FusionRetriever(
             lambda space, as_of: self.views.snapshot(self.views.of(space, as_of)), self.encoder, fusion=fusion
         )
-        return run_strategy(self.second_look(retriever), questions, name=name)
+        return run_strategy(self.second_look(retriever), questions, self.views, name=name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,7 +208,7 @@ class Evaluation:
                 runs = []
                 for name in self.strategies:
                     if name in retrievers:
-                        runs.append(run_strategy(second_look(retrievers[name]), questions))
+                        runs.append(run_strategy(second_look(retrievers[name]), questions, views))
                     else:
                         runs += self._learnt(STRATEGIES[name], asker, trainer, reader)
             self.notes += trainer.notes
@@ -225,8 +226,22 @@ class Evaluation:
             self.notes,
             manifest,
             seed=self.seed,
+            learnt=self._learnt_from(),
             strategies=explained,
         )
+
+    def _learnt_from(self) -> Wordings:
+        """What the given checkpoint and adapter have seen; notes where one of them does not say."""
+        seen = []
+        for label, made in (("adapter", self.encoder.adapter), ("checkpoint", self.checkpoint)):
+            if made is not None and made.seen is None:
+                self.notes.append(
+                    f"{label} {made.version} does not say what texts it has learnt from; it was checked by the names "
+                    "of conversations alone"
+                )
+            elif made is not None and made.seen is not None:
+                seen.append(made.seen)
+        return Wordings.union(seen)
 
     def _learnt(self, row: Strategy, asker: Asker, trainer: FoldTrainer, reader: SignalReader) -> list[StrategyRun]:
         if row.transfer is not None:
