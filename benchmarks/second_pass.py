@@ -19,12 +19,14 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from tqdm import tqdm
 
 from locigraph.consolidation.classification import Classifier
 from locigraph.consolidation.reflection import Reflector
 from locigraph.kg.store import Store
 from locigraph.kg.types import Question, SpaceId
 from locigraph.retrieval.evaluation import score_ranking, sign_flip_test
+from locigraph.retrieval.hits import turns_of_hits
 from locigraph.retrieval.index.memory_vectors import MemoryVectors
 from locigraph.retrieval.protocols import Retriever
 from locigraph.retrieval.strategies.hybrid import HybridRetriever
@@ -32,12 +34,12 @@ from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts import graphs, opening
 from locigraph.scripts.settings import CorpusSettings, EncoderSettings
 from locigraph.scripts.strategies import STRATEGIES, SearchParts
-from locigraph.training.comparison import run_strategy
 
 PASSES: dict[str, Callable[[Store, CachedTextEncoder, SpaceId], object]] = {
     "classify": lambda store, encoder, space: Classifier(store, encoder).run(space),
     "reflect": lambda store, encoder, space: Reflector(store, encoder).run(space),
 }
+_DEPTH = 50
 _METRICS = ("recall@10", "ndcg@10")
 Scores = NDArray[np.float64]
 
@@ -54,9 +56,12 @@ def ask(
             row = STRATEGIES[name]
             assert row.make is not None
             retriever = hybrid(parts) if name == "v1" else row.make(parts, row)
-            run = run_strategy(retriever, questions)
-            scored = [score_ranking(run.rankings[q.question_id], set(q.evidence)) for q in questions]
-            found[name] = np.array([[scores[metric] for metric in _METRICS] for scores in scored])
+            rows = []
+            for question in tqdm(questions, desc=name, unit="question"):
+                hits = retriever.retrieve(question.text, question.space, as_of=question.asked_at, top_k=_DEPTH).hits
+                scores = score_ranking(turns_of_hits(hits, top_k=_DEPTH), set(question.evidence))
+                rows.append([scores[metric] for metric in _METRICS])
+            found[name] = np.array(rows)
     return found
 
 

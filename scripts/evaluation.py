@@ -68,7 +68,7 @@ class Asker:
         retriever = FusionRetriever(
             lambda space, as_of: self.views.snapshot(self.views.of(space, as_of)), self.encoder, fusion=fusion
         )
-        return run_strategy(self.second_look(retriever), questions, name=name)
+        return run_strategy(self.second_look(retriever), questions, self.views, name=name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,7 +207,7 @@ class Evaluation:
                 runs = []
                 for name in self.strategies:
                     if name in retrievers:
-                        runs.append(run_strategy(second_look(retrievers[name]), questions))
+                        runs.append(run_strategy(second_look(retrievers[name]), questions, views))
                     else:
                         runs += self._learnt(STRATEGIES[name], asker, trainer, reader)
             self.notes += trainer.notes

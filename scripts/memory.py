@@ -289,23 +289,20 @@ class Memory:
             UnknownSpaceError: If there is no such space.
             LocigraphError: If the strategy cannot be used, or the index fails; an outage is never an empty result.
         """
-        from locigraph.retrieval.packing import Budget, pack
-        from locigraph.retrieval.protocols import Arranges
+        from locigraph.retrieval.packing import Budget, context_of, hits_for
 
         options.check_recall(top_k=top_k, budget_tokens=budget_tokens, as_of=as_of, strategy=strategy)
         time, asked = options.time_of(as_of), SpaceId(space)
         with self._lock, self._retriever(asked, strategy) as (name, retriever, notes):
-            # A memory takes at least about ten tokens, so that no more of them can fit.
-            wanted = top_k if budget_tokens is None else max(top_k, 1 + budget_tokens // 10)
+            wanted = top_k if budget_tokens is None else max(top_k, hits_for(budget_tokens))
             found = reranked(reranker)(retriever).retrieve(question, asked, as_of=time, top_k=wanted)
             hits, context = found.hits[:top_k], None
             if budget_tokens is not None:
-                order = None
-                if isinstance(retriever, Arranges):
-                    order = retriever.arrange(question, found.hits, asked, time)
                 snapshot = self._graph.snapshot(asked, as_of=time)
-                context = pack(found.hits, snapshot, Budget(tokens=budget_tokens), order=order)
-                kept = {getattr(line, "node_id", None) for line in context.lines}
+                context = context_of(
+                    retriever, question, found.hits, snapshot, Budget(tokens=budget_tokens), as_of=time
+                )
+                kept = {line.node_id for line in context.memories}
                 hits = tuple(hit for hit in found.hits if hit.node_id in kept)
             said = (*notes, *self.notes(space))
         return Recalled(hits, name, found.timing, said, context)

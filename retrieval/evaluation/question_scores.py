@@ -11,10 +11,15 @@ import numpy as np
 
 from locigraph.kg.files import replace_file
 from locigraph.retrieval.evaluation.errors import EvaluationError
-from locigraph.retrieval.evaluation.metrics import METRICS
 from locigraph.retrieval.evaluation.outcomes import QuestionOutcome, StrategyRun
 from locigraph.retrieval.evaluation.results import Comparison
-from locigraph.retrieval.evaluation.summary import check_comparisons, compare, rows_by_category, score_table
+from locigraph.retrieval.evaluation.summary import (
+    check_comparisons,
+    columns_of,
+    compare,
+    rows_by_category,
+    score_table,
+)
 
 
 def write_question_scores(path: Path, questions: Sequence[QuestionOutcome], runs: Sequence[StrategyRun]) -> None:
@@ -25,9 +30,10 @@ def write_question_scores(path: Path, questions: Sequence[QuestionOutcome], runs
         questions: With gold.
         runs: By strategy and seed; scores are means over seeds.
     """
+    columns = columns_of(runs)
     tables: dict[str, list[np.ndarray]] = {}
     for run in runs:
-        tables.setdefault(run.name, []).append(score_table(questions, run)[:, : len(METRICS)])
+        tables.setdefault(run.name, []).append(score_table(questions, run, columns)[:, : len(columns)])
     means = {name: np.mean(held, axis=0) for name, held in tables.items()}
     lines = [
         {
@@ -35,7 +41,7 @@ def write_question_scores(path: Path, questions: Sequence[QuestionOutcome], runs
             "space": question.space,
             "category": question.category,
             "fold": question.fold,
-            "scores": {name: dict(zip(METRICS, table[row].tolist(), strict=True)) for name, table in means.items()},
+            "scores": {name: dict(zip(columns, table[row].tolist(), strict=True)) for name, table in means.items()},
         }
         for row, question in enumerate(questions)
     ]
@@ -56,7 +62,7 @@ def compare_again(
     Args:
         path: Written by ``write_question_scores``.
         pairs: Strategies (a, b), reported as a minus b.
-        metrics: Names of ``METRICS``.
+        metrics: Names of metrics that the file holds.
         without: Ids of questions to leave out.
         seed: Random seed of the bootstrap and of the sign patterns; the record's own gives its own numbers.
 
@@ -69,17 +75,19 @@ def compare_again(
             held = [json.loads(line) for line in lines]
         held = [line for line in held if line["question_id"] not in left_out]
         names = list(held[0]["scores"]) if held else []
+        columns = list(held[0]["scores"][names[0]]) if names else []
         scores = {
-            name: np.array([[line["scores"][name][metric] for metric in METRICS] for line in held]) for name in names
+            name: np.array([[line["scores"][name][metric] for metric in columns] for line in held]) for name in names
         }
         questions = [QuestionOutcome(line["question_id"], line["space"], line["category"], ()) for line in held]
     except (OSError, EOFError, ValueError, KeyError, TypeError, IndexError) as error:
         raise EvaluationError(f"{path}: not the question scores that locigraph evaluate writes ({error!r})") from error
     if not held:
         raise EvaluationError(f"{path}: no question is left; there is nothing to compare")
-    check_comparisons(pairs, metrics, names)
+    check_comparisons(pairs, metrics, names, columns)
     return compare(
         scores,
+        columns,
         list(pairs),
         metrics,
         clusters=[question.space for question in questions],

@@ -23,6 +23,7 @@ from locigraph.retrieval.evaluation.document import (
     markdown_text,
 )
 from locigraph.retrieval.evaluation.formatting import flat, milliseconds, p_value, signed, unsigned
+from locigraph.retrieval.evaluation.metrics import CONTEXT_METRICS
 from locigraph.retrieval.evaluation.results import Comparison, Interval, Results, StrategySummary, Summary
 from locigraph.retrieval.evaluation.significance import smallest_p
 
@@ -130,6 +131,7 @@ def _blocks(results: Results, explanations: Mapping[str, str]) -> list[Block]:
         *_opening(results),
         *_explained(strategies, explanations),
         *_overall(strategies, curve),
+        *_contexts(strategies),
         *_categories(strategies, by_category),
         *_comparisons(comparisons),
         *_seeds(strategies),
@@ -187,6 +189,30 @@ def _overall(strategies: Mapping[str, StrategySummary], figure: Figure) -> list[
     ]
 
 
+def _contexts(strategies: Mapping[str, StrategySummary]) -> list[Block]:
+    sizes = list(next(iter(strategies.values()))["context_tokens"])
+    if not sizes:
+        return []
+    rows = []
+    for name, entry in strategies.items():
+        cells = [name]
+        for size in sizes:
+            cells.append(f"{unsigned(entry['overall'][size])} {_interval(entry['intervals'][size])}")
+            cells.append(f"{entry['context_tokens'][size]:,.0f}")
+        rows.append(tuple(cells))
+    header = ["strategy"]
+    for size in sizes:
+        header += [f"recall in {CONTEXT_METRICS[size]:,} tokens", "used"]
+    return [
+        Heading("Contexts of equal length"),
+        Paragraph(
+            "The best memories that fit into so many tokens, with days and source turns: the share of the gold "
+            "evidence that they hold, themselves or by what was drawn from it, and the tokens used on average."
+        ),
+        Table(tuple(header), tuple(rows)),
+    ]
+
+
 def _categories(strategies: Mapping[str, StrategySummary], figure: Figure | None) -> list[Block]:
     names = list(next(iter(strategies.values()))["by_category"])  # the same for all, since all answer all questions
     rows = tuple(
@@ -227,7 +253,7 @@ def _comparisons(comparisons: Sequence[Comparison]) -> list[Block]:
             "* Treats questions as independent, which they are not. Anti-conservative: shown for comparison "
             "with published tables, not to support a claim."
         ),
-        Bullets(tuple(comparison_sentence(entry) for entry in comparisons)),
+        Bullets(tuple(comparison_sentence(entry) for entry in comparisons if entry["metric"] not in CONTEXT_METRICS)),
     ]
 
 
