@@ -29,8 +29,8 @@ from locigraph.kg.store import (
     export,
     migrations,
     outbox,
+    remembered,
     sequence,
-    settings,
     tables,
     tombstones,
 )
@@ -155,12 +155,12 @@ class Store:
     def setting(self, name: str) -> str | None:
         """A remembered value, such as which extractor built a space; None when never set."""
         with self._read() as connection:
-            return settings.get(connection, name)
+            return remembered.get(connection, name)
 
     def set_setting(self, name: str, value: str) -> None:
         """Remember a value under a name; one named ``<what>/<space>`` is forgotten with its space."""
         with self._write() as connection:
-            settings.put(connection, name, value)
+            remembered.put(connection, name, value)
 
     # --- turns ---------------------------------------------------------------------------------------------
 
