@@ -87,6 +87,11 @@ class Turn:
         caption = f" [shares {self.image_caption}]" if self.image_caption else ""
         return f"{self.speaker}: {self.text}{caption}"
 
+    @staticmethod
+    def text_of(utterance: str, speaker: str) -> str:
+        """The words alone of an ``utterance``."""
+        return utterance.removeprefix(f"{speaker}: ").partition(" [shares ")[0]
+
     @property
     def fault(self) -> tuple[str, object, str] | None:
         """The first field that no store takes, with its value and what is expected; None for a sound turn."""

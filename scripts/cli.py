@@ -28,6 +28,7 @@ _HELP = {
     "train": "node and query encoder from a built graph",
     "refresh": "graph embeddings of all turns into the index",
     "evaluate": "strategies compared on held-out conversations, with statistics and a report",
+    "transfer": "what was learnt from some corpora, tested on others",
     "compare": "statistics of a record made again, and its rankings for other tools",
     "search": "hyper-parameters by validation conversations, inside each fold",
     "ablate": "what each part of the model is worth: trained again with one thing changed",
@@ -180,7 +181,8 @@ def _tables() -> dict[str, str]:
         "<extractors>": described(EXTRACTORS.values()),
         "<formats>": ", ".join(FORMATS),
     }
-    if any(word in sys.argv for word in ("train", "evaluate", "ablate", "search", "demo")):  # these import torch
+    if any(word in sys.argv for word in ("train", "evaluate", "transfer", "ablate", "search", "demo")):
+        # These import torch.
         from locigraph.gnn.encoders import GRAPH_ENCODERS
         from locigraph.training.objectives import LOSSES
 
