@@ -207,7 +207,7 @@ def _learn_trees(task: FoldTask, strategy: Strategy) -> StrategyRun:
 def _learn_assomem(task: FoldTask, strategy: Strategy) -> StrategyRun:
     from locigraph.retrieval.strategies.assomem import AssoMemRetriever
     from locigraph.retrieval.strategies.magma import intent_of
-    from locigraph.training.assomem import WeightsOfQuestion, learn_weights
+    from locigraph.training.assomem_weights import WeightsOfQuestion, learn_weights
 
     def make(weights: WeightsOfQuestion) -> AssoMemRetriever:
         return AssoMemRetriever(task.parts.snapshots(strategy), task.parts.encoder_of(strategy), weights=weights)

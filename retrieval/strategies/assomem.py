@@ -152,7 +152,7 @@ def learnt_weights(
     Args:
         samples: For each question its type, the signals of its candidates [candidates, 3] (see
             ``AssoMemRetriever.signals``), and which of them are relevant [candidates] (see ``are_relevant``).
-        temperature: See ``signal_weights``; ``training.assomem`` chooses it by validation questions.
+        temperature: See ``signal_weights``; ``training.assomem_weights`` chooses it by validation questions.
 
     Source:
         Zhang et al. 2025, arXiv:2510.10397, section on adaptive fusion.

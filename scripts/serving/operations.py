@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from locigraph.kg.errors import UnknownSpaceError
 from locigraph.kg.registry import Table
+from locigraph.retrieval.view import DEFAULT_FOLD
 from locigraph.scripts.memory import Memory
 from locigraph.scripts.serving.keys import Caller
 from locigraph.training.explanation import Explanation
@@ -69,6 +70,10 @@ class Asked(_OfSpace):
     )
     as_of: str | None = Field(None, description="Time (ISO 8601) whose knowledge may be used; null for now.")
     strategy: str | None = Field(None, description="A strategy of locigraph recall; null for v2, or v1 without it.")
+    speaker: str | list[str] | None = Field(None, description="Names of speakers whose words alone are found.")
+    fold: float | None = Field(
+        DEFAULT_FOLD, description="Likeness from which texts share one place; null gives each a place."
+    )
 
 
 class ToExplain(_OfSpace):
@@ -103,7 +108,7 @@ class AddedTurns(BaseModel):
 
 
 class Hit(BaseModel):
-    """A memory that was found, with the turns that it comes from."""
+    """A memory that was found, with the turns that it comes from, and those that say the same."""
 
     node_id: str
     type: str
@@ -111,6 +116,7 @@ class Hit(BaseModel):
     turn_ids: list[str]
     score: float
     signals: dict[str, float]
+    same: list[str]
 
 
 class Answer(BaseModel):

@@ -42,7 +42,7 @@ def test_many_calls_at_once_are_all_answered(place: Path) -> None:
     async def work() -> None:
         async with opened(place) as memory:
             await asyncio.gather(*(memory.add(**SALE | {"turn_id": f"t{number}"}) for number in range(12)))
-            found = await asyncio.gather(*(memory.recall("bike", space="ana", top_k=20) for _ in range(12)))
+            found = await asyncio.gather(*(memory.recall("bike", space="ana", top_k=20, fold=None) for _ in range(12)))
             assert [len(hits) for hits in found] == [12] * 12
 
     asyncio.run(work())

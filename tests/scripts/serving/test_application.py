@@ -236,8 +236,9 @@ def test_concurrent_clients_are_all_answered_and_nothing_acknowledged_is_missing
         async with httpx.AsyncClient(base_url=url, timeout=60) as client:
 
             async def one(number: int) -> str:
-                added = await client.post("/v1/add", json=TURN | {"space": f"u{number % 3}", "text": f"Dog {number}."})
-                found = await client.post("/v1/recall", json={"space": f"u{number % 3}", "question": f"Dog {number}"})
+                space = {"space": f"u{number % 3}"}
+                added = await client.post("/v1/add", json=TURN | space | {"text": f"Dog {number}."})
+                found = await client.post("/v1/recall", json={"question": f"Dog {number}", "fold": None, **space})
                 said: str = added.raise_for_status().json()["turn_id"]
                 hits = found.raise_for_status().json()["hits"]
                 assert said in [hit["turn_ids"][0] for hit in hits]
@@ -248,7 +249,11 @@ def test_concurrent_clients_are_all_answered_and_nothing_acknowledged_is_missing
     with serving(place) as client:
         acknowledged = asyncio.run(work(str(client.base_url)))
     with Memory.open(place / "memory.sqlite", checkpoint=str(place / "checkpoint")) as memory:
-        held = {hit.turn_ids[0] for space in memory.spaces() for hit in memory.recall("Dog", space=space, top_k=30)}
+        held = {
+            hit.turn_ids[0]
+            for space in memory.spaces()
+            for hit in memory.recall("Dog", space=space, top_k=30, fold=None)
+        }
     assert held == {*acknowledged}
     verify.verify(store=str(place / "memory.sqlite"), checkpoint=str(place / "checkpoint"))
 

@@ -108,7 +108,7 @@ def test_nothing_acknowledged_is_lost_when_the_server_is_stopped_amid_adds(place
         assert child.wait(60) == (0 if stop != signal.SIGKILL else -signal.SIGKILL)
     assert len(acknowledged) < 1_500
     with Memory.open(place / "memory.sqlite", checkpoint=str(place / "checkpoint")) as memory:
-        held = {hit.turn_ids[0] for hit in memory.recall("dog", space="ana", top_k=2_000)}
+        held = {hit.turn_ids[0] for hit in memory.recall("dog", space="ana", top_k=2_000, fold=None)}
     assert held >= {*acknowledged}
     verify.verify(store=str(place / "memory.sqlite"), checkpoint=str(place / "checkpoint"))
 

@@ -5,7 +5,7 @@ import pytest
 
 from locigraph.kg.types import Question, TurnId
 from locigraph.retrieval.strategies.assomem import AssoMemRetriever, weights_by_type
-from locigraph.training.assomem import TEMPERATURES, WeightsOfQuestion, learn_weights
+from locigraph.training.assomem_weights import TEMPERATURES, WeightsOfQuestion, learn_weights
 from tests.fakes import SPACE, FakeEncoder, make_turns
 from tests.fakes_graph import TEXT_DIM, make_snapshot
 
