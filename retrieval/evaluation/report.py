@@ -144,7 +144,7 @@ def _blocks(results: Results, explanations: Mapping[str, str], questions: Mappin
         *_seeds(strategies),
         *_second_gold(results),
         *_latency(strategies, times, quality),
-        *([] if questions is None else [Heading("Questions one by one"), browser_block(questions)]),
+        *_browser(questions),
         *_provenance(results),
     ]
 
@@ -311,6 +311,10 @@ def _latency(strategies: Mapping[str, StrategySummary], *figures: Figure) -> lis
         Table(header, rows),
         *figures,
     ]
+
+
+def _browser(questions: Mapping[str, Any] | None) -> list[Block]:
+    return [] if questions is None else [Heading("Questions one by one"), browser_block(questions)]
 
 
 def _provenance(results: Results) -> list[Block]:
