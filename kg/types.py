@@ -195,7 +195,7 @@ class GraphChange:
 
     ``embedding_model`` names the model that made the embeddings of the nodes in this change.
     ``turn_id`` is marked done by the same transaction, or failed where ``failure`` gives the reason; None for changes
-    that no turn caused.
+    that no turn caused. ``remembered`` are settings of the store that the same transaction writes.
     """
 
     space: SpaceId
@@ -206,6 +206,7 @@ class GraphChange:
     relations: tuple[NewRelation, ...] = ()
     embedding_model: str | None = None
     failure: str | None = None
+    remembered: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
