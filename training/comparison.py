@@ -30,7 +30,7 @@ _DEPTH = max(CURVE_TOP_KS)
 
 
 def run_strategy(
-    retriever: Retriever, questions: Sequence[Question], views: Views, *, name: str | None = None
+    retriever: Retriever, questions: Sequence[Question], views: Views | None = None, *, name: str | None = None
 ) -> StrategyRun:
     """Ask one strategy all questions, one at a time, as a user would, and pack what it finds into contexts.
 
@@ -39,7 +39,7 @@ def run_strategy(
     Args:
         retriever: The strategy.
         questions: With evidence.
-        views: The graphs.
+        views: The graphs, for the contexts; None packs none.
         name: In the results; None takes the retriever's own.
     """
     rankings: dict[str, tuple[str, ...]] = {}
@@ -52,7 +52,8 @@ def run_strategy(
         rankings[question.question_id] = tuple(turns_of_hits(result.hits, top_k=_DEPTH))
         search_ms[question.question_id] = result.timing.search_ms
         encode_ms[question.question_id] = result.timing.encode_ms
-        contexts[question.question_id] = packed_contexts(retriever, question, views)
+        if views is not None:
+            contexts[question.question_id] = packed_contexts(retriever, question, views)
     return StrategyRun(label, rankings, search_ms, encode_ms, contexts=contexts)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,13 +22,16 @@ from locigraph.retrieval.evaluation.summary import (
 )
 
 
-def write_question_scores(path: Path, questions: Sequence[QuestionOutcome], runs: Sequence[StrategyRun]) -> None:
+def write_question_scores(
+    path: Path, questions: Sequence[QuestionOutcome], runs: Sequence[StrategyRun], *, left_out: Collection[str] = ()
+) -> None:
     """Write one line of compressed JSON per question: id, conversation, category, fold, and the scores of strategies.
 
     Args:
         path: File; should end in ``.jsonl.gz``.
         questions: With gold.
         runs: By strategy and seed; scores are means over seeds.
+        left_out: IDs of those that no comparison takes in, which their lines say.
     """
     columns = columns_of(runs)
     tables: dict[str, list[np.ndarray]] = {}
@@ -41,6 +44,7 @@ def write_question_scores(path: Path, questions: Sequence[QuestionOutcome], runs
             "space": question.space,
             "category": question.category,
             "fold": question.fold,
+            **({"left_out": True} if question.question_id in left_out else {}),
             "scores": {name: dict(zip(columns, table[row].tolist(), strict=True)) for name, table in means.items()},
         }
         for row, question in enumerate(questions)
@@ -63,7 +67,7 @@ def compare_again(
         path: Written by ``write_question_scores``.
         pairs: Strategies (a, b), reported as a minus b.
         metrics: Names of metrics that the file holds.
-        without: Ids of questions to leave out.
+        without: Ids of questions to leave out, beside those that the record left out.
         seed: Random seed of the bootstrap and of the sign patterns; the record's own gives its own numbers.
 
     Raises:
@@ -73,7 +77,7 @@ def compare_again(
     try:
         with gzip.open(path, "rt", encoding="utf-8") as lines:
             held = [json.loads(line) for line in lines]
-        held = [line for line in held if line["question_id"] not in left_out]
+        held = [line for line in held if not (line.get("left_out") or line["question_id"] in left_out)]
         names = list(held[0]["scores"]) if held else []
         columns = list(held[0]["scores"][names[0]]) if names else []
         scores = {

@@ -103,11 +103,13 @@ class SecondGold(Summary):
 class Results(Summary):
     """What a report shows: ``summarise``'s output and where it comes from.
 
-    ``manifest`` is any JSON; "command" and "commit" in it are shown among the steps to reproduce.
+    ``manifest`` is any JSON; "command" and "commit" in it are shown among the steps to reproduce. ``left_out`` names
+    the questions that no comparison takes in.
     """
 
     corpus: CorpusSummary
     manifest: Mapping[str, object]
     notes: NotRequired[list[str]]
+    left_out: NotRequired[list[str]]
     sessions: NotRequired[Mapping[str, Mapping[str, float]]]
     second_gold: NotRequired[SecondGold | None]

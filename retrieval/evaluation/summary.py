@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -45,6 +45,7 @@ def summarise(
     *,
     comparisons: Sequence[tuple[str, str]] | None = None,
     metrics: Sequence[str] | None = None,
+    left_out: Collection[str] = (),
     seed: int = 0,
 ) -> Summary:
     """Score, average and compare strategies over the same questions.
@@ -60,6 +61,8 @@ def summarise(
             Name few: Holm's correction multiplies p by their number (see ``significance.smallest_p``).
         metrics: Names of the metrics that are compared; the comparisons are grouped by metric. None for recall@10,
             nDCG@10 and, with contexts, ``CONTEXT_METRICS``.
+        left_out: IDs of questions that no comparison takes in, since what answers them was learnt from; the means of
+            the strategies have them. Where all are left out, nothing is compared.
         seed: Random seed of the bootstrap and of the sign patterns.
 
     Raises:
@@ -82,6 +85,7 @@ def summarise(
     check_comparisons(pairs, metrics, names, columns)
     clusters = [question.space for question in questions]
     categories = rows_by_category(questions)
+    kept = [row for row, question in enumerate(questions) if question.question_id not in left_out]
 
     ends = cluster_bootstrap(np.hstack(list(scores.values())), clusters, seed=seed)
     ends_of = np.split(ends, len(scores), axis=1)
@@ -91,7 +95,15 @@ def summarise(
     }
     return Summary(
         strategies=strategies,
-        comparisons=compare(scores, columns, pairs, metrics, clusters=clusters, categories=categories, seed=seed),
+        comparisons=compare(
+            {name: table[kept] for name, table in scores.items()},
+            columns,
+            pairs if kept else (),
+            metrics,
+            clusters=[clusters[row] for row in kept],
+            categories=rows_by_category([questions[row] for row in kept]),
+            seed=seed,
+        ),
     )
 
 

@@ -71,6 +71,7 @@ def planted_results(names: Sequence[str] = ("v2", "v1", "dense")) -> Results:
         "corpus": CorpusSummary(path="data/sample.json", sha256="ab12", questions=24, skipped={"no evidence": 3}),
         "manifest": {"command": "locigraph evaluate --config run.yaml", "commit": "c0ffee", "seed": 0},
         "notes": ["The corpus is planted."],
+        "left_out": [],
         "sessions": {},
         "second_gold": None,
     }
