@@ -73,6 +73,10 @@ class Ledger:
 
     Replies from a cassette cost nothing and are not counted.
 
+    Attributes:
+        invalid: Replies of this run that could not be used.
+        repaired: Those of them that the model mended when it was told.
+
     Args:
         max_tokens: Most tokens, read and written, that a store may cost; None for any number.
         max_cost: Most that they may cost, in the currency of the prices; None for any sum.
@@ -88,6 +92,7 @@ class Ledger:
         self._is_stopped = False
         self._store: Settings | None = None
         self._changed = threading.Condition()
+        self.invalid = self.repaired = 0
 
     def bind(self, store: Settings, spaces: list[SpaceId]) -> None:
         """Go on from what a store remembers of these spaces, and have it remember what is spent from now on."""
@@ -180,6 +185,12 @@ class Ledger:
                     turn: {s: asdict(v) for s, v in held.items()} for turn, held in self._pages[purpose.space].items()
                 }
                 self._store.set_setting(_name(purpose.space), json.dumps(page))
+
+    def judge(self, *, is_repaired: bool) -> None:
+        """Count a reply that could not be used, or one that is right after one that could not."""
+        with self._changed:
+            self.repaired += is_repaired
+            self.invalid += not is_repaired
 
     @property
     def total(self) -> Spent:

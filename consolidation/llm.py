@@ -122,9 +122,12 @@ class ChatClient:
                 except (ValueError, ConsolidationError) as error:
                     fault = str(error)
                 else:
+                    if attempt:
+                        self.ledger.judge(is_repaired=True)
                     if text != held:
                         self.cassette.keep([(request, text)])
                     return result
+            self.ledger.judge(is_repaired=False)
             fault = _storable(fault)
             attempts.append((text, fault))
             complaint = f"That was not right: {fault}. Reply again, with all that was asked for."

@@ -18,7 +18,8 @@ class CorpusSettings:
     Attributes:
         path: File, or ``sample``, ``threads`` or ``voices`` for a bundled corpus.
         format: Format of the corpus: <formats>.
-        extractions: JSONL of recorded extractions; null takes ``recorded_extractions.jsonl.gz`` beside the corpus.
+        extractions: JSONL of recorded extractions, or ``sample`` for those of the bundled conversation ``harbor``; null
+            takes ``recorded_extractions.jsonl.gz`` beside the corpus.
         corrections: JSONL of corrected evidence, a second gold that is reported beside the first; null for none.
         categories: Question categories to use; null takes the usual ones of the format.
         conversations: Names of the conversations to use; null takes all.

@@ -1,5 +1,7 @@
 """Makes the bundled cassette from the extraction written by hand: python -m tests.consolidation.sample_cassette
 
+It writes the same facts and events as recorded extractions too, by which others are judged.
+
 To be run whenever prompts, schemas or the search for known nodes change, since a cassette keeps a reply under all that
 was asked. The requests are the real ones, of a real build against a scripted endpoint.
 """
@@ -18,13 +20,17 @@ from typing import Any
 import yaml
 
 from locigraph.consolidation.cassette import BUNDLED
+from locigraph.kg import corpora
 from locigraph.kg.corpora import Conversation, load_corpus
 from locigraph.kg.files import replace_file
+from locigraph.kg.store import Store
+from locigraph.kg.types import SpaceId
 from locigraph.scripts.build import build
 from locigraph.scripts.settings import CorpusSettings, EncoderSettings, LLMSettings
 from tests.consolidation.stub_server import Stub, stub_server
 
 SPACE = "harbor"
+EXTRACTIONS = Path(corpora.__file__).parent / "sample_extractions.jsonl"
 SETTINGS = LLMSettings(model="hand-written", cassette="sample", mode="replay")
 _EXTRACTION = Path(__file__).with_name("sample_extraction.yaml")
 
@@ -103,6 +109,20 @@ class HandWritten:
         return {"words": words}
 
 
+def extractions(store: Store) -> dict[str, Any]:
+    """The facts and events of the built graph, in the format of recorded extractions."""
+    facts, events = [], []
+    for node in store.nodes(SpaceId(SPACE), types=("event_node", "sub_event", "knowledge_node")):
+        item: dict[str, Any] = {"text": node.description, "turn_ids": list(node.provenance)}
+        if node.type == "knowledge_node":
+            facts.append(item)
+        elif node.valid_from is None or node.valid_to is None:
+            events.append(item)
+        else:
+            events.append(item | {"start": f"{node.valid_from:%Y-%m-%d}", "end": f"{node.valid_to:%Y-%m-%d}"})
+    return {"conversation_id": SPACE, "facts": facts, "events": events}
+
+
 def main() -> None:
     """Make the cassette; fails if the file names what the architect was not shown."""
     conversation = load_corpus("jsonl", "sample", conversations=(SPACE,)).conversations[0]
@@ -119,6 +139,8 @@ def main() -> None:
         )
         if model.lost:
             raise SystemExit("\n".join(model.lost))
+        with Store(f"{folder}/graph.sqlite") as store:
+            replace_file(EXTRACTIONS, json.dumps(extractions(store)) + "\n")
         BUNDLED["sample"].parent.mkdir(exist_ok=True)
         replace_file(BUNDLED["sample"], made.read_bytes())
 
