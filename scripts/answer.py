@@ -48,7 +48,7 @@ def answer(
     from locigraph.kg.errors import LocigraphError
     from locigraph.retrieval.evaluation.contexts import read_contexts
     from locigraph.scripts import opening
-    from locigraph.scripts.answering import Answering, SpentFile, answers_table
+    from locigraph.scripts.answers import Answering, SpentFile, answers_table
     from locigraph.scripts.language_models import clients_of
 
     for name, value, least in (("concurrency", concurrency, 1), ("questions", questions, 1), ("wrong", wrong, 0)):
