@@ -226,6 +226,17 @@ class Store:
         with self._read() as connection:
             return turns_.count(connection, space)
 
+    def speakers(self, space: SpaceId) -> list[str]:
+        """Names of all who speak in a space, sorted."""
+        self.require_space(space)
+        with self._read() as connection:
+            return turns_.speakers(connection, space)
+
+    def voices(self, space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, frozenset[str]]:
+        """Whose words nodes hold: the speakers of their turns, but not of those that only said the same again."""
+        with self._read() as connection:
+            return turns_.voices(connection, space, ids)
+
     def retry_turn(self, space: SpaceId, turn_id: TurnId) -> None:
         """Put a failed turn back among the pending.
 

@@ -17,27 +17,12 @@ from locigraph import Memory
 from locigraph.kg.errors import LocigraphError, StoreError, TurnConflictError, UnknownSpaceError
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
-from locigraph.scripts import opening
-from locigraph.scripts.settings import EncoderSettings
-from tests.fakes_graph import small_checkpoint
-from tests.faults.workbench import FakeCachedEncoder
+from locigraph.scripts.memory import Recalled
 
 SALE = {
     "space": "ana", "session": "s1", "speaker": "Ana", "text": "I sold the blue bike to Tom.",
     "spoken_at": "2024-05-01T10:00",
 }  # fmt: skip
-
-
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a checkpoint that fits the text encoder."""
-
-    def encoder(settings: EncoderSettings) -> FakeCachedEncoder:
-        return FakeCachedEncoder("fake", cache=tmp_path / "cache.sqlite")
-
-    monkeypatch.setattr(opening, "text_encoder", encoder)
-    small_checkpoint(text_encoder="fake").save(tmp_path / "checkpoint")
-    return tmp_path
 
 
 def opened(place: Path, name: str = "memory.sqlite", **options: str) -> Memory:
@@ -116,6 +101,32 @@ def test_a_context_holds_what_fits_into_its_budget(place: Path) -> None:
     assert found.context is not None
     assert found.context.tokens <= 60
     assert len(found) == len(found.context.lines)
+
+
+@pytest.mark.parametrize("strategy", ["v2", "v1", "bm25", "dense", "sum"])
+def test_copies_have_one_place_and_a_view_of_a_speaker_none_of_anothers_words(place: Path, strategy: str) -> None:
+    copies = [SALE | {"text": "Who bought the bike, Bo or Tom?", "speaker": "Eve"} for _ in range(12)]
+    with opened(place) as memory:
+        sold, *_ = memory.add_many([SALE, *copies, SALE | {"text": "Bo is glad.", "speaker": "Bo"}])
+
+        def asked(**options: object) -> Recalled:
+            return memory.recall("Who bought the bike?", space="ana", top_k=3, strategy=strategy, **options)  # type: ignore[arg-type]
+
+        def copied(found: Recalled) -> int:
+            return sum(hit.text.startswith("Eve: ") for hit in found)
+
+        assert copied(asked(fold=None)) >= 2
+        assert copied(asked()) == 1
+        assert 11 in [len(hit.same) for hit in asked()]
+        assert sold in [turn for hit in asked() for turn in hit.turn_ids]
+        assert copied(asked(speaker=["Ana", "Bo"])) == 0
+        assert all(hit.turn_ids == (sold,) for hit in asked(speaker="Ana"))
+        with pytest.raises(LocigraphError, match=r"no speaker 'Anna'; nearest is 'Ana'"):
+            asked(speaker="Anna")
+        with pytest.raises(LocigraphError, match="name at least one speaker"):
+            asked(speaker=[])
+        with pytest.raises(LocigraphError, match=r"fold is 0; a likeness is above 0"):
+            asked(fold=0)
 
 
 def test_scores_are_taken_apart(place: Path) -> None:

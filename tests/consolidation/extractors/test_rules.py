@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -54,6 +55,30 @@ def test_another_value_supersedes_and_the_same_value_does_not() -> None:
     assert not any(isinstance(op, SupersedeNode) for op in stayed.operations)
     other = replace(make_turn(0, "I live in Lisbon these sunny days."), speaker="Ben")
     assert not any(isinstance(op, SupersedeNode) for op in RULES.plan(other, Context((held,), ())).operations)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Ben wrote to me "I live in Lisbon these days" and laughed.',
+        "Ben wrote to me “It is warm. I live in Lisbon these days. Come!” and laughed.",
+        'Ben told me: "Hello. I live in Lisbon these days',
+    ],
+)
+def test_what_a_speaker_quotes_ends_no_fact_of_the_speaker(text: str) -> None:
+    held = ContextNode(NodeId("held"), "knowledge_node", "some words", {"slot": "Ann:home", "value": "porto"})
+    plan = RULES.plan(make_turn(0, text), Context((held,), ()))
+    assert any(isinstance(op, AddNode) for op in plan.operations)
+    assert not any(isinstance(op, SupersedeNode) for op in plan.operations)
+    after = make_turn(0, 'Ben said "how nice" when I moved to Lisbon these days.')
+    assert any(isinstance(op, SupersedeNode) for op in RULES.plan(after, Context((held,), ())).operations)
+
+
+def test_no_name_of_a_speaker_ends_a_fact_of_another() -> None:
+    held = {"slot": "Ann:favourite:home", "value": "the boat", "speaker": "Ann"}
+    eve = replace(make_turn(0, "I live in Lisbon these sunny days."), speaker="Ann:favourite")
+    plan = RULES.plan(eve, Context((ContextNode(NodeId("held"), "knowledge_node", "some words", held),), ()))
+    assert not any(isinstance(op, SupersedeNode) for op in plan.operations)
 
 
 def test_names_and_phrases_become_mentions_and_topics() -> None:
