@@ -65,14 +65,12 @@ class MemoryState:
     Attributes:
         checkpoint: Version of the checkpoint with which v2 answers; None where v1 does.
         reason: Why v2 cannot answer; empty if it can.
-        spaces: Number of spaces.
         due_rows: Rows of nodes that the index has not taken yet.
         due_spaces: Spaces whose graph embeddings the next recall brings up to date.
     """
 
     checkpoint: str | None
     reason: str
-    spaces: int
     due_rows: int
     due_spaces: int
 
@@ -356,7 +354,6 @@ class Memory:
             return MemoryState(
                 checkpoint=None if live_embeddings is None else live_embeddings.version,
                 reason=self._no_v2,
-                spaces=len(self._graph.spaces()),
                 due_rows=self._graph.outbox_size(),
                 due_spaces=len(self._graph.changed_spaces()),
             )

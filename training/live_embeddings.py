@@ -72,10 +72,11 @@ class LiveEmbeddings:
         spaces = self._store.spaces()
         if not spaces:
             return 0
-        if self._in_use() is None:
+        found = self._in_use()
+        if found is None:
             self.refresh(progress=progress)
             return len(spaces)
-        return self._write_due(spaces if space is None else [space])
+        return self._write_due(found, spaces if space is None else [space])
 
     def refresh(self, *, progress: str | None = None) -> Refreshed:
         """Encode every space into a new collection, put it in use, and add what arrived in the meantime."""
@@ -91,7 +92,9 @@ class LiveEmbeddings:
         )
         for space, number in due.items():
             self._store.acknowledge_change(space, number)
-        self._write_due(self._store.spaces())
+        found = self._in_use()
+        assert found is not None
+        self._write_due(found, self._store.spaces())
         return done
 
     def collection(self, space: SpaceId) -> Collection:
@@ -133,9 +136,7 @@ class LiveEmbeddings:
         is_ours = found.spec.version == self.version and found.spec.schema == schema_hash()
         return found if is_ours else None
 
-    def _write_due(self, spaces: list[SpaceId]) -> int:
-        collection = self._in_use()
-        assert collection is not None
+    def _write_due(self, collection: Collection, spaces: list[SpaceId]) -> int:
         due = self._store.changed_spaces()
         written = 0
         for space in spaces:
