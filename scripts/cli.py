@@ -23,6 +23,7 @@ _HELP = {
     "demo": "the main job on the bundled sample: graph, v1, trained v2, report",
     "build": "conversations into a graph and its index",
     "classify": "events and facts of a graph under categories",
+    "resolve": "entities and concepts of a graph that mean the same become one",
     "reflect": "insights that several facts of a graph show together",
     "adapt": "an adapter of the text encoder from a corpus' questions",
     "train": "node and query encoder from a built graph",
