@@ -421,10 +421,9 @@ class Memory:
             from locigraph.training.inference import CheckpointQueryEncoder
 
             embeddings = self._require_live()
-            if not self._is_readonly:
-                embeddings.update(space)
+            collection = embeddings.collection(space) if self._is_readonly else embeddings.current(space)
             questions = CheckpointQueryEncoder(embeddings.checkpoint, self._encoder.encode)
-            found = GraphEmbeddingRetriever(embeddings.collection(space), questions, texts_of(self._graph))
+            found = GraphEmbeddingRetriever(collection, questions, texts_of(self._graph))
             yield strategy, found, notes
             return
         with built_strategies(self._graph, self._encoder, [strategy], spaces=[space], index=index) as built:
