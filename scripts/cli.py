@@ -29,6 +29,7 @@ _HELP = {
     "train": "node and query encoder from a built graph",
     "refresh": "graph embeddings of all turns into the index",
     "evaluate": "strategies compared on held-out conversations, with statistics and a report",
+    "answer": "answers by a language model from the contexts of an evaluation, judged",
     "transfer": "what was learnt from some corpora, tested on others",
     "compare": "statistics of a record made again, and its rankings for other tools",
     "search": "hyper-parameters by validation conversations, inside each fold",
