@@ -85,13 +85,7 @@ def _choose(words: list[str]) -> None:
 
 def _run(command: str, words: list[str]) -> None:
     function = _command(command)
-    parser = _OneLineParser(prog=f"locigraph {command}", description=_HELP[command])
-    parser.add_argument("--config", action=ActionConfigFile, help="YAML file of the options below")
-    skip: set[str | int] = set()
-    if command in ("recall", "explain"):
-        parser.add_argument("question", type=str, help="what to look for")
-        skip.add("question")
-    parser.add_function_arguments(function, as_positional=False, skip=skip)
+    parser = _parser(command)
     for before, word in pairwise(["", *words]):
         if before == "--config" or word.startswith("--config="):
             _check_configuration(word.removeprefix("--config="))
@@ -116,6 +110,17 @@ def _run(command: str, words: list[str]) -> None:
         if error.filename is None:
             raise  # not about a file that the user could mend
         fail(f"{error.filename}: {error.strerror}; check the path and its permissions")
+
+
+def _parser(command: str) -> ArgumentParser:
+    parser = _OneLineParser(prog=f"locigraph {command}", description=_HELP[command])
+    parser.add_argument("--config", action=ActionConfigFile, help="YAML file of the options below")
+    skip: set[str | int] = set()
+    if command in ("recall", "explain"):
+        parser.add_argument("question", type=str, help="what to look for")
+        skip.add("question")
+    parser.add_function_arguments(_command(command), as_positional=False, skip=skip)
+    return parser
 
 
 def _check_configuration(path: str) -> None:
