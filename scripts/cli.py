@@ -34,6 +34,7 @@ _HELP = {
     "ablate": "what each part of the model is worth: trained again with one thing changed",
     "recall": "ask the memory of a space",
     "explain": "take the scores of v2 apart: own text, neighbours by relation, speaker, date",
+    "serve": "keep a memory open for clients of HTTP and MCP",
     "verify": "compare the index of descriptions with the store, or rebuild it",
     "forget": "erase turns, or a space, from graph and indexes",
 }

@@ -58,6 +58,25 @@ class Recalled(Sequence[Hit]):
         return len(self.hits)
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryState:
+    """How far a memory is ready to answer.
+
+    Attributes:
+        checkpoint: Version of the checkpoint with which v2 answers; None where v1 does.
+        reason: Why v2 cannot answer; empty if it can.
+        spaces: Number of spaces.
+        due_rows: Rows of nodes that the index has not taken yet.
+        due_spaces: Spaces whose graph embeddings the next recall brings up to date.
+    """
+
+    checkpoint: str | None
+    reason: str
+    spaces: int
+    due_rows: int
+    due_spaces: int
+
+
 class Memory:
     """Conversations that can be added to, asked and forgotten; make one with ``Memory.open``.
 
@@ -267,6 +286,12 @@ class Memory:
         with self._lock:
             return self._graph.spaces()
 
+    def times(self, space: str) -> list[datetime]:
+        """When the turns of a space were spoken, each time once, earliest first; undated turns have none."""
+        with self._lock:
+            self._graph.require_space(SpaceId(space))
+            return sorted({turn.spoken_at for turn in self._graph.turns(SpaceId(space)) if turn.spoken_at is not None})
+
     def recall(
         self,
         question: str,
@@ -318,6 +343,30 @@ class Memory:
                 hits = tuple(hit for hit in found.hits if hit.node_id in kept)
             said = (*notes, *self.notes(space))
         return Recalled(hits, name, found.timing, said, context)
+
+    def state(self) -> MemoryState:
+        """How far the memory is ready to answer.
+
+        Raises:
+            LocigraphError: If it cannot: the index does not answer.
+        """
+        with self._lock:
+            self._index().collections()
+            live_embeddings = self._live()
+            return MemoryState(
+                checkpoint=None if live_embeddings is None else live_embeddings.version,
+                reason=self._no_v2,
+                spaces=len(self._graph.spaces()),
+                due_rows=self._graph.outbox_size(),
+                due_spaces=len(self._graph.changed_spaces()),
+            )
+
+    def warm_up(self) -> None:
+        """Load models and checkpoint now, for which the first ``add`` and ``recall`` would wait otherwise."""
+        with self._lock:
+            for encoder in {self._encoder.without_adapter(), self._encoder}:
+                encoder.load()
+            self._live()
 
     def notes(self, space: str) -> list[str]:
         """What a caller should know of a space: how many of its turns are pending, or failed."""

@@ -24,6 +24,7 @@ from locigraph.retrieval.evaluation import (
     write_report,
 )
 from locigraph.retrieval.evaluation.notes import a_a_note
+from locigraph.retrieval.evaluation.question_browser import browser_data
 from locigraph.retrieval.evaluation.question_scores import write_question_scores
 from locigraph.training.comparison import outcomes
 
@@ -102,7 +103,9 @@ def write_results(
         "second_gold": second,
     }  # fmt: skip
     replace_file(folder / "results.json", json.dumps(results, indent=1) + "\n")
-    write_report(folder, results, strategies=strategies)
+    texts = {question.question_id: question.text for question in corpus.questions}
+    turns = {str(c.space): {str(t.turn_id): t.text for t in c.turns} for c in corpus.conversations}
+    write_report(folder, results, strategies=strategies, questions=browser_data(questions, runs, texts, turns))
     return results
 
 

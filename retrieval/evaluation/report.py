@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from locigraph.retrieval.evaluation.document import (
     Block,
@@ -24,6 +25,7 @@ from locigraph.retrieval.evaluation.document import (
 )
 from locigraph.retrieval.evaluation.formatting import flat, milliseconds, p_value, signed, unsigned
 from locigraph.retrieval.evaluation.metrics import CONTEXT_METRICS
+from locigraph.retrieval.evaluation.question_browser import browser_block
 from locigraph.retrieval.evaluation.results import Comparison, Interval, Results, StrategySummary, Summary
 from locigraph.retrieval.evaluation.significance import smallest_p
 
@@ -67,7 +69,11 @@ def comparison_sentence(comparison: Comparison) -> str:
 
 
 def write_report(
-    directory: Path | str, results: Results, *, strategies: Mapping[str, str] | None = None
+    directory: Path | str,
+    results: Results,
+    *,
+    strategies: Mapping[str, str] | None = None,
+    questions: Mapping[str, Any] | None = None,
 ) -> tuple[Path, Path]:
     """Write ``report.md``, ``report.html`` and, for the Markdown, ``figures/*.svg``.
 
@@ -78,6 +84,7 @@ def write_report(
         results: Output of ``summarise`` with "corpus", "manifest" and optional "notes".
         strategies: Name of a strategy -> one sentence that explains it to the reader; those that were not run are left
             out. None for no explanations.
+        questions: Output of ``browser_data``; None for a report without a browser of questions.
 
     Returns:
         Paths of the Markdown and of the HTML file.
@@ -89,7 +96,7 @@ def write_report(
     from locigraph.retrieval.evaluation.plots import standalone  # late, as in _blocks
 
     folder = Path(directory)
-    blocks = _blocks(results, strategies or {})
+    blocks = _blocks(results, strategies or {}, questions)
     markdown, page = markdown_text(blocks), html_page(blocks, "Retrieval evaluation")  # both, before a file is touched
     (folder / "figures").mkdir(parents=True, exist_ok=True)
     for block in blocks:
@@ -101,7 +108,7 @@ def write_report(
     return markdown_path, html_path
 
 
-def _blocks(results: Results, explanations: Mapping[str, str]) -> list[Block]:
+def _blocks(results: Results, explanations: Mapping[str, str], questions: Mapping[str, Any] | None) -> list[Block]:
     # Imported late: matplotlib takes half a second, and who only needs a metric should not wait for it.
     from locigraph.retrieval.evaluation.plots import (
         category_figure,
@@ -137,6 +144,7 @@ def _blocks(results: Results, explanations: Mapping[str, str]) -> list[Block]:
         *_seeds(strategies),
         *_second_gold(results),
         *_latency(strategies, times, quality),
+        *_browser(questions),
         *_provenance(results),
     ]
 
@@ -303,6 +311,10 @@ def _latency(strategies: Mapping[str, StrategySummary], *figures: Figure) -> lis
         Table(header, rows),
         *figures,
     ]
+
+
+def _browser(questions: Mapping[str, Any] | None) -> list[Block]:
+    return [] if questions is None else [Heading("Questions one by one"), browser_block(questions)]
 
 
 def _provenance(results: Results) -> list[Block]:

@@ -124,6 +124,15 @@ class CachedTextEncoder:
             return np.zeros((0, 0), dtype=np.float32)
         return np.stack([found[digest] for digest in digests])
 
+    def load(self) -> None:
+        """Load the model now instead of with the first text that the cache does not hold.
+
+        Raises:
+            TextEncoderError: If it cannot be loaded or its weights are not those expected.
+        """
+        if self._model is None:
+            self._model = _load(self._name, self.adapter, self._device, self._dtype)
+
     def forget(self, texts: Sequence[str]) -> None:
         """Drop the vectors of some texts, made by whatever model, from the cache and from its log."""
         with self._connect() as connection:
@@ -162,8 +171,8 @@ class CachedTextEncoder:
             connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
 
     def _run(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        if self._model is None:
-            self._model = _load(self._name, self.adapter, self._device, self._dtype)
+        self.load()
+        assert self._model is not None
         vectors: Any = self._model.encode(
             list(texts),
             batch_size=_BATCH,

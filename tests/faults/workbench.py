@@ -35,6 +35,9 @@ _QUESTION = "Who repairs boats?"
 class FakeCachedEncoder(CachedTextEncoder):
     """The cache as it is, over a hashed bag of words."""
 
+    def load(self) -> None:
+        pass
+
     def _run(self, texts: Any) -> Any:
         return FakeEncoder(TEXT_DIM).encode(texts)
 

@@ -17,28 +17,12 @@ from locigraph import Memory
 from locigraph.kg.errors import LocigraphError, StoreError, TurnConflictError, UnknownSpaceError
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
-from locigraph.scripts import opening
 from locigraph.scripts.memory import Recalled
-from locigraph.scripts.settings import EncoderSettings
-from tests.fakes_graph import small_checkpoint
-from tests.faults.workbench import FakeCachedEncoder
 
 SALE = {
     "space": "ana", "session": "s1", "speaker": "Ana", "text": "I sold the blue bike to Tom.",
     "spoken_at": "2024-05-01T10:00",
 }  # fmt: skip
-
-
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a checkpoint that fits the text encoder."""
-
-    def encoder(settings: EncoderSettings) -> FakeCachedEncoder:
-        return FakeCachedEncoder("fake", cache=tmp_path / "cache.sqlite")
-
-    monkeypatch.setattr(opening, "text_encoder", encoder)
-    small_checkpoint(text_encoder="fake").save(tmp_path / "checkpoint")
-    return tmp_path
 
 
 def opened(place: Path, name: str = "memory.sqlite", **options: str) -> Memory:

@@ -49,6 +49,9 @@ def test_files_hold_every_run_and_a_second_gold(tmp_path: Path) -> None:
     assert len(lines) == 18
     assert {(line["strategy"], line["seed"]) for line in lines} == {("v1", None), ("v2", 0), ("v2", 1)}
     assert sum("A/A check" in note for note in results["notes"]) == 2
+    page = (tmp_path / "report.html").read_text()
+    assert '"text":"what?"' in page
+    assert '"turns":[["t0","turn 0"]' in page
     report = (tmp_path / "report.md").read_text()
     assert "By seed" in report
     assert "Against corrected evidence" in report
