@@ -36,7 +36,7 @@ _RAW = (b"", b"\xff\xfe", b"\x00", b"[" * 100_000, b"{", b"null", b'"x"', b"\xef
 _COMMANDS = {command: {"space": "x"} if command in ("recall", "explain", "forget") else {} for command in cli._HELP}
 del _COMMANDS["demo"]
 #: These would do much if nothing were wrong: their configuration is resolved, and no more.
-_MAKE_MUCH = ("ablate", "build", "evaluate", "search", "transfer")
+_MAKE_MUCH = ("ablate", "build", "evaluate", "search", "serve", "transfer")
 
 
 def _locomo() -> list[Any]:
