@@ -22,7 +22,9 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from locigraph.consolidation.classification import Classifier
+from locigraph.consolidation.merging import Merger, same_names
 from locigraph.consolidation.reflection import Reflector
+from locigraph.consolidation.resolution import CONCEPT_MERGE
 from locigraph.kg.store import Store
 from locigraph.kg.types import Question, SpaceId
 from locigraph.retrieval.evaluation import score_ranking, sign_flip_test
@@ -37,6 +39,7 @@ from locigraph.scripts.strategies import STRATEGIES, SearchParts
 
 PASSES: dict[str, Callable[[Store, CachedTextEncoder, SpaceId], object]] = {
     "classify": lambda store, encoder, space: Classifier(store, encoder).run(space),
+    "resolve": lambda store, encoder, space: Merger(store, encoder).run(space),
     "reflect": lambda store, encoder, space: Reflector(store, encoder).run(space),
 }
 _DEPTH = 50
@@ -63,6 +66,16 @@ def ask(
                 rows.append([scores[metric] for metric in _METRICS])
             found[name] = np.array(rows)
     return found
+
+
+def duplicates(store: Store, encoder: CachedTextEncoder) -> str:
+    """The share of the entities and concepts that mean the same as an older one."""
+    held = again = 0
+    for space in store.spaces():
+        seen = store.snapshot(space, embedding_model=encoder.model_id)
+        held += len(seen.active_rows(("entity", "concept")))
+        again += len(same_names(seen, CONCEPT_MERGE))
+    return f"{again} of {held} entities and concepts mean the same as an older one ({again / max(1, held):.4f})"
 
 
 def hybrid(parts: SearchParts) -> Retriever:
@@ -119,6 +132,7 @@ def main() -> None:
             with Store(path) as store:
                 for space in store.spaces() if name != "nothing" else []:
                     print(f"{name} {space}: {PASSES[name](store, encoder.without_adapter(), space)}", flush=True)
+                print(f"after {name}: {duplicates(store, encoder.without_adapter())}", flush=True)
                 for each in dict.fromkeys([encoder.without_adapter(), encoder]):
                     graphs.embed_all(store.spaces(), store, each)
                 for strategy, scores in ask(store, encoder, options.strategies, questions).items():

@@ -25,6 +25,7 @@ from locigraph.consolidation.dating import dated, days_of
 from locigraph.consolidation.extractors.sentences import in_third_person, phrases, sentences, unquoted
 from locigraph.consolidation.protocols import Context
 from locigraph.kg.language.dates import resolve_times
+from locigraph.kg.language.english import is_english
 from locigraph.kg.language.tokens import STOP_WORDS, terms, words
 from locigraph.kg.types import NodeId, Turn
 
@@ -56,7 +57,12 @@ class RuleExtractor:
     name = "rules"
 
     def plan(self, turn: Turn, context: Context, *, complaint: str | None = None) -> Blueprint:
-        """Facts, events, mentions and topics of a turn; ``complaint`` cannot change what rules say."""
+        """Facts, events, mentions and topics of a turn; ``complaint`` cannot change what rules say.
+
+        Of a turn that is not in English they only know who speaks.
+        """
+        if not is_english(turn.text):
+            return Blueprint(mentions=(Mention(turn.speaker, "person"),))
         operations: list[Operation] = []
         known = {node.id: frozenset(terms(node.description)) for node in context.nodes}
         updated = set()

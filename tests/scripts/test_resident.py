@@ -79,7 +79,7 @@ def test_reflections_are_found_by_v1_once_they_are_indexed(
     assert (code, " reflection " in out) == (0, True), error
 
 
-@pytest.mark.parametrize("command", ["classify", "reflect"])
+@pytest.mark.parametrize("command", ["classify", "reflect", "resolve"])
 def test_a_second_process_of_the_same_command_is_refused(
     command: str, built: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from locigraph.consolidation.blueprint import (
     AddNode,
+    Blueprint,
     ContextNode,
+    Mention,
     SupersedeNode,
     UpdateNode,
     check_blueprint,
@@ -123,3 +125,9 @@ def test_what_another_speaker_said_alike_is_a_fact_of_its_own() -> None:
     )
     plan = RULES.plan(make_turn(0, "We repair old wooden boats in the blue harbour"), Context((theirs,), ()))
     assert [type(operation) for operation in plan.operations] == [AddNode]
+
+
+def test_of_a_turn_in_another_language_only_the_speaker_is_known() -> None:
+    said = "Mañana me voy a mi casa en Madrid con mi hermana."
+    plan = RuleExtractor().plan(make_turn(0, said), Context((), ()))
+    assert plan == Blueprint(mentions=(Mention("Ann", "person"),))
