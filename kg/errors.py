@@ -28,7 +28,7 @@ class CorpusFormatError(LocigraphError):
 
     def __init__(self, path: object, conversation: str | None, field: str, value: object, expected: str) -> None:
         where = f"{path}: conversation {shortened(conversation)}" if conversation is not None else f"{path}"
-        super().__init__(f"{where}: field {shortened(field)} is {shortened(value)}; expected {expected}")
+        super().__init__(f"{where}: field '{field[:200]}' is {shortened(value)}; expected {expected}")
 
 
 class StoreError(LocigraphError):
