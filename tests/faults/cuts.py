@@ -164,12 +164,15 @@ def kills_of_models(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
 
 
 def _tries(
-    seed: int, folder: Path, commands: Sequence[Sequence[str]], ways: Sequence[str]
+    seed: int, folder: Path, rows: Sequence[tuple[str, ...]], ways: Sequence[str]
 ) -> Iterator[Callable[[], None]]:
-    stages = [_stage(folder, before, command) for *before, command in commands]
+    stages: dict[tuple[str, ...], _Stage] = {}
     randomness = random.Random(seed)
     while True:
-        stage = randomness.choice(stages)
+        commands = randomness.choice(rows)
+        if commands not in stages:
+            stages[commands] = _stage(folder, commands[:-1], commands[-1])
+        stage = stages[commands]
         way = randomness.choice(ways)
         at = randomness.randrange(stage.calls) + 1 if way in _AT_A_CALL else randomness.uniform(0.01, stage.seconds)
         yield partial(_check, folder / "try", stage, way, at)
