@@ -65,14 +65,12 @@ class MemoryState:
     Attributes:
         checkpoint: Version of the checkpoint with which v2 answers; None where v1 does.
         reason: Why v2 cannot answer; empty if it can.
-        spaces: Number of spaces.
         due_rows: Rows of nodes that the index has not taken yet.
         due_spaces: Spaces whose graph embeddings the next recall brings up to date.
     """
 
     checkpoint: str | None
     reason: str
-    spaces: int
     due_rows: int
     due_spaces: int
 
@@ -355,7 +353,6 @@ class Memory:
             return MemoryState(
                 checkpoint=None if live_embeddings is None else live_embeddings.version,
                 reason=self._no_v2,
-                spaces=len(self._graph.spaces()),
                 due_rows=self._graph.outbox_size(),
                 due_spaces=len(self._graph.changed_spaces()),
             )
@@ -423,10 +420,9 @@ class Memory:
             from locigraph.training.inference import CheckpointQueryEncoder
 
             embeddings = self._require_live()
-            if not self._is_readonly:
-                embeddings.update(space)
+            collection = embeddings.collection(space) if self._is_readonly else embeddings.current(space)
             questions = CheckpointQueryEncoder(embeddings.checkpoint, self._encoder.encode)
-            found = GraphEmbeddingRetriever(embeddings.collection(space), questions, texts_of(self._graph))
+            found = GraphEmbeddingRetriever(collection, questions, texts_of(self._graph))
             yield strategy, found, notes
             return
         with built_strategies(self._graph, self._encoder, [strategy], spaces=[space], index=index) as built:
