@@ -102,6 +102,8 @@ class GraphEncoder(nn.Module):
         config: Sizes.
     """
 
+    passes: Tensor
+
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.config = config
@@ -110,7 +112,11 @@ class GraphEncoder(nn.Module):
         self.own_traits = nn.Parameter(torch.zeros(_TRAITS, len(_OWN)))
         self.bias_traits = nn.Parameter(torch.zeros(_TRAITS, 1))
         start = [relation.start for relation in self.relations]
-        self.prior = nn.Parameter(torch.tensor(start).reshape(len(start), len(BLOCKS)))
+        weights = torch.tensor([[weight or 0.0 for weight in row] for row in start])
+        self.prior = nn.Parameter(weights.reshape(len(start), len(BLOCKS)))
+        # Which blocks each relation passes on, [relations, 3]; part of the table, not of the weights.
+        passes = torch.tensor([[float(weight is not None) for weight in row] for row in start])
+        self.register_buffer("passes", passes.reshape(len(start), len(BLOCKS)), persistent=False)
         self.edge_features = nn.Parameter(torch.zeros(len(start), EDGE_FEATURES, len(BLOCKS)))
 
     def edge_logits(self, inputs: GraphInputs, traits: Tensor) -> Tensor:
@@ -141,7 +147,7 @@ class GraphEncoder(nn.Module):
         turns = inputs.num_turns
         traits = self.traits(inputs)
         own = torch.cat([self.own + traits[:turns] @ self.own_traits, traits.new_ones(turns, 1)], dim=1)
-        edge = self.edge_weights(inputs, self.edge_logits(inputs, traits))
+        edge = self.edge_weights(inputs, self.edge_logits(inputs, traits)) * self.passes[inputs.relation]
         bounds = torch.searchsorted(inputs.target, torch.arange(turns + 1, device=inputs.target.device))
         text, lexical, context = (
             own[:, i : i + 1] * table[:turns] + _neighbour_sums(inputs, table, bounds, edge[:, i])

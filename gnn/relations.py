@@ -30,7 +30,9 @@ class NetworkRelation:
         is_reversed: Whether the graph's edge starts at the turn, so that it is walked backwards.
         hops: Number of consecutive edges from the neighbour to the turn.
         start: Weights of the mean over the neighbours' text, lexical and context blocks before training. They are
-            round numbers in the proportions of hand-set smoothing that works untrained.
+            round numbers in the proportions of hand-set smoothing that works untrained. None stands for a block that
+            is never taken from these neighbours: who said another turn, and when, says nothing of this one, and
+            weights for it learnt the names and dates of the training conversations, to the harm of all others.
     """
 
     name: str
@@ -38,18 +40,18 @@ class NetworkRelation:
     family: str
     is_reversed: bool = False
     hops: int = 1
-    start: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    start: tuple[float | None, float | None, float | None] = (0.0, 0.0, None)
 
 
 RELATIONS: Table[NetworkRelation] = Table(
     "network relation",
     [
-        NetworkRelation("fact", "knowledge_node", "DERIVED_FROM", start=(0.5, 0.5, 0.0)),
+        NetworkRelation("fact", "knowledge_node", "DERIVED_FROM", start=(0.5, 0.5, None)),
         # An event's date is its turn's date too.
         NetworkRelation("event", "event_node", "DERIVED_FROM", start=(0.15, 0.1, 0.5)),
-        NetworkRelation("topic", "concept", "HAS_CONCEPT", is_reversed=True, start=(0.1, 0.05, 0.0)),
-        NetworkRelation("previous", "episode", "NEXT", start=(0.15, 0.1, 0.0)),
-        NetworkRelation("next", "episode", "NEXT", is_reversed=True, start=(0.15, 0.1, 0.0)),
+        NetworkRelation("topic", "concept", "HAS_CONCEPT", is_reversed=True, start=(0.1, 0.05, None)),
+        NetworkRelation("previous", "episode", "NEXT", start=(0.15, 0.1, None)),
+        NetworkRelation("next", "episode", "NEXT", is_reversed=True, start=(0.15, 0.1, None)),
         *(NetworkRelation(f"previous_{hop}", "episode", "NEXT", hops=hop) for hop in range(2, MAX_HOPS + 1)),
         *(
             NetworkRelation(f"next_{hop}", "episode", "NEXT", is_reversed=True, hops=hop)

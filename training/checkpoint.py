@@ -23,7 +23,7 @@ from locigraph.retrieval.text.text_encoder import is_same_model
 from locigraph.training.config import MAX_WIDTH, ModelConfig
 from locigraph.training.errors import CheckpointError
 
-_FORMAT = 5
+_FORMAT = 6
 _WEIGHTS, _MANIFEST = "model.safetensors", "manifest.json"
 
 

@@ -251,19 +251,19 @@ def test_attention_to_two_facts_and_two_zero_neighbours_is_worked_by_hand() -> N
         encoder.key[1, :, 0] = 1  # keys of the facts in each head: 1 and 2
         encoder.query[:, 0] = 1  # query of the turn in each head: 1
         # With the temperature .1 the logits are ln 2 and 2 ln 2 in the lexical head, -ln 2 and -2 ln 2 in that of
-        # the context, and 0 in that of the text.
+        # the text.
         encoder.matrix[POSITION["fact"], 1] = 0.1 * math.log(2)
-        encoder.matrix[POSITION["fact"], 2] = -0.1 * math.log(2)
-        encoder.prior[POSITION["fact"]] = torch.tensor([0.5, 0.5, 0.3])
+        encoder.matrix[POSITION["fact"], 0] = -0.1 * math.log(2)
+        encoder.prior[POSITION["fact"]] = torch.tensor([0.3, 0.5, 0.5])
     vectors = encoder(two_facts())
-    # The two zero neighbours have the logit 0 in each head: shares 1, 1 of 4; then 2, 4 of 2 + 6; then 1/2, 1/4 of
-    # 2 + 3/4, that is 2, 1 of 11. A weight is twice the prior times the share.
-    expected = torch.tensor([[2 * 0.5 / 4, 2 * 0.5 * 2 / 8, 2 * 0.3 * 2 / 11], [2 * 0.5 / 4, 0.5, 2 * 0.3 * 1 / 11]])
+    # The two zero neighbours have the logit 0 in each head: shares 1/2, 1/4 of 2 + 3/4, that is 2, 1 of 11; then 2, 4
+    # of 2 + 6. A weight is twice the prior times the share. Facts pass no context on, whatever the prior.
+    expected = torch.tensor([[2 * 0.3 * 2 / 11, 2 * 0.5 * 2 / 8, 0.0], [2 * 0.3 * 1 / 11, 0.5, 0.0]])
     torch.testing.assert_close(vectors.edge, expected)
     # The turn's own share is .5; the texts of the facts are (1, 0) and (2, 0).
-    assert vectors.text.tolist() == [[pytest.approx(0.5 + 0.25 + 0.25 * 2), 0]]
+    assert vectors.text.tolist() == [[pytest.approx(0.5 + 0.6 * 2 / 11 + 0.6 / 11 * 2), 0]]
     assert vectors.lexical[0].tolist() == pytest.approx([0.5, 0.25, 0.5])
-    assert vectors.context[0].tolist() == pytest.approx([1, 0.6 * 2 / 11, 0.6 / 11])
+    assert vectors.context[0].tolist() == [1, 0, 0]
 
 
 def test_edge_features_are_added_to_the_logits_of_attention() -> None:
@@ -313,7 +313,8 @@ def slow_vectors(encoder: GraphEncoder, inputs: GraphInputs) -> Tensor:
                     weight = 2 * encoder.prior[r] * torch.exp(each / 0.1) / total
                 else:
                     weight = (encoder.prior[r] + each) / len(sources)
-                blocks = [b + weight[i] * getattr(inputs, BLOCKS[i])[s] for i, b in enumerate(blocks)]
+                passes = [block != "context" or encoder.relations[r].name == "event" for block in BLOCKS]
+                blocks = [b + passes[i] * weight[i] * getattr(inputs, BLOCKS[i])[s] for i, b in enumerate(blocks)]
         rows.append(torch.cat([*blocks, traits[t] @ encoder.bias_traits]))
     return torch.stack(rows)
 
@@ -608,8 +609,17 @@ def test_every_weight_of_every_relation_and_type_learns_within_three_steps(name:
         assert list(found) == [key for key, _ in encoder.named_parameters()]
         for key, gradient in found.items():
             if step == 2 or key not in waits:
-                # Each relation in each block or head; some features are always 0, as facts have no facts of their own.
-                assert gradient.any(dim=1 if key == "edge_features" else -1).all(), f"{key} at step {step}"
+                # Each relation in each block or head that it passes on; some features are always 0, as facts have no
+                # facts of their own.
+                learns = gradient.any(dim=1 if key == "edge_features" else -1)
+                if key in ("edge_features", "matrix"):
+                    learns = learns | (encoder.passes == 0).reshape(
+                        len(encoder.relations), 3, *[1] * (learns.dim() - 2)
+                    )
+                if key == "key":  # of the context's head, that of the events alone
+                    kinds = node_types(encoder.relations)
+                    learns.view(len(kinds), 3, -1)[[kind != "event_node" for kind in kinds], 2] = True
+                assert learns.all(), f"{key} at step {step}"
             if step == 0 and key in ("key", "query"):
                 assert not gradient.any()  # or the test of the later steps would say nothing
         with torch.no_grad():
