@@ -323,7 +323,7 @@ class Memory:
             LocigraphError: If there is no such speaker, the strategy cannot be used, or the index fails; an outage is
                 never an empty result.
         """
-        from locigraph.retrieval.packing import Budget, context_of, hits_for
+        from locigraph.retrieval.packing import Budget, contexts_of, hits_for
 
         options.check_recall(top_k=top_k, budget_tokens=budget_tokens, as_of=as_of, strategy=strategy, fold=fold)
         time, asked = options.time_of(as_of), SpaceId(space)
@@ -334,9 +334,8 @@ class Memory:
             hits, context = found.hits[:top_k], None
             if budget_tokens is not None:
                 snapshot = self._graph.snapshot(asked, as_of=time)
-                context = context_of(
-                    retriever, question, found.hits, snapshot, Budget(tokens=budget_tokens), as_of=time
-                )
+                budget = Budget(tokens=budget_tokens)
+                (context,) = contexts_of(retriever, question, found.hits, snapshot, [budget], as_of=time)
                 kept = {line.node_id for line in context.memories}
                 hits = tuple(hit for hit in found.hits if hit.node_id in kept)
             said = (*notes, *self.notes(space))

@@ -17,7 +17,7 @@ from locigraph.retrieval.evaluation.results import CURVE_TOP_KS
 from locigraph.retrieval.hits import turns_of_hits
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
 from locigraph.retrieval.index.milvus import MilvusIndex
-from locigraph.retrieval.packing import Budget, context_of, hits_for
+from locigraph.retrieval.packing import Budget, contexts_of, hits_for
 from locigraph.retrieval.protocols import NodeTexts, Retriever
 from locigraph.retrieval.strategies.graph_embedding import GraphEmbeddingRetriever
 from locigraph.training.checkpoint import Checkpoint
@@ -72,11 +72,16 @@ def packed_contexts(retriever: Retriever, question: Question, views: Views) -> d
     found = retriever.retrieve(
         question.text, question.space, as_of=question.asked_at, top_k=hits_for(max(TOKEN_BUDGETS))
     )
+    contexts = contexts_of(
+        retriever,
+        question.text,
+        found.hits,
+        snapshot,
+        [Budget(tokens=tokens) for tokens in TOKEN_BUDGETS],
+        as_of=question.asked_at,
+    )
     made = {}
-    for tokens in TOKEN_BUDGETS:
-        context = context_of(
-            retriever, question.text, found.hits, snapshot, Budget(tokens=tokens), as_of=question.asked_at
-        )
+    for tokens, context in zip(TOKEN_BUDGETS, contexts, strict=True):
         lines = context.memories
         turns = dict.fromkeys(turn for line in lines for turn in line.turn_ids)
         made[tokens] = PackedContext(tuple(sys.intern(str(line)) for line in lines), tuple(turns), context.tokens)
