@@ -7,7 +7,8 @@ episode, verbatim; an outage leaves it pending. Nothing is lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -68,13 +69,18 @@ class Consolidator:
         extractor: Plans what a turn changes and writes the words.
         encoder: Embeds descriptions.
         context: Finds the nodes that a turn may change.
+        keep: Number of spaces of which is kept what the next run would have to read again.
     """
 
-    def __init__(self, store: Store, extractor: Extractor, encoder: TextEncoder, context: ContextSource) -> None:
+    def __init__(
+        self, store: Store, extractor: Extractor, encoder: TextEncoder, context: ContextSource, *, keep: int = 1
+    ) -> None:
         self._store = store
         self._extractor = extractor
         self._encoder = encoder
         self._context = context
+        self._keep = keep
+        self._kept: OrderedDict[SpaceId, SpaceState] = OrderedDict()  # the one used last at the end
 
     def run(self, space: SpaceId, *, on_turn: Callable[[], None] = lambda: None) -> Outcome:
         """Consolidate every pending turn of a space; what is done already is passed over.
@@ -87,15 +93,12 @@ class Consolidator:
             ConsolidationError: If another extractor built what is there.
         """
         claim_space(self._store, space, self._extractor)
-        turns = self._store.turns(space)
-        pending = {turn.turn_id for turn in self._store.turns(space, state=TurnState.PENDING)}
+        pending = self._store.turns(space, state=TurnState.PENDING)
         if not pending:
             return Outcome(0, 0)
-        state = SpaceState(self._store, space, turns, self._encoder)
+        state = self._state_with(space, pending)
         failed = 0
-        for turn in turns:
-            if turn.turn_id not in pending:
-                continue
+        for turn in pending:
             try:
                 self._consolidate(turn, state)
             except ConsolidationError as error:
@@ -104,7 +107,24 @@ class Consolidator:
                 self._commit(turn, replace(verbatim, failure=str(error)), state)
                 failed += 1
             on_turn()
+        self._kept[space] = state  # not after an outage, which may have left it half told
+        if len(self._kept) > self._keep:
+            self.drop(next(iter(self._kept)))
         return Outcome(len(pending) - failed, failed)
+
+    def drop(self, space: SpaceId) -> None:
+        """Let go of what is kept of a space, such as one of which something was forgotten."""
+        self._kept.pop(space, None)
+        self._context.drop(space)
+
+    def _state_with(self, space: SpaceId, pending: Sequence[Turn]) -> SpaceState:
+        """What is known of a space, with its pending turns; read anew if anyone else has changed the space."""
+        state = self._kept.pop(space, None)
+        if state is None or state.revision != self._store.revision(space):
+            self._context.drop(space)
+            state = SpaceState(self._store, space, self._encoder)
+        state.extend(turn for turn in pending if turn.turn_id not in state.index)
+        return state
 
     def _consolidate(self, turn: Turn, state: SpaceState) -> None:
         shown = [state.planned[node_id] for node_id in self._context.find(turn, limit=_CONTEXT_NODES)]
@@ -117,6 +137,7 @@ class Consolidator:
     def _commit(self, turn: Turn, change: GraphChange, state: SpaceState) -> None:
         change = merge_topics(self._embedded(change), state)
         ids = self._store.commit(change)
+        state.revision += 1
         amended = [u for u in change.updates if u.description is not None or u.status is not None]
         made = [_as_node(turn, n, ids[n.ref]) for n in change.nodes]
         made += [self._store.node(turn.space, u.id) for u in amended]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 import numpy as np
@@ -31,21 +31,20 @@ class SpaceState:
         episodes: Id of each consolidated turn's episode.
         planned: What an architect is shown of each node of a plannable type.
         resolver: Finds the entity or concept that a mention means.
+        revision: The store's number of the last change that is taken in.
     """
 
-    def __init__(self, store: Store, space: SpaceId, turns: Sequence[Turn], encoder: TextEncoder) -> None:
+    def __init__(self, store: Store, space: SpaceId, encoder: TextEncoder) -> None:
         self._store = store
         self._space = space
-        self.turns = tuple(turns)
-        self.index = {turn.turn_id: i for i, turn in enumerate(self.turns)}
+        self.turns: list[Turn] = []
+        self.index: dict[TurnId, int] = {}
         # Sessions may overlap in time, and then their turns alternate.
         self._sessions: dict[str, list[Turn]] = {}
         self._place: dict[TurnId, int] = {}
-        for turn in self.turns:
-            session = self._sessions.setdefault(turn.session_id, [])
-            self._place[turn.turn_id] = len(session)
-            session.append(turn)
-        self.speakers = tuple(dict.fromkeys(turn.speaker for turn in self.turns))
+        self.speakers: tuple[str, ...] = ()
+        self.revision = store.revision(space)  # before anything is read: a change from here on makes this out of date
+        self.extend(store.turns(space))
         self.episodes: dict[TurnId, NodeId] = {}
         self.planned: dict[NodeId, ContextNode] = {}
         # (position of the first source turn, order of making, id), sorted.
@@ -54,6 +53,16 @@ class SpaceState:
             self._learn_statement(node)
         named = store.nodes(space, types=["entity", "concept"])
         self.resolver = Resolver(named, encoder.encode([node.description for node in named]))
+
+    def extend(self, turns: Iterable[Turn]) -> None:
+        """Take in turns that come after all others, in the order of the conversation."""
+        for turn in turns:
+            self.index[turn.turn_id] = len(self.turns)
+            self.turns.append(turn)
+            session = self._sessions.setdefault(turn.session_id, [])
+            self._place[turn.turn_id] = len(session)
+            session.append(turn)
+        self.speakers = tuple(dict.fromkeys(turn.speaker for turn in self.turns))
 
     def learn(self, nodes: Sequence[Node], vectors: NDArray[np.float32]) -> None:
         """Take in the nodes that a committed turn made or changed.

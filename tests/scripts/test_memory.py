@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,11 +17,12 @@ from hypothesis import strategies as st
 from locigraph import Memory
 from locigraph.kg.errors import LocigraphError, StoreError, TurnConflictError, UnknownSpaceError
 from locigraph.kg.store import Store
-from locigraph.kg.types import SpaceId
+from locigraph.kg.types import Node, SpaceId
 from locigraph.scripts import opening
 from locigraph.scripts.settings import EncoderSettings
 from tests.fakes_graph import small_checkpoint
 from tests.faults.workbench import FakeCachedEncoder
+from tests.kg.dumps import QUEUE, dump
 
 SALE = {
     "space": "ana", "session": "s1", "speaker": "Ana", "text": "I sold the blue bike to Tom.",
@@ -216,6 +218,64 @@ def test_any_split_into_appends_gives_the_same_nodes_and_edges(place: Path, data
     assert sorted(map(repr, split[1])) == sorted(map(repr, whole[1]))  # type: ignore[call-overload]
     assert sorted(map(repr, split[2])) == sorted(map(repr, whole[2]))  # type: ignore[call-overload]
     assert split[3] == {}
+
+
+STEPS = st.lists(
+    st.sampled_from(["add", "add earlier", "add beside it", "forget", "forget all", "other space"]),
+    min_size=1,
+    max_size=12,
+)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=STEPS, name=st.uuids())
+def test_what_a_memory_keeps_between_turns_never_changes_the_graph(place: Path, steps: list[str], name: object) -> None:
+    """One memory that stays open, another process' writes beside it, against memories opened for each turn alone."""
+
+    def take(step: str, number: int, memory: Memory, path: Path) -> None:
+        turn = CORPUS[number % len(CORPUS)] | {"turn_id": f"t{number}", "session": "s", "spoken_at": None}
+        if step == "add earlier":
+            turn |= {"session": f"s{number}", "spoken_at": f"2020-01-01T10:{number:02}"}
+        if step == "add beside it":
+            with Memory(Store(path), checkpoint=None) as other:
+                other.add(**turn)
+        elif step == "forget all" and "ana" in memory.spaces():
+            memory.forget(space="ana", whole_space=True)
+        elif step == "forget" and "ana" in memory.spaces():
+            if held := memory._graph.turns(SpaceId("ana")):
+                memory.forget(space="ana", turn_ids=[held[number % len(held)].turn_id])
+        else:
+            memory.add(**turn | ({"space": "bo"} if step == "other space" else {}))
+
+    kept, anew = place / f"{name}-kept.sqlite", place / f"{name}-anew.sqlite"
+    with Memory(Store(kept), checkpoint=None) as memory:
+        for number, step in enumerate(steps):
+            take(step, number, memory, kept)
+            with Memory(Store(anew), checkpoint=None) as fresh:
+                take(step, number, fresh, anew)
+    without = (*QUEUE, "tombstones", "settings")  # keyed by a random number
+    assert dump(kept, without=without) == dump(anew, without=without)
+
+
+def test_a_turn_reads_nothing_again_that_the_one_before_it_knew(place: Path) -> None:
+    read: list[SpaceId] = []
+
+    class Watched(Store):
+        def nodes(self, space: SpaceId, **options: Any) -> list[Node]:
+            if "ids" not in options:
+                read.append(space)
+            return super().nodes(space, **options)
+
+    with Memory(Watched(place / "watched.sqlite"), checkpoint=None) as memory:
+        memory.add(**SALE)
+        assert read
+        read.clear()
+        for number in range(3):
+            memory.add(**SALE | {"text": f"I sold {number} more."})
+        assert read == []
+        memory.forget(space="ana", turn_ids=[memory.add(**SALE | {"text": "Nobody knows."})])
+        memory.add(**SALE | {"text": "Hello again."})
+        assert read
 
 
 @pytest.mark.parametrize("asks", [lambda: Memory, lambda: __import__("locigraph").Memory])
