@@ -38,7 +38,7 @@ format: $(READY)
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet -c constraints.txt torch
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[offline,dev]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[offline,serve,dev]'
 	touch $(READY)
 
 clean:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,7 +81,7 @@ def _opened(store: Path) -> Memory:
     return Memory.open(store, checkpoint=None)
 
 
-def _given(turn: Turn, space: str, session: str) -> dict[str, object]:
+def _given(turn: Turn, space: str, session: str) -> dict[str, Any]:
     return {
         "space": space, "session": f"{turn.space}-{session}", "speaker": turn.speaker, "text": turn.text,
         "spoken_at": turn.spoken_at, "turn_id": f"{turn.space}:{turn.turn_id}",

@@ -58,6 +58,9 @@ class Classified:
     def __add__(self, other: Classified) -> Classified:
         return Classified(self.nodes + other.nodes, self.categories + other.categories, self.waiting + other.waiting)
 
+    def __str__(self) -> str:
+        return f"{self.nodes} nodes classified, {self.categories} new categories, {self.waiting} nodes wait"
+
 
 def category_types() -> dict[str, str]:
     """Type of the category by type of the nodes that it contains, of the schema."""

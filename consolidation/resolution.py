@@ -32,6 +32,13 @@ class Resolver:
         for node, vector in zip(nodes, vectors, strict=True):
             self.learn(node.id, node.type, node.label, vector)
 
+    def alias(self, kind: str, label: str, node_id: NodeId) -> None:
+        """Take in another name of an entity or concept, by which it is found from now on."""
+        if kind == "entity":
+            self._entities[entity_key(label)] = node_id
+        else:
+            self._concepts[concept_key(label)] = node_id
+
     def learn(self, node_id: NodeId, kind: str, label: str, vector: NDArray[np.float32]) -> None:
         """Take in an entity or concept that now exists."""
         if kind == "entity":
@@ -69,6 +76,19 @@ def full_name(name: str, speakers: Sequence[str]) -> str:
 def entity_key(name: str) -> str:
     """Key that the spellings of one name share: case, article and possessive removed; a name of signs is itself."""
     return " ".join(words(_ARTICLE.sub("", name.strip()).removesuffix("'s").removesuffix("’s"))) or name.strip()
+
+
+def spelling_key(name: str) -> str:
+    """Key that names share which differ in case, article, possessive and plural alone."""
+    return " ".join(_singular(word) for word in entity_key(name).split())
+
+
+def _singular(word: str) -> str:
+    if len(word) > 4 and word.endswith("ies"):
+        return word[:-3] + "y"
+    if len(word) > 4 and word.endswith(("ses", "xes", "zes", "ches", "shes")):
+        return word[:-2]
+    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")) else word
 
 
 def concept_key(label: str) -> str:

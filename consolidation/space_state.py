@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from locigraph.consolidation.blueprint import ContextNode
+from locigraph.consolidation.merging import MERGED_INTO, NAMED_TYPES
 from locigraph.consolidation.protocols import TextEncoder
 from locigraph.consolidation.resolution import Resolver
 from locigraph.kg.schema import plannable_types
 from locigraph.kg.store import Store
-from locigraph.kg.types import Node, NodeId, SpaceId, Turn, TurnId
+from locigraph.kg.types import Node, NodeId, NodeStatus, SpaceId, Turn, TurnId
 
 EPISODE = "episode"
 #: The temporary id of the turn's own node; its colon keeps it apart from those of a plan.
@@ -51,8 +52,12 @@ class SpaceState:
         self._events: list[tuple[int, int, NodeId]] = []
         for node in store.nodes(space, types=[EPISODE, *plannable_types()], include_archived=True):
             self._learn_statement(node)
-        named = store.nodes(space, types=["entity", "concept"])
-        self.resolver = Resolver(named, encoder.encode([node.description for node in named]))
+        named = store.nodes(space, types=NAMED_TYPES, include_archived=True)
+        active = [node for node in named if node.status == NodeStatus.ACTIVE]
+        self.resolver = Resolver(active, encoder.encode([node.description for node in active]))
+        for node in named:
+            if node.status == NodeStatus.ARCHIVED and MERGED_INTO in node.attributes:
+                self.resolver.alias(node.type, node.label, NodeId(str(node.attributes[MERGED_INTO])))
 
     def extend(self, turns: Iterable[Turn]) -> None:
         """Take in turns that come after all others, in the order of the conversation."""

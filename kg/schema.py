@@ -62,7 +62,7 @@ COINED_FAMILY = "RELATED_TO"
 #: What a coined relation label looks like.
 LABEL_PATTERN = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 
-# A parent stands before its children. Episodes are made by the pipeline, categories by a classification service.
+# A parent stands before its children. Episodes are made by the pipeline, categories and reflections by second passes.
 NODE_TYPES: Table[NodeType] = Table(
     "node type",
     [
@@ -83,8 +83,7 @@ NODE_TYPES: Table[NodeType] = Table(
             searchable=True, plannable=True, answer=True,
         ),
         NodeType(
-            "reflection", None, "An insight drawn from several facts.", "knowledge_node",
-            searchable=True, plannable=True,
+            "reflection", None, "An insight drawn from several facts.", "knowledge_node", searchable=True
         ),
         NodeType(
             "concept", None, "A topic of two to five words; never a person, a date or a generic word.", "concept"

@@ -87,6 +87,11 @@ class Turn:
         caption = f" [shares {self.image_caption}]" if self.image_caption else ""
         return f"{self.speaker}: {self.text}{caption}"
 
+    @staticmethod
+    def text_of(utterance: str, speaker: str) -> str:
+        """The words alone of an ``utterance``."""
+        return utterance.removeprefix(f"{speaker}: ").partition(" [shares ")[0]
+
     @property
     def fault(self) -> tuple[str, object, str] | None:
         """The first field that no store takes, with its value and what is expected; None for a sound turn."""
@@ -190,7 +195,7 @@ class GraphChange:
 
     ``embedding_model`` names the model that made the embeddings of the nodes in this change.
     ``turn_id`` is marked done by the same transaction, or failed where ``failure`` gives the reason; None for changes
-    that no turn caused.
+    that no turn caused. ``remembered`` are settings of the store that the same transaction writes.
     """
 
     space: SpaceId
@@ -201,6 +206,7 @@ class GraphChange:
     relations: tuple[NewRelation, ...] = ()
     embedding_model: str | None = None
     failure: str | None = None
+    remembered: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

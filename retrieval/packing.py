@@ -13,7 +13,7 @@ import numpy as np
 
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.types import NodeId, TurnId
-from locigraph.retrieval.protocols import Hit
+from locigraph.retrieval.protocols import Arranges, Hit, Retriever
 
 # Six letters are a little more than a token of the usual vocabularies, so that long words count as several.
 _TOKEN = re.compile(r"\w{1,6}|[^\w\s]")
@@ -26,6 +26,11 @@ def count_tokens(text: str) -> int:
     Needs no model's vocabulary, so that budgets mean the same everywhere.
     """
     return len(_TOKEN.findall(text))
+
+
+def hits_for(tokens: int) -> int:
+    """How many hits to ask for, so that a context of so many tokens is filled; a line has more than ten tokens."""
+    return 1 + tokens // 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +119,11 @@ class Context:
         return "\n".join(map(str, self.lines))
 
     @property
+    def memories(self) -> tuple[ContextLine, ...]:
+        """The lines that are memories."""
+        return tuple(line for line in self.lines if isinstance(line, ContextLine))
+
+    @property
     def tokens(self) -> int:
         """Tokens of the context, by ``count_tokens``."""
         return count_tokens(str(self))
@@ -160,6 +170,29 @@ def pack(
         elif brevity and left.take(omission):
             lines.append(omission)
     return Context(tuple(lines), sum(line is None for _, line in sorted_lines))
+
+
+def context_of(
+    retriever: Retriever,
+    question: str,
+    hits: Sequence[Hit],
+    snapshot: Snapshot,
+    budget: Budget,
+    *,
+    as_of: datetime | None = None,
+) -> Context:
+    """The best hits of a strategy that fit into a budget, in the strategy's own order if it has one.
+
+    Args:
+        retriever: The strategy.
+        question: What was asked.
+        hits: What it found, best first.
+        snapshot: The space that was asked.
+        budget: How much may be taken.
+        as_of: The time that was asked about; None for now.
+    """
+    order = retriever.arrange(question, hits, snapshot.space, as_of) if isinstance(retriever, Arranges) else None
+    return pack(hits, snapshot, budget, order=order)
 
 
 class _Left:

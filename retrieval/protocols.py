@@ -31,6 +31,7 @@ class Hit:
         turn_ids: Source turns of the node, in conversation order: what a hit stands for when turns are counted.
         score: What the ranking is sorted by; comparable within one result only.
         signals: Score per signal, such as ``{"bm25": 7.1, "ann": .61}``; a signal that did not find the node is absent.
+        same: Source turns of worse hits that say the same and were folded into this one (see ``retrieval.view``).
     """
 
     node_id: NodeId
@@ -39,6 +40,7 @@ class Hit:
     turn_ids: tuple[TurnId, ...]
     score: float
     signals: Mapping[str, float] = field(default_factory=dict)
+    same: tuple[TurnId, ...] = ()
 
     @property
     def text(self) -> str:
@@ -49,7 +51,7 @@ class Hit:
         """The hit as JSON holds it."""
         return {
             "node_id": self.node_id, "type": self.type, "text": self.text, "turn_ids": list(self.turn_ids),
-            "score": self.score, "signals": dict(self.signals),
+            "score": self.score, "signals": dict(self.signals), "same": list(self.same),
         }  # fmt: skip
 
 

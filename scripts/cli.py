@@ -23,15 +23,19 @@ _HELP = {
     "demo": "the main job on the bundled sample: graph, v1, trained v2, report",
     "build": "conversations into a graph and its index",
     "classify": "events and facts of a graph under categories",
+    "resolve": "entities and concepts of a graph that mean the same become one",
+    "reflect": "insights that several facts of a graph show together",
     "adapt": "an adapter of the text encoder from a corpus' questions",
     "train": "node and query encoder from a built graph",
     "refresh": "graph embeddings of all turns into the index",
     "evaluate": "strategies compared on held-out conversations, with statistics and a report",
+    "transfer": "what was learnt from some corpora, tested on others",
     "compare": "statistics of a record made again, and its rankings for other tools",
     "search": "hyper-parameters by validation conversations, inside each fold",
     "ablate": "what each part of the model is worth: trained again with one thing changed",
     "recall": "ask the memory of a space",
     "explain": "take the scores of v2 apart: own text, neighbours by relation, speaker, date",
+    "serve": "keep a memory open for clients of HTTP and MCP",
     "verify": "compare the index of descriptions with the store, or rebuild it",
     "forget": "erase turns, or a space, from graph and indexes",
 }
@@ -179,7 +183,8 @@ def _tables() -> dict[str, str]:
         "<extractors>": described(EXTRACTORS.values()),
         "<formats>": ", ".join(FORMATS),
     }
-    if any(word in sys.argv for word in ("train", "evaluate", "ablate", "search", "demo")):  # these import torch
+    if any(word in sys.argv for word in ("train", "evaluate", "transfer", "ablate", "search", "demo")):
+        # These import torch.
         from locigraph.gnn.encoders import GRAPH_ENCODERS
         from locigraph.training.objectives import LOSSES
 

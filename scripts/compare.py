@@ -20,7 +20,7 @@ def compare(
         pairs: Comparisons such as ["v2:fusion", "v2:v1"], each the first minus the second; Holm's correction covers
             all of them within a metric. null leaves them out.
         metrics: Names separated by commas.
-        without: Ids of questions to leave out.
+        without: Ids of questions to leave out, beside those that the record left out.
         rankings: rankings.jsonl of locigraph evaluate, for ``trec``.
         trec: Folder for the rankings and judgements in TREC's formats; null writes none.
         seed: Random seed of the statistics; that of the record gives its own numbers.

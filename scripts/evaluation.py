@@ -10,6 +10,7 @@ from typing import Any
 
 from locigraph.consolidation.protocols import Extractor
 from locigraph.kg.corpora import Corpus
+from locigraph.kg.language.wordings import Wordings
 from locigraph.kg.store import Store
 from locigraph.kg.types import Question
 from locigraph.retrieval.evaluation import Fold, Results, StrategyRun
@@ -20,7 +21,16 @@ from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts import graphs, learning, opening, provenance
 from locigraph.scripts.result_files import write_results
 from locigraph.scripts.settings import EncoderSettings, GraphSettings, IndexSettings
-from locigraph.scripts.strategies import STRATEGIES, Strategy, built_strategies, indexer_of, reranked, texts_of
+from locigraph.scripts.strategies import (
+    STRATEGIES,
+    SearchParts,
+    Strategy,
+    indexer_of,
+    made_of,
+    reranked,
+    search_parts,
+    texts_of,
+)
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.comparison import joined_runs, run_checkpoint, run_strategy
 from locigraph.training.config import Settings, TrainerConfig, changed
@@ -65,10 +75,14 @@ class Asker:
 
     def fusion(self, fusion: Fusion, questions: Sequence[Question], *, name: str) -> StrategyRun:
         """Ask a fusion of signals."""
-        retriever = FusionRetriever(
+        made = FusionRetriever(
             lambda space, as_of: self.views.snapshot(self.views.of(space, as_of)), self.encoder, fusion=fusion
         )
-        return run_strategy(self.second_look(retriever), questions, name=name)
+        return self.retriever(made, questions, name=name)
+
+    def retriever(self, retriever: Retriever, questions: Sequence[Question], *, name: str) -> StrategyRun:
+        """Ask any strategy."""
+        return run_strategy(self.second_look(retriever), questions, self.views, name=name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +97,7 @@ class FoldTask:
         asker: Asks what was learnt.
         trainer: Trains graph networks, and knows what may be learnt from.
         reader: Makes the signals of fusions.
+        parts: What published strategies are built of.
         seconds: How long each training took; grows.
     """
 
@@ -93,12 +108,25 @@ class FoldTask:
     asker: Asker
     trainer: FoldTrainer
     reader: SignalReader
+    parts: SearchParts
     seconds: list[float]
 
     @property
     def questions(self) -> list[Question]:
         """Those that the fold tests."""
         return [q for q in self.asker.questions if q.space in self.fold.test]
+
+    @property
+    def training_questions(self) -> list[Question]:
+        """Those of the corpus that may be learnt from."""
+        own = self.trainer.data(self.fold)[0]
+        return [q for q in own.questions if q.space in own.train]
+
+    @property
+    def validation_questions(self) -> list[Question]:
+        """Those of the corpus that may choose between what was learnt."""
+        own = self.trainer.data(self.fold)[0]
+        return [q for q in own.questions if q.space in own.validation]
 
     def trained(self, strategy: Strategy) -> Checkpoint:
         """A graph network with the strategy's changes; a finished training is taken up."""
@@ -189,8 +217,7 @@ class Evaluation:
             for used in dict.fromkeys([self.encoder.without_adapter(), self.encoder]):
                 used.encode([q.text for q in questions], progress="encode questions")
             views = graphs.views_of(graph, corpus, self.encoder)
-            second_look = reranked(self.reranker)
-            asker = Asker(questions, self.encoder, views, vectors, texts_of(graph), second_look)
+            asker = Asker(questions, self.encoder, views, vectors, texts_of(graph), reranked(self.reranker))
             trainer = learning.fold_trainer(
                 corpus,
                 views,
@@ -203,13 +230,14 @@ class Evaluation:
             )
             reader = SignalReader(self.encoder.encode)
             spaces = [conversation.space for conversation in corpus.conversations]
-            with built_strategies(graph, self.encoder, self.strategies, spaces=spaces, index=vectors) as retrievers:
+            with search_parts(graph, self.encoder, spaces=spaces, index=vectors) as parts:
+                retrievers = made_of(parts, self.strategies)
                 runs = []
                 for name in self.strategies:
                     if name in retrievers:
-                        runs.append(run_strategy(second_look(retrievers[name]), questions))
+                        runs.append(asker.retriever(retrievers[name], questions, name=name))
                     else:
-                        runs += self._learnt(STRATEGIES[name], asker, trainer, reader)
+                        runs += self._learnt(STRATEGIES[name], asker, trainer, reader, parts)
             self.notes += trainer.notes
         if failed:
             count = sum(map(len, failed.values()))
@@ -225,10 +253,26 @@ class Evaluation:
             self.notes,
             manifest,
             seed=self.seed,
+            learnt=self._learnt_from(),
             strategies=explained,
         )
 
-    def _learnt(self, row: Strategy, asker: Asker, trainer: FoldTrainer, reader: SignalReader) -> list[StrategyRun]:
+    def _learnt_from(self) -> Wordings:
+        """What the given checkpoint and adapter have seen; notes where one of them does not say."""
+        seen = []
+        for label, made in (("adapter", self.encoder.adapter), ("checkpoint", self.checkpoint)):
+            if made is not None and made.seen is None:
+                self.notes.append(
+                    f"{label} {made.version} does not say what texts it has learnt from; it was checked by the names "
+                    "of conversations alone"
+                )
+            elif made is not None and made.seen is not None:
+                seen.append(made.seen)
+        return Wordings.union(seen)
+
+    def _learnt(
+        self, row: Strategy, asker: Asker, trainer: FoldTrainer, reader: SignalReader, parts: SearchParts
+    ) -> list[StrategyRun]:
         if row.transfer is not None:
             assert self.checkpoint is not None
             return [row.transfer(asker, self.checkpoint, row)]
@@ -236,7 +280,7 @@ class Evaluation:
         runs = []
         for seed in range(self.seed, self.seed + (self.seeds if row.is_random else 1)):
             tasks = [
-                FoldTask(fold, settings, seed, self.folder, asker, trainer, reader, self._seconds)
+                FoldTask(fold, settings, seed, self.folder, asker, trainer, reader, parts, self._seconds)
                 for fold, settings in zip(self.folds, self.settings, strict=True)
             ]
             runs.append(joined_runs([row.learn(task, row) for task in tasks], seed=seed if row.is_random else None))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.errors import LocigraphError
@@ -17,8 +18,9 @@ from locigraph.scripts import provenance
 from locigraph.scripts.graphs import views_of
 from locigraph.scripts.opening import existing_store, read_corpus, text_encoder
 from locigraph.scripts.settings import EncoderSettings, GraphSettings, WriterSettings
+from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.config import ModelConfig, Settings, TrainerConfig, TrainingConfig, changed
-from locigraph.training.folds import FoldTrainer
+from locigraph.training.folds import FoldTrainer, refuse_fitted
 from locigraph.training.protocols import QuestionWriter
 from locigraph.training.pseudo_questions import RULES
 from locigraph.training.snapshots import TrainingSet, Views
@@ -120,6 +122,56 @@ def more_training_sets(
             views = views_of(store, corpus, None if texts is None else text_encoder(texts))
             sets.append(training_set(views, corpus, validation=validation))
         yield sets
+
+
+def checkpoint_with_fusion(
+    sets: Sequence[TrainingSet],
+    settings: Settings,
+    trainer: TrainerConfig,
+    encoder: CachedTextEncoder,
+    *,
+    folder: Path,
+    seed: int,
+    details: Mapping[str, Any],
+    writer: QuestionWriter = RULES,
+    name: str = "train",
+) -> Checkpoint:
+    """Train a checkpoint, and for its manifest the linear fusion of the same questions: the baseline ``fusion-zero``.
+
+    Args:
+        sets: To learn from.
+        settings: Model, stages and optimiser.
+        trainer: Where and how to run.
+        encoder: Text encoder.
+        folder: The checkpoint is written to ``folder/checkpoint``.
+        seed: Random seed.
+        details: What else the manifest records.
+        writer: Writes the questions about facts that pre-training learns from.
+        name: Shown on the progress bar.
+
+    Raises:
+        LeakError: If a conversation that decides when to stop is one that the adapter has learnt from.
+    """
+    from locigraph.training.fusion import DETAIL, SignalReader, learn_weights
+    from locigraph.training.graph_training import train_checkpoint
+
+    for each in sets:
+        refuse_fitted(encoder.adapter, each.validation)
+    learnt = {}
+    if any(each.questions for each in sets) and not trainer.fast_dev_run:
+        learnt = {DETAIL: dict(learn_weights(SignalReader(encoder.encode).examples(sets)).weights)}
+    return train_checkpoint(
+        sets,
+        settings,
+        trainer,
+        embed=encoder.encode,
+        text_encoder=encoder.model_id,
+        folder=folder,
+        seed=seed,
+        details={**details, **learnt},
+        writer=writer,
+        name=name,
+    )
 
 
 def question_writer(settings: WriterSettings) -> QuestionWriter:

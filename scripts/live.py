@@ -96,7 +96,7 @@ def opened_embeddings(
         if checkpoint != DEFAULT:
             raise
         return None, str(error)
-    return LiveEmbeddings(store, index, loaded, encoder.encode, device=device), ""
+    return LiveEmbeddings(store, index, loaded, encoder.encode, text_encoder=encoder.model_id, device=device), ""
 
 
 def embed_all_spaces(store: Store, index: MilvusIndex, encoder: CachedTextEncoder, checkpoint: str | None) -> str:

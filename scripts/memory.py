@@ -11,11 +11,12 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, NoReturn, overload
 
-from locigraph.kg.errors import LocigraphError, StoreError, UnknownSpaceError
+from locigraph.kg.errors import LocigraphError, StoreError, UnknownSpaceError, nearest, shortened
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId, Turn, TurnId
 from locigraph.retrieval.errors import RetrievalError
 from locigraph.retrieval.protocols import Hit, Retriever, Timing
+from locigraph.retrieval.view import DEFAULT_FOLD, ViewedRetriever
 from locigraph.scripts import live, opening, options
 from locigraph.scripts.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings
 from locigraph.scripts.strategies import STRATEGIES, built_strategies, indexer_of, require_adapter, reranked, texts_of
@@ -61,6 +62,25 @@ class Recalled(Sequence[Hit]):
         return len(self.hits)
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryState:
+    """How far a memory is ready to answer.
+
+    Attributes:
+        checkpoint: Version of the checkpoint with which v2 answers; None where v1 does.
+        reason: Why v2 cannot answer; empty if it can.
+        spaces: Number of spaces.
+        due_rows: Rows of nodes that the index has not taken yet.
+        due_spaces: Spaces whose graph embeddings the next recall brings up to date.
+    """
+
+    checkpoint: str | None
+    reason: str
+    spaces: int
+    due_rows: int
+    due_spaces: int
+
+
 class Memory:
     """Conversations that can be added to, asked and forgotten; make one with ``Memory.open``.
 
@@ -98,6 +118,7 @@ class Memory:
         self._vectors: MilvusIndex | None = None
         self._embeddings: LiveEmbeddings | None = None
         self._no_v2 = "no checkpoint is named" if checkpoint is None else ""
+        self._has_forgotten = False  # then graph embeddings are made anew, also where no space that is left has changed
 
     @classmethod
     def open(
@@ -220,6 +241,7 @@ class Memory:
         if (turn_ids is None) != whole_space:
             raise LocigraphError(f"space {space!r}: name the turns to erase, or say that it is the whole space")
         with self._lock:
+            self._has_forgotten = True
             was_cut = self._graph.has_forgotten()
             if self._writer is not None:
                 self._writer.drop(SpaceId(space))
@@ -251,10 +273,12 @@ class Memory:
     def flush(self) -> None:
         """Bring the indexes up to date; ``recall`` does so by itself for the space that it asks."""
         with self._lock:
-            if not self._is_readonly and (self._graph.outbox_size() or self._graph.changed_spaces()):
+            is_due = self._has_forgotten or self._graph.outbox_size() or self._graph.changed_spaces()
+            if is_due and not self._is_readonly:
                 self._drain()
                 if self._live() is not None:
                     self._require_live().update()
+                self._has_forgotten = False
 
     # --- reading -------------------------------------------------------------------------------------------
 
@@ -262,6 +286,12 @@ class Memory:
         """All spaces, sorted."""
         with self._lock:
             return self._graph.spaces()
+
+    def times(self, space: str) -> list[datetime]:
+        """When the turns of a space were spoken, each time once, earliest first; undated turns have none."""
+        with self._lock:
+            self._graph.require_space(SpaceId(space))
+            return sorted({turn.spoken_at for turn in self._graph.turns(SpaceId(space)) if turn.spoken_at is not None})
 
     def recall(
         self,
@@ -273,6 +303,8 @@ class Memory:
         as_of: str | datetime | None = None,
         strategy: str | None = None,
         reranker: str | None = None,
+        speaker: str | Sequence[str] | None = None,
+        fold: float | None = DEFAULT_FOLD,
     ) -> Recalled:
         """What a space remembers about a question, best first.
 
@@ -285,31 +317,57 @@ class Memory:
             as_of: Time whose knowledge may be used; None for now.
             strategy: One of the strategies of ``locigraph recall``; None for v2, or v1 with a note where v2 cannot be.
             reranker: Cross-encoder (hub name or folder) that scores the best hits again; None for none.
+            speaker: Name of a speaker, or of several: only what is in their words is found. None for all.
+            fold: Likeness, above 0 and up to 1, from which two texts of the same speakers say the same and share one
+                place; the turns of the others are in ``Hit.same``. None gives each a place.
 
         Raises:
             UnknownSpaceError: If there is no such space.
-            LocigraphError: If the strategy cannot be used, or the index fails; an outage is never an empty result.
+            LocigraphError: If there is no such speaker, the strategy cannot be used, or the index fails; an outage is
+                never an empty result.
         """
-        from locigraph.retrieval.packing import Budget, pack
-        from locigraph.retrieval.protocols import Arranges
+        from locigraph.retrieval.packing import Budget, context_of, hits_for
 
-        options.check_recall(top_k=top_k, budget_tokens=budget_tokens, as_of=as_of, strategy=strategy)
+        options.check_recall(top_k=top_k, budget_tokens=budget_tokens, as_of=as_of, strategy=strategy, fold=fold)
         time, asked = options.time_of(as_of), SpaceId(space)
         with self._lock, self._retriever(asked, strategy) as (name, retriever, notes):
-            # A memory takes at least about ten tokens, so that no more of them can fit.
-            wanted = top_k if budget_tokens is None else max(top_k, 1 + budget_tokens // 10)
-            found = reranked(reranker)(retriever).retrieve(question, asked, as_of=time, top_k=wanted)
+            wanted = top_k if budget_tokens is None else max(top_k, hits_for(budget_tokens))
+            viewed = ViewedRetriever(retriever, self._graph.voices, speakers=self._speakers(asked, speaker), fold=fold)
+            found = reranked(reranker)(viewed).retrieve(question, asked, as_of=time, top_k=wanted)
             hits, context = found.hits[:top_k], None
             if budget_tokens is not None:
-                order = None
-                if isinstance(retriever, Arranges):
-                    order = retriever.arrange(question, found.hits, asked, time)
                 snapshot = self._graph.snapshot(asked, as_of=time)
-                context = pack(found.hits, snapshot, Budget(tokens=budget_tokens), order=order)
-                kept = {getattr(line, "node_id", None) for line in context.lines}
+                context = context_of(
+                    retriever, question, found.hits, snapshot, Budget(tokens=budget_tokens), as_of=time
+                )
+                kept = {line.node_id for line in context.memories}
                 hits = tuple(hit for hit in found.hits if hit.node_id in kept)
             said = (*notes, *self.notes(space))
         return Recalled(hits, name, found.timing, said, context)
+
+    def state(self) -> MemoryState:
+        """How far the memory is ready to answer.
+
+        Raises:
+            LocigraphError: If it cannot: the index does not answer.
+        """
+        with self._lock:
+            self._index().collections()
+            live_embeddings = self._live()
+            return MemoryState(
+                checkpoint=None if live_embeddings is None else live_embeddings.version,
+                reason=self._no_v2,
+                spaces=len(self._graph.spaces()),
+                due_rows=self._graph.outbox_size(),
+                due_spaces=len(self._graph.changed_spaces()),
+            )
+
+    def warm_up(self) -> None:
+        """Load models and checkpoint now, for which the first ``add`` and ``recall`` would wait otherwise."""
+        with self._lock:
+            for encoder in {self._encoder.without_adapter(), self._encoder}:
+                encoder.load()
+            self._live()
 
     def notes(self, space: str) -> list[str]:
         """What a caller should know of a space: how many of its turns are pending, or failed."""
@@ -335,6 +393,18 @@ class Memory:
                 embedded_snapshot(self._graph, SpaceId(space), checkpoint.text_encoder, self._encoder.encode)
             snapshot = self._graph.snapshot(SpaceId(space), as_of=time, embedding_model=checkpoint.text_encoder)
             return explain(checkpoint, snapshot, question, embed=self._encoder.encode, top_k=top_k, asked_at=time)
+
+    def _speakers(self, space: SpaceId, named: str | Sequence[str] | None) -> list[str] | None:
+        """The speakers of a view; raises LocigraphError for one who says nothing in the space."""
+        if named is None:
+            return None
+        wanted, known = [named] if isinstance(named, str) else list(named), self._graph.speakers(space)
+        if not wanted:
+            raise LocigraphError("speaker is an empty list; name at least one speaker, or None for all")
+        for name in wanted:
+            if name not in known:
+                raise LocigraphError(f"space {space!r} has no speaker {shortened(name)}{nearest(name, known)}")
+        return wanted
 
     @contextmanager
     def _retriever(self, space: SpaceId, strategy: str | None) -> Iterator[tuple[str, Retriever, list[str]]]:

@@ -19,7 +19,9 @@ def names(listed: str, table: Table[RowT]) -> list[str]:
     return list(dict.fromkeys(table[name].name for name in found))
 
 
-def check_recall(*, top_k: int, budget_tokens: int | None, as_of: object, strategy: str | None) -> None:
+def check_recall(
+    *, top_k: int, budget_tokens: int | None, as_of: object, strategy: str | None, fold: float | None
+) -> None:
     """Raise LocigraphError, before anything is opened, if a memory cannot be asked so."""
     from locigraph.scripts.strategies import STRATEGIES
 
@@ -29,6 +31,8 @@ def check_recall(*, top_k: int, budget_tokens: int | None, as_of: object, strate
         raise LocigraphError(f"top_k is {top_k}; at least 1 memory can be shown")
     if budget_tokens is not None and budget_tokens < 1:
         raise LocigraphError(f"budget_tokens is {budget_tokens}; a context has room for at least 1 token")
+    if fold is not None and not 0 < fold <= 1:
+        raise LocigraphError(f"fold is {fold}; a likeness is above 0 and at most 1, null folds nothing")
     time_of(as_of)
 
 

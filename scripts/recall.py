@@ -16,6 +16,8 @@ def recall(
     checkpoint: str | None = DEFAULT,
     reranker: str | None = None,
     as_of: str | None = None,
+    speaker: list[str] | str | None = None,
+    fold: float | None = 0.9,
     top_k: int = 10,
     budget_tokens: int | None = None,
 ) -> None:
@@ -33,6 +35,9 @@ def recall(
         reranker: Cross-encoder (hub name or folder) that scores the best hits again; null for none.
         as_of: Time (ISO 8601) whose knowledge may be used; null for now. v2 leaves out later turns, but the
             vectors of earlier ones were made of the present graph: what came later has coloured them.
+        speaker: Only what is in the words of this speaker, or of these; null for all.
+        fold: Likeness, above 0 and up to 1, from which two texts of one speaker say the same and share one place in the
+            list; null gives each a place.
         top_k: Number of memories to show.
         budget_tokens: Tokens of a context: the best memories that fit into it, with dates and source turns, in the
             order in which they were said. null for ``top_k`` memories with their scores.
@@ -41,7 +46,7 @@ def recall(
     from locigraph.scripts.memory import Memory
     from locigraph.scripts.terminal import hits_table, printable
 
-    options.check_recall(top_k=top_k, budget_tokens=budget_tokens, as_of=as_of, strategy=strategy)
+    options.check_recall(top_k=top_k, budget_tokens=budget_tokens, as_of=as_of, strategy=strategy, fold=fold)
     with Memory.open(store, index=index, encoder=encoder, checkpoint=checkpoint, access="read") as memory:
         found = memory.recall(
             question,
@@ -51,6 +56,8 @@ def recall(
             as_of=as_of,
             strategy=strategy,
             reranker=reranker,
+            speaker=speaker,
+            fold=fold,
         )
     shown = hits_table(found)
     if found.context is not None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.files import replace_file
+from locigraph.kg.language.wordings import Wordings
 from locigraph.retrieval.evaluation import (
     Fold,
     QuestionOutcome,
@@ -17,11 +18,13 @@ from locigraph.retrieval.evaluation import (
     SecondGold,
     StrategyRun,
     copied_evidence,
+    seen_evidence,
     session_recall,
     summarise,
     write_report,
 )
 from locigraph.retrieval.evaluation.notes import a_a_note
+from locigraph.retrieval.evaluation.question_browser import browser_data
 from locigraph.retrieval.evaluation.question_scores import write_question_scores
 from locigraph.training.comparison import outcomes
 
@@ -36,6 +39,7 @@ def write_results(
     manifest: Mapping[str, Any],
     *,
     seed: int,
+    learnt: Wordings,
     strategies: Mapping[str, str] | None = None,
 ) -> Results:
     """Score runs and write rankings.jsonl, question_scores.jsonl.gz, results.json and the report.
@@ -49,12 +53,16 @@ def write_results(
         notes: For the report.
         manifest: How the numbers came to be.
         seed: Random seed of the statistics.
+        learnt: What a given checkpoint or adapter has learnt from. Questions with the wording of one of its texts, or
+            whose evidence is among them, are left out of comparisons, as are those whose evidence is copied into the
+            training side of their fold.
         strategies: Name of a strategy -> a sentence that explains it in the report; None for no explanations.
     """
     questions = outcomes(corpus.questions, {space: fold.index for fold in folds for space in fold.test})
     # First: whatever the statistics may say of them, the rankings are what the time went into.
     write_rankings(folder / "rankings.jsonl", questions, runs)
-    write_question_scores(folder / "question_scores.jsonl.gz", questions, runs)
+    left_out = learnt_questions(corpus, folds, learnt)
+    write_question_scores(folder / "question_scores.jsonl.gz", questions, runs, left_out=left_out)
     repetitions: dict[str, list[StrategyRun]] = {}
     for run in runs:
         repetitions.setdefault(run.name, []).append(run)
@@ -64,15 +72,10 @@ def write_results(
         for run in repetitions[claimant]:
             of_seed = "" if run.seed is None else f" (seed {run.seed})"
             said.append(a_a_note(questions, run, repetitions[baseline][0], seed=seed) + of_seed)
-    copied = copied_evidence(
-        folds,
-        {question.question_id: (question.space, question.gold) for question in questions},
-        {str(c.space): {str(t.turn_id): t.text for t in c.turns} for c in corpus.conversations},
-    )
-    if copied:
+    if left_out:
         said.append(
-            f"some evidence of {len(copied)} questions stands word for word in a conversation that their fold learns "
-            f"from: {', '.join(copied)}"
+            f"{len(left_out)} questions are in the means but in no comparison, since their wording or some of their "
+            "evidence stands word for word in what was learnt from; left_out in results.json names them"
         )
     session_of = {str(c.space): {str(t.turn_id): t.session_id for t in c.turns} for c in corpus.conversations}
     sessions: dict[str, dict[str, float]] = {}
@@ -85,22 +88,39 @@ def write_results(
     if corpus.corrections:
         corrected = [dataclasses.replace(q, gold=corpus.corrections.get(q.question_id, q.gold)) for q in questions]
         second = {
-            **summarise(corrected, runs, comparisons=pairs, seed=seed),
+            **summarise(corrected, runs, comparisons=pairs, left_out=left_out, seed=seed),
             "changed": sum(set(a.gold) != set(b.gold) for a, b in zip(questions, corrected, strict=True)),
         }
     results: Results = {
-        **summarise(questions, runs, comparisons=pairs, seed=seed),
+        **summarise(questions, runs, comparisons=pairs, left_out=left_out, seed=seed),
         "corpus": {
             "path": corpus.path, "sha256": corpus.sha256, "questions": len(corpus.questions), "skipped": corpus.skipped,
         },
         "manifest": manifest,
         "notes": said,
+        "left_out": left_out,
         "sessions": sessions,
         "second_gold": second,
     }  # fmt: skip
     replace_file(folder / "results.json", json.dumps(results, indent=1) + "\n")
-    write_report(folder, results, strategies=strategies)
+    texts = {question.question_id: question.text for question in corpus.questions}
+    turns = {str(c.space): {str(t.turn_id): t.text for t in c.turns} for c in corpus.conversations}
+    write_report(folder, results, strategies=strategies, questions=browser_data(questions, runs, texts, turns))
     return results
+
+
+def learnt_questions(corpus: Corpus, folds: Sequence[Fold], learnt: Wordings) -> list[str]:
+    """IDs of the questions that no comparison may take in, since what answers them was learnt from.
+
+    Args:
+        corpus: Whose questions are asked.
+        folds: Of strategies that learn inside folds; empty without one.
+        learnt: What a given checkpoint or adapter has seen.
+    """
+    evidence = {q.question_id: (str(q.space), q.evidence) for q in corpus.questions}
+    texts = {str(c.space): {str(t.turn_id): t.text for t in c.turns} for c in corpus.conversations}
+    seen = {*copied_evidence(folds, evidence, texts), *seen_evidence(learnt, evidence, texts)}
+    return [q.question_id for q in corpus.questions if q.question_id in seen or q.text in learnt]
 
 
 def write_rankings(path: Path, questions: Sequence[QuestionOutcome], runs: Sequence[StrategyRun]) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from locigraph.retrieval.index.documents import LexicalIndex
     from locigraph.retrieval.index.milvus import MilvusIndex
     from locigraph.retrieval.protocols import NodeTexts, Retriever, VectorSearch
+    from locigraph.retrieval.strategies.memory_graph import SnapshotLoader
     from locigraph.retrieval.text.text_encoder import CachedTextEncoder
     from locigraph.scripts.evaluation import Asker, FoldTask
     from locigraph.training.checkpoint import Checkpoint
@@ -41,6 +42,7 @@ class Strategy:
         is_random: Whether what it learns depends on the random seed.
         needs_index: Whether it searches the vector index.
         uses_adapter: Whether it takes the text encoder's adapter; the others take the text encoder as it is.
+        needs_adapter: Whether it is refused without one.
         is_baseline: Whether claimants are tested against it when the caller names no baselines.
         in_recall: Whether ``locigraph recall`` offers it.
     """
@@ -54,6 +56,7 @@ class Strategy:
     is_random: bool = False
     needs_index: bool = False
     uses_adapter: bool = False
+    needs_adapter: bool = False
     is_baseline: bool = False
     in_recall: bool = True
 
@@ -97,6 +100,11 @@ class SearchParts:
     def encoder_of(self, strategy: Strategy) -> CachedTextEncoder:
         """The text encoder that a strategy uses."""
         return self.encoder if strategy.uses_adapter else self.encoder.without_adapter()
+
+    def snapshots(self, strategy: Strategy) -> SnapshotLoader:
+        """Reads spaces with the embeddings of a strategy's text encoder."""
+        model = self.encoder_of(strategy).model_id
+        return lambda space, as_of: self.store.snapshot(space, as_of=as_of, embedding_model=model)
 
     @property
     def texts(self) -> NodeTexts:
@@ -158,11 +166,8 @@ def _over_snapshots(module: str, name: str) -> Callable[[SearchParts, Strategy],
     """Builds a strategy that reads snapshots with embeddings; its class is imported when it is first built."""
 
     def make(parts: SearchParts, strategy: Strategy) -> Retriever:
-        encoder = parts.encoder_of(strategy)
         made: Retriever = getattr(import_module(f"locigraph.retrieval.strategies.{module}"), name)(
-            lambda space, as_of: parts.store.snapshot(space, as_of=as_of, embedding_model=encoder.model_id),
-            encoder,
-            name=strategy.name,
+            parts.snapshots(strategy), parts.encoder_of(strategy), name=strategy.name
         )
         return made
 
@@ -199,6 +204,18 @@ def _learn_trees(task: FoldTask, strategy: Strategy) -> StrategyRun:
     return task.asker.fusion(trees, task.questions, name=strategy.name)
 
 
+def _learn_assomem(task: FoldTask, strategy: Strategy) -> StrategyRun:
+    from locigraph.retrieval.strategies.assomem import AssoMemRetriever
+    from locigraph.retrieval.strategies.magma import intent_of
+    from locigraph.training.assomem_weights import WeightsOfQuestion, learn_weights
+
+    def make(weights: WeightsOfQuestion) -> AssoMemRetriever:
+        return AssoMemRetriever(task.parts.snapshots(strategy), task.parts.encoder_of(strategy), weights=weights)
+
+    weights = learn_weights(make, task.training_questions, task.validation_questions, intent_of)
+    return task.asker.retriever(make(weights), task.questions, name=strategy.name)
+
+
 def _transfer(asker: Asker, checkpoint: Checkpoint, strategy: Strategy) -> StrategyRun:
     return asker.checkpoint(checkpoint, asker.questions, name=strategy.name)
 
@@ -209,7 +226,7 @@ def _transfer_fusion(asker: Asker, checkpoint: Checkpoint, strategy: Strategy) -
     return asker.fusion(fusion_of(checkpoint), asker.questions, name=strategy.name)
 
 
-_PUBLISHED = ("gaama", "assomem", "magma", "tempr", "hipporag")
+_PUBLISHED = ("gaama", "assomem", "assomem-learnt", "magma", "tempr", "hipporag")
 
 
 def _with_adapted(rows: Sequence[Strategy]) -> Iterator[Strategy]:
@@ -223,7 +240,8 @@ def _with_adapted(rows: Sequence[Strategy]) -> Iterator[Strategy]:
                 description=f"{row.name} with the adapted text encoder",
                 needs_index=False,  # vectors of adapters are searched in memory, exactly
                 uses_adapter=True,
-                is_baseline=row.name in ("v1", "sum"),
+                needs_adapter=True,
+                is_baseline=row.name in ("v1", "sum") or row.is_trained,
             )
 
 
@@ -323,6 +341,13 @@ STRATEGIES: Table[Strategy] = Table(
                 _over_snapshots("assomem", "AssoMemRetriever"),
             ),
             Strategy(
+                "assomem-learnt",
+                "AssoMem with weights by conditional mutual information for each type of question, learnt inside folds",
+                learn=_learn_assomem,
+                is_baseline=True,
+                in_recall=False,
+            ),
+            Strategy(
                 "magma",
                 "MAGMA: beam search over four graphs, weighed by the intent of the question",
                 _over_snapshots("magma", "MagmaRetriever"),
@@ -343,6 +368,15 @@ STRATEGIES: Table[Strategy] = Table(
 
 
 @contextmanager
+def search_parts(
+    store: Store, encoder: CachedTextEncoder, *, spaces: Sequence[SpaceId], index: MilvusIndex | None = None
+) -> Iterator[SearchParts]:
+    """What strategies are built of; what they hold is closed at the end. The arguments are those of ``SearchParts``."""
+    with ExitStack() as opened:
+        yield SearchParts(store, encoder, spaces, index, opened)
+
+
+@contextmanager
 def built_strategies(
     store: Store,
     encoder: CachedTextEncoder,
@@ -351,19 +385,15 @@ def built_strategies(
     spaces: Sequence[SpaceId],
     index: MilvusIndex | None = None,
 ) -> Iterator[dict[str, Retriever]]:
-    """Retrievers by name of those chosen strategies that need no checkpoint.
+    """Retrievers by name of those chosen strategies that neither learn nor need a checkpoint; see ``search_parts``."""
+    with search_parts(store, encoder, spaces=spaces, index=index) as parts:
+        yield made_of(parts, chosen)
 
-    Args:
-        store: The graph.
-        encoder: Text encoder.
-        chosen: Names of strategies.
-        spaces: The spaces that will be asked.
-        index: Vector index; may be None if no strategy needs one.
-    """
-    with ExitStack() as opened:
-        parts = SearchParts(store, encoder, spaces, index, opened)
-        rows = [STRATEGIES[name] for name in chosen]
-        yield {row.name: row.make(parts, row) for row in rows if row.make is not None}
+
+def made_of(parts: SearchParts, chosen: Sequence[str]) -> dict[str, Retriever]:
+    """Retrievers by name of those chosen strategies that neither learn nor need a checkpoint."""
+    rows = [STRATEGIES[name] for name in chosen]
+    return {row.name: row.make(parts, row) for row in rows if row.make is not None}
 
 
 def indexer_of(store: Store, index: MilvusIndex, encoder: CachedTextEncoder) -> DescriptionIndexer:
@@ -412,13 +442,13 @@ def chosen(listed: str, *, checkpoint: str | None, adapter: str | None) -> list[
 
 
 def require_adapter(strategies: Sequence[str], adapter: str | None) -> None:
-    """Refuse fixed strategies with an adapter where there is none; what learns can do without.
+    """Refuse strategies that need an adapter where there is none; graph networks and fusions can do without.
 
     Raises:
         LocigraphError: Names the first.
     """
     for row in map(STRATEGIES.__getitem__, strategies):
-        if adapter is None and row.uses_adapter and row.make is not None:
+        if adapter is None and row.needs_adapter:
             raise LocigraphError(f"strategy {row.name!r} needs an adapter; name one with --encoder.adapter")
 
 

@@ -27,8 +27,9 @@ def hits_table(hits: Sequence[Hit]) -> str:
     lines = []
     for rank, hit in enumerate(hits, start=1):
         signals = "  ".join(f"{name} {value:.3f}" for name, value in sorted(hit.signals.items()))
-        turns = ", ".join(hit.turn_ids[:6]) + (f" and {len(hit.turn_ids) - 6} more" if len(hit.turn_ids) > 6 else "")
-        lines.append(f"{rank:>3}  {hit.score:.4f}  {hit.type}  turns {turns}  [{signals}]")
+        lines.append(f"{rank:>3}  {hit.score:.4f}  {hit.type}  turns {_listed(hit.turn_ids)}  [{signals}]")
+        if hit.same:
+            lines.append(f"     {len(hit.same)} more turns say the same: {_listed(hit.same)}")
         lines += textwrap.wrap(hit.description, width=width - 6, initial_indent=" " * 5, subsequent_indent=" " * 5)[:3]
     return printable("\n".join(lines))
 
@@ -52,6 +53,10 @@ def explanation_table(explanations: Sequence[Explanation], *, influences: int) -
                 f"words {influence.words:+.3f}  date {influence.date:+.3f}",
             ]
     return printable("\n".join(lines))
+
+
+def _listed(turn_ids: Sequence[str]) -> str:
+    return ", ".join(turn_ids[:6]) + (f" and {len(turn_ids) - 6} more" if len(turn_ids) > 6 else "")
 
 
 def _cut(text: str, width: int) -> str:

@@ -38,9 +38,6 @@ def train(
     from pathlib import Path
 
     from locigraph.scripts import learning, opening, provenance
-    from locigraph.training.folds import refuse_fitted
-    from locigraph.training.fusion import DETAIL, SignalReader, learn_weights
-    from locigraph.training.graph_training import train_checkpoint
 
     provenance.source_commit()
     settings = learning.settings_of(model, training)
@@ -48,21 +45,14 @@ def train(
     read = opening.read_corpus(corpus)
     text_encoder = opening.text_encoder(encoder)
     with learning.training_sets(read, store, also, encoder, validation=validation) as sets:
-        for each in sets:
-            refuse_fitted(text_encoder.adapter, each.validation)
-        details = provenance.manifest(seed, corpus={"path": read.path, "sha256": read.sha256})
-        if any(each.questions for each in sets) and not trainer.fast_dev_run:
-            # The baseline of evaluate's fusion-zero, with the same supervision.
-            details[DETAIL] = dict(learn_weights(SignalReader(text_encoder.encode).examples(sets)).weights)
-        checkpoint = train_checkpoint(
+        checkpoint = learning.checkpoint_with_fusion(
             sets,
             settings,
             trainer,
-            embed=text_encoder.encode,
-            text_encoder=text_encoder.model_id,
+            text_encoder,
             folder=Path(output),
             seed=seed,
-            details=details,
+            details=provenance.manifest(seed, corpus={"path": read.path, "sha256": read.sha256}),
             writer=questions_by,
         )
     stages = checkpoint.details["stages"]

@@ -158,6 +158,7 @@ COMMAND_OF_FOLDER = {
     "refresh": "refresh",
     "evaluate": "evaluate",
     "smoke": "evaluate",
+    "transfer": "transfer",
 }
 
 
@@ -242,6 +243,36 @@ def test_a_text_encoder_is_adapted_on_one_corpus_and_tested_on_another(
         known = [command, "--corpus.path", "learn.jsonl", "--folds", "2", *adapted]
         code, _, error = run(capsys, *known)
         assert_one_line_and_code_2(code, error, "encoder.adapter", "was trained or validated on space")
+
+    code, _, error = run(capsys, "build", "--corpus.path", "tested.jsonl", "--store", "tested.sqlite", *adapted)
+    assert code == 0, error
+    named = {
+        name: {"store": f"{name}.sqlite", "corpus": {"path": f"{name}.jsonl"}, "dtype": None}
+        for name in ("tested", "unseen")
+    }
+    alike = json.loads(tested[0])
+    (tmp_path / "unseen.jsonl").write_text(json.dumps(alike | {"conversation_id": "under another name"}) + "\n")
+    code, _, error = run(capsys, "build", "--corpus.path", "unseen.jsonl", "--store", "unseen.sqlite", *adapted)
+    assert code == 0, error
+    transfer = ["transfer", "--graphs", json.dumps(named), "--validation", "0", "--output", "transfer", *SMALL_MODEL]
+    code, out, error = run(capsys, *transfer, "--train", '{"chats": ["tested"]}', *adapted)
+    assert code == 0, error
+    assert "| chats | unseen |" in out
+    assert "| chats | tested |" not in out  # it has learnt from it
+    (cell,) = json.loads((tmp_path / "transfer" / "transfer.json").read_text())["cells"]
+    assert {*cell["means"]} == {"v2-zero", "fusion-zero", "v1-adapted", "dense-adapted"}
+    # The same questions were learnt from under another name, so nothing is left to compare.
+    assert (cell["left_out"], cell["comparisons"]) == (cell["questions"], [])
+    again = [*transfer, "--checkpoints", '{"done": "transfer/chats/checkpoint"}', "--test", '["unseen"]', *adapted]
+    code, out, error = run(capsys, *again)
+    assert code == 0, error
+    assert "| done | unseen |" in out
+    code, _, error = run(capsys, *transfer, "--train", '{"chats": ["testde"]}', *adapted)
+    assert_one_line_and_code_2(code, error, "graph 'testde' is not among graphs", "'tested'")
+    code, _, error = run(capsys, *transfer, *adapted)
+    assert_one_line_and_code_2(code, error, "nothing has learnt")
+    code, _, error = run(capsys, *transfer, "--train", '{"chats": ["tested"]}', *tiny)
+    assert_one_line_and_code_2(code, error, "encoder.adapter is not named")
 
     # A store that was built without the adapter, of more conversations than are asked about.
     both = ["--store", "both.sqlite"]

@@ -35,7 +35,14 @@ from locigraph.training.examples import EpochDataModule
 from locigraph.training.identity import ADAPTER_ALGORITHM, RunIdentity
 from locigraph.training.lightning_run import is_first_process, remove_resume_points, run_lightning
 from locigraph.training.ranking_scores import RankingScores, inner_products
-from locigraph.training.snapshots import TrainingGraph, TrainingSet, graphs_of, questions_fingerprint, sides_of
+from locigraph.training.snapshots import (
+    TrainingGraph,
+    TrainingSet,
+    graphs_of,
+    questions_fingerprint,
+    sides_of,
+    wordings_of,
+)
 
 _ENCODED_AT_ONCE = 32
 
@@ -286,7 +293,7 @@ def train_adapter(
         return None
     if is_first_process():
         recorded = {**details, "identity": identity.as_json(), "validation": result}
-        save_adapter(encoder, target, base=model, details=recorded)
+        save_adapter(encoder, target, base=model, details=recorded, seen=wordings_of(graphs))
         remove_resume_points(path)
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         torch.distributed.barrier()  # the others read what the first has written

@@ -17,7 +17,9 @@ from locigraph.gnn.query import QueryEncoder
 from locigraph.gnn.sketch import ContextHash, LexicalSketch
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.files import replaced_folder, whole_folder
+from locigraph.kg.language.wordings import Wordings
 from locigraph.kg.schema import schema_hash
+from locigraph.retrieval.text.text_encoder import is_same_model
 from locigraph.training.config import MAX_WIDTH, ModelConfig
 from locigraph.training.errors import CheckpointError
 
@@ -69,6 +71,7 @@ class Checkpoint:
         text_encoder: ID of the text encoder whose vectors it takes.
         text_dim: Width of those vectors.
         details: What else the manifest records: identity of the training, seed, commit, validation scores.
+        seen: Wordings of the turns and questions that it was trained or validated on; None where it does not say.
     """
 
     network: GraphRetrieval
@@ -76,6 +79,7 @@ class Checkpoint:
     text_encoder: str
     text_dim: int
     details: dict[str, Any]
+    seen: Wordings | None = None
 
     @property
     def spaces(self) -> frozenset[str]:
@@ -107,6 +111,8 @@ class Checkpoint:
         manifest = self._identity() | {"version": self.version, "details": self.details}
         with replaced_folder(folder) as part:
             save_file(tensors, part / _WEIGHTS)
+            if self.seen is not None:
+                self.seen.save(part)
             (part / _MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n")
 
 
@@ -115,7 +121,7 @@ def load_checkpoint(folder: Path, *, text_encoder: str | None = None) -> Checkpo
 
     Args:
         folder: Made by ``Checkpoint.save``.
-        text_encoder: ID of the text encoder it will be used with; None skips that check.
+        text_encoder: ID of the text encoder it will be used with, in whatever number format; None skips that check.
 
     Raises:
         CheckpointError: Says which file or field is wrong.
@@ -135,9 +141,10 @@ def load_checkpoint(folder: Path, *, text_encoder: str | None = None) -> Checkpo
     if text_encoder is not None:
         expected["text_encoder"] = text_encoder
     for name, value in expected.items():
-        if manifest.get(name) != value:
+        held = manifest.get(name)
+        if held != value and not (name == "text_encoder" and is_same_model(str(held), value)):
             raise CheckpointError(
-                f"{folder / _MANIFEST}: {name} is {manifest.get(name)!r} but {value!r} is needed; train again, or use "
+                f"{folder / _MANIFEST}: {name} is {held!r} but {value!r} is needed; train again, or use "
                 "the matching version or text encoder"
             )
     try:
@@ -148,7 +155,9 @@ def load_checkpoint(folder: Path, *, text_encoder: str | None = None) -> Checkpo
         network = GraphRetrieval(model, text_dim=manifest["text_dim"])
         network.load_state_dict(tensors)
         details = manifest.get("details", {})
-        checkpoint = Checkpoint(network.eval(), model, str(manifest["text_encoder"]), manifest["text_dim"], details)
+        checkpoint = Checkpoint(
+            network.eval(), model, str(manifest["text_encoder"]), manifest["text_dim"], details, Wordings.read(folder)
+        )
     except (KeyError, TypeError, ValueError, RuntimeError, OSError, LocigraphError, SafetensorError) as error:
         raise CheckpointError(f"{folder}: damaged or of another version ({str(error)[:200]}); train again") from error
     for name, weights in tensors.items():

@@ -10,10 +10,13 @@ from tqdm import tqdm
 
 from locigraph.kg.types import Question
 from locigraph.retrieval.evaluation import QuestionOutcome, StrategyRun
+from locigraph.retrieval.evaluation.metrics import TOKEN_BUDGETS
+from locigraph.retrieval.evaluation.outcomes import PackedContext
 from locigraph.retrieval.evaluation.results import CURVE_TOP_KS
 from locigraph.retrieval.hits import turns_of_hits
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
 from locigraph.retrieval.index.milvus import MilvusIndex
+from locigraph.retrieval.packing import Budget, context_of, hits_for
 from locigraph.retrieval.protocols import NodeTexts, Retriever
 from locigraph.retrieval.strategies.graph_embedding import GraphEmbeddingRetriever
 from locigraph.training.checkpoint import Checkpoint
@@ -26,15 +29,21 @@ from locigraph.training.snapshots import Views
 _DEPTH = max(CURVE_TOP_KS)
 
 
-def run_strategy(retriever: Retriever, questions: Sequence[Question], *, name: str | None = None) -> StrategyRun:
-    """Ask one strategy all questions, one at a time, as a user would.
+def run_strategy(
+    retriever: Retriever, questions: Sequence[Question], views: Views | None = None, *, name: str | None = None
+) -> StrategyRun:
+    """Ask one strategy all questions, one at a time, as a user would, and pack what it finds into contexts.
+
+    A context may take more memories than are ranked, so that they are asked for apart and not timed.
 
     Args:
         retriever: The strategy.
         questions: With evidence.
+        views: The graphs, for the contexts; None packs none.
         name: In the results; None takes the retriever's own.
     """
     rankings: dict[str, tuple[str, ...]] = {}
+    contexts: dict[str, dict[int, PackedContext]] = {}
     search_ms: dict[str, float] = {}
     encode_ms: dict[str, float] = {}
     label = name or retriever.name
@@ -43,7 +52,26 @@ def run_strategy(retriever: Retriever, questions: Sequence[Question], *, name: s
         rankings[question.question_id] = tuple(turns_of_hits(result.hits, top_k=_DEPTH))
         search_ms[question.question_id] = result.timing.search_ms
         encode_ms[question.question_id] = result.timing.encode_ms
-    return StrategyRun(label, rankings, search_ms, encode_ms)
+        if views is not None:
+            contexts[question.question_id] = packed_contexts(retriever, question, views)
+    return StrategyRun(label, rankings, search_ms, encode_ms, contexts=contexts)
+
+
+def packed_contexts(retriever: Retriever, question: Question, views: Views) -> dict[int, PackedContext]:
+    """What a strategy finds for a question, packed into contexts of each of ``TOKEN_BUDGETS``."""
+    snapshot = views.snapshot(views.of(question.space, question.asked_at))
+    found = retriever.retrieve(
+        question.text, question.space, as_of=question.asked_at, top_k=hits_for(max(TOKEN_BUDGETS))
+    )
+    made = {}
+    for tokens in TOKEN_BUDGETS:
+        context = context_of(
+            retriever, question.text, found.hits, snapshot, Budget(tokens=tokens), as_of=question.asked_at
+        )
+        lines = context.memories
+        turns = dict.fromkeys(turn for line in lines for turn in line.turn_ids)
+        made[tokens] = PackedContext(tuple(line.node_id for line in lines), tuple(turns), context.tokens)
+    return made
 
 
 def joined_runs(runs: Sequence[StrategyRun], *, seed: int | None = None) -> StrategyRun:
@@ -52,7 +80,9 @@ def joined_runs(runs: Sequence[StrategyRun], *, seed: int | None = None) -> Stra
     def merged(field: str) -> dict[str, Any]:
         return {key: value for run in runs for key, value in getattr(run, field).items()}
 
-    return StrategyRun(runs[0].name, merged("rankings"), merged("search_ms"), merged("encode_ms"), seed)
+    return StrategyRun(
+        runs[0].name, merged("rankings"), merged("search_ms"), merged("encode_ms"), seed, merged("contexts")
+    )
 
 
 def outcomes(questions: Sequence[Question], fold_of: Mapping[str, int]) -> list[QuestionOutcome]:
@@ -98,7 +128,7 @@ def run_checkpoint(
         texts,
         view_of=lambda space, as_of: views.of(space, as_of).name,
     )
-    run = run_strategy(second_look(retriever), questions, name=name)
+    run = run_strategy(second_look(retriever), questions, views, name=name)
     # The comparison's embeddings serve this once; kept, they would fill the index with every fold. Of the same
     # checkpoint and graphs a refresh may have put them in use, though.
     if index.alias_target(GRAPH_ALIAS) != done.collection:

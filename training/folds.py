@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from locigraph.kg.language.wordings import wording
 from locigraph.kg.types import Question
 from locigraph.retrieval.evaluation import Fold, LeakError, check_folds, check_text_leak, make_folds
-from locigraph.retrieval.evaluation.leaks import wording
 from locigraph.retrieval.text.text_adapter import TextAdapter
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.config import Settings, TrainerConfig

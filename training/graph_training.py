@@ -26,7 +26,7 @@ from locigraph.training.objectives import LOSSES, Scorer
 from locigraph.training.protocols import Embed, QuestionWriter
 from locigraph.training.pseudo_questions import RULES
 from locigraph.training.ranking_scores import RankingScores, inner_products
-from locigraph.training.snapshots import TrainingSet, graphs_of, questions_fingerprint, sides_of
+from locigraph.training.snapshots import TrainingSet, graphs_of, questions_fingerprint, sides_of, wordings_of
 
 #: The stages in the order in which they run.
 STAGES = ("pretrain", "finetune")
@@ -239,6 +239,7 @@ def train_checkpoint(
             "stages": stages,
             "seconds": round(time.monotonic() - started, 1),
         },
+        wordings_of(graphs),
     )
     if not trainer.fast_dev_run and is_first_process():  # with several devices all of them come by here
         checkpoint.save(folder / "checkpoint")

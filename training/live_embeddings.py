@@ -33,6 +33,7 @@ class LiveEmbeddings:
         index: Vector index that holds the collection, or will.
         checkpoint: Encodes.
         embed: The text encoder that the checkpoint names.
+        text_encoder: ID under which the store keeps that encoder's vectors.
         device: Where to encode.
 
     Attributes:
@@ -41,13 +42,21 @@ class LiveEmbeddings:
     """
 
     def __init__(
-        self, store: Store, index: MilvusIndex, checkpoint: Checkpoint, embed: Embed, *, device: str = "cpu"
+        self,
+        store: Store,
+        index: MilvusIndex,
+        checkpoint: Checkpoint,
+        embed: Embed,
+        *,
+        text_encoder: str,
+        device: str = "cpu",
     ) -> None:
         self._store = store
         self._index = index
         self.checkpoint = checkpoint
         self.version = checkpoint.version
         self._embed = embed
+        self._text_encoder = text_encoder
         self._device = device
 
     def update(self, space: SpaceId | None = None, *, progress: str | None = None) -> int:
@@ -144,7 +153,7 @@ class LiveEmbeddings:
         return written
 
     def _snapshot(self, space: SpaceId) -> Snapshot:
-        return embedded_snapshot(self._store, space, self.checkpoint.text_encoder, self._embed)
+        return embedded_snapshot(self._store, space, self._text_encoder, self._embed)
 
 
 def embedded_snapshot(store: Store, space: SpaceId, model: str, embed: Embed) -> Snapshot:

@@ -7,11 +7,13 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 
 from locigraph.kg.corpora import Corpus
+from locigraph.kg.language.wordings import Wordings, is_distinctive
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.times import epoch
-from locigraph.kg.types import Question, SpaceId
+from locigraph.kg.types import Question, SpaceId, Turn
 from locigraph.training.errors import TrainingDataError
 
 
@@ -127,6 +129,18 @@ def _graphs_of(data: TrainingSet, label: str) -> list[TrainingGraph]:
         for view, asked in used.items()
         if data.views.snapshot(view).num_nodes  # none where a question was asked before the first turn
     ]
+
+
+def wordings_of(graphs: Sequence[TrainingGraph]) -> Wordings:
+    """What a training sees in words: all questions, and the turns that two people would not say alike by chance."""
+    asked = (question.text for graph in graphs for question in graph.questions)
+    said = (
+        Turn.text_of(graph.snapshot.descriptions[row], speaker)
+        for graph in graphs
+        for row, speaker in zip(graph.snapshot.episode_rows.tolist(), graph.snapshot.speakers, strict=True)
+        if row >= 0
+    )
+    return Wordings(chain(asked, filter(is_distinctive, said)))
 
 
 def questions_fingerprint(graphs: Sequence[TrainingGraph]) -> str:

@@ -22,9 +22,10 @@ from locigraph.consolidation.blueprint import (
     Wording,
 )
 from locigraph.consolidation.dating import dated, days_of
-from locigraph.consolidation.extractors.sentences import in_third_person, phrases, sentences
+from locigraph.consolidation.extractors.sentences import in_third_person, phrases, sentences, unquoted
 from locigraph.consolidation.protocols import Context
 from locigraph.kg.language.dates import resolve_times
+from locigraph.kg.language.english import is_english
 from locigraph.kg.language.tokens import STOP_WORDS, terms, words
 from locigraph.kg.types import NodeId, Turn
 
@@ -56,13 +57,18 @@ class RuleExtractor:
     name = "rules"
 
     def plan(self, turn: Turn, context: Context, *, complaint: str | None = None) -> Blueprint:
-        """Facts, events, mentions and topics of a turn; ``complaint`` cannot change what rules say."""
+        """Facts, events, mentions and topics of a turn; ``complaint`` cannot change what rules say.
+
+        Of a turn that is not in English they only know who speaks.
+        """
+        if not is_english(turn.text):
+            return Blueprint(mentions=(Mention(turn.speaker, "person"),))
         operations: list[Operation] = []
         known = {node.id: frozenset(terms(node.description)) for node in context.nodes}
         updated = set()
-        for number, (sentence, draft) in enumerate(_memorable(turn)):
+        for number, (sentence, own_words, draft) in enumerate(_memorable(turn)):
             ref = f"n{number}"
-            # What two speakers say are two facts: either must be able to forget their own.
+            # What two speakers say are two facts: each can forget their own, and ends none of the other's.
             own = [node for node in context.nodes if node.attributes.get("speaker", turn.speaker) == turn.speaker]
             repeated = _same_fact(draft, own, known)
             if repeated is not None:
@@ -70,14 +76,14 @@ class RuleExtractor:
                     operations.append(UpdateNode(repeated.id))
                     updated.add(repeated.id)
                 continue
-            slot = _slot(sentence, turn.speaker)
+            slot = _slot(own_words, turn.speaker)
             attributes = {"speaker": turn.speaker} | ({} if slot is None else {"slot": slot[0], "value": slot[1]})
             kind = "event_node" if _is_event(sentence, turn) else "knowledge_node"
             operations.append(AddNode(ref, kind, draft, (turn.turn_id,), attributes=attributes))
             if slot is not None:
                 operations += [
                     SupersedeNode(node.id, ref)
-                    for node in context.nodes
+                    for node in own
                     if node.attributes.get("slot") == slot[0] and node.attributes.get("value") != slot[1]
                 ]
         return Blueprint(tuple(operations), _mentions(turn), _topics(turn))
@@ -116,15 +122,16 @@ def short_label(text: str) -> str:
     return " ".join(kept[:6])[:100] or text[:60]
 
 
-def _memorable(turn: Turn) -> list[tuple[str, str]]:
+def _memorable(turn: Turn) -> list[tuple[str, str, str]]:
+    """Sentences worth remembering, each with what the speaker says in it unquoted, and in the third person."""
     found = []
     is_long = len(turn.text) > _EXPOSITION
-    for sentence in sentences(turn.text):
+    for sentence, own_words in unquoted(sentences(turn.text)):
         if sentence.endswith("?"):
             continue
         is_told = _FIRST_PERSON.search(sentence) or (not is_long and _PAST.search(sentence))
         if is_told and len(terms(sentence)) >= _MIN_TERMS:
-            found.append((sentence, in_third_person(sentence, turn.speaker)[:1_500]))
+            found.append((sentence, own_words, in_third_person(sentence, turn.speaker)[:1_500]))
     return found[:12]
 
 

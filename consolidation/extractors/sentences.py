@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 
 from locigraph.kg.language.tokens import STOP_WORDS, words
 
 _BREAK = re.compile(r"(?<=[.!?])\s+|\n+")
+_QUOTE = re.compile(r'["“”„«»]')
 _PHRASE_BREAK = re.compile(r"[^\w'\s-]|\d")
 
 # What follows the speaker's name in the place of words of the first person.
@@ -21,6 +23,15 @@ _FIRST_PERSON = re.compile(r"\b(?:I['’](?:m|ve|d|ll)|I am|I have|I was|I|[Mm]y
 def sentences(text: str) -> list[str]:
     """Sentences of an utterance, trimmed, none empty."""
     return [part.strip() for part in _BREAK.split(text) if part.strip()]
+
+
+def unquoted(parts: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Each sentence of a text, with what is left of it outside quotation marks; a quotation may span sentences."""
+    is_quoted = False
+    for sentence in parts:
+        pieces = _QUOTE.split(sentence)
+        yield sentence, " ".join(pieces[is_quoted::2])
+        is_quoted ^= len(pieces) % 2 == 0
 
 
 def in_third_person(sentence: str, speaker: str) -> str:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, func, insert, select, update
 
 from locigraph.kg.errors import StoreError, UnknownNodeError, UnknownTypeError, nearest
-from locigraph.kg.store import changes, embeddings, outbox, tables, turns
+from locigraph.kg.store import changes, embeddings, outbox, remembered, tables, turns
 from locigraph.kg.store.statements import chunks, dialect_insert, insert_or_keep
 from locigraph.kg.times import epoch, optional_epoch
 from locigraph.kg.types import GraphChange, NodeId, NodeStatus, NodeUpdate, TurnId, TurnState
@@ -64,6 +64,8 @@ class Commit:
         self._write_relations()
         outbox.post(self._connection, change.space, touched, "upsert")
         changes.note(self._connection, change.space)
+        for name, value in change.remembered.items():
+            remembered.put(self._connection, name, value)
         if change.turn_id is not None:
             self._finish_turn(change.turn_id)
         return ids

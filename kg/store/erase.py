@@ -62,7 +62,12 @@ def _doomed(connection: Connection, turn_keys: AbstractSet[int]) -> list[int]:
             touched[row.key] = row
             if row.worded:
                 worded.add(row.key)
-    return [key for key, node in touched.items() if not _stays(connection, node, key in worded, turn_keys)]
+    doomed = {key for key, node in touched.items() if not _stays(connection, node, key in worded, turn_keys)}
+    for chunk in chunks(sorted(doomed)):  # what was concluded from a fact goes with it
+        edges = tables.relations.c
+        concluded = select(edges.source).where(edges.label == "DERIVED_FROM_FACT", edges.target.in_(chunk))
+        doomed.update(connection.scalars(concluded))
+    return sorted(doomed)
 
 
 def _stays(connection: Connection, node: Any, is_worded: bool, doomed: AbstractSet[int]) -> bool:

@@ -16,13 +16,24 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import Connection, func, insert, select
 
 from locigraph.kg.errors import StoreError, StoreVersionError, UnknownNodeError, UnknownSpaceError, UnknownTypeError
 from locigraph.kg.schema import COINED_FAMILY, LABEL_PATTERN, RelationLabel, plannable_labels
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import as_of as as_of_sql
-from locigraph.kg.store import changes, embeddings, erase, export, migrations, outbox, sequence, tables, tombstones
+from locigraph.kg.store import (
+    changes,
+    embeddings,
+    erase,
+    export,
+    migrations,
+    outbox,
+    remembered,
+    sequence,
+    tables,
+    tombstones,
+)
 from locigraph.kg.store import turns as turns_
 from locigraph.kg.store.commit import Commit, text_digest
 from locigraph.kg.store.embeddings import NodeText
@@ -144,13 +155,12 @@ class Store:
     def setting(self, name: str) -> str | None:
         """A remembered value, such as which extractor built a space; None when never set."""
         with self._read() as connection:
-            return connection.execute(select(tables.settings.c.value).where(tables.settings.c.name == name)).scalar()
+            return remembered.get(connection, name)
 
     def set_setting(self, name: str, value: str) -> None:
         """Remember a value under a name; one named ``<what>/<space>`` is forgotten with its space."""
         with self._write() as connection:
-            connection.execute(delete(tables.settings).where(tables.settings.c.name == name))
-            connection.execute(insert(tables.settings).values(name=name, value=value))
+            remembered.put(connection, name, value)
 
     # --- turns ---------------------------------------------------------------------------------------------
 
@@ -215,6 +225,17 @@ class Store:
         self.require_space(space)
         with self._read() as connection:
             return turns_.count(connection, space)
+
+    def speakers(self, space: SpaceId) -> list[str]:
+        """Names of all who speak in a space, sorted."""
+        self.require_space(space)
+        with self._read() as connection:
+            return turns_.speakers(connection, space)
+
+    def voices(self, space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, frozenset[str]]:
+        """Whose words nodes hold: the speakers of their turns, but not of those that only said the same again."""
+        with self._read() as connection:
+            return turns_.voices(connection, space, ids)
 
     def retry_turn(self, space: SpaceId, turn_id: TurnId) -> None:
         """Put a failed turn back among the pending.

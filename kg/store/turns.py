@@ -14,7 +14,7 @@ from locigraph.kg.errors import StoreError, shortened
 from locigraph.kg.store import rewind, sequence, tables, tombstones
 from locigraph.kg.store.rows import require_same, turn_of, turn_row
 from locigraph.kg.store.statements import chunks
-from locigraph.kg.types import SpaceId, Turn, TurnId, TurnState
+from locigraph.kg.types import NodeId, SpaceId, Turn, TurnId, TurnState
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +113,29 @@ def keys_of(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId]) 
         )
         found.update((TurnId(row.turn_id), int(row.key)) for row in rows)
     return found
+
+
+def speakers(connection: Connection, space: SpaceId) -> list[str]:
+    """Names of all speakers of a space, sorted."""
+    table = tables.turns
+    query = select(table.c.speaker).where(table.c.space == space).distinct().order_by(table.c.speaker)
+    return list(connection.scalars(query))
+
+
+def voices(connection: Connection, space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, frozenset[str]]:
+    """Speakers of the turns whose words are in nodes, by node; nodes that are not stored are left out."""
+    n, p, t = tables.nodes, tables.provenance, tables.turns
+    found: dict[NodeId, set[str]] = {}
+    for chunk in chunks(list(ids)):
+        query = (
+            select(n.c.id, t.c.speaker)
+            .join(p, p.c.node_key == n.c.key)
+            .join(t, t.c.key == p.c.turn_key)
+            .where(n.c.space == space, n.c.id.in_(chunk), p.c.worded)
+        )
+        for row in connection.execute(query):
+            found.setdefault(NodeId(row.id), set()).add(row.speaker)
+    return {node: frozenset(names) for node, names in found.items()}
 
 
 def of_nodes(

@@ -9,7 +9,14 @@ is explained, are arguments.
 from __future__ import annotations
 
 from locigraph.retrieval.evaluation.errors import EvaluationError, IncompleteRunError, LeakError
-from locigraph.retrieval.evaluation.leaks import Fold, check_folds, check_text_leak, copied_evidence, make_folds
+from locigraph.retrieval.evaluation.leaks import (
+    Fold,
+    check_folds,
+    check_text_leak,
+    copied_evidence,
+    make_folds,
+    seen_evidence,
+)
 from locigraph.retrieval.evaluation.metrics import evidence_recall, ndcg, score_ranking
 from locigraph.retrieval.evaluation.outcomes import QuestionOutcome, StrategyRun
 from locigraph.retrieval.evaluation.report import text_table, write_report
@@ -36,6 +43,7 @@ __all__ = [
     "make_folds",
     "ndcg",
     "score_ranking",
+    "seen_evidence",
     "session_recall",
     "sign_flip_test",
     "summarise",

@@ -1,14 +1,19 @@
 """A document of plain blocks, in Markdown and as a self-contained HTML page.
 
-All text is escaped. The HTML page loads nothing, and its content security policy forbids it to.
+All text is escaped. The HTML page loads nothing, and its content security policy forbids it to. Of scripts it allows
+those of its own ``Interactive`` blocks, by their hashes, and no others.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from locigraph.retrieval.evaluation.formatting import flat
 
@@ -72,7 +77,26 @@ class Code:
     text: str
 
 
-Block = Heading | Paragraph | Callout | Bullets | Table | Figure | Code
+@dataclass(frozen=True, slots=True)
+class Interactive:
+    """A part of the page that a script makes of data; Markdown, and a page without scripts, have a sentence instead.
+
+    Attributes:
+        element: ID of the element that the script fills.
+        data_element: ID of the element that holds the data as JSON.
+        data: Any JSON.
+        script: Plain JavaScript; part of the library, never made of data.
+        instead: The sentence.
+    """
+
+    element: str
+    data_element: str
+    data: Mapping[str, Any]
+    script: str
+    instead: str
+
+
+Block = Heading | Paragraph | Callout | Bullets | Table | Figure | Code | Interactive
 
 
 # Markdown
@@ -101,6 +125,8 @@ def _markdown_block(block: Block) -> str:
             # A fence longer than any run of backticks inside cannot be closed by the text.
             fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
             rendered = f"{fence}\n{text}\n{fence}"
+        case Interactive():
+            rendered = _markdown_text(block.instead)
     return rendered
 
 
@@ -135,6 +161,8 @@ thead th { border-bottom-width: 2px; }
 tbody tr:hover { background: var(--soft); }
 figure { margin: 1.2rem 0; } figure svg { width: 100%; height: auto; max-width: 52rem; }
 figcaption { font-size: .87rem; opacity: .85; }
+details { margin: .3rem 0; } summary { cursor: pointer; } label { margin-right: .8rem; white-space: nowrap; }
+select, input, button { font: inherit; font-size: .87rem; }
 pre { padding: .8rem; overflow-x: auto; background: var(--soft); border-radius: 6px; font-size: .82rem; }
 .warning { padding: .6rem .9rem; border-left: 4px solid var(--warn); background: var(--soft); }
 """
@@ -143,13 +171,15 @@ pre { padding: .8rem; overflow-x: auto; background: var(--soft); border-radius: 
 def html_page(blocks: Sequence[Block], title: str) -> str:
     """The document as one HTML page with its figures inside."""
     body = "\n".join(_html_block(block) for block in blocks)
-    # The policy lets the page use its own styles and nothing else: no script and no request, even if one slipped in.
+    # The policy lets the page use its own styles and scripts and nothing else, no request either, if one slipped in.
+    hashes = sorted({_sha256(block.script) for block in blocks if isinstance(block, Interactive)})
+    scripts = f"; script-src {' '.join(hashes)}" if hashes else ""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'{scripts}">
 <title>{_html_text(title)}</title>
 <style>{_STYLE}</style>
 </head>
@@ -176,7 +206,19 @@ def _html_block(block: Block) -> str:
             rendered = f"<figure>\n{svg}<figcaption>{_html_text(caption)}</figcaption>\n</figure>"
         case Code(text):
             rendered = f"<pre><code>{html.escape(text)}</code></pre>"
+        case Interactive():
+            # Without < no text of the data can end its element.
+            data = json.dumps(block.data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+            rendered = (
+                f'<div id="{block.element}"><noscript><p>{_html_text(block.instead)}</p></noscript></div>\n'
+                f'<script type="application/json" id="{block.data_element}">{data}</script>\n'
+                f"<script>{block.script}</script>"
+            )
     return rendered
+
+
+def _sha256(script: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
 def _html_text(text: str) -> str:

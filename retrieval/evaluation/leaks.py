@@ -8,16 +8,12 @@ exactly once.
 from __future__ import annotations
 
 import random
-import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from locigraph.kg.language.wordings import Wordings, is_distinctive, wording
 from locigraph.retrieval.evaluation.errors import EvaluationError, LeakError
-
-_LEAST_WORDS = 8
-_NOT_WORD = re.compile(r"[\W_]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,17 +147,32 @@ def copied_evidence(
     Returns:
         IDs of the questions, in the order of ``evidence``.
     """
-    held = {
-        space: {turn: wording(text) for turn, text in turns.items() if len(text.split()) >= _LEAST_WORDS}
-        for space, turns in texts.items()
-    }
+    held = {space: Wordings(filter(is_distinctive, turns.values())) for space, turns in texts.items()}
     found = set()
     for fold in folds:
-        learnt = {words for space in (*fold.train, *fold.validation) for words in held.get(space, {}).values()}
-        for question, (space, turns) in evidence.items():
-            if space in fold.test and any(held.get(space, {}).get(turn) in learnt for turn in turns):
-                found.add(question)
+        learnt = Wordings.union(held.get(space, Wordings()) for space in (*fold.train, *fold.validation))
+        tested = {question: asked for question, asked in evidence.items() if asked[0] in fold.test}
+        found |= {*seen_evidence(learnt, tested, texts)}
     return [question for question in evidence if question in found]
+
+
+def seen_evidence(
+    learnt: Wordings, evidence: Mapping[str, tuple[str, Sequence[str]]], texts: Mapping[str, Mapping[str, str]]
+) -> list[str]:
+    """Questions some of whose evidence is, word for word, among texts that were learnt from.
+
+    Args:
+        learnt: The texts.
+        evidence: As in ``copied_evidence``.
+        texts: As in ``copied_evidence``.
+    """
+    return [
+        question
+        for question, (space, turns) in evidence.items()
+        if any(
+            is_distinctive(text) and text in learnt for text in (texts.get(space, {}).get(turn, "") for turn in turns)
+        )
+    ]
 
 
 def _deal(spaces: Sequence[str], folds: int, seed: int, weights: Mapping[str, float] | None) -> list[list[str]]:
@@ -187,11 +198,6 @@ def _fold(index: int, tests: Sequence[Sequence[str]], validation: int) -> Fold:
         validation=tuple(sorted(others[:validation])),
         test=tuple(sorted(tests[index])),
     )
-
-
-def wording(text: str) -> str:
-    """A text without case, punctuation, spacing and Unicode variants, which do not make two questions different."""
-    return _NOT_WORD.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip()
 
 
 def _others(found: Sequence[str]) -> str:

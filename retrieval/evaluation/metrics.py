@@ -82,6 +82,17 @@ METRICS: Mapping[str, Callable[[Sequence[str], AbstractSet[str]], float]] = {
 }
 
 
+#: Sizes of the contexts in which strategies are compared, in tokens.
+TOKEN_BUDGETS: tuple[int, ...] = (500, 1_000, 4_000)
+#: Metrics of packed contexts: the size of the context by the name of the metric.
+CONTEXT_METRICS: Mapping[str, int] = {f"recall@{budget}tokens": budget for budget in TOKEN_BUDGETS}
+
+
+def context_recall(turns: Sequence[str], gold: AbstractSet[str]) -> float:
+    """Share of the gold turns that a context holds, themselves or by what was drawn from them."""
+    return evidence_recall(turns, gold, max(1, len(turns)))
+
+
 def score_ranking(ranking: Sequence[str], gold: AbstractSet[str]) -> dict[str, float]:
     """Scores of one question by all of ``METRICS``, in that order."""
     return {name: metric(ranking, gold) for name, metric in METRICS.items()}

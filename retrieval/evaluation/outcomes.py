@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from locigraph.retrieval.evaluation.errors import EvaluationError, IncompleteRunError
@@ -31,11 +31,25 @@ class QuestionOutcome:
 
 
 @dataclass(frozen=True, slots=True)
+class PackedContext:
+    """What of a strategy's hits went into a context of limited length.
+
+    ``nodes`` are the IDs of the memories in the order of the context, ``turns`` the turns that they stand for, and
+    ``tokens`` counts the tokens that were used.
+    """
+
+    nodes: tuple[str, ...]
+    turns: tuple[str, ...]
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class StrategyRun:
     """What one strategy returned, by question ID: turn IDs, best first, and milliseconds.
 
     ``search_ms`` is the time without encoding the query, ``encode_ms`` that of encoding alone (0 for a strategy without
-    an encoder). ``seed`` tells repetitions of one strategy apart; None for a strategy without randomness.
+    an encoder). ``seed`` tells repetitions of one strategy apart; None for a strategy without randomness. ``contexts``
+    holds contexts by their size in tokens; it is empty where none were packed.
     """
 
     name: str
@@ -43,6 +57,7 @@ class StrategyRun:
     search_ms: Mapping[str, float]
     encode_ms: Mapping[str, float]
     seed: int | None = None
+    contexts: Mapping[str, Mapping[int, PackedContext]] = field(default_factory=dict)
 
 
 def check_questions(questions: Sequence[QuestionOutcome]) -> None:
@@ -70,11 +85,11 @@ def check_runs(questions: Sequence[QuestionOutcome], runs: Sequence[StrategyRun]
     for run in runs:
         for question in questions:
             of_question(run, "rankings", run.rankings, question.question_id)
-            for field, times_ms in (("search_ms", run.search_ms), ("encode_ms", run.encode_ms)):
-                value = of_question(run, field, times_ms, question.question_id)
+            for name, times_ms in (("search_ms", run.search_ms), ("encode_ms", run.encode_ms)):
+                value = of_question(run, name, times_ms, question.question_id)
                 if not math.isfinite(value) or value < 0.0:
                     raise EvaluationError(
-                        f"strategy {run.name!r}, question {question.question_id!r}: {field} is {value}; "
+                        f"strategy {run.name!r}, question {question.question_id!r}: {name} is {value}; "
                         "expected milliseconds, 0 or more"
                     )
 

@@ -4,30 +4,39 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from locigraph.kg.files import replace_file
 from locigraph.retrieval.evaluation.errors import EvaluationError
-from locigraph.retrieval.evaluation.metrics import METRICS
 from locigraph.retrieval.evaluation.outcomes import QuestionOutcome, StrategyRun
 from locigraph.retrieval.evaluation.results import Comparison
-from locigraph.retrieval.evaluation.summary import check_comparisons, compare, rows_by_category, score_table
+from locigraph.retrieval.evaluation.summary import (
+    check_comparisons,
+    columns_of,
+    compare,
+    rows_by_category,
+    score_table,
+)
 
 
-def write_question_scores(path: Path, questions: Sequence[QuestionOutcome], runs: Sequence[StrategyRun]) -> None:
+def write_question_scores(
+    path: Path, questions: Sequence[QuestionOutcome], runs: Sequence[StrategyRun], *, left_out: Collection[str] = ()
+) -> None:
     """Write one line of compressed JSON per question: id, conversation, category, fold, and the scores of strategies.
 
     Args:
         path: File; should end in ``.jsonl.gz``.
         questions: With gold.
         runs: By strategy and seed; scores are means over seeds.
+        left_out: IDs of those that no comparison takes in, which their lines say.
     """
+    columns = columns_of(runs)
     tables: dict[str, list[np.ndarray]] = {}
     for run in runs:
-        tables.setdefault(run.name, []).append(score_table(questions, run)[:, : len(METRICS)])
+        tables.setdefault(run.name, []).append(score_table(questions, run, columns)[:, : len(columns)])
     means = {name: np.mean(held, axis=0) for name, held in tables.items()}
     lines = [
         {
@@ -35,7 +44,8 @@ def write_question_scores(path: Path, questions: Sequence[QuestionOutcome], runs
             "space": question.space,
             "category": question.category,
             "fold": question.fold,
-            "scores": {name: dict(zip(METRICS, table[row].tolist(), strict=True)) for name, table in means.items()},
+            **({"left_out": True} if question.question_id in left_out else {}),
+            "scores": {name: dict(zip(columns, table[row].tolist(), strict=True)) for name, table in means.items()},
         }
         for row, question in enumerate(questions)
     ]
@@ -56,8 +66,8 @@ def compare_again(
     Args:
         path: Written by ``write_question_scores``.
         pairs: Strategies (a, b), reported as a minus b.
-        metrics: Names of ``METRICS``.
-        without: Ids of questions to leave out.
+        metrics: Names of metrics that the file holds.
+        without: Ids of questions to leave out, beside those that the record left out.
         seed: Random seed of the bootstrap and of the sign patterns; the record's own gives its own numbers.
 
     Raises:
@@ -67,19 +77,21 @@ def compare_again(
     try:
         with gzip.open(path, "rt", encoding="utf-8") as lines:
             held = [json.loads(line) for line in lines]
-        held = [line for line in held if line["question_id"] not in left_out]
+        held = [line for line in held if not (line.get("left_out") or line["question_id"] in left_out)]
         names = list(held[0]["scores"]) if held else []
+        columns = list(held[0]["scores"][names[0]]) if names else []
         scores = {
-            name: np.array([[line["scores"][name][metric] for metric in METRICS] for line in held]) for name in names
+            name: np.array([[line["scores"][name][metric] for metric in columns] for line in held]) for name in names
         }
         questions = [QuestionOutcome(line["question_id"], line["space"], line["category"], ()) for line in held]
     except (OSError, EOFError, ValueError, KeyError, TypeError, IndexError) as error:
         raise EvaluationError(f"{path}: not the question scores that locigraph evaluate writes ({error!r})") from error
     if not held:
         raise EvaluationError(f"{path}: no question is left; there is nothing to compare")
-    check_comparisons(pairs, metrics, names)
+    check_comparisons(pairs, metrics, names, columns)
     return compare(
         scores,
+        columns,
         list(pairs),
         metrics,
         clusters=[question.space for question in questions],

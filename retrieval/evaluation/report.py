@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from locigraph.retrieval.evaluation.document import (
     Block,
@@ -23,6 +24,8 @@ from locigraph.retrieval.evaluation.document import (
     markdown_text,
 )
 from locigraph.retrieval.evaluation.formatting import flat, milliseconds, p_value, signed, unsigned
+from locigraph.retrieval.evaluation.metrics import CONTEXT_METRICS
+from locigraph.retrieval.evaluation.question_browser import browser_block
 from locigraph.retrieval.evaluation.results import Comparison, Interval, Results, StrategySummary, Summary
 from locigraph.retrieval.evaluation.significance import smallest_p
 
@@ -66,7 +69,11 @@ def comparison_sentence(comparison: Comparison) -> str:
 
 
 def write_report(
-    directory: Path | str, results: Results, *, strategies: Mapping[str, str] | None = None
+    directory: Path | str,
+    results: Results,
+    *,
+    strategies: Mapping[str, str] | None = None,
+    questions: Mapping[str, Any] | None = None,
 ) -> tuple[Path, Path]:
     """Write ``report.md``, ``report.html`` and, for the Markdown, ``figures/*.svg``.
 
@@ -77,6 +84,7 @@ def write_report(
         results: Output of ``summarise`` with "corpus", "manifest" and optional "notes".
         strategies: Name of a strategy -> one sentence that explains it to the reader; those that were not run are left
             out. None for no explanations.
+        questions: Output of ``browser_data``; None for a report without a browser of questions.
 
     Returns:
         Paths of the Markdown and of the HTML file.
@@ -88,7 +96,7 @@ def write_report(
     from locigraph.retrieval.evaluation.plots import standalone  # late, as in _blocks
 
     folder = Path(directory)
-    blocks = _blocks(results, strategies or {})
+    blocks = _blocks(results, strategies or {}, questions)
     markdown, page = markdown_text(blocks), html_page(blocks, "Retrieval evaluation")  # both, before a file is touched
     (folder / "figures").mkdir(parents=True, exist_ok=True)
     for block in blocks:
@@ -100,7 +108,7 @@ def write_report(
     return markdown_path, html_path
 
 
-def _blocks(results: Results, explanations: Mapping[str, str]) -> list[Block]:
+def _blocks(results: Results, explanations: Mapping[str, str], questions: Mapping[str, Any] | None) -> list[Block]:
     # Imported late: matplotlib takes half a second, and who only needs a metric should not wait for it.
     from locigraph.retrieval.evaluation.plots import (
         category_figure,
@@ -130,11 +138,13 @@ def _blocks(results: Results, explanations: Mapping[str, str]) -> list[Block]:
         *_opening(results),
         *_explained(strategies, explanations),
         *_overall(strategies, curve),
+        *_contexts(strategies),
         *_categories(strategies, by_category),
         *_comparisons(comparisons),
         *_seeds(strategies),
         *_second_gold(results),
         *_latency(strategies, times, quality),
+        *_browser(questions),
         *_provenance(results),
     ]
 
@@ -187,6 +197,30 @@ def _overall(strategies: Mapping[str, StrategySummary], figure: Figure) -> list[
     ]
 
 
+def _contexts(strategies: Mapping[str, StrategySummary]) -> list[Block]:
+    sizes = list(next(iter(strategies.values()))["context_tokens"])
+    if not sizes:
+        return []
+    rows = []
+    for name, entry in strategies.items():
+        cells = [name]
+        for size in sizes:
+            cells.append(f"{unsigned(entry['overall'][size])} {_interval(entry['intervals'][size])}")
+            cells.append(f"{entry['context_tokens'][size]:,.0f}")
+        rows.append(tuple(cells))
+    header = ["strategy"]
+    for size in sizes:
+        header += [f"recall in {CONTEXT_METRICS[size]:,} tokens", "used"]
+    return [
+        Heading("Contexts of equal length"),
+        Paragraph(
+            "The best memories that fit into so many tokens, with days and source turns: the share of the gold "
+            "evidence that they hold, themselves or by what was drawn from it, and the tokens used on average."
+        ),
+        Table(tuple(header), tuple(rows)),
+    ]
+
+
 def _categories(strategies: Mapping[str, StrategySummary], figure: Figure | None) -> list[Block]:
     names = list(next(iter(strategies.values()))["by_category"])  # the same for all, since all answer all questions
     rows = tuple(
@@ -227,7 +261,7 @@ def _comparisons(comparisons: Sequence[Comparison]) -> list[Block]:
             "* Treats questions as independent, which they are not. Anti-conservative: shown for comparison "
             "with published tables, not to support a claim."
         ),
-        Bullets(tuple(comparison_sentence(entry) for entry in comparisons)),
+        Bullets(tuple(comparison_sentence(entry) for entry in comparisons if entry["metric"] not in CONTEXT_METRICS)),
     ]
 
 
@@ -277,6 +311,10 @@ def _latency(strategies: Mapping[str, StrategySummary], *figures: Figure) -> lis
         Table(header, rows),
         *figures,
     ]
+
+
+def _browser(questions: Mapping[str, Any] | None) -> list[Block]:
+    return [] if questions is None else [Heading("Questions one by one"), browser_block(questions)]
 
 
 def _provenance(results: Results) -> list[Block]:

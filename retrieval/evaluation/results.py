@@ -32,9 +32,10 @@ class Percentiles(TypedDict):
 
 
 class StrategySummary(TypedDict):
-    """One strategy's results; the keys of the inner mappings are ``METRICS``.
+    """One strategy's results; the keys of the inner mappings are ``METRICS`` and, with contexts, ``CONTEXT_METRICS``.
 
-    ``by_seed`` holds the overall scores of each repetition; empty for a strategy that was run once.
+    ``by_seed`` holds the overall scores of each repetition; empty for a strategy that was run once. ``context_tokens``
+    holds the tokens that contexts used on average, by ``CONTEXT_METRICS``; empty without contexts.
     """
 
     overall: dict[str, float]
@@ -44,6 +45,7 @@ class StrategySummary(TypedDict):
     latency_ms: Percentiles
     encode_ms: Percentiles
     by_seed: dict[str, dict[str, float]]
+    context_tokens: dict[str, float]
 
 
 class CategoryDelta(TypedDict):
@@ -101,11 +103,13 @@ class SecondGold(Summary):
 class Results(Summary):
     """What a report shows: ``summarise``'s output and where it comes from.
 
-    ``manifest`` is any JSON; "command" and "commit" in it are shown among the steps to reproduce.
+    ``manifest`` is any JSON; "command" and "commit" in it are shown among the steps to reproduce. ``left_out`` names
+    the questions that no comparison takes in.
     """
 
     corpus: CorpusSummary
     manifest: Mapping[str, object]
     notes: NotRequired[list[str]]
+    left_out: NotRequired[list[str]]
     sessions: NotRequired[Mapping[str, Mapping[str, float]]]
     second_gold: NotRequired[SecondGold | None]

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
 from locigraph.kg.errors import nearest
 from locigraph.retrieval.evaluation.errors import EvaluationError
-from locigraph.retrieval.evaluation.metrics import METRICS, recall_curve, score_ranking
-from locigraph.retrieval.evaluation.outcomes import QuestionOutcome, StrategyRun, check_questions, check_runs
+from locigraph.retrieval.evaluation.metrics import CONTEXT_METRICS, METRICS, context_recall, recall_curve, score_ranking
+from locigraph.retrieval.evaluation.outcomes import (
+    QuestionOutcome,
+    StrategyRun,
+    check_questions,
+    check_runs,
+    of_question,
+)
 from locigraph.retrieval.evaluation.results import (
     CURVE_TOP_KS,
     CategoryDelta,
@@ -29,13 +35,17 @@ from locigraph.retrieval.evaluation.significance import (
     sign_flip_test,
 )
 
+#: What is compared beside contexts when the caller names nothing.
+_COMPARED = ("recall@10", "ndcg@10")
+
 
 def summarise(
     questions: Sequence[QuestionOutcome],
     runs: Sequence[StrategyRun],
     *,
     comparisons: Sequence[tuple[str, str]] | None = None,
-    metrics: Sequence[str] = ("recall@10", "ndcg@10"),
+    metrics: Sequence[str] | None = None,
+    left_out: Collection[str] = (),
     seed: int = 0,
 ) -> Summary:
     """Score, average and compare strategies over the same questions.
@@ -49,7 +59,10 @@ def summarise(
         runs: One per strategy and seed; other questions in them are ignored.
         comparisons: Pairs (a, b) of names, reported as a minus b; None compares each other strategy with the first.
             Name few: Holm's correction multiplies p by their number (see ``significance.smallest_p``).
-        metrics: Names of the ``METRICS`` that are compared; the comparisons are grouped by metric.
+        metrics: Names of the metrics that are compared; the comparisons are grouped by metric. None for recall@10,
+            nDCG@10 and, with contexts, ``CONTEXT_METRICS``.
+        left_out: IDs of questions that no comparison takes in, since what answers them was learnt from; the means of
+            the strategies have them. Where all are left out, nothing is compared.
         seed: Random seed of the bootstrap and of the sign patterns.
 
     Raises:
@@ -63,27 +76,40 @@ def summarise(
     repetitions: dict[str, list[StrategyRun]] = {}
     for run in runs:
         repetitions.setdefault(run.name, []).append(run)
-    tables = {name: [score_table(questions, run) for run in same] for name, same in repetitions.items()}
+    columns = columns_of(runs)
+    tables = {name: [score_table(questions, run, columns) for run in same] for name, same in repetitions.items()}
     scores = {name: np.mean(held, axis=0) for name, held in tables.items()}
     names = list(scores)
     pairs = [(name, names[0]) for name in names[1:]] if comparisons is None else list(comparisons)
-    check_comparisons(pairs, metrics, names)
+    metrics = [*_COMPARED, *columns[len(METRICS) :]] if metrics is None else metrics
+    check_comparisons(pairs, metrics, names, columns)
     clusters = [question.space for question in questions]
     categories = rows_by_category(questions)
+    kept = [row for row, question in enumerate(questions) if question.question_id not in left_out]
 
     ends = cluster_bootstrap(np.hstack(list(scores.values())), clusters, seed=seed)
     ends_of = np.split(ends, len(scores), axis=1)
     strategies = {
-        name: _strategy_summary(same, questions, tables[name], ends, categories)
+        name: _strategy_summary(same, questions, tables[name], columns, ends, categories)
         for (name, same), ends in zip(repetitions.items(), ends_of, strict=True)
     }
     return Summary(
         strategies=strategies,
-        comparisons=compare(scores, pairs, metrics, clusters=clusters, categories=categories, seed=seed),
+        comparisons=compare(
+            {name: table[kept] for name, table in scores.items()},
+            columns,
+            pairs if kept else (),
+            metrics,
+            clusters=[clusters[row] for row in kept],
+            categories=rows_by_category([questions[row] for row in kept]),
+            seed=seed,
+        ),
     )
 
 
-def check_comparisons(pairs: Sequence[tuple[str, str]], metrics: Sequence[str], names: Sequence[str]) -> None:
+def check_comparisons(
+    pairs: Sequence[tuple[str, str]], metrics: Sequence[str], names: Sequence[str], columns: Sequence[str]
+) -> None:
     """Raise EvaluationError for a pair or a metric that is unknown, or is listed twice."""
     for a, b in pairs:
         for name in (a, b):
@@ -92,16 +118,25 @@ def check_comparisons(pairs: Sequence[tuple[str, str]], metrics: Sequence[str], 
         if a == b:
             raise EvaluationError(f"comparison ({a!r}, {b!r}) sets a strategy against itself")
     for metric in metrics:
-        if metric not in METRICS:
-            raise EvaluationError(f"metric {metric!r} is not computed{nearest(metric, METRICS)}")
+        if metric not in columns:
+            raise EvaluationError(f"metric {metric!r} is not computed{nearest(metric, columns)}")
     for label, entries in (("comparison", list(pairs)), ("metric", list(metrics))):
         if len(set(entries)) < len(entries):
             # Holm would count it twice and so punish all the others.
             raise EvaluationError(f"a {label} is listed twice in {entries}")
 
 
-def score_table(questions: Sequence[QuestionOutcome], run: StrategyRun) -> FloatArray:
-    """Scores of each question: the metrics, then recall at each depth of the curve, [questions, columns]."""
+def columns_of(runs: Sequence[StrategyRun]) -> list[str]:
+    """Names of the metrics of some runs: ``METRICS``, and ``CONTEXT_METRICS`` if contexts were packed."""
+    return [*METRICS, *(CONTEXT_METRICS if any(run.contexts for run in runs) else ())]
+
+
+def score_table(questions: Sequence[QuestionOutcome], run: StrategyRun, columns: Sequence[str]) -> FloatArray:
+    """Scores of each question: ``columns_of``, then recall at each depth of the curve, [questions, columns].
+
+    Raises:
+        IncompleteRunError: If the columns name contexts and the run lacks those of a question.
+    """
     rows = []
     for question in questions:
         ranking, gold = run.rankings[question.question_id], frozenset(question.gold)
@@ -110,7 +145,11 @@ def score_table(questions: Sequence[QuestionOutcome], run: StrategyRun) -> Float
             curve = recall_curve(ranking, gold, CURVE_TOP_KS)
         except ValueError as error:
             raise EvaluationError(f"strategy {run.name!r}, question {question.question_id!r}: {error}") from error
-        rows.append([*scores.values(), *curve])
+        of_contexts = []
+        if len(columns) > len(METRICS):
+            held = of_question(run, "contexts", run.contexts, question.question_id)
+            of_contexts = [context_recall(held[CONTEXT_METRICS[name]].turns, gold) for name in columns[len(METRICS) :]]
+        rows.append([*scores.values(), *of_contexts, *curve])
     return np.array(rows, dtype=np.float64)
 
 
@@ -126,28 +165,36 @@ def _strategy_summary(
     same: Sequence[StrategyRun],
     questions: Sequence[QuestionOutcome],
     tables: Sequence[FloatArray],
+    columns: Sequence[str],
     ends: FloatArray,
     categories: Mapping[str, list[int]],
 ) -> StrategySummary:
     """Results of the repetitions of one strategy, from their score tables and the interval ends [2, columns]."""
     scores = np.mean(tables, axis=0)
     low, high = ([_known(value) for value in row] for row in ends)
-    ids, curve = [question.question_id for question in questions], slice(len(METRICS), None)
+    ids, curve = [question.question_id for question in questions], slice(len(columns), None)
     return StrategySummary(
-        overall=_means(scores),
-        by_category={name: _means(scores[rows]) for name, rows in categories.items()},
-        intervals={metric: [low[index], high[index]] for index, metric in enumerate(METRICS)},
+        overall=_means(scores, columns),
+        by_category={name: _means(scores[rows], columns) for name, rows in categories.items()},
+        intervals={metric: [low[index], high[index]] for index, metric in enumerate(columns)},
         recall_curve=RecallCurve(
             k=list(CURVE_TOP_KS), mean=scores.mean(axis=0)[curve].tolist(), low=low[curve], high=high[curve]
         ),
         latency_ms=_percentiles([run.search_ms[name] for run in same for name in ids]),
         encode_ms=_percentiles([run.encode_ms[name] for run in same for name in ids]),
-        by_seed={str(run.seed): _means(table) for run, table in zip(same, tables, strict=True) if len(same) > 1},
+        by_seed={
+            str(run.seed): _means(table, columns) for run, table in zip(same, tables, strict=True) if len(same) > 1
+        },
+        context_tokens={
+            name: float(np.mean([run.contexts[each][CONTEXT_METRICS[name]].tokens for run in same for each in ids]))
+            for name in columns[len(METRICS) :]
+        },
     )
 
 
 def compare(
     scores: Mapping[str, FloatArray],
+    columns: Sequence[str],
     pairs: Sequence[tuple[str, str]],
     metrics: Sequence[str],
     *,
@@ -158,7 +205,8 @@ def compare(
     """Compare strategies by their scores.
 
     Args:
-        scores: Of each question by strategy, [questions, at least METRICS].
+        scores: Of each question by strategy, [questions, at least these columns].
+        columns: Names of the metrics, by column.
         pairs: As ``comparisons`` of ``summarise``.
         metrics: As in ``summarise``.
         clusters: Conversation of each question, [questions].
@@ -168,7 +216,7 @@ def compare(
     asked = [(a, b, metric) for metric in metrics for a, b in pairs]
     if not asked:
         return []
-    column = {metric: index for index, metric in enumerate(METRICS)}
+    column = {metric: index for index, metric in enumerate(columns)}
     # [questions, comparisons]
     differences = np.stack([(scores[a] - scores[b])[:, column[metric]] for a, b, metric in asked], axis=1)
     low, high = cluster_bootstrap(differences, clusters, seed=seed)
@@ -215,9 +263,9 @@ def _category_deltas(differences: FloatArray, clusters: Sequence[str], seed: int
     ]
 
 
-def _means(scores: FloatArray) -> dict[str, float]:
+def _means(scores: FloatArray, columns: Sequence[str]) -> dict[str, float]:
     """Mean of each metric over the questions of a score table."""
-    return {metric: float(mean) for metric, mean in zip(METRICS, scores.mean(axis=0), strict=False)}
+    return {metric: float(mean) for metric, mean in zip(columns, scores.mean(axis=0), strict=False)}
 
 
 def _known(value: float) -> float | None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
 from locigraph.kg.snapshot import NO_TIME, Snapshot
-from locigraph.kg.types import TurnId
+from locigraph.kg.types import Question, TurnId
 from locigraph.retrieval.mutual_information import signal_weights
 from locigraph.retrieval.page_rank import personalized_page_rank, transition_matrix
 from locigraph.retrieval.protocols import TextEncoder
@@ -75,7 +75,7 @@ class AssoMemRetriever(GraphRetriever[ClueGraph]):
         load: Reads the snapshot of a space as of a time (None: now), with embeddings.
         encoder: Text encoder that made these embeddings.
         weights: Weights of the three signals for a question; the default is the paper's fixed ones for all questions.
-            ``learnt_weights`` makes others.
+            ``weights_by_type`` makes others.
         clues: Number of clues whose memories are candidates; None for all memories, the ablation without clue search.
         merge_cosine: Clues whose cosine is not smaller are one.
         similar_cosine: Memories whose cosine is not smaller are linked.
@@ -152,7 +152,7 @@ def learnt_weights(
     Args:
         samples: For each question its type, the signals of its candidates [candidates, 3] (see
             ``AssoMemRetriever.signals``), and which of them are relevant [candidates] (see ``are_relevant``).
-        temperature: See ``signal_weights``. On the corpus threads all values from .01 to 1 rank equally well.
+        temperature: See ``signal_weights``; ``training.assomem_weights`` chooses it by validation questions.
 
     Source:
         Zhang et al. 2025, arXiv:2510.10397, section on adaptive fusion.
@@ -166,6 +166,33 @@ def learnt_weights(
         first, second, third = signal_weights(signals, relevant, temperature=temperature).tolist()
         made[kind] = first, second, third
     return made
+
+
+def weights_by_type(
+    retriever: AssoMemRetriever,
+    questions: Sequence[Question],
+    type_of: Callable[[str], str],
+    *,
+    temperature: float = 0.1,
+) -> Callable[[str], Weights]:
+    """Weights of the signals for a question, learnt for its type from questions whose evidence is known.
+
+    Args:
+        retriever: Makes the candidates and signals; its own weights do not matter.
+        questions: To learn from: those of training conversations.
+        type_of: Type of a question by its words.
+        temperature: See ``learnt_weights``.
+
+    Returns:
+        The weights by a question's words; the fixed ones for a type that no question had.
+    """
+    samples = []
+    for question, vector in zip(questions, retriever.encoder.encode([q.text for q in questions]), strict=True):
+        graph = retriever.held(question.space, question.asked_at)
+        rows, signals = retriever.signals(graph, retriever.asked(graph, question.text, vector, question.asked_at))
+        samples.append((type_of(question.text), signals, are_relevant(graph, rows, question.evidence)))
+    learnt = learnt_weights(samples, temperature=temperature)
+    return lambda text: learnt.get(type_of(text), FIXED_WEIGHTS)
 
 
 def are_relevant(graph: MemoryGraph, rows: NDArray[np.int64], evidence: Iterable[TurnId]) -> NDArray[np.bool_]:

@@ -211,7 +211,7 @@ class GraphRetriever(ABC, Generic[Held]):
 
     def __init__(self, load: SnapshotLoader, encoder: TextEncoder, *, name: str) -> None:
         self.name = name
-        self._encoder = encoder
+        self.encoder = encoder
         self.held = lru_cache(_SPACES_KEPT)(lambda space, as_of: self.prepare(load(space, as_of)))
 
     @abstractmethod
@@ -222,6 +222,11 @@ class GraphRetriever(ABC, Generic[Held]):
     def rank(self, graph: Held, asked: Asked, *, top_k: int) -> Ranking:
         """The memories for a question, best first, at least ``top_k`` where there are as many."""
 
+    @staticmethod
+    def asked(graph: MemoryGraph, query: str, vector: NDArray[np.float32], as_of: datetime | None) -> Asked:
+        """A question as strategies see it, with its embedding and the day from which it is asked."""
+        return Asked(query, vector, graph.last_day if as_of is None else as_of.date())
+
     def retrieve(
         self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
     ) -> Result:
@@ -230,9 +235,9 @@ class GraphRetriever(ABC, Generic[Held]):
         if not len(graph.memories):  # nothing had been said by then
             return Result((), Stopwatch().timing())
         watch = Stopwatch()
-        vector = self._encoder.encode([query])[0]
+        vector = self.encoder.encode([query])[0]
         watch.encoded()
-        asked = Asked(query, vector, graph.last_day if as_of is None else as_of.date())
+        asked = self.asked(graph, query, vector, as_of)
         ranking = self.rank(graph, asked, top_k=top_k)
         timing = watch.timing()
         return Result(_hits(graph.snapshot, ranking, top_k), timing)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from locigraph.kg.files import replaced_folder, whole_folder
+from locigraph.kg.language.wordings import Wordings
 from locigraph.retrieval.errors import TextEncoderError
 
 if TYPE_CHECKING:
@@ -36,12 +37,14 @@ class TextAdapter:
         base: Name of the text encoder that it changes.
         version: Twelve hexadecimal digits of a hash of its weights and configuration.
         details: What the manifest records of the training: data, seed, commit, validation scores.
+        seen: Wordings of the turns and questions that it was trained or validated on; None where it does not say.
     """
 
     folder: Path
     base: str
     version: str
     details: Mapping[str, Any]
+    seen: Wordings | None = None
 
     @property
     def spaces(self) -> frozenset[str]:
@@ -69,7 +72,9 @@ def add_adapter(model: SentenceTransformer, *, rank: int, dropout: float) -> Non
     inject_adapter_in_model(_lora(settings), transformer)
 
 
-def save_adapter(model: SentenceTransformer, folder: Path, *, base: str, details: Mapping[str, Any]) -> TextAdapter:
+def save_adapter(
+    model: SentenceTransformer, folder: Path, *, base: str, details: Mapping[str, Any], seen: Wordings
+) -> TextAdapter:
     """Write the adapter of a model to a folder; an adapter that is there is replaced.
 
     Args:
@@ -77,6 +82,7 @@ def save_adapter(model: SentenceTransformer, folder: Path, *, base: str, details
         folder: Folder to write.
         base: Name of the text encoder.
         details: What the manifest shall record of the training.
+        seen: Wordings of the turns and questions of the training.
     """
     from peft import get_peft_model_state_dict
     from safetensors.torch import save_file
@@ -93,6 +99,7 @@ def save_adapter(model: SentenceTransformer, folder: Path, *, base: str, details
     with replaced_folder(folder) as part:
         (part / _CONFIG).write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
         save_file(weights, part / _WEIGHTS)
+        seen.save(part)
         manifest = {"base": base, "version": _version(part), "details": dict(details)}
         (part / _MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n")
     return read_adapter(folder, base=base)
@@ -111,7 +118,9 @@ def read_adapter(folder: Path, *, base: str) -> TextAdapter:
     folder = whole_folder(folder)
     try:
         manifest = json.loads((folder / _MANIFEST).read_text())
-        found = TextAdapter(folder, str(manifest["base"]), str(manifest["version"]), dict(manifest["details"]))
+        found = TextAdapter(
+            folder, str(manifest["base"]), str(manifest["version"]), dict(manifest["details"]), Wordings.read(folder)
+        )
         version = _version(folder)
         len(found.spaces)  # fails where the manifest does not say what the adapter was trained on
     except OSError as error:

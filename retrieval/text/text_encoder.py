@@ -37,9 +37,11 @@ _PACKAGED = {
         "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     )
 }
-# On CPU 32 is faster than 128, since texts are short and smaller batches need less padding.
+# Ends the ID of a model in bfloat16.
+_HALF = "@bfloat16"
 # Rounding in bfloat16 moves the squared length of a vector less than this.
 _NOT_UNIT = 0.02
+# On CPU 32 is faster than 128, since texts are short and smaller batches need less padding.
 _BATCH = 32
 
 
@@ -84,7 +86,7 @@ class CachedTextEncoder:
     def model_id(self) -> str:
         """ID of the model, with its adapter and number format, that the store and the index keep beside each vector."""
         name = self._name if self.adapter is None else f"{self._name}+{self.adapter.version}"
-        return name if self._dtype == "float32" else f"{name}@{self._dtype}"
+        return name if self._dtype == "float32" else f"{name}{_HALF}"
 
     def without_adapter(self) -> CachedTextEncoder:
         """The same text encoder without its adapter; itself if it has none."""
@@ -121,6 +123,15 @@ class CachedTextEncoder:
         if not digests:
             return np.zeros((0, 0), dtype=np.float32)
         return np.stack([found[digest] for digest in digests])
+
+    def load(self) -> None:
+        """Load the model now instead of with the first text that the cache does not hold.
+
+        Raises:
+            TextEncoderError: If it cannot be loaded or its weights are not those expected.
+        """
+        if self._model is None:
+            self._model = _load(self._name, self.adapter, self._device, self._dtype)
 
     def forget(self, texts: Sequence[str]) -> None:
         """Drop the vectors of some texts, made by whatever model, from the cache and from its log."""
@@ -160,8 +171,8 @@ class CachedTextEncoder:
             connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
 
     def _run(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        if self._model is None:
-            self._model = _load(self._name, self.adapter, self._device, self._dtype)
+        self.load()
+        assert self._model is not None
         vectors: Any = self._model.encode(
             list(texts),
             batch_size=_BATCH,
@@ -174,6 +185,15 @@ class CachedTextEncoder:
             raise TextEncoderError(f"model {self._name!r} returned NaN or infinite values; try dtype float32")
         self.encoded += len(texts)
         return result
+
+
+def is_same_model(one: str, other: str) -> bool:
+    """Whether two IDs of text encoders differ at most in the number format.
+
+    What was learnt from vectors in one format serves those in the other, which are at a cosine of .998; vectors of the
+    two are still kept apart.
+    """
+    return one.removesuffix(_HALF) == other.removesuffix(_HALF)
 
 
 def _digest(text: str) -> bytes:

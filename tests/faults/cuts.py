@@ -1,19 +1,23 @@
-"""Faults: a command is stopped before or after any call that writes; the same command again must make up for it.
+"""Faults: a command is stopped at any moment; the same command again must make up for it.
 
-The calls are found by counting them in an uninterrupted run: statements and commits of the store and the cache, calls
-of the index's client, renames and waits for the disk.
+It is stopped before or after a call that writes, or anywhere. The calls are found by counting them in an uninterrupted
+run: statements and commits of the store and the cache, calls of the index's client, renames and waits for the disk.
+After a loss of power the files of the index that were not yet on the disk are empty.
 """
 
 from __future__ import annotations
 
 import errno
+import filecmp
 import os
 import random
 import shutil
 import signal
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,9 +29,22 @@ from locigraph.retrieval.index.milvus_client import GuardedClient
 from tests.faults import workbench
 from tests.faults.children import STOPPED, ChildError, in_child
 
-#: Each command, what must have run before it, and what is asked afterwards.
-_STAGES = {"build": (), "forget": ("build", "refresh"), "rebuild": ("build",), "refresh": ("build",)}
-_WAYS = ("exit", "kill", "interrupt", "full disk")
+#: Commands in a row, of which the last is stopped. The second "build" passes over what was forgotten.
+_STAGES = (
+    ("build",),
+    ("build", "refresh"),
+    ("build", "refresh", "rebuild"),
+    ("build", "refresh", "append"),
+    ("build", "refresh", "add"),
+    ("build", "append", "forget"),
+    ("build", "append", "forget_space"),
+    ("build", "forget", "build"),
+    ("build", "forget", "restore"),
+)
+_AT_A_CALL = ("exit", "kill", "interrupt", "full disk", "power loss")
+_ANYWHERE = ("killed", "interrupted")
+# What a complete forgetting says when it is asked for again.
+_DONE = {"forget": "or no longer", "forget_space": "space 'harbor' is not in the store"}
 _READS = ("SELECT", "PRAGMA", "BEGIN", "ROLLBACK")
 _FULL = sa.exc.OperationalError("", None, sqlite3.OperationalError("database or disk is full"))
 _READING_CALLS = ("query", "search", "has", "list", "describe", "read", "get", "close", "connect")
@@ -44,7 +61,7 @@ class _Counter:
         self.calls += 1
         if self.calls != self._at:
             return
-        if self._way == "exit":
+        if self._way in ("exit", "power loss"):
             os._exit(STOPPED)
         if self._way == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
@@ -97,47 +114,119 @@ def _around(call: Callable[..., Any], counted: Callable[[], None]) -> Callable[.
 def _counted(folder: Path, command: str, at: int, way: str) -> int:
     counter = _Counter(at, way)
     counter.watch()
-    code, said = workbench.run(folder, command)
-    assert code in (0, 2), said
-    assert "\n" not in said.strip() or code == 0, said
+    _run(folder, command)
     return counter.calls
 
 
-def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
-    """Tries without end: a command, a call, a way to be stopped there."""
-    randomness = random.Random(seed)
-    points, wanted = {}, {}
-    for command, before in _STAGES.items():
-        start, done = folder / f"before-{command}", folder / f"after-{command}"
-        in_child(lambda start=start: workbench.prepare(start))  # type: ignore[misc]
-        for earlier in before:
-            code, said = in_child(lambda start=start, earlier=earlier: workbench.run(start, earlier))  # type: ignore[misc]
-            assert code == 0, said
-        shutil.copytree(start, done)
-        points[command] = in_child(lambda done=done, command=command: _counted(done, command, 0, ""))  # type: ignore[misc]
-        wanted[command] = in_child(lambda done=done: workbench.state(done))  # type: ignore[misc]
-    while True:
-        command, way = randomness.choice(list(_STAGES)), randomness.choice(_WAYS)
-        at = randomness.randrange(points[command]) + 1
-        yield lambda c=command, w=way, a=at: _check(folder, c, a, w, wanted[c])  # type: ignore[misc]
+def _run(folder: Path, command: str) -> None:
+    code, said = workbench.run(folder, command)
+    assert code in (0, 2), said
+    assert "\n" not in said.strip() or code == 0, said
 
 
-def _check(folder: Path, command: str, at: int, way: str, wanted: dict[str, Any]) -> None:
-    what = f"{command} stopped by {way} at call {at}"
-    place = folder / "try"
-    shutil.rmtree(place, ignore_errors=True)
-    shutil.copytree(folder / f"before-{command}", place)
+def _stopped_after(seconds: float, way: str, folder: Path, command: str) -> float:
+    """Run a command until it has used the processor for so long; returns how long it took if it was not stopped."""
+    # Not by a clock, whose time depends on what else the machine does.
+    signal.signal(signal.SIGPROF, signal.SIG_DFL if way == "killed" else signal.default_int_handler)
+    started = time.process_time()
+    if seconds:
+        signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
-        in_child(lambda: _counted(place, command, at, way))
+        _run(folder, command)
+    except KeyboardInterrupt:  # between the command and here
+        pass
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+    return time.process_time() - started
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """A command with the memory before it, its writing calls, its seconds, and the state after it."""
+
+    command: str
+    start: Path
+    calls: int
+    seconds: float
+    wanted: Mapping[str, Any]
+
+
+def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
+    """Tries without end: a command, a way to be stopped, a moment."""
+    stages = [_stage(folder, before, command) for *before, command in _STAGES]
+    randomness = random.Random(seed)
+    while True:
+        stage = randomness.choice(stages)
+        way = randomness.choice(_AT_A_CALL + _ANYWHERE)
+        at = randomness.randrange(stage.calls) + 1 if way in _AT_A_CALL else randomness.uniform(0.01, stage.seconds)
+        yield partial(_check, folder / "try", stage, way, at)
+
+
+def _stage(folder: Path, before: Sequence[str], command: str) -> _Stage:
+    start, done = _memory(folder, before), folder / "done"
+
+    def completed() -> tuple[float, Mapping[str, Any]]:
+        seconds = _stopped_after(0, "", done, command)
+        workbench.run_all(done, "verify")
+        return seconds, workbench.state(done)
+
+    shutil.copytree(start, done)
+    calls = in_child(lambda: _counted(done, command, 0, ""))
+    shutil.rmtree(done)
+    shutil.copytree(start, done)
+    seconds, wanted = in_child(completed)
+    shutil.rmtree(done)
+    return _Stage(command, start, calls, seconds, wanted)
+
+
+def _memory(folder: Path, commands: Sequence[str]) -> Path:
+    """A memory after some commands; each beginning of them is run once."""
+    place = folder / "-".join(["after", *commands])
+    if not place.exists():
+        if commands:
+            shutil.copytree(_memory(folder, commands[:-1]), place)
+            in_child(lambda: workbench.run_all(place, commands[-1]))
+        else:
+            in_child(lambda: workbench.prepare(place))
+    return place
+
+
+def _check(place: Path, stage: _Stage, way: str, at: float) -> None:
+    what = f"{stage.command} {stage.start.name}, stopped by {way} at {at}"
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(stage.start, place)
+    try:
+        if way in _AT_A_CALL:
+            in_child(lambda: _counted(place, stage.command, int(at), way))
+        else:
+            in_child(lambda: _stopped_after(at, way, place, stage.command))
+        in_child(lambda: _again(place, stage, what, has_lost_files=way == "power loss" and _lose(place, stage.start)))
     except ChildError as error:
-        raise AssertionError(what) from error
-    code, said = in_child(lambda: workbench.run(place, command))
-    if command == "forget" and code == 2 and "or no longer" in said:
-        code = 0  # it was complete already, and says so
-    assert code == 0, f"{what}: again: {said}"
-    assert in_child(lambda: workbench.run(place, "verify"))[0] == 0, what
-    found = in_child(lambda: workbench.state(place))
-    for name, value in wanted.items():
-        assert found.get(name) == value, f"{what}: {name} differs"
-    assert found.keys() == wanted.keys(), f"{what}: {found.keys() ^ wanted.keys()}"
-    assert not [path for path in place.rglob("*") if path.name.endswith((".part", ".old"))], what
+        raise AssertionError(f"{what}: {error}") from error
+
+
+def _lose(place: Path, start: Path) -> bool:
+    """Empty the files of the index that were written since; whether there are any."""
+    lost = []
+    for path in (place / "graph.index.db").rglob("*"):
+        before = start / path.relative_to(place)
+        if path.is_file() and not (before.is_file() and filecmp.cmp(path, before, shallow=False)):
+            lost.append(path)
+            path.write_bytes(b"")
+    return bool(lost)
+
+
+def _again(place: Path, stage: _Stage, what: str, *, has_lost_files: bool) -> None:
+    if has_lost_files:
+        code, said = workbench.run(place, "rebuild")  # the cure that every error of the index names
+        assert code == 0 or "nothing to index" in said, said
+    code, said = workbench.run(place, stage.command)
+    if code == 2 and _DONE.get(stage.command, "\n") in said:
+        code = 0
+    assert code == 0, f"again: {said}"
+    workbench.run_all(place, "verify")
+    found = workbench.state(place)
+    for name, value in stage.wanted.items():
+        assert found.get(name) == value, f"{name} differs"
+    assert found.keys() == stage.wanted.keys(), f"{found.keys() ^ stage.wanted.keys()}"
+    assert not [path for path in place.rglob("*") if path.name.endswith((".part", ".old"))]

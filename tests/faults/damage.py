@@ -7,14 +7,18 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tests.faults import workbench
-from tests.faults.children import in_child
+from tests.faults.children import ChildError, in_child
 
 _WAYS = ("emptied", "truncated", "flipped")
-_COMMANDS = ("verify", "recall", "recall_bm25", "recall_v2", "build", "forget", "refresh")
+_QUESTIONS = ("recall", "recall_bm25", "recall_v2")
+_CHANGING = ("append", "add", "forget")
+_COMMANDS = (*_QUESTIONS, *_CHANGING, "verify", "build", "refresh")
 
 
 def hurt(file: Path, way: str, place: float) -> None:
@@ -30,21 +34,35 @@ def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
     """Tries without end: a file, a damage, a command."""
     randomness = random.Random(seed)
     whole = folder / "whole"
-    in_child(lambda: workbench.prepare(whole))
-    for command in ("build", "refresh"):
-        code, said = in_child(lambda command=command: workbench.run(whole, command))  # type: ignore[misc]
-        assert code == 0, said
-    wanted = {command: _answer(whole, command) for command in ("recall", "recall_bm25", "recall_v2")}
+
+    def made() -> dict[str, tuple[int, str]]:
+        workbench.prepare(whole)
+        workbench.run_all(whole, "build", "refresh")
+        return {question: _answer(whole, question) for question in _QUESTIONS}
+
+    wanted = in_child(made)
     files = sorted(path.relative_to(whole) for path in whole.rglob("*") if path.is_file() and path.stat().st_size)
-    files = [file for file in files if file.name != "corpus.jsonl"]
+    files = [file for file in files if file.suffix != ".jsonl"]
     while True:
         file, way, command = randomness.choice(files), randomness.choice(_WAYS), randomness.choice(_COMMANDS)
-        place = randomness.random()
-        yield lambda f=file, w=way, c=command, p=place: _check(folder, f, w, c, p, wanted)  # type: ignore[misc]
+        yield partial(_check, folder, _Damage(file, way, randomness.random(), command), wanted)
+
+
+@dataclass(frozen=True)
+class _Damage:
+    """What is done to a file, at a share of its length, and the command that meets it."""
+
+    file: Path
+    way: str
+    place: float
+    command: str
+
+    def __str__(self) -> str:
+        return f"{self.file} {self.way} at {self.place:.3f}, then {self.command}"
 
 
 def _answer(place: Path, command: str) -> tuple[int, str]:
-    code, said = in_child(lambda: workbench.run(place, command))
+    code, said = workbench.run(place, command)
     return code, said.partition(": query encoded")[0].rpartition("\n")[0] if code == 0 else said
 
 
@@ -54,32 +72,37 @@ def _texts(place: Path) -> list[Any]:
         return said + connection.execute("SELECT space, id, description FROM nodes ORDER BY 1, 2").fetchall()
 
 
-def _check(folder: Path, file: Path, way: str, command: str, place: float, wanted: dict[str, tuple[int, str]]) -> None:
-    what = f"{file} {way} at {place:.3f}, then {command}"
+def _check(folder: Path, damage: _Damage, wanted: dict[str, tuple[int, str]]) -> None:
     whole, hurt_one = folder / "whole", folder / "try"
     shutil.rmtree(hurt_one, ignore_errors=True)
     shutil.copytree(whole, hurt_one)
-    hurt(hurt_one / file, way, place)
-    code, said = _answer(hurt_one, command)
-    assert code in (0, 1, 2), what
-    assert code != 2 or "\n" not in said, f"{what}: {said}"
-    part = file.parts[0]
+    hurt(hurt_one / damage.file, damage.way, damage.place)
+    try:
+        in_child(lambda: _survives(whole, hurt_one, damage, wanted))
+    except ChildError as error:
+        raise AssertionError(f"{damage}: {error}") from error
+
+
+def _survives(whole: Path, place: Path, damage: _Damage, wanted: dict[str, tuple[int, str]]) -> None:
+    command, part = damage.command, damage.file.parts[0]
+    code, said = _answer(place, command)
+    assert code in (0, 1, 2)
+    assert code != 2 or "\n" not in said, said
     if part == "graph.index.db":
         if code == 0 and command in wanted:
-            assert said == wanted[command][1], f"{what}: another answer"
-        assert command != "forget" or code == 0, f"{what}: {said}"
-        for cure in ("rebuild", "refresh", "verify"):
-            assert (found := _answer(hurt_one, cure))[0] == 0, f"{what}, cure {cure}: {found[1]}"
-        if command != "forget":
+            assert said == wanted[command][1], "another answer"
+        assert command != "forget" or code == 0, said
+        workbench.run_all(place, "rebuild", "refresh", "verify")  # the cure
+        if command not in _CHANGING:
             for question, answer in wanted.items():
-                assert _answer(hurt_one, question) == answer, f"{what}: {question} after the cure"
+                assert _answer(place, question) == answer, f"{question} after the cure"
     elif part == "graph.sqlite":
-        if command not in ("forget", "build") and _answer(hurt_one, "verify")[0] == 0:
-            assert _texts(hurt_one) == _texts(whole), f"{what}: a changed text that verify calls clean"
+        if command not in (*_CHANGING, "build") and _answer(place, "verify")[0] == 0:
+            assert _texts(place) == _texts(whole), "a changed text that verify calls clean"
     elif part.startswith("cache"):
-        for log in hurt_one.glob("cache*"):
+        for log in place.glob("cache*"):
             log.unlink()
-        if command != "forget":
-            assert _answer(hurt_one, "recall") == wanted["recall"], what
+        if command not in _CHANGING:
+            assert _answer(place, "recall") == wanted["recall"]
     elif command in ("refresh", "recall_v2") and part == "checkpoint":
-        assert code == 2 or _answer(hurt_one, "recall_v2") == wanted["recall_v2"], what
+        assert code == 2 or _answer(place, "recall_v2") == wanted["recall_v2"]

@@ -53,15 +53,13 @@ def files_with(folder: Path, marker: str, vectors: np.ndarray[tuple[int, int], n
 
 def _check(place: Path, marker: str, field: str, at: int, refreshed: bool) -> None:
     shutil.rmtree(place, ignore_errors=True)
-    in_child(lambda: workbench.prepare(place))
+    workbench.prepare(place)
     told = workbench.conversation("harbor")
     turn = told["sessions"][0]["turns"][at]
     turn[field] = f"{marker} {turn.get(field, '')}" if field != "text" else f"I keep a {marker} and a spare {marker}."
     lines = [json.dumps(told), json.dumps(workbench.conversation("meadow"))]
     (place / "corpus.jsonl").write_text("\n".join(lines) + "\n")
-    for command in ("build", "refresh") if refreshed else ("build",):
-        code, said = in_child(lambda command=command: workbench.run(place, command))  # type: ignore[misc]
-        assert code == 0, said
+    in_child(lambda: workbench.run_all(place, *(("build", "refresh") if refreshed else ("build",))))
     utterance = f"{turn['speaker']}: {turn['text']}"
     caption = turn.get("image_caption")
     vectors = FakeEncoder(TEXT_DIM).encode([utterance + (f" [shares {caption}]" if caption else "")])
@@ -70,17 +68,12 @@ def _check(place: Path, marker: str, field: str, at: int, refreshed: bool) -> No
     (place / "corpus.jsonl").unlink()
     assert files_with(place, marker, vectors), "the marker was never there"
 
-    def forget() -> tuple[int, str]:
+    def forget() -> None:
         workbench.commands(place)
-        forget_command(space="harbor", turns=[turn["turn_id"]], store=str(place / "graph.sqlite"))
-        return 0, ""
+        with workbench.quiet():
+            forget_command(space="harbor", turns=[turn["turn_id"]], store=str(place / "graph.sqlite"))
 
-    in_child(lambda: _silently(forget))
+    in_child(forget)
     left = files_with(place, marker, vectors)
     assert not left, f"{field} of turn {at}, refreshed {refreshed}: {left}"
-    assert in_child(lambda: workbench.run(place, "verify"))[0] == 0
-
-
-def _silently(action: Callable[[], tuple[int, str]]) -> None:
-    with workbench.quiet():
-        action()
+    in_child(lambda: workbench.run_all(place, "verify"))

@@ -1,4 +1,4 @@
-"""A small memory on which tries are made: a corpus, commands with a fake text encoder, and its whole state."""
+"""A small memory on which tries are made: corpora, commands with a fake text encoder, and its whole state."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import contextlib
 import io
 import json
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from locigraph.kg.errors import LocigraphError
+from locigraph.retrieval.index.descriptions import DESCRIPTIONS
+from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
 from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts import build, forget, opening, recall, refresh, verify
+from locigraph.scripts.memory import Memory
 from locigraph.scripts.settings import CorpusSettings
 from tests.fakes import FakeEncoder
 from tests.fakes_graph import TEXT_DIM, small_checkpoint
@@ -24,48 +27,69 @@ TURNS = (
     "I repair old wooden boats in Porto.", "I met Carla yesterday at the Blue Harbour cafe.", "How nice!",
     "I bought a red racing bicycle last week.", "I moved to Lisbon on 6 January 2024 with Carla.",
 )  # fmt: skip
+_EARLIER, _LATER = ("I was born in Porto in 1980.",), ("I sold the red bicycle to Carla.", "I live in Faro now.")
 _SPEAKERS = ("Ann", "Ben")
+_QUESTION = "Who repairs boats?"
 
 
 class FakeCachedEncoder(CachedTextEncoder):
     """The cache as it is, over a hashed bag of words."""
 
+    def load(self) -> None:
+        pass
+
     def _run(self, texts: Any) -> Any:
         return FakeEncoder(TEXT_DIM).encode(texts)
 
 
-def conversation(space: str, turns: tuple[str, ...] = TURNS) -> dict[str, Any]:
+def conversation(space: str, turns: Sequence[str] = TURNS, *, session: str = "s1", month: int = 1) -> dict[str, Any]:
     """A conversation of the project's own format."""
-    said = [{"turn_id": f"t{i}", "speaker": _SPEAKERS[i % 2], "text": text} for i, text in enumerate(turns)]
-    session = {"session_id": "s1", "started_at": "2024-01-01T10:00:00Z", "turns": said}
-    return {"conversation_id": space, "sessions": [session], "questions": []}
+    first = "" if session == "s1" else session
+    said = [{"turn_id": f"{first}t{i}", "speaker": _SPEAKERS[i % 2], "text": text} for i, text in enumerate(turns)]
+    begun = {"session_id": session, "started_at": f"2024-{month:02}-01T10:00:00Z", "turns": said}
+    return {"conversation_id": space, "sessions": [begun], "questions": []}
 
 
 def prepare(folder: Path) -> None:
-    """Write corpus and checkpoint."""
+    """Write corpora and checkpoint. The second corpus goes on with one conversation, and begins the other earlier."""
     folder.mkdir(parents=True, exist_ok=True)
-    lines = [json.dumps(conversation(space)) for space in SPACES]
-    (folder / "corpus.jsonl").write_text("\n".join(lines) + "\n")
+    first = [conversation(SPACES[0]), conversation(SPACES[1], month=2)]
+    later = [conversation(SPACES[0], _LATER, session="s3", month=3), conversation(SPACES[1], _EARLIER, session="s0")]
+    for name, told in (("corpus", first), ("later", later)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in told))
     small_checkpoint(text_encoder="fake").save(folder / "checkpoint")
 
 
 def commands(folder: Path) -> dict[str, Callable[[], None]]:
     """Commands on the memory in a folder, as a user would give them."""
-    store = str(folder / "graph.sqlite")
-    corpus = CorpusSettings(path=str(folder / "corpus.jsonl"))
-    checkpoint = str(folder / "checkpoint")
+    store, checkpoint = str(folder / "graph.sqlite"), str(folder / "checkpoint")
     opening.text_encoder = lambda settings: FakeCachedEncoder("fake", cache=folder / "cache.sqlite")
+
+    def built(corpus: str, checkpoint: str | None) -> None:
+        build.build(corpus=CorpusSettings(path=str(folder / corpus)), store=store, checkpoint=checkpoint)
+
+    def ask(strategy: str) -> None:
+        recall.recall(_QUESTION, space="harbor", store=store, strategy=strategy, checkpoint=checkpoint)
+
+    def add() -> None:
+        turn = {"session": "s9", "speaker": "Ann", "turn_id": "t9", "spoken_at": "2024-04-01T10:00"}
+        with Memory.open(store, checkpoint=checkpoint) as memory:
+            memory.add(space="harbor", text="I sail to the islands.", **turn)
+            assert "t9" in {turn for hit in memory.recall(_QUESTION, space="harbor", top_k=99) for turn in hit.turn_ids}
+
     return {
-        "build": lambda: build.build(corpus=corpus, store=store),
+        "build": lambda: built("corpus.jsonl", None),
+        "append": lambda: built("later.jsonl", checkpoint),
+        "add": add,
         "forget": lambda: forget.forget(space="harbor", turns=["t1", "t3"], store=store),
+        "forget_space": lambda: forget.forget(space="harbor", yes=True, store=store),
+        "restore": lambda: forget.forget(space="harbor", turns=["t1"], restore=True, store=store),
         "rebuild": lambda: verify.verify(store=store, rebuild=True),
         "refresh": lambda: refresh.refresh(store=store, checkpoint=checkpoint),
         "verify": lambda: verify.verify(store=store),
-        "recall": lambda: recall.recall("Who repairs boats?", space="harbor", store=store),
-        "recall_bm25": lambda: recall.recall("Who repairs boats?", space="harbor", store=store, strategy="bm25"),
-        "recall_v2": lambda: recall.recall(
-            "Who repairs boats?", space="harbor", store=store, strategy="v2", checkpoint=checkpoint
-        ),
+        "recall": lambda: ask("v1"),
+        "recall_bm25": lambda: ask("bm25"),
+        "recall_v2": lambda: ask("v2"),
     }
 
 
@@ -88,6 +112,22 @@ def run(folder: Path, command: str) -> tuple[int, str]:
     return 0, out.getvalue()
 
 
+def run_all(folder: Path, *names: str) -> None:
+    """Commands that must all succeed."""
+    for name in names:
+        code, said = run(folder, name)
+        assert code == 0, f"{name}: {code} {said}"
+
+
+def run_each(folder: Path) -> None:
+    """Every command once, on a memory of its own."""
+    prepare(folder)
+    run_all(folder, "build", "refresh")
+    for name in commands(folder):
+        run(folder, name)
+    state(folder)
+
+
 def state(folder: Path) -> dict[str, Any]:
     """All that a memory holds, without keys and counters, which an interruption may change."""
     tables = {
@@ -103,17 +143,19 @@ def state(folder: Path) -> dict[str, Any]:
         "settings": "SELECT name, value FROM settings WHERE name LIKE 'extractor/%' ORDER BY name",
         "tombstones": "SELECT space, COUNT(*) FROM tombstones GROUP BY space ORDER BY space",
         "due": "SELECT COUNT(*) FROM outbox",
+        "changed": "SELECT space FROM changed_spaces ORDER BY space",
     }
     with closing(sqlite3.connect(folder / "graph.sqlite")) as connection:
         found: dict[str, Any] = {name: connection.execute(query).fetchall() for name, query in tables.items()}
     with MilvusIndex(str(folder / "graph.index.db")) as index:
-        for name in index.collections():
-            collection = index.open(name)
-            found[f"rows of {name}"] = sorted(
-                (space, row.node_id, row.type, row.recorded_at, row.turn_ids)
-                for space in collection.spaces()
-                for row in collection.rows(space).values()
-            )
+        for name in (DESCRIPTIONS, GRAPH_ALIAS):  # the alias, since keys are part of its collection's name
+            if index.has(name):
+                collection = index.open(name)
+                found[f"rows of {name}"] = sorted(
+                    (space, row.node_id, row.type, row.recorded_at, row.turn_ids)
+                    for space in collection.spaces()
+                    for row in collection.rows(space).values()
+                )
     return found
 
 

@@ -30,7 +30,7 @@ def test_a_search_returns_statements_and_never_structure() -> None:
 
 
 def test_types_that_an_architect_may_make_and_types_with_a_date_of_their_own() -> None:
-    assert schema.plannable_types() == ("event_node", "sub_event", "knowledge_node", "reflection")
+    assert schema.plannable_types() == ("event_node", "sub_event", "knowledge_node")
     assert schema.dated_types() == ("episode", "event_node", "sub_event")
     assert {row.network for row in NODE_TYPES.values()} <= set(NODE_TYPES)
 

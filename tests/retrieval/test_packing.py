@@ -51,14 +51,14 @@ def test_the_best_hits_are_taken_first_and_what_does_not_fit_is_skipped() -> Non
     room = sum(count_tokens(str(pack([hit], SNAPSHOT, Budget()))) for hit in (LAST, CANOE))
     longer = memory("n1", "word " * 40, "t1")
     context = pack([LAST, longer, CANOE], SNAPSHOT, Budget(tokens=room))
-    assert [line.node_id for line in context.lines if isinstance(line, ContextLine)] == ["n0", "n3"]
+    assert [line.node_id for line in context.memories] == ["n0", "n3"]
     assert (context.tokens, context.left_out) == (room, 1)
 
 
 def test_kinds_have_limits_of_their_own() -> None:
     limits = KindLimits(facts=0, reflections=1, episodes=2)
     context = pack(ALL, SNAPSHOT, Budget(kinds=limits))
-    assert [line.node_id for line in context.lines if isinstance(line, ContextLine)] == ["n2", "n3"]
+    assert [line.node_id for line in context.memories] == ["n2", "n3"]
     assert limits.mask(["event_node", "reflection", "reflection", "episode"]) == [False, True, False, True]
 
 
@@ -89,6 +89,6 @@ def test_no_budget_is_ever_exceeded(hits: list[Hit], tokens: int, words: int, br
     context = pack(hits, SNAPSHOT, Budget(tokens, words, limits), brevity=brevity)
     assert context.tokens <= tokens
     assert len(str(context).split()) <= words
-    shown = [line for line in context.lines if isinstance(line, ContextLine)]
+    shown = context.memories
     assert all(limits.mask([line.type for line in shown]))
     assert len(shown) + context.left_out == len(hits)

@@ -18,28 +18,12 @@ from locigraph import Memory
 from locigraph.kg.errors import LocigraphError, StoreError, TurnConflictError, UnknownSpaceError
 from locigraph.kg.store import Store
 from locigraph.kg.types import Node, SpaceId
-from locigraph.scripts import opening
-from locigraph.scripts.settings import EncoderSettings
-from tests.fakes_graph import small_checkpoint
-from tests.faults.workbench import FakeCachedEncoder
-from tests.kg.dumps import QUEUE, dump
+from locigraph.scripts.memory import Recalled
 
 SALE = {
     "space": "ana", "session": "s1", "speaker": "Ana", "text": "I sold the blue bike to Tom.",
     "spoken_at": "2024-05-01T10:00",
 }  # fmt: skip
-
-
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a checkpoint that fits the text encoder."""
-
-    def encoder(settings: EncoderSettings) -> FakeCachedEncoder:
-        return FakeCachedEncoder("fake", cache=tmp_path / "cache.sqlite")
-
-    monkeypatch.setattr(opening, "text_encoder", encoder)
-    small_checkpoint(text_encoder="fake").save(tmp_path / "checkpoint")
-    return tmp_path
 
 
 def opened(place: Path, name: str = "memory.sqlite", **options: str) -> Memory:
@@ -118,6 +102,32 @@ def test_a_context_holds_what_fits_into_its_budget(place: Path) -> None:
     assert found.context is not None
     assert found.context.tokens <= 60
     assert len(found) == len(found.context.lines)
+
+
+@pytest.mark.parametrize("strategy", ["v2", "v1", "bm25", "dense", "sum"])
+def test_copies_have_one_place_and_a_view_of_a_speaker_none_of_anothers_words(place: Path, strategy: str) -> None:
+    copies = [SALE | {"text": "Who bought the bike, Bo or Tom?", "speaker": "Eve"} for _ in range(12)]
+    with opened(place) as memory:
+        sold, *_ = memory.add_many([SALE, *copies, SALE | {"text": "Bo is glad.", "speaker": "Bo"}])
+
+        def asked(**options: object) -> Recalled:
+            return memory.recall("Who bought the bike?", space="ana", top_k=3, strategy=strategy, **options)  # type: ignore[arg-type]
+
+        def copied(found: Recalled) -> int:
+            return sum(hit.text.startswith("Eve: ") for hit in found)
+
+        assert copied(asked(fold=None)) >= 2
+        assert copied(asked()) == 1
+        assert 11 in [len(hit.same) for hit in asked()]
+        assert sold in [turn for hit in asked() for turn in hit.turn_ids]
+        assert copied(asked(speaker=["Ana", "Bo"])) == 0
+        assert all(hit.turn_ids == (sold,) for hit in asked(speaker="Ana"))
+        with pytest.raises(LocigraphError, match=r"no speaker 'Anna'; nearest is 'Ana'"):
+            asked(speaker="Anna")
+        with pytest.raises(LocigraphError, match="name at least one speaker"):
+            asked(speaker=[])
+        with pytest.raises(LocigraphError, match=r"fold is 0; a likeness is above 0"):
+            asked(fold=0)
 
 
 def test_scores_are_taken_apart(place: Path) -> None:
@@ -218,43 +228,6 @@ def test_any_split_into_appends_gives_the_same_nodes_and_edges(place: Path, data
     assert sorted(map(repr, split[1])) == sorted(map(repr, whole[1]))  # type: ignore[call-overload]
     assert sorted(map(repr, split[2])) == sorted(map(repr, whole[2]))  # type: ignore[call-overload]
     assert split[3] == {}
-
-
-STEPS = st.lists(
-    st.sampled_from(["add", "add earlier", "add beside it", "forget", "forget all", "other space"]),
-    min_size=1,
-    max_size=12,
-)
-
-
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(steps=STEPS, name=st.uuids())
-def test_what_a_memory_keeps_between_turns_never_changes_the_graph(place: Path, steps: list[str], name: object) -> None:
-    """One memory that stays open, another process' writes beside it, against memories opened for each turn alone."""
-
-    def take(step: str, number: int, memory: Memory, path: Path) -> None:
-        turn = CORPUS[number % len(CORPUS)] | {"turn_id": f"t{number}", "session": "s", "spoken_at": None}
-        if step == "add earlier":
-            turn |= {"session": f"s{number}", "spoken_at": f"2020-01-01T10:{number:02}"}
-        if step == "add beside it":
-            with Memory(Store(path), checkpoint=None) as other:
-                other.add(**turn)
-        elif step == "forget all" and "ana" in memory.spaces():
-            memory.forget(space="ana", whole_space=True)
-        elif step == "forget" and "ana" in memory.spaces():
-            if held := memory._graph.turns(SpaceId("ana")):
-                memory.forget(space="ana", turn_ids=[held[number % len(held)].turn_id])
-        else:
-            memory.add(**turn | ({"space": "bo"} if step == "other space" else {}))
-
-    kept, anew = place / f"{name}-kept.sqlite", place / f"{name}-anew.sqlite"
-    with Memory(Store(kept), checkpoint=None) as memory:
-        for number, step in enumerate(steps):
-            take(step, number, memory, kept)
-            with Memory(Store(anew), checkpoint=None) as fresh:
-                take(step, number, fresh, anew)
-    without = (*QUEUE, "tombstones", "settings")  # keyed by a random number
-    assert dump(kept, without=without) == dump(anew, without=without)
 
 
 def test_a_turn_reads_nothing_again_that_the_one_before_it_knew(place: Path) -> None:

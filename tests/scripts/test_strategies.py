@@ -73,6 +73,8 @@ def test_what_needs_a_checkpoint_or_an_adapter_is_refused_without() -> None:
         chosen("v1,v2-zero", checkpoint=None, adapter="a")
     with pytest.raises(LocigraphError, match="'sum-adapted' needs an adapter"):
         require_adapter(["v1", "v2", "sum-adapted"], None)
+    with pytest.raises(LocigraphError, match="'assomem-learnt-adapted' needs an adapter"):
+        require_adapter(["assomem-learnt", "assomem-learnt-adapted"], None)
     require_adapter(["v1", "v2", "v2-mixing"], None)  # a graph network can learn on the text encoder as it is
 
 

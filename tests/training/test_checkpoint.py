@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from locigraph.gnn.encoders import GRAPH_ENCODERS
+from locigraph.kg.language.wordings import Wordings
 from locigraph.kg.registry import UnknownNameError
 from locigraph.training.checkpoint import Checkpoint, GraphRetrieval, load_checkpoint
 from locigraph.training.config import ModelConfig
@@ -126,6 +127,27 @@ def test_missing_surplus_or_misshapen_weights_are_refused(folder: Path) -> None:
         save_file(tensors, folder / "model.safetensors")
         with pytest.raises(CheckpointError, match="damaged or of another version"):
             load_checkpoint(folder)
+
+
+def test_a_checkpoint_serves_its_text_encoder_in_either_number_format(folder: Path) -> None:
+    assert load_checkpoint(folder, text_encoder="fake-bow@bfloat16").text_encoder == "fake-bow"
+    with pytest.raises(CheckpointError, match="'other@bfloat16' is needed"):
+        load_checkpoint(folder, text_encoder="other@bfloat16")
+
+
+def test_a_checkpoint_keeps_the_wordings_it_has_seen(tmp_path: Path) -> None:
+    assert load_checkpoint(_saved(small_checkpoint(), tmp_path)).seen is None  # of an earlier version, say
+    found = load_checkpoint(_saved(replace(small_checkpoint(), seen=Wordings(["Who sold it?"])), tmp_path)).seen
+    assert found is not None
+    assert "who sold it" in found
+    (tmp_path / "checkpoint" / "wordings.npy").write_bytes(b"x")
+    with pytest.raises(CheckpointError, match=r"damaged.*wordings\.npy"):
+        load_checkpoint(tmp_path / "checkpoint")
+
+
+def _saved(checkpoint: Checkpoint, folder: Path) -> Path:
+    checkpoint.save(folder / "checkpoint")
+    return folder / "checkpoint"
 
 
 def test_another_schema_format_or_text_encoder_is_refused(folder: Path) -> None:

@@ -35,6 +35,11 @@ def test_a_comparison_asks_every_question_once_and_leaves_nothing_in_the_index(t
         for q in QUESTIONS:
             assert sorted(joined.rankings[q.question_id]) == [f"t{i}" for i in range(6)]
         assert index.collections() == []
+        # Six short turns fit into any context, and stand in the order in which they were said.
+        for held in joined.contexts.values():
+            assert [context.turns for context in held.values()] == [tuple(f"t{i}" for i in range(6))] * 3
+            assert {len(context.nodes) for context in held.values()} == {6}
+            assert 0 < held[500].tokens <= 500
 
         # Embeddings that a refresh has put in use stay, though the comparison makes the same.
         checkpoint = made_of(tmp_path / "one")

@@ -43,7 +43,7 @@ class Place:
         self.store = Store(path)
         self.index = index
         self.checkpoint = checkpoint or small_checkpoint(text_encoder=ENCODER.model_id)
-        self.live = LiveEmbeddings(self.store, index, self.checkpoint, ENCODER.encode)
+        self.live = LiveEmbeddings(self.store, index, self.checkpoint, ENCODER.encode, text_encoder=ENCODER.model_id)
 
     def say(self, *turns: Turn) -> None:
         self.store.append_turns(turns)
@@ -174,7 +174,7 @@ def test_another_checkpoint_gets_a_collection_of_its_own(place: Place) -> None:
     place.live.update()
     before = place.index.alias_target(GRAPH_ALIAS)
     other = small_checkpoint(seed=1, text_encoder=ENCODER.model_id)
-    live = LiveEmbeddings(place.store, place.index, other, ENCODER.encode)
+    live = LiveEmbeddings(place.store, place.index, other, ENCODER.encode, text_encoder=ENCODER.model_id)
     assert live.update() == 1
     assert place.index.alias_target(GRAPH_ALIAS) != before
     with pytest.raises(StaleEmbeddingsError, match="no graph embeddings of checkpoint"):

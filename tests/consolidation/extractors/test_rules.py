@@ -2,12 +2,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from locigraph.consolidation.blueprint import (
     AddNode,
+    Blueprint,
     ContextNode,
+    Mention,
     SupersedeNode,
     UpdateNode,
     check_blueprint,
@@ -54,6 +57,30 @@ def test_another_value_supersedes_and_the_same_value_does_not() -> None:
     assert not any(isinstance(op, SupersedeNode) for op in RULES.plan(other, Context((held,), ())).operations)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Ben wrote to me "I live in Lisbon these days" and laughed.',
+        "Ben wrote to me “It is warm. I live in Lisbon these days. Come!” and laughed.",
+        'Ben told me: "Hello. I live in Lisbon these days',
+    ],
+)
+def test_what_a_speaker_quotes_ends_no_fact_of_the_speaker(text: str) -> None:
+    held = ContextNode(NodeId("held"), "knowledge_node", "some words", {"slot": "Ann:home", "value": "porto"})
+    plan = RULES.plan(make_turn(0, text), Context((held,), ()))
+    assert any(isinstance(op, AddNode) for op in plan.operations)
+    assert not any(isinstance(op, SupersedeNode) for op in plan.operations)
+    after = make_turn(0, 'Ben said "how nice" when I moved to Lisbon these days.')
+    assert any(isinstance(op, SupersedeNode) for op in RULES.plan(after, Context((held,), ())).operations)
+
+
+def test_no_name_of_a_speaker_ends_a_fact_of_another() -> None:
+    held = {"slot": "Ann:favourite:home", "value": "the boat", "speaker": "Ann"}
+    eve = replace(make_turn(0, "I live in Lisbon these sunny days."), speaker="Ann:favourite")
+    plan = RULES.plan(eve, Context((ContextNode(NodeId("held"), "knowledge_node", "some words", held),), ()))
+    assert not any(isinstance(op, SupersedeNode) for op in plan.operations)
+
+
 def test_names_and_phrases_become_mentions_and_topics() -> None:
     plan = RULES.plan(make_turn(0, "I met Carla's friend at the Blue Harbour, with wooden fishing boats."), NOTHING)
     assert [m.name for m in plan.mentions] == ["Ann", "Carla", "Blue Harbour"]
@@ -98,3 +125,9 @@ def test_what_another_speaker_said_alike_is_a_fact_of_its_own() -> None:
     )
     plan = RULES.plan(make_turn(0, "We repair old wooden boats in the blue harbour"), Context((theirs,), ()))
     assert [type(operation) for operation in plan.operations] == [AddNode]
+
+
+def test_of_a_turn_in_another_language_only_the_speaker_is_known() -> None:
+    said = "Mañana me voy a mi casa en Madrid con mi hermana."
+    plan = RuleExtractor().plan(make_turn(0, said), Context((), ()))
+    assert plan == Blueprint(mentions=(Mention("Ann", "person"),))

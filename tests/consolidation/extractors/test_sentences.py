@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locigraph.consolidation.extractors.sentences import in_third_person, phrases, sentences
+from locigraph.consolidation.extractors.sentences import in_third_person, phrases, sentences, unquoted
 
 
 def test_sentences_end_at_marks_and_lines() -> None:
@@ -24,6 +24,12 @@ def test_sentences_end_at_marks_and_lines() -> None:
 )
 def test_the_first_person_becomes_the_speaker(said: str, told: str) -> None:
     assert in_third_person(said, "Ann") == told
+
+
+def test_a_quotation_may_end_in_a_later_sentence_and_leaves_what_is_around_it() -> None:
+    told = ["He said “I sail.", "I row” and", "I laughed."]
+    assert [own for _, own in unquoted(told)] == ["He said ", " and", "I laughed."]
+    assert list(unquoted(["It's Ann's."])) == [("It's Ann's.", "It's Ann's.")]
 
 
 @given(st.text(min_size=1, max_size=10).filter(lambda name: name.strip()))

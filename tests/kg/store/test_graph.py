@@ -535,6 +535,18 @@ def test_further_provenance_concerns_no_index(store: Store) -> None:
     assert store.node(SPACE, ids["e"]).provenance == ("t0", "t1")
 
 
+def test_a_node_holds_the_words_of_those_who_gave_them_and_not_of_those_who_repeat_them(store: Store) -> None:
+    first, second = make_turns(["I repair boats.", "I do."])
+    turns = first, replace(second, speaker="Eve")
+    store.append_turns(turns)
+    made = store.commit(change_of(turns[0], nodes=[fact("f", "Ann repairs boats", turns[0])]))["f"]
+    repeats = NodeUpdate(made, add_provenance=(turns[1].turn_id,))
+    store.commit(replace(change_of(turns[1]), updates=(repeats,)))
+    assert store.voices(SPACE, [made, NodeId("absent")]) == {made: {turns[0].speaker}}
+    assert store.voices(OTHER_SPACE, [made]) == {}
+    assert store.speakers(SPACE) == sorted({turns[0].speaker, "Eve"})
+
+
 def test_a_setting_is_remembered_and_written_over(store: Store) -> None:
     assert store.setting("colour") is None
     store.set_setting("colour", "red")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from locigraph.retrieval.evaluation import QuestionOutcome, StrategyRun, Summary, summarise
+from locigraph.retrieval.evaluation.metrics import TOKEN_BUDGETS
+from locigraph.retrieval.evaluation.outcomes import PackedContext
 from locigraph.retrieval.evaluation.results import CorpusSummary, Results
 
 NASTY = '<script>alert("x")</script> $x$ | `a` & \x1b[31m'
@@ -30,8 +32,13 @@ def planted_questions() -> list[QuestionOutcome]:
     ]
 
 
-def planted_run(name: str, *, first_gold_rank: int, search_ms: float = 2.0) -> StrategyRun:
-    """A run that puts its two gold turns next to each other, the first at ``first_gold_rank``."""
+def planted_run(
+    name: str, *, first_gold_rank: int, search_ms: float = 2.0, tokens_a_turn: int | None = None
+) -> StrategyRun:
+    """A run that puts its two gold turns next to each other, the first at ``first_gold_rank``.
+
+    With ``tokens_a_turn`` it has contexts of as many turns as fit.
+    """
     fillers = [f"t{index}" for index in range(60)]
     ranking = (*fillers[: first_gold_rank - 1], "g1", "g2", *fillers[first_gold_rank - 1 :])
     ids = [question.question_id for question in planted_questions()]
@@ -40,7 +47,16 @@ def planted_run(name: str, *, first_gold_rank: int, search_ms: float = 2.0) -> S
         rankings=dict.fromkeys(ids, ranking),
         search_ms={question_id: search_ms * (index + 1) for index, question_id in enumerate(ids)},
         encode_ms=dict.fromkeys(ids, 5.0),
+        contexts={} if tokens_a_turn is None else dict.fromkeys(ids, contexts_of(ranking, tokens_a_turn)),
     )
+
+
+def contexts_of(ranking: Sequence[str], tokens_a_turn: int) -> dict[int, PackedContext]:
+    made = {}
+    for budget in TOKEN_BUDGETS:
+        turns = tuple(ranking[: budget // tokens_a_turn])
+        made[budget] = PackedContext(tuple(f"n-{turn}" for turn in turns), turns, tokens_a_turn * len(turns))
+    return made
 
 
 def planted_summary(names: Sequence[str] = ("v2", "v1", "dense")) -> Summary:
@@ -55,6 +71,7 @@ def planted_results(names: Sequence[str] = ("v2", "v1", "dense")) -> Results:
         "corpus": CorpusSummary(path="data/sample.json", sha256="ab12", questions=24, skipped={"no evidence": 3}),
         "manifest": {"command": "locigraph evaluate --config run.yaml", "commit": "c0ffee", "seed": 0},
         "notes": ["The corpus is planted."],
+        "left_out": [],
         "sessions": {},
         "second_gold": None,
     }

@@ -9,6 +9,7 @@ import pytest
 
 from locigraph.retrieval.evaluation import EvaluationError, QuestionOutcome, StrategyRun, summarise
 from locigraph.retrieval.evaluation.question_scores import compare_again, write_question_scores
+from tests.retrieval.evaluation.planted import planted_questions, planted_run
 
 
 def outcomes(count: int = 40) -> list[QuestionOutcome]:
@@ -35,6 +36,17 @@ def test_the_statistics_of_a_record_come_out_the_same_again(tmp_path: Path) -> N
     expected = summarise(outcomes(), runs, comparisons=pairs, seed=3)["comparisons"]
     assert compare_again(path, pairs, seed=3) == expected
     assert compare_again(path, pairs[:1], metrics=["recall@5"], without=["q0"])[0]["delta"] != expected[0]["delta"]
+
+
+def test_contexts_are_among_the_scores(tmp_path: Path) -> None:
+    runs = [
+        planted_run("v2", first_gold_rank=1, tokens_a_turn=100),
+        planted_run("v1", first_gold_rank=5, tokens_a_turn=100),
+    ]
+    path = tmp_path / "scores.jsonl.gz"
+    write_question_scores(path, planted_questions(), runs)
+    (row,) = compare_again(path, [("v2", "v1")], metrics=["recall@500tokens"])
+    assert row["delta"] == pytest.approx(0.5)
 
 
 def test_the_same_scores_are_the_same_bytes(tmp_path: Path) -> None:

@@ -9,7 +9,14 @@ import pytest
 
 from locigraph.retrieval.evaluation.report import comparison_sentence, text_table, write_report
 from locigraph.retrieval.evaluation.results import Comparison, Results
-from tests.retrieval.evaluation.planted import NASTY, planted_results, planted_summary
+from locigraph.retrieval.evaluation.summary import summarise
+from tests.retrieval.evaluation.planted import (
+    NASTY,
+    planted_questions,
+    planted_results,
+    planted_run,
+    planted_summary,
+)
 
 
 class Page(html.parser.HTMLParser):
@@ -207,6 +214,15 @@ def test_a_manifest_that_is_not_json_leaves_no_half_report(tmp_path: Path) -> No
     with pytest.raises(TypeError):
         write_report(tmp_path / "run", results)
     assert not (tmp_path / "run").exists()
+
+
+def test_contexts_of_equal_length_have_a_table(tmp_path: Path) -> None:
+    runs = [planted_run("v2", first_gold_rank=5, tokens_a_turn=99)]
+    results: Results = {**planted_results(("v2",)), **summarise(planted_questions(), runs)}
+    markdown, page = (path.read_text("utf-8") for path in write_report(tmp_path, results))
+    assert "| strategy | recall in 500 tokens | used | recall in 1,000 tokens |" in markdown
+    assert "| v2 | .500 \\[.500, .500\\] | 495 | 1.000 \\[1.000, 1.000\\] | 990 |" in markdown
+    assert "<h2>Contexts of equal length</h2>" in page
 
 
 def test_a_report_of_one_strategy_needs_no_comparison_command_or_notes(tmp_path: Path) -> None:

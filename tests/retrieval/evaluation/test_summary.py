@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from locigraph.retrieval.evaluation.errors import EvaluationError, IncompleteRunError
-from locigraph.retrieval.evaluation.metrics import METRICS
+from locigraph.retrieval.evaluation.metrics import CONTEXT_METRICS, METRICS
 from locigraph.retrieval.evaluation.outcomes import QuestionOutcome, StrategyRun
 from locigraph.retrieval.evaluation.results import CURVE_TOP_KS
 from locigraph.retrieval.evaluation.significance import (
@@ -62,7 +62,8 @@ def test_the_summary_has_exactly_the_promised_shape() -> None:
     summary = planted_summary()
     assert set(summary) == {"strategies", "comparisons"}
     entry = summary["strategies"]["v2"]
-    assert list(entry) == ["overall", "by_category", "intervals", "recall_curve", "latency_ms", "encode_ms", "by_seed"]
+    keys = "overall by_category intervals recall_curve latency_ms encode_ms by_seed context_tokens"
+    assert " ".join(entry) == keys
     assert set(entry["overall"]) == set(entry["by_category"]["odd"]) == set(entry["intervals"]) == set(METRICS)
     assert list(entry["recall_curve"]) == ["k", "mean", "low", "high"]
     assert {len(entry["recall_curve"][key]) for key in ("k", "mean", "low", "high")} == {9}
@@ -71,6 +72,32 @@ def test_the_summary_has_exactly_the_promised_shape() -> None:
     assert " ".join(comparison) == keys
     assert set(comparison["by_category"]["even"]) == {"delta", "ci_low", "ci_high", "questions"}
     assert json.loads(json.dumps(summary, allow_nan=False)) == summary
+
+
+def test_contexts_are_scored_by_what_they_hold_and_compared_like_rankings() -> None:
+    # 100 tokens a turn: 5, 10 and 40 turns. The gold is at ranks 1-2 or 5-6: all of it, or half of it in five turns.
+    runs = [
+        planted_run("v2", first_gold_rank=1, tokens_a_turn=100),
+        planted_run("dense", first_gold_rank=5, tokens_a_turn=100),
+    ]
+    summary = summarise(planted_questions(), runs, comparisons=[("v2", "dense")])
+    entry = summary["strategies"]["dense"]
+    assert [entry["overall"][name] for name in CONTEXT_METRICS] == [0.5, 1.0, 1.0]
+    assert entry["by_category"]["odd"]["recall@500tokens"] == 0.5
+    assert entry["intervals"]["recall@500tokens"] == pytest.approx([0.5, 0.5])
+    assert entry["context_tokens"] == {
+        "recall@500tokens": 500.0, "recall@1000tokens": 1000.0, "recall@4000tokens": 4000.0,
+    }  # fmt: skip
+    compared = {row["metric"]: row["delta"] for row in summary["comparisons"]}
+    assert list(compared) == ["recall@10", "ndcg@10", *CONTEXT_METRICS]
+    assert compared["recall@500tokens"] == pytest.approx(0.5)
+    assert compared["recall@1000tokens"] == 0.0
+
+
+def test_a_run_without_the_contexts_that_another_has_is_refused() -> None:
+    runs = [planted_run("v2", first_gold_rank=1, tokens_a_turn=100), planted_run("v1", first_gold_rank=1)]
+    with pytest.raises(IncompleteRunError, match="'v1' has no entry in 'contexts' for question 'c0/q0'"):
+        summarise(planted_questions(), runs)
 
 
 def test_a_planted_difference_is_found_in_the_right_direction() -> None:

@@ -1,20 +1,23 @@
 from __future__ import annotations
 
 import math
+from datetime import date
 from typing import Any
 
 import numpy as np
 import pytest
 
 from locigraph.kg.snapshot import Snapshot
-from locigraph.kg.types import TurnId
+from locigraph.kg.types import Question, TurnId
 from locigraph.retrieval.page_rank import personalized_page_rank
 from locigraph.retrieval.strategies.assomem import (
+    FIXED_WEIGHTS,
     SIGNALS,
     AssoMemRetriever,
     ClueGraph,
     are_relevant,
     learnt_weights,
+    weights_by_type,
 )
 from locigraph.retrieval.strategies.memory_graph import Asked, min_max
 from tests.fakes import SPACE, FakeEncoder, make_turns
@@ -87,6 +90,21 @@ def test_weights_can_be_learnt_by_type_of_question() -> None:
     made = retriever(snapshot, clues=None, weights=lambda question: (0.0, 1.0, 0.0))
     for hit in made.retrieve("canoe", SPACE).hits:
         assert hit.score == pytest.approx(hit.signals["importance"])
+
+
+def test_weights_are_learnt_from_the_evidence_of_questions_of_each_type() -> None:
+    made = retriever(space_of(), clues=None)
+    graph = made.held(SPACE, None)
+    asked = {"canoe": "t0", "bread on 8 January 2024": "t2"}
+    questions = [Question(SPACE, text, text, "c", (TurnId(turn),)) for text, turn in asked.items()]
+    weights = weights_by_type(made, questions, lambda text: "dated" if "2024" in text else "other")
+    for text, turn in asked.items():
+        day = date(2024, 1, 8)  # that of the last turn
+        rows, signals = made.signals(graph, Asked(text, ENCODER.encode([text])[0], day))
+        (expected,) = learnt_weights([("x", signals, are_relevant(graph, rows, [TurnId(turn)]))]).values()
+        assert weights(text) == expected
+    assert weights("bread on 8 January 2024") == weights("2024")
+    assert weights_by_type(made, questions, lambda text: text)("of a type that no question had") == FIXED_WEIGHTS
 
 
 def test_learning_finds_the_signal_that_tells() -> None:

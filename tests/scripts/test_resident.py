@@ -1,4 +1,4 @@
-"""The command as a user meets it."""
+"""The commands that pass over a graph again, as a user meets them."""
 
 from __future__ import annotations
 
@@ -57,14 +57,37 @@ def test_once_classifies_everything_and_a_second_time_changes_nothing(
     assert dump(folder / "g.sqlite") == before
 
 
-def test_a_second_classification_of_one_store_is_refused(
+def test_reflections_are_found_by_v1_once_they_are_indexed(
     built: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, options = built
-    with (folder / "g.sqlite.classify.lock").open("w") as lock:
+    code, out, error = run(capsys, "reflect", "--once", *options)
+    assert code == 0, error
+    with Store(folder / "g.sqlite") as store:
+        made = store.nodes(SpaceId("harbor"), types=["reflection"])
+    assert made
+    assert f"{len(made)} reflections made" in out
+    before = dump(folder / "g.sqlite")
+    code, out, error = run(capsys, "reflect", "--once", *options)
+    assert (code, "0 reflections made" in out) == (0, True), error
+    assert dump(folder / "g.sqlite") == before
+    words = ["recall", made[0].description, "--space", "harbor", "--strategy", "v1", *options]
+    code, _, error = run(capsys, *words)
+    assert_one_line_and_code_2(code, error, "run locigraph build again")
+    run(capsys, "build", "--corpus.path", str(folder / "chat.jsonl"), *options)
+    code, out, error = run(capsys, *words)
+    assert (code, " reflection " in out) == (0, True), error
+
+
+@pytest.mark.parametrize("command", ["classify", "reflect", "resolve"])
+def test_a_second_process_of_the_same_command_is_refused(
+    command: str, built: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, options = built
+    with (folder / f"g.sqlite.{command}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        code, _, error = run(capsys, "classify", "--once", *options)
-    assert_one_line_and_code_2(code, error, "is being classified by another process")
+        code, _, error = run(capsys, command, "--once", *options)
+    assert_one_line_and_code_2(code, error, f"another process runs {command} on store")
 
 
 @pytest.mark.parametrize("words", [[], ["--once", "--interval", "3"], ["--interval", "0"]])

@@ -1,0 +1,164 @@
+"""How good categories are: what ``locigraph classify`` makes of a built graph, and how it sorts nodes held out.
+
+    locigraph build --corpus.path locomo10.json --corpus.format locomo --consolidation recorded --store locomo.sqlite
+    python -m benchmarks.classification --store locomo.sqlite
+
+The label of a fact or event is the recorded topic of its first source turn. *Held out*: all labels of two nodes or
+more are categories that hold four fifths of their nodes, and the service sorts the other fifth; five times, so that
+each node is held out once. *From nothing*: the service makes its own categories, which are compared with the topics.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+from sklearn.metrics import adjusted_rand_score, v_measure_score
+
+from locigraph.consolidation.classification import THRESHOLD, Classifier, category_types
+from locigraph.kg.snapshot import Snapshot
+from locigraph.kg.store import Store
+from locigraph.kg.types import GraphChange, NewNode, NewRelation, SpaceId
+from locigraph.retrieval.text.text_encoder import CachedTextEncoder
+from locigraph.scripts import opening
+from locigraph.scripts.settings import EncoderSettings
+
+_FOLDS = 5
+
+
+def topics_of(seen: Snapshot) -> dict[int, int]:
+    """Row of the topic of each event and fact whose first source turn has one."""
+    of_episode = {
+        int(s): int(t)
+        for s, t in zip(
+            seen.source[seen.relations == "HAS_CONCEPT"], seen.target[seen.relations == "HAS_CONCEPT"], strict=True
+        )
+    }
+    first: dict[int, int] = {}
+    for node, turn in seen.provenance.tolist():
+        first.setdefault(node, turn)
+    rows = seen.active_rows(list(category_types())).tolist()
+    return {row: topic for row in rows if (topic := of_episode.get(int(seen.episode_rows[first[row]]))) is not None}
+
+
+def put_under_topics(store: Store, seen: Snapshot, label_of: dict[int, int], held_out: set[int], *, model: str) -> None:
+    """Make a category of each topic and type, which holds the nodes of that label that are not held out."""
+    nodes: dict[str, NewNode] = {}
+    edges = []
+    for row, topic in label_of.items():
+        if row not in held_out:
+            parent = category_types()[str(seen.types[row])]
+            ref = f"{parent} {topic}"
+            nodes.setdefault(ref, NewNode(ref, parent, seen.labels[topic], ref, (), embedding=seen.embeddings[topic]))
+            edges.append(NewRelation(ref, "CONTAINS", seen.ids[row]))
+    latest = datetime.fromtimestamp(int(seen.recorded_at.max()), UTC)
+    made = GraphChange(seen.space, latest, nodes=tuple(nodes.values()), relations=tuple(edges), embedding_model=model)
+    store.commit(made)
+
+
+def category_of(store: Store, space: SpaceId) -> dict[str, str]:
+    """Description of the category of each classified node, by ID of the node."""
+    nodes = {n.id: n for n in store.nodes(space, types=list(category_types().values()))}
+    return {
+        edge.target: nodes[edge.source].description
+        for edge in store.relations(space)
+        if edge.label == "CONTAINS" and edge.source in nodes
+    }
+
+
+def held_out(path: Path, encoder: CachedTextEncoder, threshold: float) -> None:
+    """Print the accuracy of the service on nodes whose labels it does not see."""
+    rng = np.random.default_rng(0)
+    right: Counter[str] = Counter()
+    asked: Counter[str] = Counter()
+    common: Counter[str] = Counter()
+    elsewhere = 0
+    categories = []
+    fold_of: dict[tuple[str, int], int] = {}
+    for fold in range(_FOLDS):
+        with tempfile.TemporaryDirectory() as folder:
+            copy = Path(folder) / "graph.sqlite"
+            shutil.copyfile(path, copy)
+            with Store(copy) as store:
+                for space in store.spaces():
+                    seen = store.snapshot(space, embedding_model=encoder.model_id)
+                    label_of = topics_of(seen)
+                    sizes = Counter((str(seen.types[row]), topic) for row, topic in label_of.items())
+                    label_of = {r: t for r, t in label_of.items() if sizes[str(seen.types[r]), t] > 1}
+                    if fold == 0:  # in each label as evenly as can be
+                        drawn = rng.permutation(list(label_of)).tolist()
+                        drawn.sort(key=lambda row: (str(seen.types[row]), label_of[row]))
+                        fold_of.update({(space, row): i % _FOLDS for i, row in enumerate(drawn)})
+                        categories.append(len({(str(seen.types[r]), t) for r, t in label_of.items()}))
+                    out = {row for row in label_of if fold_of[space, row] == fold}
+                    put_under_topics(store, seen, label_of, out, model=encoder.model_id)
+                    Classifier(store, encoder, threshold=threshold).run(space)
+                    found = category_of(store, space)
+                    for row in out:
+                        kind = str(seen.types[row])
+                        asked[kind] += 1
+                        category = found.get(seen.ids[row], "")
+                        right[kind] += category == f"{category_types()[kind]} {label_of[row]}"
+                        elsewhere += not category.startswith(category_types()[kind])
+                    for kind in category_types():
+                        labels = Counter(label_of[r] for r in label_of if seen.types[r] == kind and r not in out)
+                        largest = max(labels, key=lambda topic: labels[topic], default=-1)
+                        common[kind] += sum(label_of[r] == largest for r in out if seen.types[r] == kind)
+    print(f"held out, threshold {threshold}: {np.mean(categories):.0f} categories a space on average")
+    for kind, count in asked.items():
+        print(
+            f"  {kind}: {right[kind] / count:.3f} of {count} under their topic; the largest topic would be right for "
+            f"{common[kind] / count:.3f}"
+        )
+    print(f"  {elsewhere / asked.total():.3f} of all under a new category or none")
+
+
+def from_nothing(path: Path, encoder: CachedTextEncoder, threshold: float) -> None:
+    """Print what the service makes of a graph without categories."""
+    rows = []
+    total: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "graph.sqlite"
+        shutil.copyfile(path, copy)
+        with Store(copy) as store:
+            for space in store.spaces():
+                Classifier(store, encoder, threshold=threshold).run(space)
+                seen = store.snapshot(space)
+                found, label_of = category_of(store, space), topics_of(seen)
+                for kind in category_types():
+                    nodes = seen.active_rows([kind]).tolist()
+                    total[kind] += len(nodes)
+                    total["unclassified"] += sum(seen.ids[row] not in found for row in nodes)
+                    total["like no other"] += sum("like no others" in found.get(seen.ids[row], "") for row in nodes)
+                    both = [row for row in nodes if row in label_of and seen.ids[row] in found]
+                    given, made = [label_of[r] for r in both], [found[seen.ids[r]] for r in both]
+                    rows.append([v_measure_score(given, made), adjusted_rand_score(given, made), len(set(made))])
+    count = sum(total[kind] for kind in category_types())
+    means = np.mean(rows, axis=0)
+    print(
+        f"from nothing, threshold {threshold}: {total['unclassified'] / count:.4f} of {count} nodes unclassified, "
+        f"{total['like no other'] / count:.4f} like no others; {means[2]:.1f} categories a space and type; with the "
+        f"recorded topics V-measure {means[0]:.3f}, adjusted Rand index {means[1]:.3f}"
+    )
+
+
+def main() -> None:
+    """Print both measurements."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--store", required=True)
+    parser.add_argument("--thresholds", type=float, nargs="+", default=[THRESHOLD])
+    parser.add_argument("--cache", default=EncoderSettings().cache)
+    options = parser.parse_args()
+    encoder = opening.text_encoder(EncoderSettings(cache=options.cache))
+    for threshold in options.thresholds:
+        from_nothing(Path(options.store), encoder, threshold)
+        held_out(Path(options.store), encoder, threshold)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""Recalls and appends at the same time against a real server: how long they take.
+
+``python -m benchmarks.serving [--clients 200] [--appends 20] [--seconds 30]``: starts ``locigraph serve`` on loopback
+over a new memory with the shipped text encoder and checkpoint, then has ``--clients`` clients ask one question after
+the other while ``--appends`` turns a second are added. Prints p50, p95 and p99 of both, errors, and the seconds that
+operations spent in threads, of which there are two: the rest of an answer's time is waiting for one. The questions are
+in the text cache before; every added turn is new to it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import numpy as np
+
+_THINGS = ("bike", "boat", "house", "garden", "guitar", "camera", "kitchen", "car", "dog", "library")
+_DEEDS = ("sold", "bought", "painted", "lost", "found", "repaired", "lent", "borrowed")
+
+
+def turn(number: int, spaces: int) -> dict[str, str]:
+    """A turn to add."""
+    thing, deed = _THINGS[number % len(_THINGS)], _DEEDS[number % len(_DEEDS)]
+    text = f"I {deed} the {thing} number {number} last week."
+    return {"space": f"user{number % spaces}", "session": f"s{number // 50}", "speaker": "Ana", "text": text}
+
+
+def question(number: int, spaces: int) -> dict[str, object]:
+    """A question to ask."""
+    text = f"Who {_DEEDS[number % len(_DEEDS)]} the {_THINGS[number % len(_THINGS)]}?"
+    return {"space": f"user{number % spaces}", "question": text, "top_k": 10}
+
+
+@contextmanager
+def server(folder: Path) -> Iterator[str]:
+    """``locigraph serve`` in a process of its own; its address."""
+    words = [sys.executable, "-m", "locigraph", "serve", "--store", str(folder / "memory.sqlite"), "--port", "0"]
+    words += ["--requests_per_minute", "1000000", "--encoder.cache", str(folder / "cache.sqlite")]
+    with (
+        (folder / "log").open("w") as log,
+        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=log, text=True) as child,
+    ):
+        assert child.stdout is not None
+        try:
+            yield child.stdout.readline().split(" at ")[1].split(";")[0]
+        finally:
+            child.terminate()
+
+
+async def measure(address: str, options: argparse.Namespace) -> dict[str, object]:
+    """Load, and what came of it."""
+    took: dict[str, list[float]] = {"recall": [], "add": []}
+    errors: list[str] = []
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=options.clients + 50)
+    async with httpx.AsyncClient(base_url=address, timeout=300, limits=limits) as client:
+
+        async def ask(operation: str, fields: object) -> None:
+            started = time.perf_counter()
+            answer = await client.post(f"/v1/{operation}", json=fields)
+            took[operation].append(time.perf_counter() - started)
+            if answer.status_code != 200:
+                errors.append(answer.text)
+
+        while (await client.get("/ready")).status_code != 200:
+            await asyncio.sleep(1)
+        turns = [turn(number, options.spaces) for number in range(options.turns)]
+        (await client.post("/v1/add_many", json={"turns": turns})).raise_for_status()
+        for space in range(options.spaces):  # embeds each space, and puts the questions into the cache
+            for number in range(space, 40 + space, options.spaces):
+                (await client.post("/v1/recall", json=question(number, options.spaces))).raise_for_status()
+        end = time.perf_counter() + options.seconds
+
+        async def recalls(place: int) -> None:
+            number = place
+            while time.perf_counter() < end:
+                await ask("recall", question(number % 40, options.spaces))
+                number += options.clients
+
+        async def appends() -> None:
+            started, tasks = time.perf_counter(), []
+            for number in range(int(options.appends * options.seconds)):
+                await asyncio.sleep(max(0.0, started + number / options.appends - time.perf_counter()))
+                tasks.append(asyncio.create_task(ask("add", turn(options.turns + number, options.spaces))))
+            await asyncio.gather(*tasks)
+
+        jobs: list[Awaitable[None]] = [appends(), *(recalls(place) for place in range(options.clients))]
+        await asyncio.gather(*jobs)
+        metrics = (await client.get("/metrics")).text
+    return {
+        "clients": options.clients, "appends_a_second": options.appends, "seconds": options.seconds,
+        "turns": options.turns, "spaces": options.spaces, "cores": os.cpu_count(), "errors": len(errors),
+        **{operation: percentiles(values) for operation, values in took.items()},
+        "thread_s": {name: total(metrics, f'locigraph_operation_seconds_sum{{operation="{name}"}}') for name in took},
+    }  # fmt: skip
+
+
+def percentiles(seconds: list[float]) -> dict[str, float]:
+    """Number, and milliseconds that so many percent stay below."""
+    found = {f"p{share}_ms": round(1_000 * float(np.percentile(seconds, share)), 1) for share in (50, 95, 99)}
+    return {"count": len(seconds), **found}
+
+
+def total(metrics: str, name: str) -> float:
+    """The value of a metric."""
+    return next(round(float(line.split()[-1]), 1) for line in metrics.splitlines() if line.startswith(name))
+
+
+def main() -> None:
+    """Run."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.serving", description=__doc__)
+    parser.add_argument("--clients", type=int, default=200, help="clients that ask one question after the other")
+    parser.add_argument("--appends", type=float, default=20, help="turns added a second")
+    parser.add_argument("--seconds", type=float, default=30, help="length of the run")
+    parser.add_argument("--turns", type=int, default=1_000, help="turns that the memory holds before")
+    parser.add_argument("--spaces", type=int, default=20, help="spaces among which turns and questions are divided")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="serving-") as folder, server(Path(folder)) as address:
+        print(json.dumps(asyncio.run(measure(address, options)), indent=1))
+
+
+if __name__ == "__main__":
+    main()

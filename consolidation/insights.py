@@ -1,0 +1,150 @@
+"""Insights that follow from several facts by fixed rules: what somebody says again, and lists of one kind.
+
+A plain stand-in for a language model. Patterns are English; what they do not know gives nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from locigraph.kg.language.tokens import STOP_WORDS, stem
+from locigraph.kg.snapshot import Snapshot
+from locigraph.kg.types import NodeId
+
+#: Cosine from which facts of one person in different sessions say the same.
+SAME_FACT = 0.8
+_FEWEST = 3  # things that are a list
+_MOST = 24  # things of a list, and facts behind an insight
+
+
+@dataclass(frozen=True, slots=True)
+class Insight:
+    """What several facts say together.
+
+    Attributes:
+        key: Name by which it is known again when facts are added to it.
+        label: A few words.
+        text: One sentence.
+        facts: The facts behind it, oldest first.
+    """
+
+    key: str
+    label: str
+    text: str
+    facts: tuple[NodeId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListRule:
+    """A kind of things that lists are made of; each group of the pattern that matches is a thing."""
+
+    name: str
+    pattern: re.Pattern[str]
+
+
+_GENERAL = (
+    "being|having|doing|going|getting|making|feeling|seeing|trying|thinking|knowing|hearing|keeping|taking|using|working"
+    "|looking|spending|sharing|something|anything|everything|nothing|bringing|giving|coming|talking|saying|putting|thing"
+    "|during|amazing|exciting|interesting|inspiring|relaxing"
+)
+LIST_RULES: tuple[ListRule, ...] = (
+    ListRule(
+        "activities",
+        re.compile(
+            r"\b(?:enjoy|lov|lik|start|tri|try|go|goes|went|gone|into|practi[cs]|do|does|did|done|took up|been)"
+            rf"\w*(?: (?:to|some|out|doing|more))? (?!(?:{_GENERAL})\b)([a-z]{{3,}}ing)\b"
+            r"|\b([a-z]{3,}) (?:class|classes|lessons?|workshops?|club)\b"
+        ),
+    ),
+    ListRule(
+        "places",
+        re.compile(
+            r"\b(?:went|goes|go|going|gone|been|travel\w*|trips?|visit\w*|moved|flew|drove|vacation|holiday)"
+            r"(?: (?:to|in|around|through))? (?:the )?([A-Z][\w'’]+(?: [A-Z][\w'’]+)*)"
+        ),
+    ),
+    ListRule("titles", re.compile(r"[\"“]([A-Z][^\"“”]{1,60})[\"”]")),
+)
+
+
+def insights_of(seen: Snapshot, facts: NDArray[np.int64]) -> list[Insight]:
+    """All insights that follow from the facts in some rows of a snapshot with embeddings."""
+    found: list[Insight] = []
+    for person, rows in _by_person(seen, facts).items():
+        found += _repeated(seen, person, rows)
+        found += _lists(seen, person, rows)
+    return found
+
+
+def _by_person(seen: Snapshot, facts: NDArray[np.int64]) -> dict[str, list[int]]:
+    """Rows of the facts about each speaker: the one that is named first, or else the only one who said it."""
+    speakers = list(dict.fromkeys(seen.speakers))
+    names = [re.compile(rf"(?<!\w){re.escape(speaker)}(?!\w)", re.IGNORECASE) for speaker in speakers]
+    said: dict[int, set[str]] = {}
+    for row, turn in seen.provenance.tolist():
+        said.setdefault(row, set()).add(seen.speakers[turn])
+    people: dict[str, list[int]] = {}
+    for row in facts.tolist():
+        named = [(match.start(), i) for i, name in enumerate(names) if (match := name.search(seen.descriptions[row]))]
+        if named:
+            people.setdefault(speakers[min(named)[1]], []).append(row)
+        elif len(said.get(row, ())) == 1:
+            people.setdefault(next(iter(said[row])), []).append(row)
+    return people
+
+
+def _repeated(seen: Snapshot, person: str, rows: Sequence[int]) -> Iterator[Insight]:
+    """Facts that are like an earlier one, with it, where they come from several sessions."""
+    sessions = _sessions(seen)
+    leaders: list[int] = []
+    groups: dict[int, list[int]] = {}
+    vectors = np.zeros((len(rows), seen.embeddings.shape[1]), dtype=np.float32)  # of the leaders
+    for row in rows:
+        cosines = vectors[: len(leaders)] @ seen.embeddings[row]
+        if leaders and float(cosines.max()) >= SAME_FACT:
+            groups[leaders[int(cosines.argmax())]].append(row)
+            continue
+        vectors[len(leaders)] = seen.embeddings[row]
+        leaders.append(row)
+        groups[row] = [row]
+    for leader, group in groups.items():
+        count = len({session for row in group for session in sessions(row)})
+        if count > 1:
+            yield Insight(
+                f"repeated {seen.ids[leader]}",
+                f"{person} repeatedly: {seen.labels[leader]}"[:100],
+                f"{person} tells of it in {count} sessions: {seen.descriptions[leader]}",
+                tuple(seen.ids[row] for row in group[:_MOST]),
+            )
+
+
+def _lists(seen: Snapshot, person: str, rows: Sequence[int]) -> Iterator[Insight]:
+    for rule in LIST_RULES:
+        names: dict[str, str] = {}
+        behind: dict[str, int] = {}  # the first fact of each thing
+        for row in rows:
+            for match in rule.pattern.finditer(seen.descriptions[row]):
+                name = next(group for group in match.groups() if group)
+                key = " ".join(stem(word) for word in name.lower().split())
+                if key != stem(person.lower()) and name not in STOP_WORDS:
+                    names.setdefault(key, name)
+                    behind.setdefault(key, row)
+        if len(names) >= _FEWEST:
+            yield Insight(
+                f"{rule.name} of {person}",
+                f"{person}'s {rule.name}",
+                f"{person}'s {rule.name}: {', '.join(list(names.values())[:_MOST])}.",
+                tuple(seen.ids[row] for row in sorted(set(list(behind.values())[:_MOST]))),
+            )
+
+
+def _sessions(seen: Snapshot) -> Callable[[int], set[str]]:
+    held: dict[int, set[str]] = {}
+    for row, turn in seen.provenance.tolist():
+        held.setdefault(row, set()).add(seen.session_ids[turn])
+    return lambda row: held.get(row, set())

@@ -1,0 +1,155 @@
+"""Merges entities and concepts that mean the same, as a second pass over a graph.
+
+The oldest of them stays. Each other is archived with an audit record: what it was merged into (``merged_into``), by
+what (``merged_by``: spelling or meaning), and a ``SIMILAR_TO`` edge with the cosine. It is the alias by which later
+turns find the one that stays. Its own edges are left, and repeated at that one; so when that one is forgotten, it comes
+back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+
+from locigraph.consolidation.protocols import TextEncoder
+from locigraph.consolidation.resolution import CONCEPT_MERGE, spelling_key
+from locigraph.kg.snapshot import Snapshot
+from locigraph.kg.store import Store
+from locigraph.kg.types import GraphChange, NewRelation, Node, NodeStatus, NodeUpdate, SpaceId
+
+NAMED_TYPES = ("entity", "concept")
+#: Attributes of a merged node.
+MERGED_INTO, MERGED_BY = "merged_into", "merged_by"
+_PROPER = re.compile(r"\b[A-Z]\w*|\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What a run did: nodes merged into others, and nodes that came back since those are gone."""
+
+    merged: int = 0
+    restored: int = 0
+
+    def __add__(self, other: Merged) -> Merged:
+        return Merged(self.merged + other.merged, self.restored + other.restored)
+
+    def __str__(self) -> str:
+        return f"{self.merged} nodes merged, {self.restored} restored"
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A node that means the same as an older one, as rows of a snapshot."""
+
+    row: int
+    into: int
+    by: str
+    cosine: float
+
+
+class Merger:
+    """Merges what a space holds twice; running it again changes nothing more.
+
+    Args:
+        store: The graph; each merge is one transaction, so a build may run beside it.
+        encoder: Text encoder whose embeddings the graph holds.
+        threshold: Cosine from which names mean the same.
+    """
+
+    def __init__(self, store: Store, encoder: TextEncoder, *, threshold: float = CONCEPT_MERGE) -> None:
+        self._store = store
+        self._encoder = encoder
+        self._threshold = threshold
+
+    def run(self, space: SpaceId, *, is_stopped: Callable[[], bool] = lambda: False) -> Merged:
+        """Merge all there is to merge, until told to stop between two.
+
+        Raises:
+            UnknownNodeError: If a node was erased meanwhile; run again.
+        """
+        nodes = {node.id: node for node in self._store.nodes(space, types=NAMED_TYPES, include_archived=True)}
+        active = {node_id for node_id, node in nodes.items() if node.status == NodeStatus.ACTIVE}
+        total = Merged()
+        for node in nodes.values():
+            is_alias = node.status == NodeStatus.ARCHIVED and MERGED_INTO in node.attributes
+            if is_alias and node.attributes[MERGED_INTO] not in active and not is_stopped():
+                kept = {name: value for name, value in node.attributes.items() if name not in (MERGED_INTO, MERGED_BY)}
+                update = NodeUpdate(node.id, status=NodeStatus.ACTIVE, attributes=kept)
+                self._store.commit(GraphChange(space, node.update_time, updates=(update,)))
+                nodes[node.id] = self._store.node(space, node.id)
+                total += Merged(restored=1)
+        seen = self._store.snapshot(space, embedding_model=self._encoder.model_id)
+        edges: dict[int, list[int]] = {}
+        for edge, ends in enumerate(zip(seen.source.tolist(), seen.target.tolist(), strict=True)):
+            for end in ends:
+                edges.setdefault(end, []).append(edge)
+        into: dict[int, int] = {}
+        for match in same_names(seen, self._threshold):
+            if is_stopped():
+                break
+            into[match.row] = match.into
+            self._merge(seen, match, nodes[seen.ids[match.row]], edges.get(match.row, ()), into)
+            total += Merged(merged=1)
+        return total
+
+    def _merge(self, seen: Snapshot, match: Match, node: Node, edges: Sequence[int], into: dict[int, int]) -> None:
+        def end(row: int) -> str:
+            return seen.ids[into.get(row, row)]
+
+        kept = seen.ids[match.into]
+        moved = [
+            NewRelation(end(s), str(seen.relations[e]), end(t), float(seen.weights[e]))
+            for e in edges
+            for s, t in [(int(seen.source[e]), int(seen.target[e]))]
+            if end(s) != end(t)
+        ]
+        marks = {MERGED_INTO: kept, MERGED_BY: match.by}
+        self._store.commit(
+            GraphChange(
+                seen.space,
+                datetime.fromtimestamp(int(seen.recorded_at[match.row]), UTC),
+                updates=(
+                    NodeUpdate(node.id, status=NodeStatus.ARCHIVED, attributes={**node.attributes, **marks}),
+                    NodeUpdate(kept, add_provenance=node.provenance),
+                ),
+                relations=(*moved, NewRelation(node.id, "SIMILAR_TO", kept, match.cosine)),
+            )
+        )
+
+
+def same_names(seen: Snapshot, threshold: float) -> list[Match]:
+    """The active entities and concepts that mean the same as an older one of their type, oldest first.
+
+    Names mean the same that differ in case, articles and plural alone, or whose embeddings are near and that have the
+    same words in capitals and numbers: "hike" and "hiking", but not "Ann's house" and "Ben's house".
+    """
+    found: list[Match] = []
+    for kind in NAMED_TYPES:
+        rows = seen.active_rows([kind])
+        leaders: list[int] = []
+        by_key: dict[str, int] = {}
+        vectors = np.zeros((len(rows), seen.embeddings.shape[1]), dtype=np.float32)  # of the leaders
+        for row in rows.tolist():
+            cosines = vectors[: len(leaders)] @ seen.embeddings[row]
+            key = spelling_key(seen.labels[row])
+            leader = by_key.get(key)
+            if leader is not None:
+                cosine = float(seen.embeddings[leader] @ seen.embeddings[row])
+                found.append(Match(row, leader, "spelling", cosine))
+                continue
+            nearest = int(cosines.argmax()) if leaders else -1
+            if nearest >= 0 and cosines[nearest] >= threshold and _proper(seen, leaders[nearest]) == _proper(seen, row):
+                found.append(Match(row, leaders[nearest], "meaning", float(cosines[nearest])))
+                continue
+            vectors[len(leaders)] = seen.embeddings[row]
+            leaders.append(row)
+            by_key[key] = row
+    return found
+
+
+def _proper(seen: Snapshot, row: int) -> frozenset[str]:
+    return frozenset(_PROPER.findall(seen.labels[row]))

@@ -1,0 +1,338 @@
+"""Draws reflections from facts and events, by fixed rules or by a language model: a second pass over a graph.
+
+A reflection rests on the facts that its ``DERIVED_FROM_FACT`` edges name, and has their source turns. It is archived
+when one of them is archived or superseded, and erased with the turns it comes from. No architect is shown reflections.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.resources import files
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import AfterValidator, Field
+
+from locigraph.consolidation.errors import ReplyFormatError
+from locigraph.consolidation.insights import Insight, insights_of
+from locigraph.consolidation.ledger import Purpose
+from locigraph.consolidation.protocols import TextEncoder
+from locigraph.consolidation.replies import Form, filled, one_line, strict_schema
+from locigraph.kg.snapshot import Snapshot
+from locigraph.kg.store import Store
+from locigraph.kg.types import (
+    Attributes,
+    GraphChange,
+    NewNode,
+    NewRelation,
+    Node,
+    NodeId,
+    NodeStatus,
+    NodeUpdate,
+    SpaceId,
+    TurnId,
+    TurnState,
+)
+
+if TYPE_CHECKING:
+    from locigraph.consolidation.llm import ChatClient
+
+REFLECTION = "reflection"
+FACT_TYPES = ("event_node", "knowledge_node")
+_BATCH = 24  # new facts of one request, and at most as many earlier ones
+_KNOWN = 8  # insights that are shown
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Reflected:
+    """What a run did: reflections made, reworded and archived, and requests whose replies were of no use."""
+
+    made: int = 0
+    reworded: int = 0
+    archived: int = 0
+    useless: int = 0
+
+    def __add__(self, other: Reflected) -> Reflected:
+        return Reflected(
+            self.made + other.made,
+            self.reworded + other.reworded,
+            self.archived + other.archived,
+            self.useless + other.useless,
+        )
+
+    def __str__(self) -> str:
+        told = f"{self.made} reflections made, {self.reworded} reworded, {self.archived} archived"
+        return told + (f", {self.useless} replies of no use" if self.useless else "")
+
+
+_Line = AfterValidator(one_line)
+# Which values these have is known request by request, and filled in by ``strict_schema``.
+_FactId = Annotated[str, Field(json_schema_extra={"enum": "facts"})]
+_InsightId = Annotated[str, Field(json_schema_extra={"enum": "insights"})]
+
+
+class InsightForm(Form):
+    """One insight as a language model writes it."""
+
+    label: Annotated[str, Field(min_length=1, max_length=80), _Line]
+    text: Annotated[str, Field(min_length=1, max_length=600), _Line]
+    facts: list[_FactId] = Field(min_length=2, max_length=2 * _BATCH)
+    revises: _InsightId | None = None
+
+
+class InsightsForm(Form):
+    """What a language model replies."""
+
+    insights: list[InsightForm] = Field(max_length=6)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A reflection that is there, and the facts behind it."""
+
+    node: Node
+    facts: frozenset[NodeId]
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A reflection to be written: a new one, or other words and more facts for one that is there."""
+
+    label: str
+    text: str
+    facts: tuple[NodeId, ...]
+    attributes: Attributes
+    revises: NodeId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """The facts of a space that hold, and the reflections on facts.
+
+    Attributes:
+        seen: The graph.
+        rows: Rows of the facts that are neither archived nor superseded, oldest first.
+        held: The active reflections.
+    """
+
+    seen: Snapshot
+    rows: NDArray[np.int64]
+    held: tuple[_Held, ...]
+
+    def are_true(self, facts: frozenset[NodeId]) -> bool:
+        """Whether all of some facts hold still."""
+        return facts <= {self.seen.ids[row] for row in self.rows.tolist()}
+
+    def turns(self, facts: Sequence[NodeId]) -> tuple[TurnId, ...]:
+        """Source turns of some facts, in conversation order."""
+        named = {turn for fact in facts for turn in self.seen.turns_of[self.seen.row_of[fact]]}
+        return tuple(turn for turn in self.seen.turn_ids if turn in named)
+
+    def latest(self, facts: Sequence[NodeId]) -> datetime:
+        """When the last of some facts was learnt: nothing is known before what it is made of."""
+        return datetime.fromtimestamp(max(int(self.seen.recorded_at[self.seen.row_of[fact]]) for fact in facts), UTC)
+
+
+class Reflector:
+    """Draws what can be drawn from the facts of a space; running it twice changes nothing more.
+
+    Args:
+        store: The graph; each change is one transaction, so a build may run beside it.
+        encoder: Text encoder whose embeddings the graph holds.
+    """
+
+    def __init__(self, store: Store, encoder: TextEncoder) -> None:
+        self._store = store
+        self._encoder = encoder
+        self._prompt = files("locigraph.consolidation").joinpath("prompts", "reflection.txt").read_text()
+
+    def run(
+        self, space: SpaceId, client: ChatClient | None = None, *, is_stopped: Callable[[], bool] = lambda: False
+    ) -> Reflected:
+        """Bring the reflections of a space up to date, until told to stop between two changes.
+
+        Args:
+            space: The space.
+            client: A language model that is asked about the facts that no model was asked about before; reflections by
+                rules are archived then. None draws reflections by rules from all facts.
+            is_stopped: Asked before each change.
+
+        Raises:
+            UnknownNodeError: If a node was erased meanwhile; run again.
+            LanguageModelError: If the endpoint fails; what is done is kept.
+        """
+        facts = self._facts(space)
+        untrue = [held for held in facts.held if "key" not in held.node.attributes and not facts.are_true(held.facts)]
+        due = insights_of(facts.seen, facts.rows) if client is None else []
+        total = self._archive(facts, untrue, is_stopped) + self._follow_rules(facts, due, is_stopped)
+        while client is not None and not is_stopped():
+            done = self._ask(space, client)
+            if done is None:
+                break
+            total += done
+        return total
+
+    def _facts(self, space: SpaceId) -> _Facts:
+        seen = self._store.snapshot(space, embedding_model=self._encoder.model_id)
+        outdated = seen.source[seen.relations == "SUPERSEDED_BY"]
+        behind: dict[NodeId, set[NodeId]] = {}
+        for edge in np.flatnonzero(seen.relations == "DERIVED_FROM_FACT").tolist():
+            behind.setdefault(seen.ids[seen.source[edge]], set()).add(seen.ids[seen.target[edge]])
+        held = [
+            _Held(node, frozenset(behind.get(node.id, ()))) for node in self._store.nodes(space, types=[REFLECTION])
+        ]
+        return _Facts(seen, np.setdiff1d(seen.active_rows(FACT_TYPES), outdated), tuple(held))
+
+    def _follow_rules(self, facts: _Facts, due: Sequence[Insight], is_stopped: Callable[[], bool]) -> Reflected:
+        """Make what the rules say, and nothing else, the reflections with a key."""
+        held = {str(each.node.attributes["key"]): each for each in facts.held if "key" in each.node.attributes}
+        wanted = {insight.key: insight for insight in due}
+        # Edges are not taken back, so what rests on fewer facts than before is made anew.
+        gone = [each for key, each in held.items() if key not in wanted or each.facts - set(wanted[key].facts)]
+        total = self._archive(facts, gone, is_stopped)
+        for key, insight in wanted.items():
+            before = None if held.get(key) in gone else held.get(key)
+            if before is not None and (before.node.description, len(before.facts)) == (
+                insight.text,
+                len(insight.facts),
+            ):
+                continue
+            if is_stopped():
+                break
+            revises = None if before is None else before.node.id
+            total += self._write(facts, [_Draft(insight.label, insight.text, insight.facts, {"key": key}, revises)])
+        return total
+
+    def _ask(self, space: SpaceId, client: ChatClient) -> Reflected | None:
+        """Ask about the next facts; None where there are none, or too few while more may come."""
+        facts = self._facts(space)
+        asked_to = int(self._store.setting(_name(space)) or 0)
+        new = facts.rows[facts.seen.keys[facts.rows] > asked_to][:_BATCH]
+        if not len(new) or (len(new) < _BATCH and self._store.turns(space, state=TurnState.PENDING)):
+            return None
+        drafts: list[_Draft] = []
+        useless = 0
+        try:
+            drafts = self._insights(facts, new, client)
+        except ReplyFormatError:  # the replies are kept beside the cassette
+            useless = 1
+        name, value = _name(space), str(int(facts.seen.keys[new].max()))
+        if drafts:
+            return self._write(facts, drafts, {name: value})
+        self._store.set_setting(name, value)
+        return Reflected(useless=useless)
+
+    def _insights(self, facts: _Facts, new: NDArray[np.int64], client: ChatClient) -> list[_Draft]:
+        seen = facts.seen
+        earlier = _nearest(seen, new, facts.rows[facts.rows < new.min()], _BATCH)
+        by_id = {seen.row_of[each.node.id]: each for each in facts.held if each.node.id in seen.row_of}
+        known = _nearest(seen, new, np.array(sorted(by_id), dtype=np.int64), _KNOWN)
+        ids = {f"f{number}": row for number, row in enumerate([*new.tolist(), *earlier.tolist()], start=1)}
+        insights = {f"i{number}": by_id[row] for number, row in enumerate(known.tolist(), start=1)}
+        fresh = {name for name, row in ids.items() if row >= new.min()}
+
+        def listed(names: Iterable[str]) -> list[dict[str, str]]:
+            return [{"id": name, "text": seen.descriptions[ids[name]]} for name in names]
+
+        document = {
+            "new_facts": listed(name for name in ids if name in fresh),
+            "earlier_facts": listed(name for name in ids if name not in fresh),
+            "known_insights": [{"id": name, "text": each.node.description} for name, each in insights.items()],
+        }
+
+        def read(reply: Any) -> list[_Draft]:
+            drafts: list[_Draft] = []
+            for form in filled(InsightsForm, reply).insights:
+                if unknown := [name for name in form.facts if name not in ids]:
+                    raise ValueError(f"fact {unknown[0]!r} was not shown; shown are f1 to f{len(ids)}")
+                if len(set(form.facts)) < 2 or not fresh & set(form.facts):
+                    raise ValueError(f"{form.label!r} rests on {form.facts}; name two facts or more, one of new_facts")
+                if form.revises is not None and form.revises not in insights:
+                    raise ValueError(
+                        f"insight {form.revises!r} was not shown; shown are {', '.join(insights) or 'none'}"
+                    )
+                revised = None if form.revises is None else insights[form.revises].node.id
+                behind = tuple(seen.ids[row] for row in sorted({ids[name] for name in form.facts}))
+                drafts.append(_Draft(form.label, form.text, behind, {}, revised))
+            named = [draft.revises for draft in drafts if draft.revises is not None]
+            if len(set(named)) < len(named):
+                raise ValueError("a known insight is revised twice; revise it once")
+            return drafts
+
+        enums = {"facts": list(ids), "insights": list(insights)}
+        return client.ask(
+            [
+                {"role": "system", "content": self._prompt},
+                {"role": "user", "content": json.dumps(document, ensure_ascii=False)},
+            ],
+            strict_schema(InsightsForm, enums),
+            read,
+            purpose=Purpose("reflection", seen.space),
+        )
+
+    def _write(self, facts: _Facts, drafts: Sequence[_Draft], remembered: Mapping[str, str] = _NOTHING) -> Reflected:
+        """Make or reword reflections in one transaction."""
+        new = [(f"reflection {number}", draft) for number, draft in enumerate(drafts) if draft.revises is None]
+        old = [(draft.revises, draft) for draft in drafts if draft.revises is not None]
+        vectors = self._encoder.encode([draft.text for _, draft in [*new, *old]])
+        self._store.commit(
+            GraphChange(
+                facts.seen.space,
+                facts.latest([fact for draft in drafts for fact in draft.facts]),
+                nodes=tuple(
+                    NewNode(
+                        ref, REFLECTION, draft.label, draft.text, facts.turns(draft.facts),
+                        attributes=draft.attributes, embedding=vector,
+                    )
+                    for (ref, draft), vector in zip(new, vectors, strict=False)
+                ),
+                updates=tuple(
+                    NodeUpdate(
+                        node_id, draft.label, draft.text, add_provenance=facts.turns(draft.facts), embedding=vector
+                    )
+                    for (node_id, draft), vector in zip(old, vectors[len(new) :], strict=True)
+                ),
+                relations=tuple(
+                    NewRelation(name, "DERIVED_FROM_FACT", fact) for name, draft in [*new, *old] for fact in draft.facts
+                ),
+                embedding_model=self._encoder.model_id,
+                remembered=remembered,
+            )
+        )  # fmt: skip
+        return Reflected(made=len(new), reworded=len(old))
+
+    def _archive(self, facts: _Facts, gone: Sequence[_Held], is_stopped: Callable[[], bool]) -> Reflected:
+        """Archive reflections, each as of the time at which the last change of its facts was learnt."""
+        archived = 0
+        for each in gone:
+            if is_stopped():
+                break
+            behind = self._store.nodes(facts.seen.space, ids=sorted(each.facts), include_archived=True)
+            is_end = (facts.seen.relations == "SUPERSEDED_BY") & np.isin(
+                facts.seen.source, [facts.seen.row_of[node.id] for node in behind]
+            )
+            ends = facts.seen.recorded_at[facts.seen.target[is_end]].tolist()
+            times = [node.update_time for node in behind] + [datetime.fromtimestamp(end, UTC) for end in ends]
+            change = NodeUpdate(each.node.id, status=NodeStatus.ARCHIVED)
+            latest = max(times, default=each.node.update_time)
+            self._store.commit(GraphChange(facts.seen.space, latest, updates=(change,)))
+            archived += 1
+        return Reflected(archived=archived)
+
+
+def _nearest(seen: Snapshot, new: NDArray[np.int64], rows: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """Of some rows those whose embedding is nearest to one of the new ones, in the order of the rows."""
+    if len(rows) <= most:
+        return rows
+    cosine = (seen.embeddings[rows] @ seen.embeddings[new].T).max(axis=1)
+    return np.sort(rows[np.argsort(-cosine, kind="stable")[:most]])
+
+
+def _name(space: SpaceId) -> str:
+    return f"reflected/{space}"  # is forgotten with its space

@@ -1,0 +1,70 @@
+"""The browser of questions in the report: which strategy found which evidence at which rank."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+from locigraph.retrieval.evaluation.document import Interactive
+from locigraph.retrieval.evaluation.outcomes import QuestionOutcome, StrategyRun
+
+_SCRIPT = files("locigraph.retrieval.evaluation").joinpath("question_browser.js")
+
+
+def browser_data(
+    questions: Sequence[QuestionOutcome],
+    runs: Sequence[StrategyRun],
+    texts: Mapping[str, str],
+    turns: Mapping[str, Mapping[str, str]],
+) -> dict[str, Any]:
+    """What the browser shows, with every name and turn only once.
+
+    Args:
+        questions: With gold.
+        runs: By strategy and seed; of several seeds the first is shown.
+        texts: Wording of each question by its ID.
+        turns: Wording of each turn by conversation and ID.
+
+    Returns:
+        JSON with ``strategies``, ``categories``, ``turns`` (pairs of ID and wording) and ``questions``, which have
+        ``text``, ``space``, ``category`` and ``evidence`` (places in the lists above), and ``ranks``: by strategy and
+        evidence from 1, and 0 for what was not found.
+    """
+    first: dict[str, StrategyRun] = {}
+    for run in runs:
+        first.setdefault(run.name, run)
+    categories = sorted({question.category for question in questions})
+    place: dict[tuple[str, str], int] = {}
+    shown = []
+    for question in questions:
+        ranks = []
+        for run in first.values():
+            rank = {turn: at for at, turn in enumerate(run.rankings[question.question_id], start=1)}
+            ranks.append([rank.get(turn, 0) for turn in question.gold])
+        shown.append(
+            {
+                "text": texts[question.question_id],
+                "space": question.space,
+                "category": categories.index(question.category),
+                "evidence": [place.setdefault((question.space, turn), len(place)) for turn in question.gold],
+                "ranks": ranks,
+            }
+        )
+    return {
+        "strategies": list(first),
+        "categories": categories,
+        "turns": [[turn, turns[space][turn]] for space, turn in place],
+        "questions": shown,
+    }
+
+
+def browser_block(data: Mapping[str, Any]) -> Interactive:
+    """The browser as a part of a document."""
+    return Interactive(
+        element="browser",
+        data_element="questions",
+        data=data,
+        script=_SCRIPT.read_text(encoding="utf-8"),
+        instead="The page report.html has a browser of all questions here; it needs JavaScript.",
+    )

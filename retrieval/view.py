@@ -1,0 +1,111 @@
+"""A view of what a strategy finds: near-duplicates in one place, and the words of chosen speakers alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from itertools import pairwise
+
+from locigraph.kg.language.tokens import words
+from locigraph.kg.types import NodeId, SpaceId
+from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Retriever, Timing
+
+#: Speakers whose turns gave nodes their words, by node; a node that is gone is left out.
+Voices = Callable[[SpaceId, Sequence[NodeId]], Mapping[NodeId, frozenset[str]]]
+#: Likeness from which two texts say the same: one other word in about thirty is allowed.
+DEFAULT_FOLD = 0.9
+_GROWTH = 4
+# Milvus returns no more.
+_MOST = 16_384
+
+
+class ViewedRetriever:
+    """A strategy whose hits are folded, and limited to some speakers.
+
+    A hit that says the same as a better one, in the words of the same speakers, loses its place in the list, and its
+    turns are named in ``Hit.same``. The strategy is asked for more hits until the list is full again.
+
+    Args:
+        retriever: The strategy.
+        voices: Reads whose words nodes hold.
+        speakers: Only what is in the words of these is found; None for all.
+        fold: Likeness, above 0 and up to 1, from which two texts say the same; None folds nothing.
+    """
+
+    def __init__(
+        self,
+        retriever: Retriever,
+        voices: Voices,
+        *,
+        speakers: Collection[str] | None = None,
+        fold: float | None = DEFAULT_FOLD,
+    ) -> None:
+        self.name = retriever.name
+        self._retriever = retriever
+        self._voices = voices
+        self._speakers = None if speakers is None else frozenset(speakers)
+        self._fold = fold
+
+    def retrieve(
+        self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
+    ) -> Result:
+        """See ``Retriever``; ``top_k`` counts places in the list."""
+        wanted, before, encode_ms, search_ms = top_k, -1, 0.0, 0.0
+        while True:
+            found = self._retriever.retrieve(query, space, as_of=as_of, top_k=wanted)
+            encode_ms, search_ms = encode_ms + found.timing.encode_ms, search_ms + found.timing.search_ms
+            hits = self._viewed(found.hits, space)
+            if len(hits) >= top_k or len(found.hits) == before or wanted >= _MOST:
+                return Result(tuple(hits), Timing(encode_ms, search_ms))
+            before, wanted = len(found.hits), min(_MOST, _GROWTH * wanted)
+
+    def _viewed(self, hits: Sequence[Hit], space: SpaceId) -> list[Hit]:
+        voices = self._voices(space, [hit.node_id for hit in hits])
+        if self._speakers is not None:
+            hits = [hit for hit in hits if voices.get(hit.node_id, frozenset(("",))) <= self._speakers]
+        if self._fold is None:
+            return list(hits)
+        return folded(hits, [voices.get(hit.node_id) for hit in hits], likeness=self._fold)
+
+
+def folded(hits: Sequence[Hit], voices: Sequence[object], *, likeness: float = DEFAULT_FOLD) -> list[Hit]:
+    """Hits, best first, without those that say the same as a better one.
+
+    Likeness is the resemblance of the texts' pairs of neighbouring words: shared pairs / all pairs. What different
+    speakers say alike are different things, so that nobody can take the place of another's words by repeating them
+    with a change.
+
+    Args:
+        hits: Hits, best first.
+        voices: Whose words each hit holds, [hits].
+        likeness: From which resemblance two texts say the same, above 0 and up to 1.
+
+    Source:
+        Broder 1997, "On the resemblance and containment of documents", with shingles of two words.
+    """
+    kept: list[Hit] = []
+    seen: list[tuple[object, frozenset[tuple[str, str]]]] = []
+    for hit, voice in zip(hits, voices, strict=True):
+        pairs = frozenset(_pairs(hit.description))
+        twin = next(
+            (i for i, (other, held) in enumerate(seen) if other == voice and _alike(pairs, held, likeness)), None
+        )
+        if twin is None:
+            kept.append(hit)
+            seen.append((voice, pairs))
+        else:
+            same = dict.fromkeys((*kept[twin].same, *hit.turn_ids, *hit.same))
+            kept[twin] = replace(kept[twin], same=tuple(turn for turn in same if turn not in kept[twin].turn_ids))
+    return kept
+
+
+def _pairs(text: str) -> Iterator[tuple[str, str]]:
+    said = ["", *words(text), ""]
+    return pairwise(said)
+
+
+def _alike(mine: frozenset[tuple[str, str]], other: frozenset[tuple[str, str]], likeness: float) -> bool:
+    # Sizes first: most texts differ in them by more than any overlap could make up for.
+    small, large = sorted((len(mine), len(other)))
+    return small >= likeness * large and len(mine & other) >= likeness * len(mine | other)

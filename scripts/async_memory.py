@@ -1,0 +1,99 @@
+"""``Memory`` for asyncio: its methods run in threads, so that the event loop goes on meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial, wraps
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from locigraph.kg.errors import LocigraphError
+from locigraph.scripts.memory import Memory
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+def _awaited(
+    method: Callable[Concatenate[Memory, _Arguments], _Result],
+) -> Callable[Concatenate[AsyncMemory, _Arguments], Coroutine[Any, Any, _Result]]:
+    @wraps(method)
+    async def awaited(self: AsyncMemory, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
+        return await self.call(lambda memory: method(memory, *arguments, **named))
+
+    return awaited
+
+
+class AsyncMemory:
+    """A ``Memory`` whose methods are awaited; open one with ``async with AsyncMemory.open(path)``.
+
+    Calls wait in line for a few threads of its own. A call whose task is cancelled is left out if its turn has not
+    come yet, and finished otherwise: an ``add`` that was cancelled may have been remembered.
+
+    Example:
+        >>> from locigraph import AsyncMemory
+        >>> async def ask(path: str) -> list[str]:
+        ...     async with AsyncMemory.open(path) as memory:
+        ...         await memory.add(space="ana", session="s1", speaker="Ana", text="I sold the blue bike to Tom.")
+        ...         return [hit.text for hit in await memory.recall("Who bought the bike?", space="ana")]
+        >>> import asyncio, tempfile
+        >>> asyncio.run(ask(f"{tempfile.mkdtemp()}/memory.sqlite"))  # doctest: +SKIP
+        ['Ana: I sold the blue bike to Tom.']
+
+    Args:
+        make: Opens the memory; called in a thread when the block is entered.
+        threads: Largest number of calls that are in the memory at a time.
+    """
+
+    def __init__(self, make: Callable[[], Memory], *, threads: int = 2) -> None:
+        self._make = make
+        self._memory: Memory | None = None
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="memory")
+
+    @classmethod
+    def open(cls, path: str | Path, **options: Any) -> Self:
+        """A memory that is opened when its block is entered, with the options of ``Memory.open``."""
+        return cls(partial(Memory.open, path, **options))
+
+    async def __aenter__(self) -> Self:
+        self._memory = await self._run(self._make)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self.call(lambda memory: memory.__exit__(kind, error, trace))
+        finally:
+            self._memory = None
+            self._threads.shutdown()
+
+    async def close(self) -> None:
+        """Bring the indexes up to date and release everything, once the calls at hand are done."""
+        await self.__aexit__(None, None, None)
+
+    async def call(self, function: Callable[[Memory], _Result]) -> _Result:
+        """What a function makes of the memory, in a thread: several calls that belong together."""
+        memory = self._memory
+        if memory is None:
+            raise LocigraphError("the memory is not open; use it inside: async with AsyncMemory.open(path) as memory")
+        return await self._run(lambda: function(memory))
+
+    async def _run(self, function: Callable[[], _Result]) -> _Result:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function)
+
+    add = _awaited(Memory.add)
+    add_many = _awaited(Memory.add_many)
+    forget = _awaited(Memory.forget)
+    restore = _awaited(Memory.restore)
+    flush = _awaited(Memory.flush)
+    spaces = _awaited(Memory.spaces)
+    times = _awaited(Memory.times)
+    recall = _awaited(Memory.recall)
+    state = _awaited(Memory.state)
+    warm_up = _awaited(Memory.warm_up)
+    notes = _awaited(Memory.notes)
+    explain = _awaited(Memory.explain)

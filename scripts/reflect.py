@@ -1,0 +1,53 @@
+"""``locigraph reflect``: insights that several facts show together."""
+
+from __future__ import annotations
+
+from locigraph.scripts.settings import EncoderSettings, LLMSettings
+
+
+def reflect(
+    *,
+    store: str = "data/graph.sqlite",
+    once: bool = False,
+    interval: float | None = None,
+    encoder: EncoderSettings = EncoderSettings(),
+    llm: LLMSettings = LLMSettings(),
+    max_tokens: int | None = None,
+    max_cost: float | None = None,
+) -> None:
+    """Draw reflections from facts and events, and archive those whose facts are no longer true.
+
+    Without a language model they are drawn by rules: what somebody says in several sessions, and lists of one kind. May
+    run beside a build. SIGTERM ends it after the change at hand.
+
+    Args:
+        store: The graph.
+        once: Whether to end when all facts have been looked at.
+        interval: Otherwise, seconds between two runs over the store.
+        encoder: Text encoder the graph was built with.
+        llm: Language model that draws them, from the facts that are new to it.
+        max_tokens: Most tokens that this may cost; then the command stops with code 3.
+        max_cost: The same in the currency of the prices.
+    """
+    from locigraph.consolidation.protocols import TextEncoder
+    from locigraph.consolidation.reflection import Reflected, Reflector
+    from locigraph.kg.store import Store
+    from locigraph.kg.types import SpaceId
+    from locigraph.scripts import resident
+    from locigraph.scripts.language_models import clients_of
+
+    clients = clients_of(llm, max_tokens=max_tokens, max_cost=max_cost)
+    client = clients("reflection") if llm.model or llm.base_url else None
+
+    def work(graph: Store, plain: TextEncoder, space: SpaceId, is_stopped: resident.Stopped) -> Reflected:
+        if client is not None:
+            client.ledger.bind(graph, [space])
+        return Reflector(graph, plain).run(space, client, is_stopped=is_stopped)
+
+    resident.run("reflect", store, encoder, Reflected(), work, once=once, interval=interval)
+
+
+if __name__ == "__main__":
+    from locigraph.scripts.cli import run_file
+
+    run_file(__file__)

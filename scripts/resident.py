@@ -1,0 +1,107 @@
+"""What commands that pass over a graph again have in common: once or as a service, one at a time, beside a build."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol, Self, TypeVar
+
+from locigraph.consolidation.protocols import TextEncoder
+from locigraph.kg.errors import LocigraphError, UnknownNodeError, UnknownSpaceError
+from locigraph.kg.store import Store
+from locigraph.kg.types import SpaceId
+from locigraph.scripts import graphs, opening
+from locigraph.scripts.settings import EncoderSettings
+
+
+class Done(Protocol):
+    """What a pass over a space did, in words; passes add up."""
+
+    def __add__(self, other: Self, /) -> Self: ...
+
+
+_Done = TypeVar("_Done", bound=Done)
+#: Whether the service was told to end.
+Stopped = Callable[[], bool]
+
+
+def run(
+    name: str,
+    store: str,
+    encoder: EncoderSettings,
+    nothing: _Done,
+    work: Callable[[Store, TextEncoder, SpaceId, Stopped], _Done],
+    *,
+    once: bool,
+    interval: float | None,
+) -> None:
+    """Pass over all spaces of a store, once or every ``interval`` seconds, and embed what was made.
+
+    SIGTERM ends it after the transaction at hand. A space of which something is erased meanwhile is passed over again.
+
+    Args:
+        name: Of the command; two of one name do not run on one store.
+        store: The graph.
+        encoder: Text encoder that the graph was built with.
+        nothing: What a pass that changes nothing has done; it is not printed by a service.
+        work: Passes over one space; it is given the text encoder without its adapter.
+        once: Whether to end when all spaces are done.
+        interval: Otherwise, seconds between two passes.
+
+    Raises:
+        LocigraphError: If both or none of ``once`` and ``interval`` are given, or another process does the same.
+    """
+    check(once, interval)
+    text_encoder = opening.text_encoder(encoder)
+    plain = text_encoder.without_adapter()
+    stop = threading.Event()
+    before = signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    try:
+        with opening.existing_store(store, access="write") as graph, _alone(name, store):
+            while not stop.is_set():
+                done, is_whole = nothing, True
+                for space in graph.spaces():
+                    if stop.is_set():
+                        break
+                    try:
+                        done += work(graph, plain, space, stop.is_set)
+                    except (UnknownNodeError, UnknownSpaceError):  # erased meanwhile
+                        is_whole = False
+                for each in dict.fromkeys([plain, text_encoder]):
+                    graphs.embed_all(graph.spaces(), graph, each)
+                if done != nothing:
+                    print(f"{done}; locigraph build brings the indexes up to date")
+                elif once:
+                    print(done)
+                if (once and is_whole) or stop.wait(interval or 0):
+                    break
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def check(once: bool, interval: float | None) -> None:
+    """Raise LocigraphError unless exactly one of the two is given, and the interval is above 0."""
+    if once == (interval is not None) or (interval is not None and not interval > 0):
+        raise LocigraphError(
+            f"once is {once} and interval is {interval}; give --once, or --interval with seconds above 0"
+        )
+
+
+@contextmanager
+def _alone(name: str, store: str) -> Iterator[None]:
+    """Keep a second process of the same command away: both would make the same nodes."""
+    import fcntl
+
+    file = store.removeprefix("sqlite:///")
+    if "://" in file:
+        yield  # of a store on a server nobody keeps others away
+        return
+    with Path(f"{file}.{name}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise LocigraphError(f"another process runs {name} on store {store!r}; let it end, or stop it") from error
+        yield

@@ -1,0 +1,165 @@
+"""``locigraph serve``: a memory that stays open, for clients of HTTP and MCP."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import signal
+import socket
+import sys
+from importlib.util import find_spec
+
+from locigraph.kg.errors import LocigraphError
+from locigraph.scripts.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings
+
+#: Packages of the extra ``serve``, as they are imported.
+_EXTRA = ("fastapi", "uvicorn", "mcp", "prometheus_client")
+#: How long requests that are being answered may take when the server is asked to stop.
+_STOP_S = 30
+
+
+def serve(
+    *,
+    store: str = "data/graph.sqlite",
+    index: IndexSettings = IndexSettings(),
+    encoder: EncoderSettings = REMEMBERED,
+    checkpoint: str | None = DEFAULT,
+    host: str = "127.0.0.1",
+    port: int = 8765,
+    key_file: str | None = None,
+    requests_per_minute: int = 6_000,
+    max_request_bytes: int = 4_000_000,
+    stdio: bool = False,
+) -> None:
+    """Keep a memory open and serve it: HTTP with OpenAPI, MCP at /mcp, a graph explorer at /explorer.
+
+    Stops on SIGTERM or Ctrl-C once the requests at hand are answered. What was acknowledged is never lost.
+
+    Args:
+        store: The graph; it is made when absent.
+        index: Vector index.
+        encoder: Text encoder the graph is built with.
+        checkpoint: Checkpoint of the graph embeddings; ``default`` for the one that the store remembers, or the shipped
+            one; null leaves every answer to v1.
+        host: Address to listen on. Any but a loopback address needs keys.
+        port: Port to listen on; 0 for a free one.
+        key_file: File of API keys, each with the spaces it may use (docs/serving.md); null takes them from the
+            environment variable LOCIGRAPH_KEYS. Without keys everyone on this machine may do everything.
+        requests_per_minute: Largest number of requests for each key.
+        max_request_bytes: Size of the largest request.
+        stdio: Whether to speak MCP over standard input and output, to the program that started this one, in place of
+            HTTP; then keys, limits, host and port do not apply.
+    """
+    from locigraph.kg.store import Store
+
+    _require_extra()
+    if requests_per_minute < 1 or max_request_bytes < 1:
+        raise LocigraphError(
+            f"requests_per_minute is {requests_per_minute} and max_request_bytes {max_request_bytes}; expected 1 or "
+            "more of each"
+        )
+    if stdio:
+        if key_file is not None:
+            raise LocigraphError(
+                "--key_file is for HTTP; over standard input and output nobody but your own program asks"
+            )
+        Store(store).close()  # says what is wrong with it before anything heavy is imported
+        _serve_stdio(store, index, encoder, checkpoint)
+        return
+    from locigraph.scripts.serving.keys import read_keys
+
+    keyring = read_keys(key_file)
+    with _bound(host, port, has_keys=len(keyring) > 0) as listener:
+        Store(store).close()
+        import uvicorn
+
+        from locigraph.scripts.memory import Memory
+        from locigraph.scripts.serving.application import application
+
+        _log_to_stderr()
+        address = listener.getsockname()
+        app = application(
+            Memory.open(store, index=index, encoder=encoder, checkpoint=checkpoint),
+            keys=keyring,
+            hosts={"localhost", "127.0.0.1", "[::1]", host, f"[{host}]"},
+            requests_per_minute=requests_per_minute,
+            max_request_bytes=max_request_bytes,
+        )
+
+        class Server(uvicorn.Server):
+            async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+                await super().startup(sockets)
+                print(f"{store} at http://{_written(address[0])}:{address[1]}; stop with Ctrl-C", flush=True)
+
+        # uvicorn raises the signal that stopped it once more when it is done, which must not end in an error.
+        for each in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(each, lambda *_: None)
+        settings = uvicorn.Config(
+            app, log_level="warning", access_log=False, server_header=False, ws="none", lifespan="on",
+            timeout_graceful_shutdown=_STOP_S,
+        )  # fmt: skip
+        Server(settings).run(sockets=[listener])
+
+
+def _serve_stdio(store: str, index: IndexSettings, encoder: EncoderSettings, checkpoint: str | None) -> None:
+    from locigraph.scripts.memory import Memory
+    from locigraph.scripts.serving.tools import serve_stdio
+
+    _log_to_stderr()
+    serve_stdio(Memory.open(store, index=index, encoder=encoder, checkpoint=checkpoint))
+
+
+def _require_extra() -> None:
+    missing = [name for name in _EXTRA if find_spec(name) is None]
+    if missing:
+        raise LocigraphError(
+            f"locigraph serve needs the extra 'serve' ({', '.join(missing)} not installed); "
+            "run pip install 'locigraph[serve]'"
+        )
+
+
+def _bound(host: str, port: int, *, has_keys: bool) -> socket.socket:
+    """A socket that has its address and does not listen yet.
+
+    Raises:
+        LocigraphError: If the address cannot be had, or must not be without keys.
+    """
+    if not 0 <= port < 2**16:
+        raise LocigraphError(f"port is {port}; expected 0 to {2**16 - 1}")
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except (OSError, UnicodeError) as error:
+        raise LocigraphError(f"host {host!r} is no address of this machine: {error}") from error
+    if not has_keys and not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback:
+        raise LocigraphError(
+            f"host {host!r} can be reached from other machines, and there are no keys; name a file with --key_file, "
+            "or listen on 127.0.0.1"
+        )
+    made = socket.socket(family, kind, protocol)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+    except OSError as error:
+        made.close()
+        raise LocigraphError(
+            f"cannot listen on {host}, port {port}: {error.strerror}; choose another with --port"
+        ) from error
+    return made
+
+
+def _written(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
+
+
+def _log_to_stderr() -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logger = logging.getLogger("locigraph.serve")
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+
+
+if __name__ == "__main__":
+    from locigraph.scripts.cli import run_file
+
+    run_file(__file__)

@@ -1,0 +1,167 @@
+"""The HTTP application: a route for each operation, MCP, the explorer, health, readiness and metrics."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from fastapi import Depends, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, JSONResponse
+from fastapi.security import HTTPBearer
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.exceptions import HTTPException
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from locigraph.kg.errors import LocigraphError
+from locigraph.scripts.async_memory import AsyncMemory
+from locigraph.scripts.memory import Memory
+from locigraph.scripts.serving.door import CALLER, Door
+from locigraph.scripts.serving.keys import Keyring
+from locigraph.scripts.serving.operations import OPERATIONS, Operation
+from locigraph.scripts.serving.problems import INTERNAL, Problem, invalid, problem, problem_of
+from locigraph.scripts.serving.service import Service
+from locigraph.scripts.serving.tools import mcp_server
+
+#: Beginnings of paths that show nothing of a memory and need no key.
+_OPEN = ("/health", "/ready", "/openapi.json", "/explorer")
+_EXPLORER_FILES = ("explorer.js", "explorer.css")
+#: The explorer shows what anybody may have said: it loads nothing from elsewhere, and nothing that is said can run.
+_PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
+    "trusted-types 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+_DESCRIPTION = """Memory of conversations. Errors are problem details (RFC 9457). MCP is at `/mcp`, the explorer at
+`/explorer`. Where the server has keys, send one as `Authorization: Bearer KEY`."""
+
+
+def application(
+    memory: Memory,
+    *,
+    keys: Keyring,
+    hosts: Collection[str],
+    requests_per_minute: int,
+    max_request_bytes: int,
+) -> ASGIApp:
+    """Serves a memory, which it closes when it ends.
+
+    Args:
+        memory: An open memory.
+        keys: Who may ask; if empty, everyone who reaches the server.
+        hosts: Names by which the server may be called where there are no keys.
+        requests_per_minute: Largest number for each key.
+        max_request_bytes: Size of the largest request.
+    """
+    served = AsyncMemory(lambda: memory)
+    service = Service(served)
+    # Requests are served one by one, without sessions: nothing is held between them, and any of them may be the last.
+    sessions = StreamableHTTPSessionManager(
+        mcp_server(service), json_response=True, stateless=True, max_request_body_size=max_request_bytes
+    )
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with served, sessions.run():
+            warming = asyncio.create_task(service.warm_up())
+            yield
+            await warming
+
+    app = FastAPI(
+        title="Locigraph", description=_DESCRIPTION, version=version("locigraph"), lifespan=lifespan,
+        docs_url=None, redoc_url=None,  # these pages load scripts from elsewhere
+        dependencies=[Depends(HTTPBearer(auto_error=False))],  # says in the OpenAPI document that there are keys
+    )  # fmt: skip
+    for operation in OPERATIONS.values():
+        _add_route(app, service, operation)
+    _add_errors(app)
+
+    @app.get("/health", summary="Whether the process answers")
+    async def health() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.get("/ready", summary="Whether models are loaded and the index answers, and which checkpoint is in use")
+    async def ready() -> Response:
+        if service.not_ready:
+            return problem(503, service.not_ready, headers={"Retry-After": "5"})
+        state = await asyncio.to_thread(memory.state)  # beside the requests that wait in line
+        return JSONResponse(
+            {
+                "status": "ready", "strategy": "v2" if state.checkpoint else "v1", "checkpoint": state.checkpoint,
+                "reason": state.reason, "spaces": state.spaces,
+                "index": {"due_rows": state.due_rows, "due_spaces": state.due_spaces},
+            }
+        )  # fmt: skip
+
+    @app.get("/metrics", summary="Metrics for Prometheus", response_class=Response)
+    async def metrics() -> Response:
+        return Response(generate_latest(service.registry), media_type=CONTENT_TYPE_LATEST)
+
+    for path, file in {"/explorer": "index.html", **{f"/explorer/{name}": name for name in _EXPLORER_FILES}}.items():
+        _add_page(app, path, file)
+    app.router.routes.append(Route("/mcp", StreamableHTTPASGIApp(sessions)))
+    return Door(
+        app,
+        service,
+        keys=keys,
+        open_paths=_OPEN,
+        hosts=hosts,
+        requests_per_minute=requests_per_minute,
+        max_request_bytes=max_request_bytes,
+    )
+
+
+def _add_page(app: FastAPI, path: str, file: str) -> None:
+    @app.get(path, include_in_schema=False)
+    async def page() -> Response:
+        return FileResponse(Path(__file__).parent / "explorer" / file, headers=_PAGE_HEADERS)
+
+
+def _add_route(app: FastAPI, service: Service, operation: Operation[Any]) -> None:
+    """A route at ``/v1/NAME``: GET where nothing is said, else POST, so that no log of addresses holds it."""
+    has_fields = bool(operation.request.model_fields)
+
+    async def answer(request: Request, asked: Any) -> Any:
+        return await service.perform(operation, asked, getattr(request.state, CALLER))
+
+    async def without_fields(request: Request) -> Any:
+        return await answer(request, operation.request())
+
+    answer.__annotations__["asked"] = operation.request  # FastAPI reads the body's model from here
+    app.add_api_route(
+        f"/v1/{operation.name}",
+        answer if has_fields else without_fields,
+        methods=["POST" if has_fields else "GET"],
+        response_model=operation.answer,
+        responses={"default": {"model": Problem, "description": "A problem, and what to do about it"}},
+        operation_id=operation.name,
+        summary=operation.description,
+        description=operation.request.__doc__ if has_fields else None,
+    )
+
+
+def _add_errors(app: FastAPI) -> None:
+    @app.exception_handler(LocigraphError)
+    async def of_memory(request: Request, error: LocigraphError) -> Response:
+        return problem_of(error)
+
+    @app.exception_handler(RequestValidationError)
+    async def of_request(request: Request, error: RequestValidationError) -> Response:
+        return problem_of(invalid(error.errors()))
+
+    @app.exception_handler(HTTPException)
+    async def of_http(request: Request, error: HTTPException) -> Response:
+        return problem(error.status_code, str(error.detail), headers=error.headers)
+
+    @app.exception_handler(Exception)
+    async def of_server(request: Request, error: Exception) -> Response:
+        return problem(500, INTERNAL)

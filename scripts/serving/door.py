@@ -1,0 +1,143 @@
+"""What every HTTP request passes first: host, key, rate, size; and what is logged of it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import time
+from collections.abc import Collection
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from locigraph.scripts.serving.keys import Keyring, RateLimit
+from locigraph.scripts.serving.problems import INTERNAL, problem
+from locigraph.scripts.serving.service import Service, log_crash
+
+log = logging.getLogger("locigraph.serve")
+#: Where a request's caller stands in its ``state``.
+CALLER = "caller"
+
+
+class _RefusedError(Exception):
+    def __init__(self, status: int, detail: str, headers: dict[str, str] | None = None) -> None:
+        self.status, self.detail, self.headers = status, detail, headers
+
+
+class Door:
+    """ASGI middleware that lets requests of known keys in, up to their limits.
+
+    Args:
+        app: The application.
+        service: Counts what is refused.
+        keys: The keys; if there are none, requests must name one of ``hosts``, so that no web page can reach a memory
+            by a name of its own that resolves to this machine.
+        open_paths: Beginnings of paths that hold nothing of a memory and need no key.
+        hosts: Names of this machine.
+        requests_per_minute: Largest number for each key.
+        max_request_bytes: Size of the largest body.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        service: Service,
+        *,
+        keys: Keyring,
+        open_paths: tuple[str, ...],
+        hosts: Collection[str],
+        requests_per_minute: int,
+        max_request_bytes: int,
+    ) -> None:
+        self._app = app
+        self._service = service
+        self._keys = keys
+        self._open_paths = open_paths
+        self._hosts = {host.lower() for host in hosts}
+        self._limit = RateLimit(requests_per_minute)
+        self._max_request_bytes = max_request_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started, status = time.perf_counter(), 0
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            self._admit(scope)
+            body = await self._body(Headers(scope=scope), receive)
+            await self._app(scope, _replayed(body, receive), sending)
+        except _RefusedError as refusal:
+            self._service.refused.labels(str(refusal.status)).inc()
+            await problem(refusal.status, refusal.detail, headers=refusal.headers)(scope, receive, sending)
+        except Exception as error:
+            log_crash(error)
+            if not status:
+                await problem(500, INTERNAL)(scope, receive, sending)
+        finally:
+            self._log(scope, status, time.perf_counter() - started)
+
+    def _admit(self, scope: Scope) -> None:
+        headers = Headers(scope=scope)
+        host = headers.get("host", "").lower()
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
+        if not len(self._keys) and name not in self._hosts:
+            raise _RefusedError(
+                421, f"host {name[:80]!r} is not this server; without keys it answers to its own names only"
+            )
+        if scope["path"].startswith(self._open_paths):
+            return
+        kind, _, key = headers.get("authorization", "").partition(" ")
+        caller = self._keys.caller(key.strip() if kind.lower() == "bearer" else None)
+        if caller is None:
+            detail = "no valid key; send one as Authorization: Bearer KEY"
+            raise _RefusedError(401, detail, {"WWW-Authenticate": "Bearer"})
+        scope.setdefault("state", {})[CALLER] = caller
+        wait_s = self._limit.wait_s(caller)
+        if wait_s:
+            seconds = str(math.ceil(wait_s))
+            raise _RefusedError(
+                429, f"key {caller.name!r} has no requests left; ask again in {seconds} s", {"Retry-After": seconds}
+            )
+
+    async def _body(self, headers: Headers, receive: Receive) -> bytes:
+        declared, limit = headers.get("content-length", "0"), self._max_request_bytes
+        too_large = _RefusedError(413, f"the request is larger than {limit} bytes; send less at a time")
+        if declared.isdecimal() and int(declared) > limit:
+            raise too_large
+        body = bytearray()
+        while True:
+            message = await receive()
+            body += message.get("body", b"")
+            if len(body) > limit:
+                raise too_large
+            if not message.get("more_body", False):
+                return bytes(body)
+
+    def _log(self, scope: Scope, status: int, seconds: float) -> None:
+        # Only names of our own: a path that is unknown may be anything, and so may what follows a question mark.
+        route = scope.get("route")
+        caller = scope.get("state", {}).get(CALLER)
+        said = {
+            "method": scope["method"], "path": getattr(route, "path", None), "status": status,
+            "ms": round(1_000 * seconds, 1), "key": getattr(caller, "name", None),
+        }  # fmt: skip
+        log.info(json.dumps(said))
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """Gives a body that was read, then whatever comes after it, such as the client's leaving."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return replay

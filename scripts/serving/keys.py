@@ -1,0 +1,141 @@
+"""API keys: who a request is from, which spaces it may touch, and how many requests it may make."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from locigraph.kg.errors import LocigraphError, UnknownSpaceError
+
+#: Environment variable that holds what a file of keys would.
+KEYS_VARIABLE = "LOCIGRAPH_KEYS"
+_EXAMPLE = '[{name: agent, key: "...", spaces: ["ana", "team/*"]}]'
+
+
+class ForbiddenSpaceError(LocigraphError):
+    """A key that may not touch a space, whether there is such a space or not."""
+
+    def __init__(self, caller: Caller, space: str) -> None:
+        super().__init__(f"key {caller.name!r} may not use space {space!r}; its spaces: {', '.join(caller.spaces)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks.
+
+    Attributes:
+        name: As logs show it.
+        spaces: What may be touched: names of spaces, and beginnings of names that end with ``*``.
+    """
+
+    name: str
+    spaces: tuple[str, ...]
+
+    def may_use(self, space: str) -> bool:
+        """Whether a space is one of the caller's."""
+        return any(
+            space.startswith(pattern[:-1]) if pattern.endswith("*") else space == pattern for pattern in self.spaces
+        )
+
+    def require(self, spaces: Iterable[str]) -> None:
+        """Raise ForbiddenSpaceError unless all spaces are the caller's."""
+        for space in spaces:
+            if not self.may_use(space):
+                raise ForbiddenSpaceError(self, space)
+
+    def unknown(self, space: str, known: Iterable[str]) -> UnknownSpaceError:
+        """The error for a space that is not there, which names none of another caller's."""
+        return UnknownSpaceError(space, filter(self.may_use, known))
+
+
+#: Who asks where there are no keys: the user whose process it is.
+OWNER = Caller("owner", ("*",))
+
+
+class _Key(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    name: str = Field(min_length=1)
+    key: str = Field(min_length=16)
+    spaces: list[str] = Field(min_length=1)
+
+
+class Keyring:
+    """The keys that are accepted; without any, everyone who reaches the server is its owner."""
+
+    def __init__(self, keys: Mapping[str, Caller] = {}) -> None:
+        self._callers = {_digest(key): caller for key, caller in keys.items()}
+
+    def __len__(self) -> int:
+        return len(self._callers)
+
+    def caller(self, key: str | None) -> Caller | None:
+        """Whose key it is; None if it is none. A look-up by digest takes as long whatever is guessed."""
+        if not self._callers:
+            return OWNER
+        return None if key is None else self._callers.get(_digest(key))
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode(errors="surrogateescape")).digest()
+
+
+def read_keys(file: str | None, environment: Mapping[str, str] = os.environ) -> Keyring:
+    """The keys of a file, or else of the environment variable ``LOCIGRAPH_KEYS``, as YAML or JSON.
+
+    Raises:
+        LocigraphError: If they are malformed; the message holds no key.
+    """
+    if file is not None:
+        try:
+            where, text = file, Path(file).read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise LocigraphError(f"keys {file!r} cannot be read: {error}") from error
+    else:
+        where, text = f"environment variable {KEYS_VARIABLE}", environment.get(KEYS_VARIABLE, "")
+        if not text:
+            return Keyring()
+    try:
+        found = TypeAdapter(list[_Key]).validate_python(yaml.safe_load(text))
+    except yaml.YAMLError as error:
+        raise LocigraphError(f"{where}: neither YAML nor JSON; expected {_EXAMPLE}") from error
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        place = ".".join(map(str, first["loc"])) or "keys"
+        raise LocigraphError(f"{where}: {place}: {first['msg']}; expected {_EXAMPLE}") from None
+    for what in ("name", "key"):
+        if len({getattr(key, what) for key in found}) < len(found):
+            raise LocigraphError(f"{where}: two keys have the same {what}; each needs its own")
+    if not found:
+        raise LocigraphError(f"{where}: holds no key; expected {_EXAMPLE}")
+    return Keyring({key.key: Caller(key.name, tuple(key.spaces)) for key in found})
+
+
+class RateLimit:
+    """A bucket of requests for each caller, which fills up again over a minute.
+
+    Args:
+        per_minute: What a bucket holds.
+        clock: Seconds that pass.
+    """
+
+    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._per_minute = per_minute
+        self._clock = clock
+        self._left: dict[str, tuple[float, float]] = {}  # requests left, at what time
+
+    def wait_s(self, caller: Caller) -> float:
+        """Take one request; returns 0, or how long to wait for the next if there is none left."""
+        now = self._clock()
+        left, then = self._left.get(caller.name, (float(self._per_minute), now))
+        left = min(self._per_minute, left + (now - then) * self._per_minute / 60)
+        is_free = left >= 1
+        self._left[caller.name] = (left - is_free, now)
+        return 0.0 if is_free else (1 - left) * 60 / self._per_minute

@@ -1,0 +1,265 @@
+"""What a served memory can be asked to do: one table, from which HTTP routes and MCP tools are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from locigraph.kg.errors import UnknownSpaceError
+from locigraph.kg.registry import Table
+from locigraph.retrieval.view import DEFAULT_FOLD
+from locigraph.scripts.memory import Memory
+from locigraph.scripts.serving.keys import Caller
+from locigraph.training.explanation import Explanation
+
+_MAX_TOP_K = 1_000  # an answer of more would be longer than a request may be
+
+
+class Request(BaseModel):
+    """What is asked; a field that is unknown or of another type is an error."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    @property
+    def touched(self) -> Iterable[str]:
+        """The spaces that it reads or changes."""
+        return ()
+
+
+class _OfSpace(Request):
+    space: str = Field(description="Whose memory: the name of a space, which is made when a turn is added to it.")
+
+    @property
+    def touched(self) -> Iterable[str]:
+        """The space."""
+        return (self.space,)
+
+
+class TurnToAdd(_OfSpace):
+    """One turn of a conversation."""
+
+    session: str = Field(description="The sitting that the turn belongs to, whose turns are added in their order.")
+    speaker: str = Field(description="Who speaks.")
+    text: str = Field(description="What is said.")
+    spoken_at: str | None = Field(None, description="When, as ISO 8601; UTC where it names no zone.")
+    turn_id: str | None = Field(None, description="Name of the turn, by which it is added once; null makes one.")
+    image_caption: str | None = Field(None, description="What a shared image shows.")
+
+
+class TurnsToAdd(Request):
+    """Turns of one or more conversations, of which all are remembered or none."""
+
+    turns: list[TurnToAdd] = Field(min_length=1)
+
+    @property
+    def touched(self) -> Iterable[str]:
+        """The spaces of all turns."""
+        return {turn.space for turn in self.turns}
+
+
+class Asked(_OfSpace):
+    """A question to a space."""
+
+    question: str = Field(description="What to look for.")
+    top_k: int = Field(10, ge=1, le=_MAX_TOP_K, description="Largest number of hits.")
+    budget_tokens: int | None = Field(
+        None, ge=1, le=1_000_000, description="Tokens of a context for a language model, in place of top_k hits."
+    )
+    as_of: str | None = Field(None, description="Time (ISO 8601) whose knowledge may be used; null for now.")
+    strategy: str | None = Field(None, description="A strategy of locigraph recall; null for v2, or v1 without it.")
+    speaker: str | list[str] | None = Field(None, description="Names of speakers whose words alone are found.")
+    fold: float | None = Field(
+        DEFAULT_FOLD, description="Likeness from which texts share one place; null gives each a place."
+    )
+
+
+class ToExplain(_OfSpace):
+    """A question to a space, to see why turns are found."""
+
+    question: str = Field(description="What to look for.")
+    top_k: int = Field(3, ge=1, le=50, description="Number of turns to explain.")
+    as_of: str | None = Field(None, description="Time (ISO 8601) whose knowledge may be used; null for now.")
+
+
+class ToForget(_OfSpace):
+    """Turns to erase for good, or a whole space."""
+
+    turn_ids: list[str] | None = Field(None, min_length=1, description="The turns.")
+    whole_space: bool = Field(False, description="Whether to erase all turns of the space; then none are named.")
+
+
+class OfSpace(_OfSpace):
+    """A space."""
+
+
+class Added(BaseModel):
+    """The turn's id."""
+
+    turn_id: str
+
+
+class AddedTurns(BaseModel):
+    """The ids of the turns, in the order given."""
+
+    turn_ids: list[str]
+
+
+class Hit(BaseModel):
+    """A memory that was found, with the turns that it comes from, and those that say the same."""
+
+    node_id: str
+    type: str
+    text: str
+    turn_ids: list[str]
+    score: float
+    signals: dict[str, float]
+    same: list[str]
+
+
+class Answer(BaseModel):
+    """What was found, best first.
+
+    ``notes`` say what the caller should know: that another strategy answered, or that turns are missing. ``context``
+    is what fits into ``budget_tokens``.
+    """
+
+    hits: list[Hit]
+    strategy: str
+    notes: list[str]
+    context: str | None
+    encode_ms: float
+    search_ms: float
+
+
+class Explained(BaseModel):
+    """The best turns with the parts of their scores and what each neighbour in the graph adds."""
+
+    turns: list[Explanation]
+
+
+class Forgotten(BaseModel):
+    """Number of nodes that were erased; 0 where an earlier forgetting was completed."""
+
+    erased: int
+
+
+class Spaces(BaseModel):
+    """The spaces that the caller may use."""
+
+    spaces: list[str]
+
+
+class Times(BaseModel):
+    """Times (ISO 8601, UTC), earliest first; undated turns have none."""
+
+    times: list[str]
+
+
+RequestT = TypeVar("RequestT", bound=Request)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation(Generic[RequestT]):
+    """Something that a memory can be asked to do.
+
+    Attributes:
+        name: By which it is called.
+        description: For people and for language models.
+        request: What is asked.
+        answer: What comes back.
+        run: Does it for a caller, in a thread.
+        changes: Whether the memory is another one afterwards.
+        erases: Whether something is gone afterwards.
+    """
+
+    name: str
+    description: str
+    request: type[RequestT]
+    answer: type[BaseModel]
+    run: Callable[[Memory, RequestT, Caller], BaseModel]
+    changes: bool = False
+    erases: bool = False
+
+    def perform(self, memory: Memory, asked: RequestT, caller: Caller) -> BaseModel:
+        """Do it, if all spaces are the caller's.
+
+        Raises:
+            ForbiddenSpaceError: If one is not; nothing is done then.
+            LocigraphError: As ``Memory`` does, without names of other callers' spaces.
+        """
+        caller.require(asked.touched)
+        try:
+            return self.run(memory, asked, caller)
+        except UnknownSpaceError:
+            raise caller.unknown(next(iter(asked.touched)), memory.spaces()) from None
+
+
+def _add(memory: Memory, asked: TurnToAdd, caller: Caller) -> Added:
+    return Added(turn_id=memory.add(**dict(asked)))
+
+
+def _add_many(memory: Memory, asked: TurnsToAdd, caller: Caller) -> AddedTurns:
+    return AddedTurns(turn_ids=list(memory.add_many([dict(turn) for turn in asked.turns])))
+
+
+def _recall(memory: Memory, asked: Asked, caller: Caller) -> Answer:
+    found = memory.recall(**dict(asked))
+    return Answer(
+        hits=[Hit.model_validate(hit.as_json()) for hit in found],
+        strategy=found.strategy,
+        notes=list(found.notes),
+        context=None if found.context is None else str(found.context),
+        encode_ms=found.timing.encode_ms,
+        search_ms=found.timing.search_ms,
+    )
+
+
+def _explain(memory: Memory, asked: ToExplain, caller: Caller) -> Explained:
+    return Explained(turns=memory.explain(**dict(asked)))
+
+
+def _forget(memory: Memory, asked: ToForget, caller: Caller) -> Forgotten:
+    return Forgotten(erased=memory.forget(**dict(asked)))
+
+
+def _spaces(memory: Memory, asked: Request, caller: Caller) -> Spaces:
+    return Spaces(spaces=[space for space in memory.spaces() if caller.may_use(space)])
+
+
+def _times(memory: Memory, asked: OfSpace, caller: Caller) -> Times:
+    return Times(times=[time.isoformat() for time in memory.times(asked.space)])
+
+
+OPERATIONS: Table[Operation[Any]] = Table(
+    "operation",
+    [
+        Operation(
+            "add", "Remember one turn of a conversation; the next recall finds it.",
+            TurnToAdd, Added, _add, changes=True,
+        ),
+        Operation(
+            "add_many", "Remember turns of conversations, all or none.",
+            TurnsToAdd, AddedTurns, _add_many, changes=True,
+        ),
+        Operation(
+            "recall", "Find what a space remembers about a question, with the turns that it comes from.",
+            Asked, Answer, _recall,
+        ),
+        Operation(
+            "explain", "Say why turns are found: each score taken apart, with the neighbours that add to it.",
+            ToExplain, Explained, _explain,
+        ),
+        Operation(
+            "forget", "Erase turns of a space, or all of it, for good, with all that was drawn from them.",
+            ToForget, Forgotten, _forget, changes=True, erases=True,
+        ),
+        Operation(
+            "spaces", "List the spaces, each the memory of a user, agent or conversation.",
+            Request, Spaces, _spaces,
+        ),
+        Operation("times", "List when the turns of a space were spoken, for as_of.", OfSpace, Times, _times),
+    ],
+)  # fmt: skip

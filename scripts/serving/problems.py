@@ -1,0 +1,109 @@
+"""Errors as clients get them: JSON problem details (RFC 9457), with the words of the command line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+from starlette.responses import Response
+
+from locigraph.kg.errors import (
+    LocigraphError,
+    StoreVersionError,
+    TurnConflictError,
+    UnknownNodeError,
+    UnknownSpaceError,
+    shortened,
+)
+from locigraph.retrieval.errors import IndexMismatchError, IndexUnavailableError, TextEncoderError
+from locigraph.scripts.serving.keys import ForbiddenSpaceError
+from locigraph.training.errors import CheckpointError, StaleEmbeddingsError
+
+
+class Problem(BaseModel):
+    """Why a request has no answer (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+
+
+class InvalidRequestError(LocigraphError):
+    """A request whose fields are not what its operation takes."""
+
+
+class BusyError(LocigraphError):
+    """More requests wait than can be held."""
+
+
+#: HTTP status of each kind of error; the first row that fits counts, and 400 stands for the rest.
+_STATUS: dict[type[LocigraphError], int] = {
+    ForbiddenSpaceError: 403,
+    UnknownSpaceError: 404,
+    UnknownNodeError: 404,
+    TurnConflictError: 409,
+    InvalidRequestError: 422,
+    BusyError: 503,
+    StoreVersionError: 503,
+    IndexUnavailableError: 503,
+    IndexMismatchError: 503,
+    TextEncoderError: 503,
+    CheckpointError: 503,
+    StaleEmbeddingsError: 503,
+}
+_TITLES = {
+    400: "Bad request", 401: "No valid key", 403: "Not allowed", 404: "Not found", 405: "Not allowed here",
+    409: "Conflict", 413: "Too large", 421: "Other host", 422: "Invalid request", 429: "Too many requests",
+    500: "Internal error", 503: "Not available",
+}  # fmt: skip
+INTERNAL = "the server failed; its log says where, without what was said"
+
+
+def status_of(error: LocigraphError) -> int:
+    """The HTTP status that stands for an error."""
+    return next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 400)
+
+
+def problem(status: int, detail: str, *, kind: str = "", headers: Mapping[str, str] | None = None) -> Response:
+    """A response with problem details.
+
+    Args:
+        status: HTTP status.
+        detail: What is wrong, with which value, and what to do.
+        kind: Name of the error's class; empty for what the server itself refuses.
+        headers: Further headers.
+    """
+    name = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", kind.removesuffix("Error")).lower()
+    found = Problem(
+        type=f"urn:locigraph:{name}" if name else "about:blank",
+        title=_TITLES.get(status, "Error"),
+        status=status,
+        # A lone surrogate in a request must not break the answer that quotes it.
+        detail=detail.encode(errors="backslashreplace").decode(),
+    )
+    return Response(found.model_dump_json(), status, headers, "application/problem+json")
+
+
+def problem_of(error: LocigraphError) -> Response:
+    """The response to an error of the memory."""
+    status = status_of(error)
+    headers = {"Retry-After": "1"} if isinstance(error, BusyError) else None
+    kind = "" if type(error) is LocigraphError else type(error).__name__
+    return problem(status, str(error), kind=kind, headers=headers)
+
+
+def invalid(errors: Sequence[Any]) -> InvalidRequestError:
+    """What pydantic found, as one line that names the first field, its value and what is expected."""
+    first = errors[0]
+    field = ".".join(str(part) for part in first["loc"] if part != "body") or "request"
+    if first["type"] == "missing" and field != "request":
+        return InvalidRequestError(f"field {field!r} is missing")
+    if field == "request":
+        return InvalidRequestError("the request is no JSON object; send one with Content-Type: application/json")
+    if first["type"] == "json_invalid":
+        return InvalidRequestError(f"the request is not valid JSON ({first['ctx']['error']} at character {field})")
+    value = shortened(first.get("input"))
+    return InvalidRequestError(f"field {field!r} is {value}: {first['msg'][:1].lower()}{first['msg'][1:]}")

@@ -1,0 +1,105 @@
+"""Runs operations on a memory for HTTP and MCP: in a few threads, counted and timed, and never too many at once."""
+
+from __future__ import annotations
+
+import logging
+import time
+import traceback
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from pydantic import BaseModel
+
+from locigraph.kg.errors import LocigraphError
+from locigraph.scripts.async_memory import AsyncMemory
+from locigraph.scripts.memory import Memory
+from locigraph.scripts.serving.keys import Caller
+from locigraph.scripts.serving.operations import Operation, Request
+from locigraph.scripts.serving.problems import INTERNAL, BusyError
+
+log = logging.getLogger("locigraph.serve")
+_MOST_WAITING = 1_000
+_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+
+class Service:
+    """A memory that several clients ask at a time.
+
+    Attributes:
+        registry: Metrics of this service.
+        not_ready: Why the next answer must wait, or cannot be; empty once models and checkpoint are loaded.
+    """
+
+    def __init__(self, memory: AsyncMemory) -> None:
+        self._memory = memory
+        self._waiting = 0
+        self.not_ready = "models are being loaded; ask again in some seconds"
+        self.registry = CollectorRegistry()
+        self.refused = Counter(
+            "locigraph_refused", "Requests refused before they reached the memory, by status", ["status"],
+            registry=self.registry,
+        )  # fmt: skip
+        self._calls = Counter(
+            "locigraph_operations", "Operations by name and how they ended: ok, refused or failed",
+            ["operation", "end"], registry=self.registry,
+        )  # fmt: skip
+        self._waited = Histogram(
+            "locigraph_wait_seconds", "Time that an operation waited for a thread", ["operation"],
+            registry=self.registry, buckets=_SECONDS,
+        )  # fmt: skip
+        self._took = Histogram(
+            "locigraph_operation_seconds", "Time that an operation took in its thread", ["operation"],
+            registry=self.registry, buckets=_SECONDS,
+        )  # fmt: skip
+        Gauge("locigraph_waiting", "Operations that wait or run", registry=self.registry).set_function(
+            lambda: self._waiting
+        )
+
+    async def warm_up(self) -> None:
+        """Load what the first answer would wait for."""
+        try:
+            await self._memory.warm_up()
+            self.not_ready = ""
+        except LocigraphError as error:  # the server goes on, and each request says why it is refused
+            self.not_ready = str(error)
+        except Exception as error:
+            log_crash(error)
+            self.not_ready = INTERNAL
+
+    async def perform(self, operation: Operation[Any], asked: Request, caller: Caller) -> BaseModel:
+        """Do what is asked.
+
+        Raises:
+            BusyError: If too many others wait.
+            LocigraphError: As ``Operation.perform``.
+        """
+        name, arrived = operation.name, time.perf_counter()
+        if self._waiting >= _MOST_WAITING:
+            raise BusyError(f"{self._waiting} requests wait already; ask again later")
+
+        def work(memory: Memory) -> BaseModel:
+            started = time.perf_counter()
+            self._waited.labels(name).observe(started - arrived)
+            try:
+                return operation.perform(memory, asked, caller)
+            finally:
+                self._took.labels(name).observe(time.perf_counter() - started)
+
+        self._waiting += 1
+        end = "failed"
+        try:
+            answer = await self._memory.call(work)
+            end = "ok"
+        except LocigraphError:
+            end = "refused"
+            raise
+        finally:
+            self._waiting -= 1
+            self._calls.labels(name, end).inc()
+        return answer
+
+
+def log_crash(error: BaseException) -> None:
+    """Log where an unexpected error came from, without its message, which may quote what was said."""
+    frames = reversed(traceback.extract_tb(error.__traceback__)[-8:])
+    log.error("%s at %s", type(error).__name__, " < ".join(f"{frame.filename}:{frame.lineno}" for frame in frames))

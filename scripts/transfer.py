@@ -1,0 +1,89 @@
+"""``locigraph transfer``: what is learnt from some corpora is worth on others."""
+
+from __future__ import annotations
+
+from locigraph.scripts.settings import EncoderSettings, GraphSettings
+from locigraph.training.config import ModelConfig, TrainerConfig, TrainingConfig
+
+
+def transfer(
+    *,
+    graphs: dict[str, GraphSettings],
+    train: dict[str, list[str]] | None = None,
+    checkpoints: dict[str, str] | None = None,
+    test: list[str] | None = None,
+    encoder: EncoderSettings = EncoderSettings(),
+    model: ModelConfig = ModelConfig(),
+    training: TrainingConfig = TrainingConfig(),
+    trainer: TrainerConfig = TrainerConfig(csv_log=False),
+    validation: int = 2,
+    output: str = "runs/transfer",
+    seed: int = 0,
+) -> None:
+    """Train on some corpora, test on others, never both: v2 zero-shot beside a fusion that learnt from the same.
+
+    Rankings are exact, without the vector index.
+
+    Writes transfer.json, transfer.md and, for each pair of training and test, the scores of every question. Finished
+    trainings are kept, so an interrupted run goes on.
+
+    Args:
+        graphs: Built graphs (locigraph build) by name, each with its corpus.
+        train: Names of the graphs to learn from, by a name for each training.
+        checkpoints: Folders of finished checkpoints, by a name for each; rows of the matrix as well.
+        test: Names of the graphs to test on; null for all. What a training has seen is not tested.
+        encoder: Text encoder of all graphs; its adapter must not know a tested corpus.
+        model: Graph encoder.
+        training: Stages, losses and optimiser.
+        trainer: Where and how to train.
+        validation: Conversations of each training corpus that decide when to stop.
+        output: Folder of the results.
+        seed: Random seed.
+    """
+    import json
+    from pathlib import Path
+
+    from locigraph.kg.errors import LocigraphError, nearest
+    from locigraph.kg.files import replace_file
+    from locigraph.scripts import learning, provenance
+    from locigraph.scripts.transfer_matrix import TransferMatrix
+
+    provenance.source_commit()
+    for name in [*(test or ()), *(name for names in (train or {}).values() for name in names)]:
+        if name not in graphs:
+            raise LocigraphError(f"graph {name!r} is not among graphs{nearest(name, graphs)}")
+    for name, graph in graphs.items():
+        if graph.corpus is None:
+            raise LocigraphError(f"graphs.{name} names no corpus; give graphs.{name}.corpus.path")
+    both = sorted({*(train or {})} & {*(checkpoints or {})})
+    if both or not (train or checkpoints):
+        raise LocigraphError(
+            f"{both[0]!r} names a training and a checkpoint; tell them apart"
+            if both
+            else "nothing has learnt: name graphs to train on, or checkpoints"
+        )
+    if encoder.adapter is None:
+        raise LocigraphError("encoder.adapter is not named; the baselines of a transfer take the adapted text encoder")
+    folder = Path(output)
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = learning.settings_of(model, training)
+    with TransferMatrix(graphs, encoder, settings, trainer, folder, validation=validation, seed=seed) as matrix:
+        rows = {name: matrix.trained(name, sources) for name, sources in (train or {}).items()}
+        rows |= {name: matrix.loaded(path) for name, path in (checkpoints or {}).items()}
+        for name, checkpoint in rows.items():
+            for tested in test or graphs:
+                matrix.ask(name, checkpoint, tested)
+        manifest = provenance.manifest(seed, **matrix.manifest(train or {}, checkpoints or {}))
+        table = matrix.table()
+        replace_file(
+            folder / "transfer.json", json.dumps({"cells": matrix.cells, "manifest": manifest}, indent=1) + "\n"
+        )
+    replace_file(folder / "transfer.md", table + "\n")
+    print(table)
+    print(f"numbers: {folder / 'transfer.json'}")
+
+
+if __name__ == "__main__":
+    from locigraph.scripts.cli import run_file
+
+    run_file(__file__)

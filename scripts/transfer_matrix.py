@@ -1,0 +1,207 @@
+"""The matrix that ``locigraph transfer`` fills: what was learnt from some corpora, asked on others."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from locigraph.kg.corpora import Corpus
+from locigraph.kg.errors import LocigraphError
+from locigraph.kg.language.wordings import Wordings
+from locigraph.kg.store import Store
+from locigraph.retrieval.evaluation import StrategyRun, summarise
+from locigraph.retrieval.evaluation.formatting import p_value, signed
+from locigraph.retrieval.evaluation.question_scores import write_question_scores
+from locigraph.retrieval.strategies.weighted_sum import FusionRetriever
+from locigraph.retrieval.text.text_encoder import CachedTextEncoder
+from locigraph.scripts import learning, opening, provenance
+from locigraph.scripts.graphs import views_of
+from locigraph.scripts.result_files import learnt_questions
+from locigraph.scripts.settings import EncoderSettings, GraphSettings
+from locigraph.scripts.strategies import built_strategies
+from locigraph.training.checkpoint import Checkpoint, load_checkpoint
+from locigraph.training.comparison import outcomes, rank_exactly, run_strategy
+from locigraph.training.config import Settings, TrainerConfig
+from locigraph.training.folds import refuse_known
+from locigraph.training.fusion import fusion_of
+from locigraph.training.snapshots import TrainingSet, Views
+
+_CLAIM, _BASELINES = "v2-zero", ("fusion-zero", "v1-adapted", "dense-adapted")
+_METRICS = ("recall@10", "ndcg@10")
+
+
+@dataclass(frozen=True, eq=False)
+class _Graph:
+    store: Store
+    corpus: Corpus
+    encoder: CachedTextEncoder
+    views: Views
+
+
+class TransferMatrix:
+    """Trains rows, asks cells, and keeps what came of it. A context manager that closes the graphs.
+
+    Args:
+        graphs: Settings of the graphs by name; each names its corpus.
+        encoder: Text encoder of all.
+        settings: Model and training.
+        trainer: Where and how to train.
+        folder: Trainings and scores go there.
+        validation: Conversations of each training corpus that decide when to stop.
+        seed: Random seed.
+
+    Attributes:
+        cells: What was found, in the order of asking; see ``ask``.
+    """
+
+    def __init__(
+        self,
+        graphs: Mapping[str, GraphSettings],
+        encoder: EncoderSettings,
+        settings: Settings,
+        trainer: TrainerConfig,
+        folder: Path,
+        *,
+        validation: int,
+        seed: int,
+    ) -> None:
+        self._named, self._encoder = graphs, encoder
+        self._settings, self._trainer = settings, trainer
+        self._folder, self._validation, self._seed = folder, validation, seed
+        self._opened = ExitStack()
+        self._graphs: dict[str, _Graph] = {}
+        self._same_for_all: dict[str, list[StrategyRun]] = {}  # by graph: strategies that learn nothing
+        self.cells: list[dict[str, Any]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
+
+    def trained(self, name: str, sources: Sequence[str]) -> Checkpoint:
+        """A checkpoint, with its fusion, learnt from some graphs; a finished one is taken up."""
+        sets = [self._training_set(source) for source in sources]
+        first = self._graph(sources[0])
+        return learning.checkpoint_with_fusion(
+            sets,
+            self._settings,
+            self._trainer,
+            first.encoder,
+            folder=self._folder / name,
+            seed=self._seed,
+            details=provenance.manifest(
+                self._seed, corpora={source: self._graph(source).corpus.sha256 for source in sources}
+            ),
+            name=name,
+        )
+
+    def loaded(self, path: str) -> Checkpoint:
+        """A checkpoint that an earlier training made."""
+        return load_checkpoint(Path(path), text_encoder=opening.text_encoder(self._encoder).model_id)
+
+    def ask(self, row: str, checkpoint: Checkpoint, tested: str) -> None:
+        """Ask all questions of a graph, and add the cell; none where the graph was learnt from.
+
+        Questions whose wording or evidence was learnt under another name are in no comparison.
+        """
+        graph = self._graph(tested)
+        questions = graph.corpus.questions
+        if checkpoint.spaces & {str(q.space) for q in questions}:
+            return
+        for made, option in ((checkpoint, row), (graph.encoder.adapter, "encoder.adapter")):
+            if made is not None:
+                refuse_known(made, questions, option=option)
+        fusion = FusionRetriever(
+            lambda space, as_of: graph.views.snapshot(graph.views.of(space, as_of)),
+            graph.encoder,
+            fusion=fusion_of(checkpoint),
+        )
+        runs = [
+            rank_exactly(checkpoint, questions, graph.views, graph.encoder.encode, name=_CLAIM),
+            run_strategy(fusion, questions, name=_BASELINES[0]),
+            *self._learning_nothing(tested),
+        ]
+        scored = outcomes(questions, {})
+        seen = [made.seen for made in (checkpoint, graph.encoder.adapter) if made is not None and made.seen is not None]
+        left_out = learnt_questions(graph.corpus, (), Wordings.union(seen))
+        pairs = [(_CLAIM, baseline) for baseline in _BASELINES]
+        summary = summarise(scored, runs, comparisons=pairs, metrics=_METRICS, left_out=left_out, seed=self._seed)
+        write_question_scores(self._folder / f"{row}--{tested}.scores.jsonl.gz", scored, runs, left_out=left_out)
+        self.cells.append(
+            {
+                "trained": row,
+                "tested": tested,
+                "questions": len(questions),
+                "left_out": len(left_out),
+                "means": {
+                    name: {metric: found["overall"][metric] for metric in _METRICS}
+                    for name, found in summary["strategies"].items()
+                },
+                "comparisons": summary["comparisons"],
+            }
+        )
+
+    def table(self) -> str:
+        """The matrix in Markdown: a line for each cell."""
+        head = [
+            "trained on",
+            "tested on",
+            _CLAIM,
+            *_BASELINES,
+            f"{_CLAIM} − {_BASELINES[0]}",
+            f"{_CLAIM} − {_BASELINES[1]}",
+        ]
+        lines = [head, ["---"] * len(head)]
+        for cell in self.cells:
+            means = ["/".join(f"{cell['means'][s][m]:.3f}" for m in _METRICS) for s in (_CLAIM, *_BASELINES)]
+            found = [row for row in cell["comparisons"] if row["metric"] == _METRICS[0]][:2]
+            lines.append(
+                [cell["trained"], cell["tested"], *means]
+                + [f"{signed(row['delta'])} (p {p_value(row['p'])})" for row in found]
+            )
+        return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+    def manifest(self, train: Mapping[str, Sequence[str]], checkpoints: Mapping[str, str]) -> dict[str, Any]:
+        """What the manifest of the matrix says."""
+        return {
+            "graphs": {
+                name: {"corpus": graph.corpus.sha256, "text_encoder": graph.encoder.model_id}
+                for name, graph in self._graphs.items()
+            },
+            "train": train,
+            "checkpoints": checkpoints,
+            "validation": self._validation,
+            "model": dataclasses.asdict(self._settings.model),
+            "training": dataclasses.asdict(self._settings.training),
+        }
+
+    def _graph(self, name: str) -> _Graph:
+        if name not in self._graphs:
+            given = self._named[name]
+            assert given.corpus is not None
+            corpus = opening.read_corpus(given.corpus)
+            if not corpus.questions:
+                raise LocigraphError(f"{corpus.path}: no question with evidence; there is nothing to learn or to ask")
+            settings = self._encoder if given.dtype is None else dataclasses.replace(self._encoder, dtype=given.dtype)
+            encoder = opening.text_encoder(settings)
+            encoder.encode([q.text for q in corpus.questions], progress=f"encode questions of {name}")
+            store = self._opened.enter_context(opening.existing_store(given.store))
+            self._graphs[name] = _Graph(store, corpus, encoder, views_of(store, corpus, encoder))
+        return self._graphs[name]
+
+    def _training_set(self, name: str) -> TrainingSet:
+        graph = self._graph(name)
+        return learning.training_set(graph.views, graph.corpus, validation=self._validation)
+
+    def _learning_nothing(self, name: str) -> list[StrategyRun]:
+        if name not in self._same_for_all:
+            graph = self._graph(name)
+            spaces = list(dict.fromkeys(q.space for q in graph.corpus.questions))
+            with built_strategies(graph.store, graph.encoder, _BASELINES[1:], spaces=spaces) as made:
+                self._same_for_all[name] = [run_strategy(each, graph.corpus.questions) for each in made.values()]
+        return self._same_for_all[name]

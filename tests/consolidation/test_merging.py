@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from locigraph.consolidation.blueprint import Blueprint, Mention
+from locigraph.consolidation.merging import Merged, Merger
+from locigraph.consolidation.pipeline import Consolidator
+from locigraph.consolidation.protocols import Context
+from locigraph.consolidation.resolution import spelling_key
+from locigraph.kg.store import Store
+from locigraph.kg.types import Node, Turn, TurnId
+from tests.fakes import SPACE, FakeContext, FakeEncoder, FakeExtractor, make_turns
+from tests.kg.dumps import dump
+
+
+class Meanings(FakeEncoder):
+    """A bag of words in which some words mean others."""
+
+    def __init__(self, meant: Mapping[str, str]) -> None:
+        super().__init__(512)
+        self._meant = dict(meant)
+
+    def encode(self, texts: Sequence[str], *, progress: str | None = None) -> NDArray[np.float32]:
+        return super().encode([" ".join(self._meant.get(word, word) for word in text.split()) for text in texts])
+
+
+ENCODER = Meanings({"hiking": "hike", "Ann": "Ben", "ship": "boat"})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path / "graph.sqlite") as opened:
+        yield opened
+
+
+def build(store: Store, names: Sequence[str]) -> None:
+    """A turn of each name, which mentions it."""
+
+    def plan(turn: Turn, context: Context, complaint: str | None) -> Blueprint:
+        return Blueprint((), (Mention(turn.text, "other"),))
+
+    store.append_turns(make_turns(names))
+    Consolidator(store, FakeExtractor(plan), ENCODER, FakeContext()).run(SPACE)
+
+
+def mentions(store: Store) -> dict[str, list[str]]:
+    """The turns that mention each active entity, by its label."""
+    nodes = {node.id: node for node in store.nodes(SPACE)}
+    found: dict[str, list[str]] = {node.label: [] for node in nodes.values() if node.type == "entity"}
+    for edge in store.relations(SPACE):
+        if edge.label == "MENTIONS" and edge.target in nodes:
+            found[nodes[edge.target].label].append(nodes[edge.source].provenance[0])
+    return found
+
+
+def archived(store: Store) -> list[Node]:
+    active = {node.id for node in store.nodes(SPACE)}
+    return [node for node in store.nodes(SPACE, include_archived=True) if node.id not in active]
+
+
+def test_spellings_and_meanings_become_one_and_the_oldest_stays(store: Store) -> None:
+    build(store, ["red boat", "hike", "red boats", "hiking", "harbour"])
+    assert Merger(store, ENCODER).run(SPACE) == Merged(merged=2)
+    assert mentions(store) == {"red boat": ["t0", "t2"], "hike": ["t1", "t3"], "harbour": ["t4"]}
+    assert {node.label: node.provenance for node in store.nodes(SPACE, types=["entity"])}["hike"] == ("t1", "t3")
+
+
+def test_each_merge_leaves_a_record_of_what_why_and_how_near(store: Store) -> None:
+    build(store, ["red boat", "hike", "red boats", "hiking"])
+    Merger(store, ENCODER).run(SPACE)
+    ids = {node.label: node.id for node in store.nodes(SPACE)}
+    assert [(n.label, n.attributes["merged_into"], n.attributes["merged_by"]) for n in archived(store)] == [
+        ("red boats", ids["red boat"], "spelling"), ("hiking", ids["hike"], "meaning"),
+    ]  # fmt: skip
+    near = {edge.source: (edge.target, edge.weight) for edge in store.relations(SPACE) if edge.label == "SIMILAR_TO"}
+    target, cosine = near[archived(store)[1].id]
+    assert (target, round(cosine, 5)) == (ids["hike"], 1)
+
+
+def test_names_of_different_persons_places_or_numbers_stay_apart_however_near(store: Store) -> None:
+    build(store, ["house of Ann", "house of Ben"])
+    assert Merger(store, ENCODER).run(SPACE) == Merged()
+
+
+def test_running_again_changes_nothing_and_taking_the_same_turns_in_again_adds_nothing(
+    store: Store, tmp_path: Path
+) -> None:
+    names = ["red boat", "hike", "red boats", "hiking"]
+    build(store, names)
+    Merger(store, ENCODER).run(SPACE)
+    rows = dump(tmp_path / "graph.sqlite")
+    assert Merger(store, ENCODER).run(SPACE) == Merged()
+    build(store, names)
+    assert dump(tmp_path / "graph.sqlite") == rows
+
+
+def test_a_later_turn_finds_the_one_that_stays_by_its_alias(store: Store) -> None:
+    build(store, ["hike", "hiking"])
+    Merger(store, ENCODER).run(SPACE)
+    build(store, ["hike", "hiking", "The Hiking"])
+    assert mentions(store) == {"hike": ["t0", "t1", "t2"]}
+
+
+def test_an_alias_comes_back_when_the_one_that_stayed_is_forgotten(store: Store) -> None:
+    build(store, ["boat", "ship"])
+    Merger(store, ENCODER).run(SPACE)
+    store.forget(SPACE, [TurnId("t0")])
+    assert Merger(store, ENCODER).run(SPACE) == Merged(restored=1)
+    assert mentions(store) == {"ship": ["t1"]}
+    assert "merged_into" not in store.nodes(SPACE, types=["entity"])[0].attributes
+
+
+def test_a_forgotten_alias_leaves_no_words_at_the_one_that_stays(store: Store) -> None:
+    build(store, ["hike", "hiking"])
+    Merger(store, ENCODER).run(SPACE)
+    store.forget(SPACE, [TurnId("t1")])
+    assert mentions(store) == {"hike": ["t0"]}
+    assert "hiking" not in json.dumps(dump(Path(store.url)), default=str)
+
+
+def test_the_past_shows_the_merged_graph_too(store: Store) -> None:
+    build(store, ["hike", "hiking", "harbour"])
+    Merger(store, ENCODER).run(SPACE)
+    time = make_turns(["a", "b"])[1].spoken_at
+    assert [node.label for node in store.nodes(SPACE, types=["entity"], as_of=time)] == ["hike"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("boat", "Boats"), ("story", "the stories"), ("class", "classes"), ("Ann's box", "Ann's boxes"), ("bus", "bus")],
+)
+def test_case_article_and_plural_do_not_tell_names_apart(one: str, other: str) -> None:
+    assert spelling_key(one) == spelling_key(other)
+
+
+@pytest.mark.parametrize(("one", "other"), [("glass", "gla"), ("paint", "painting"), ("analysis", "analysi")])
+def test_other_endings_do(one: str, other: str) -> None:
+    assert spelling_key(one) != spelling_key(other)

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import pytest
+
+from locigraph.kg.language.english import is_english
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I went to Paris and saw the river.", "La La Land was so good!", "Loved painting sunsets!", "", "🎉🎉", "Ok 👍",
+        "We had crème brûlée at Le Petit, it was the best thing I ate all year.", "Hasta la vista, Ben!",
+        "See ya! Catch ya later, my dear.",
+    ],
+)  # fmt: skip
+def test_english_is_told_from_names_and_titles_of_other_languages(text: str) -> None:
+    assert is_english(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Gestern habe ich in Hamburg ein rotes Fahrrad gekauft und bin damit zur Arbeit gefahren.",
+        "Hier j'ai acheté un vélo rouge à Paris, il me plaît beaucoup.",
+        "Mañana me voy a mi casa en Madrid con mi hermana.",
+        "Ieri ho comprato una bicicletta rossa a Roma, mi piace molto e non è cara.",
+        "Ontem eu comprei uma bicicleta vermelha em Lisboa com a minha irmã.",
+        "Gisteren heb ik een rode fiets gekocht in Utrecht, maar het regende.",
+        "昨日、東京で赤い自転車を買いました。",
+        "Вчера я купил красный велосипед в Москве.",
+    ],
+)
+def test_other_languages_are_not_english(text: str) -> None:
+    assert not is_english(text)

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locigraph.kg.language.wordings import Wordings, is_distinctive, wording
+
+
+def test_case_signs_and_spacing_do_not_make_two_texts_different() -> None:
+    assert wording("  We MOVED, finally;\tto Ghent! ") == wording("we moved finally to ghent")
+    assert "WE MOVED -- finally to Ghent?" in Wordings(["we moved finally to ghent"])
+    assert "we moved to ghent finally" not in Wordings(["we moved finally to ghent"])
+
+
+def test_eight_words_make_a_text_distinctive() -> None:
+    assert is_distinctive("one two three four five six seven eight")
+    assert not is_distinctive("one two three four five six seven")
+
+
+@given(st.lists(st.text(max_size=20), max_size=8), st.lists(st.text(max_size=20), max_size=8))
+def test_a_union_holds_what_its_parts_hold_and_nothing_else(one: list[str], other: list[str]) -> None:
+    both = Wordings.union([Wordings(one), Wordings(other)])
+    assert all(text in both for text in [*one, *other])
+    assert len(both) == len({wording(text) for text in [*one, *other]})
+
+
+def test_a_set_is_read_as_it_was_saved_and_its_file_holds_no_word(tmp_path: Path) -> None:
+    assert Wordings.read(tmp_path) is None
+    Wordings(["Who sold the marimba?", "the marimba was sold to Ghislaine in the end"]).save(tmp_path)
+    (file,) = tmp_path.iterdir()
+    assert b"marimba" not in file.read_bytes()
+    found = Wordings.read(tmp_path)
+    assert found is not None
+    assert len(found) == 2
+    assert "who sold the MARIMBA" in found
+    assert "who bought the marimba" not in found
+
+
+@pytest.mark.parametrize("content", [b"", b"not numpy", None])
+def test_a_damaged_file_is_an_error_that_names_it(content: bytes | None, tmp_path: Path) -> None:
+    Wordings(["a"]).save(tmp_path)
+    (file,) = tmp_path.iterdir()
+    if content is None:
+        np.save(file, np.zeros((2, 2)))
+    else:
+        file.write_bytes(content)
+    with pytest.raises(ValueError, match=r"wordings\.npy"):
+        Wordings.read(tmp_path)

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locigraph.kg.types import NodeId, SpaceId, TurnId
+from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Timing
+from locigraph.retrieval.view import ViewedRetriever, folded
+
+SPACE = SpaceId("s")
+
+
+def said(number: int, text: str) -> Hit:
+    return Hit(NodeId(f"n{number}"), "episode", text, (TurnId(f"t{number}"),), 1.0 - number / 100)
+
+
+class Listed:
+    """A strategy that finds the same for every question, as many as it is asked for."""
+
+    name = "listed"
+
+    def __init__(self, hits: Sequence[Hit]) -> None:
+        self._hits = tuple(hits)
+        self.asked_for: list[int] = []
+
+    def retrieve(
+        self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
+    ) -> Result:
+        self.asked_for.append(top_k)
+        return Result(self._hits[:top_k], Timing(1.0, 2.0))
+
+
+def voices(space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, frozenset[str]]:
+    """Even nodes are Ann's words, odd ones Ben's, and n9 those of both."""
+    return {
+        node: frozenset(("Ann", "Ben") if node == "n9" else ("Ann", "Ben")[int(node[1:]) % 2 :][:1]) for node in ids
+    }
+
+
+def found(retriever: ViewedRetriever, top_k: int) -> list[str]:
+    return [hit.node_id for hit in retriever.retrieve("?", SPACE, top_k=top_k).hits[:top_k]]
+
+
+def test_texts_that_say_the_same_have_one_place_that_names_the_turns_of_all() -> None:
+    hits = [said(0, "Ann: I sail."), said(2, "Ann: I row."), said(4, "ann: i SAIL"), said(6, "Ann, I sail!")]
+    first, second = folded(hits, ["Ann"] * 4)
+    assert (first.node_id, first.turn_ids, first.same) == ("n0", ("t0",), ("t4", "t6"))
+    assert second == hits[1]
+
+
+def test_likeness_is_the_share_of_common_pairs_of_words() -> None:
+    # | a b c d | has five pairs of neighbours with both ends, | a b x d | has five, and three are common: 3 / 7.
+    hits = [said(0, "a b c d"), said(2, "a b x d")]
+    assert len(folded(hits, ["Ann"] * 2, likeness=3 / 7)) == 1
+    assert len(folded(hits, ["Ann"] * 2, likeness=0.43)) == 2
+    assert len(folded([said(0, "Tom beat Ann"), said(2, "Ann beat Tom")], ["Ann"] * 2, likeness=0.3)) == 2
+
+
+def test_what_a_word_turns_round_in_a_sentence_keeps_its_place() -> None:
+    assert len(folded([said(0, "Ann: I like fish."), said(2, "Ann: I do not like fish.")], ["Ann"] * 2)) == 2
+
+
+def test_what_another_speaker_repeats_takes_no_place_of_the_first() -> None:
+    assert (
+        len(folded([said(0, "The key is under the mat."), said(1, "The key is under the mat.")], ["Eve", "Ann"])) == 2
+    )
+
+
+@given(st.lists(st.sampled_from(["a b", "A, b!", "c", "", "c c", "b a"])), st.floats(0.1, 1.0))
+def test_no_turn_is_lost_by_folding_and_the_order_stays(texts: list[str], likeness: float) -> None:
+    hits = [said(number, text) for number, text in enumerate(texts)]
+    kept = folded(hits, [None] * len(hits), likeness=likeness)
+    assert sorted(turn for hit in kept for turn in (*hit.turn_ids, *hit.same)) == sorted(h.turn_ids[0] for h in hits)
+    assert [hit.node_id for hit in kept] == [h.node_id for h in hits if h.node_id in {hit.node_id for hit in kept}]
+    assert folded(kept, [None] * len(kept), likeness=likeness) == kept
+
+
+def test_a_list_that_folding_has_shortened_is_filled_again() -> None:
+    listed = Listed([*(said(2 * number, "The same.") for number in range(30)), said(60, "Other."), said(62, "More.")])
+    result = ViewedRetriever(listed, voices).retrieve("?", SPACE, top_k=3)
+    assert [hit.node_id for hit in result.hits] == ["n0", "n60", "n62"]
+    assert listed.asked_for == [3, 12, 48]
+    assert result.timing == Timing(3.0, 6.0)
+
+
+def test_a_view_of_speakers_finds_what_is_in_their_words_alone() -> None:
+    hits = [said(number, f"Text {number}.") for number in range(10)]
+    assert found(ViewedRetriever(Listed(hits), voices, speakers=["Ann"]), 3) == ["n0", "n2", "n4"]
+    assert "n9" not in found(ViewedRetriever(Listed(hits), voices, speakers=["Ben"]), 10)
+    assert found(ViewedRetriever(Listed(hits), voices, speakers=["Ann", "Ben"]), 10) == [hit.node_id for hit in hits]
+
+
+def test_a_node_whose_words_are_nobodys_is_in_no_view_of_speakers() -> None:
+    assert found(ViewedRetriever(Listed([said(0, "x")]), lambda space, ids: {}, speakers=["Ann"]), 3) == []
+
+
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_without_fold_and_speakers_the_list_is_as_it_was(count: int) -> None:
+    hits = [replace(said(number, "The same."), turn_ids=(TurnId("t"),)) for number in range(count)]
+    assert ViewedRetriever(Listed(hits), voices, fold=None).retrieve("?", SPACE).hits == tuple(hits)

@@ -1,0 +1,85 @@
+"""Real servers on loopback, in a thread of this process or in one of their own, for real clients."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import httpx
+import uvicorn
+
+from locigraph import Memory
+from locigraph.scripts.serve import _bound
+from locigraph.scripts.serving.application import application
+from locigraph.scripts.serving.keys import Caller, Keyring
+
+KEYS = {
+    "key-of-ana-and-her-team": Caller("ana", ("ana", "team/*")),
+    "key-of-bo-0123456789": Caller("bo", ("bo",)),
+}
+
+
+NO_KEYS = Keyring()
+
+
+@contextmanager
+def serving(place: Path, *, keys: Keyring = NO_KEYS, **limits: int) -> Iterator[httpx.Client]:
+    """A client of a server in this process that has the memory of a folder; ``ready`` when it is entered."""
+    memory = Memory.open(place / "memory.sqlite", checkpoint=str(place / "checkpoint"))
+    app = application(
+        memory, keys=keys, hosts={"127.0.0.1"}, **{"requests_per_minute": 60_000, "max_request_bytes": 100_000} | limits
+    )
+    with _bound("127.0.0.1", 0, has_keys=False) as listener:
+        listener.listen()  # from now on clients wait for the server instead of being refused
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on", ws="none"))
+        thread = Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            with httpx.Client(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=60) as client:
+                assert client.get("/health").status_code == 200
+                yield client
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def bearer(key: str) -> dict[str, str]:
+    """The header that carries a key."""
+    return {"Authorization": f"Bearer {key}"}
+
+
+def command(place: Path, *words: str) -> list[str]:
+    """``locigraph serve`` with a text encoder that needs no model, for a process of its own."""
+    return [sys.executable, "-m", "tests.scripts.serving.serve_fake", str(place), *words]
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The environment of such a process."""
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), *sys.path])),
+        **more,
+    }
+
+
+@contextmanager
+def process(place: Path, *words: str, **more: Any) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """``locigraph serve`` and its address; killed at the end if it is still there."""
+    with subprocess.Popen(
+        command(place, "--port", "0", *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=environment(**more),
+    ) as child:  # fmt: skip
+        try:
+            assert child.stdout is not None
+            assert child.stderr is not None
+            line = child.stdout.readline()
+            assert " at http" in line, child.stderr.read()
+            yield child, line.split(" at ")[1].split(";")[0]
+        finally:
+            child.kill()

@@ -1,0 +1,281 @@
+"""The HTTP application, asked by httpx over loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from locigraph import Memory
+from locigraph.scripts import verify
+from locigraph.scripts.serving.keys import Keyring
+from locigraph.scripts.serving.operations import OPERATIONS
+from tests.scripts.serving.servers import KEYS, bearer, serving
+
+TURN = {"space": "ana", "session": "s1", "speaker": "Ana", "text": "I sold the blue bike to Tom."}
+ANA, BO = (bearer(key) for key in KEYS)
+
+
+def ask(client: httpx.Client, operation: str, asked: dict[str, Any], **headers: str) -> Any:
+    """The answer of an operation, which must succeed."""
+    answer = client.post(f"/v1/{operation}", json=asked, headers=headers)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def refusal(answer: httpx.Response) -> tuple[int, str]:
+    """Status and detail of problem details, whose form is checked."""
+    assert answer.headers["content-type"] == "application/problem+json"
+    found = answer.json()
+    assert (found.keys(), found["status"]) == ({"type", "title", "status", "detail"}, answer.status_code)
+    return found["status"], found["detail"]
+
+
+def test_what_is_added_is_recalled_explained_listed_and_forgotten(client: httpx.Client) -> None:
+    said = ask(client, "add", TURN)["turn_id"]
+    others = ask(client, "add_many", {"turns": [TURN | {"text": f"I have {n} dogs."} for n in (2, 3)]})["turn_ids"]
+    found = ask(client, "recall", {"space": "ana", "question": "Who bought the bike?", "top_k": 1})
+    assert (found["strategy"], found["notes"], found["context"]) == ("v2", [], None)
+    assert [(hit["turn_ids"], hit["text"]) for hit in found["hits"]] == [([said], f"Ana: {TURN['text']}")]
+    (explained,) = ask(client, "explain", {"space": "ana", "question": "Who bought the bike?", "top_k": 1})["turns"]
+    assert explained["turn_id"] == said
+    assert explained["influences"][0].keys() >= {"relation", "description", "effect"}
+    assert client.get("/v1/spaces").json() == {"spaces": ["ana"]}
+    assert ask(client, "forget", {"space": "ana", "turn_ids": [said]})["erased"] > 0
+    left = ask(client, "recall", {"space": "ana", "question": "Who bought the bike?"})["hits"]
+    assert {turn for hit in left for turn in hit["turn_ids"]} == {*others}
+    ask(client, "forget", {"space": "ana", "whole_space": True})
+    assert client.get("/v1/spaces").json() == {"spaces": []}
+
+
+def test_a_context_and_a_strategy_can_be_asked_for(client: httpx.Client) -> None:
+    ask(client, "add", TURN | {"spoken_at": "2024-05-01T10:00"})
+    found = ask(client, "recall", {"space": "ana", "question": "bike", "budget_tokens": 50, "strategy": "bm25"})
+    assert found["strategy"] == "bm25"
+    assert "I sold the blue bike" in found["context"]
+    earlier = ask(client, "recall", {"space": "ana", "question": "bike", "as_of": "2024-01-01"})
+    assert earlier["hits"] == []
+
+
+_LATE = {"space": "ana", "question": "x"}
+#: Requests that cannot be answered, with status and words of the answer.
+WRONG: list[tuple[str, dict[str, Any], int, str]] = [
+    ("recall", {"space": "anna", "question": "bike"}, 404, "space 'anna' is not in the store; nearest is 'ana'"),
+    ("recall", {"space": "ana"}, 422, "field 'question' is missing"),
+    ("recall", _LATE | {"top_k": "5"}, 422, "field 'top_k' is '5': input should be a valid"),
+    ("recall", _LATE | {"topk": 5}, 422, "field 'topk' is 5: extra inputs are not permitted"),
+    ("recall", _LATE | {"strategy": "v3"}, 400, "strategy 'v3' is not known"),
+    ("recall", _LATE | {"as_of": "then"}, 400, "time 'then' is not ISO 8601"),
+    (
+        "add",
+        TURN | {"turn_id": "t1", "text": "No."},
+        409,
+        "another text ('I sold the blue bike to Tom.' against",
+    ),
+    ("add", TURN | {"speaker": ""}, 400, "speaker"),
+    ("add", TURN | {"text": "\ud800"}, 400, "lone surrogates"),
+    ("add_many", {"turns": []}, 422, "field 'turns' is []"),
+    ("forget", {"space": "ana"}, 400, "name the turns to erase, or say that it is the whole space"),
+    ("forget", {"space": "ana", "turn_ids": ["t9"]}, 400, "space 'ana' holds no turn 't9'"),
+    ("forget", {"space": "ana", "whole_space": "yes"}, 422, "field 'whole_space' is 'yes'"),
+    ("forget", {"space": "ana", "whole_space": True, "turn_ids": ["t1"]}, 400, "name the turns to erase, or say"),
+]
+
+
+def test_errors_are_problem_details_in_the_words_of_the_command_line_and_change_nothing(client: httpx.Client) -> None:
+    ask(client, "add", TURN | {"turn_id": "t1"})
+    for operation, asked, status, said in WRONG:
+        body = json.dumps(asked).encode()  # httpx itself would refuse half of a surrogate pair
+        answer = client.post(f"/v1/{operation}", content=body, headers={"Content-Type": "application/json"})
+        found, detail = refusal(answer)
+        assert (found, said in detail) == (status, True), detail
+    hits = ask(client, "recall", {"space": "ana", "question": "bike"})["hits"]
+    assert [hit["turn_ids"] for hit in hits] == [["t1"]]
+
+
+def test_paths_methods_and_bodies_that_are_not_ours_are_problems_too(client: httpx.Client) -> None:
+    assert refusal(client.get("/v2"))[0] == 404
+    assert refusal(client.get("/v1/add"))[0] == 405
+    json_type = {"Content-Type": "application/json"}
+    assert refusal(client.post("/v1/add", content=b"{", headers=json_type))[1].startswith(
+        "the request is not valid JSON"
+    )
+    assert "no JSON object" in refusal(client.post("/v1/add", content=b"[1]", headers=json_type))[1]
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", None])
+def test_a_web_page_cannot_write_by_a_form(client: httpx.Client, kind: str | None) -> None:
+    headers = {} if kind is None else {"Content-Type": kind}
+    answer = client.post("/v1/add", content=json.dumps(TURN).encode(), headers=headers)
+    assert "Content-Type: application/json" in refusal(answer)[1]
+    assert client.get("/v1/spaces").json() == {"spaces": []}
+
+
+def test_a_web_page_cannot_reach_the_server_by_another_name(client: httpx.Client) -> None:
+    status, detail = refusal(client.get("/v1/spaces", headers={"Host": "evil.example"}))
+    assert (status, "evil.example" in detail) == (421, True)
+    assert (
+        "access-control-allow-origin" not in client.get("/v1/spaces", headers={"Origin": "http://evil.example"}).headers
+    )
+
+
+def test_a_key_is_needed_and_opens_only_its_own_spaces(guarded: httpx.Client) -> None:
+    for headers in ({}, bearer("no-such-key-000000"), {"Authorization": f"Basic {next(iter(KEYS))}"}):
+        answer = guarded.post("/v1/add", json=TURN, headers=headers)
+        assert (refusal(answer)[0], answer.headers["www-authenticate"]) == (401, "Bearer")
+    ask(guarded, "add", TURN, **ANA)
+    ask(guarded, "add", TURN | {"space": "bo"}, **BO)
+    for operation, asked in {
+        "add": TURN, "add_many": {"turns": [TURN | {"space": "bo"}, TURN]},
+        "recall": {"space": "ana", "question": "bike"}, "explain": {"space": "ana", "question": "bike"},
+        "forget": {"space": "ana", "whole_space": True},
+    }.items():  # fmt: skip
+        answer = guarded.post(f"/v1/{operation}", json=asked, headers=BO)
+        assert refusal(answer) == (403, "key 'bo' may not use space 'ana'; its spaces: bo")
+    assert guarded.get("/v1/spaces", headers=BO).json() == {"spaces": ["bo"]}
+    assert len(ask(guarded, "recall", {"space": "bo", "question": "bike"}, **BO)["hits"]) == 1
+    assert guarded.get("/v1/spaces", headers=ANA).json() == {"spaces": ["ana"]}
+
+
+def test_what_holds_nothing_of_a_memory_needs_no_key(guarded: httpx.Client) -> None:
+    assert [guarded.get(path).status_code for path in ("/health", "/openapi.json", "/metrics")] == [200, 200, 401]
+
+
+def test_an_error_does_not_name_another_key_s_spaces(guarded: httpx.Client) -> None:
+    ask(guarded, "add", TURN | {"space": "team/secret"}, **ANA)
+    only = {"space": "bo", "question": "bike"}
+    assert refusal(guarded.post("/v1/recall", json=only, headers=BO)) == (
+        404, "space 'bo' is not in the store; there are none yet",
+    )  # fmt: skip
+
+
+def test_requests_above_a_key_s_rate_wait(place: Path) -> None:
+    with serving(place, keys=Keyring(KEYS), requests_per_minute=2) as client:
+        assert [client.get("/v1/spaces", headers=ANA).status_code for _ in range(3)] == [200, 200, 429]
+        answer = client.get("/v1/spaces", headers=ANA)
+        assert 0 < int(answer.headers["retry-after"]) <= 60
+        assert "key 'ana' has no requests left" in refusal(answer)[1]
+        assert client.get("/v1/spaces", headers=BO).status_code == 200
+        assert client.get("/health").status_code == 200
+
+
+def test_a_request_that_is_too_large_is_refused_however_it_is_sent(place: Path) -> None:
+    with serving(place, max_request_bytes=1_000) as client:
+        large = json.dumps(TURN | {"text": "x" * 1_000}).encode()
+        json_type = {"Content-Type": "application/json"}
+        said = "the request is larger than 1000 bytes"
+        for content in (large, iter([large[:600], large[600:]])):  # with its length, and in chunks of unknown number
+            answer = client.post("/v1/add", content=content, headers=json_type)
+            assert (answer.status_code, said in refusal(answer)[1]) == (413, True)
+        assert client.get("/v1/spaces").json() == {"spaces": []}
+
+
+def test_readiness_says_what_index_and_checkpoint_are_in(place: Path) -> None:
+    with serving(place) as client:
+        ask(client, "add", TURN)
+        found = client.get("/ready").json()
+        assert (found["status"], found["strategy"], found["spaces"]) == ("ready", "v2", 1)
+        assert found["index"] == {"due_rows": found["index"]["due_rows"], "due_spaces": 1}
+        ask(client, "recall", {"space": "ana", "question": "bike"})
+        assert client.get("/ready").json()["index"] == {"due_rows": 0, "due_spaces": 0}
+
+
+def test_metrics_count_operations_by_how_they_ended(client: httpx.Client) -> None:
+    ask(client, "add", TURN)
+    client.post("/v1/recall", json={"space": "nobody", "question": "bike"})
+    client.get("/v1/spaces", headers={"Host": "evil.example"})
+    lines = client.get("/metrics").text.splitlines()
+    assert 'locigraph_operations_total{end="ok",operation="add"} 1.0' in lines
+    assert 'locigraph_operations_total{end="refused",operation="recall"} 1.0' in lines
+    assert 'locigraph_refused_total{status="421"} 1.0' in lines
+    assert 'locigraph_operation_seconds_count{operation="add"} 1.0' in lines
+    assert "locigraph_waiting 0.0" in lines
+
+
+def test_the_openapi_document_holds_every_operation_with_its_forms(client: httpx.Client) -> None:
+    found = client.get("/openapi.json").json()
+    assert {f"/v1/{name}" for name in OPERATIONS} <= {*found["paths"]}
+    assert found["paths"]["/v1/recall"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert found["components"]["schemas"]["Answer"]["properties"].keys() >= {"hits", "notes", "strategy"}
+    assert "HTTPValidationError" not in found["components"]["schemas"]
+    assert found["components"]["securitySchemes"]
+
+
+def test_the_log_holds_who_and_what_but_nothing_that_was_said(
+    place: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(*_: object, **__: object) -> None:
+        raise RuntimeError(f"cannot write {TURN['text']}")
+
+    caplog.set_level(logging.INFO, "locigraph.serve")
+    with serving(place, keys=Keyring(KEYS)) as client:
+        ask(client, "add", TURN, **ANA)
+        ask(client, "recall", {"space": "ana", "question": "blue bike"}, **ANA)
+        client.get("/blue?blue=bike", headers=ANA)
+        monkeypatch.setattr(Memory, "add", crash)
+        answer = client.post("/v1/add", json=TURN, headers=ANA)
+        assert refusal(answer) == (500, "the server failed; its log says where, without what was said")
+    ours = [record.getMessage() for record in caplog.records if record.name == "locigraph.serve"]
+    requests = [json.loads(line) for line in ours if line.startswith("{")]
+    assert [(line["path"], line["status"], line["key"]) for line in requests[-4:]] == [
+        ("/v1/add", 200, "ana"), ("/v1/recall", 200, "ana"), (None, 404, "ana"), ("/v1/add", 500, "ana"),
+    ]  # fmt: skip
+    assert any(line.startswith("RuntimeError at ") for line in ours)
+    assert not any(word in "\n".join(ours) for word in ("blue", "bike", "Tom", *KEYS))
+
+
+def test_concurrent_clients_are_all_answered_and_nothing_acknowledged_is_missing(place: Path) -> None:
+    async def work(url: str) -> list[str]:
+        async with httpx.AsyncClient(base_url=url, timeout=60) as client:
+
+            async def one(number: int) -> str:
+                space = {"space": f"u{number % 3}"}
+                added = await client.post("/v1/add", json=TURN | space | {"text": f"Dog {number}."})
+                found = await client.post("/v1/recall", json={"question": f"Dog {number}", "fold": None, **space})
+                said: str = added.raise_for_status().json()["turn_id"]
+                hits = found.raise_for_status().json()["hits"]
+                assert said in [hit["turn_ids"][0] for hit in hits]
+                return said
+
+            return await asyncio.gather(*(one(number) for number in range(24)))
+
+    with serving(place) as client:
+        acknowledged = asyncio.run(work(str(client.base_url)))
+    with Memory.open(place / "memory.sqlite", checkpoint=str(place / "checkpoint")) as memory:
+        held = {
+            hit.turn_ids[0]
+            for space in memory.spaces()
+            for hit in memory.recall("Dog", space=space, top_k=30, fold=None)
+        }
+    assert held == {*acknowledged}
+    verify.verify(store=str(place / "memory.sqlite"), checkpoint=str(place / "checkpoint"))
+
+
+_HOSTILE = st.text(min_size=1, max_size=30) | st.sampled_from(
+    ["ana' OR '1'='1", 'ana" or space != "', "ana%", "an_", "*", "team/*", "ANA", "ana ", " ana", "ana\u200b", "../ana",
+     "ana/../team", "%61na", "a\u0301na", "ana@2024-01-01", "\ud800", "ana\x00", "", "a" * 300]
+)  # fmt: skip
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(name=_HOSTILE)
+def test_no_name_of_a_space_shows_another_key_s_rows(guarded: httpx.Client, name: str) -> None:
+    if not guarded.get("/v1/spaces", headers=ANA).json()["spaces"]:
+        ask(guarded, "add", TURN | {"text": "The vault code is heliotrope.", "turn_id": "t1"}, **ANA)
+        ask(guarded, "add", TURN | {"space": "bo", "turn_id": "t1"}, **BO)
+    asked = {"question": "vault code"}
+    for operation, more in (("recall", asked), ("explain", asked), ("forget", {"turn_ids": ["t1"]})):
+        body = json.dumps({"space": name, **more}).encode()
+        headers = {"Content-Type": "application/json", **BO}
+        answer = guarded.post(f"/v1/{operation}", content=body, headers=headers)
+        assert answer.status_code in (400, 403, 404, 422)
+        assert "heliotrope" not in answer.text
+    hits = ask(guarded, "recall", {"space": "ana", "question": "vault"}, **ANA)["hits"]
+    assert "heliotrope" in hits[0]["text"]

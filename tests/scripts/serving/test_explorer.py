@@ -1,0 +1,114 @@
+"""The explorer, used in a real browser by keyboard. Skipped where there is none: apt-get install chromium."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
+
+from locigraph.scripts.serving.keys import Keyring
+from tests.scripts.serving.servers import KEYS, bearer, serving
+
+expect.set_options(timeout=60_000)  # a busy machine is slow, not wrong
+MARKUP = "I sold the bike for <img src=x onerror='document.title=1'><script>document.title=2</script> 5 euros."
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        try:
+            path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+            browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])  # root has no sandbox
+        except Error:
+            pytest.skip("NOT TESTED: the explorer, since no browser is installed; run apt-get install chromium")
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser, guarded: httpx.Client) -> Iterator[Page]:
+    """A page that must load nothing from elsewhere and break no rule of its own policy."""
+    ana = bearer(next(iter(KEYS)))
+    for day, text in enumerate([MARKUP, "Tom bought the blue bike.", "The bike was stolen last night."], start=1):
+        turn = {"space": "ana", "session": f"s{day}", "speaker": "Ana", "text": text, "turn_id": f"t{day}"}
+        dated = turn | {"spoken_at": f"2024-05-0{day}T10:00"}
+        assert guarded.post("/v1/add", json=dated, headers=ana).status_code == 200
+    page, url = browser.new_page(), str(guarded.base_url)
+    loaded: list[str] = []
+    said: list[str] = []
+    page.on("request", lambda request: loaded.append(request.url))
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.goto(f"{url}/explorer")
+    yield page
+    page.close()
+    assert [each for each in loaded if not each.startswith((url, "data:"))] == []
+    assert [each for each in said if "401" not in each] == []
+
+
+def test_a_question_is_asked_looked_into_and_moved_in_time_by_keyboard(page: Page) -> None:
+    press, status = page.keyboard.press, page.locator("#status")
+    expect(status).to_contain_text("no valid key")
+    press("Tab")  # into the field that appeared
+    page.keyboard.type(next(iter(KEYS)))
+    press("Tab")
+    expect(page.get_by_label("Space")).to_have_value("ana")
+    press("Tab")
+    page.keyboard.type("Who bought the bike?")
+    press("Enter")
+    expect(status).to_contain_text("3 hits by v2")
+    hits = page.locator("#hits button")
+    expect(hits).to_have_count(3)
+    expect(hits.first).to_have_attribute("aria-pressed", "true")
+    expect(page.locator("#parts")).to_contain_text("own meaning +")
+    expect(page.locator("#neighbours tr").first).to_be_visible()
+    assert page.locator("#drawing line").count() == page.locator("#neighbours tr").count()
+    for _ in range(2):
+        press("Tab")  # past the button to the slider
+    expect(page.get_by_label("As known at")).to_be_focused()
+    press("ArrowLeft")
+    press("ArrowLeft")
+    expect(page.locator("#moment")).to_contain_text("2024-05-02")
+    expect(hits).to_have_count(2)
+    for _ in range(2):
+        press("Tab")  # past the first hit to the second
+    expect(hits.nth(1)).to_be_focused()
+    press("Enter")
+    expect(hits.nth(1)).to_have_attribute("aria-pressed", "true")
+    expect(hits.first).to_have_attribute("aria-pressed", "false")
+
+
+def test_what_was_said_is_shown_as_it_is_and_never_run(page: Page) -> None:
+    page.get_by_label("Key").fill(next(iter(KEYS)))
+    page.get_by_label("Key").press("Tab")
+    expect(page.get_by_label("Space")).to_have_value("ana")
+    page.get_by_label("Question").fill("What was sold for 5 euros?")
+    page.get_by_label("Question").press("Enter")
+    expect(page.locator("#hits")).to_contain_text(MARKUP)
+    assert page.locator("#hits img, #around img, main script").count() == 0
+    assert page.title() == "Locigraph explorer"
+
+
+def test_the_explorer_s_policy_lets_no_text_become_markup(browser: Browser, place: Path) -> None:
+    with serving(place) as client:
+        page = browser.new_page()
+        page.goto(f"{client.base_url}/explorer")
+        with pytest.raises(Error, match="TrustedHTML"):
+            page.evaluate("document.body.innerHTML = '<b>x</b>'")
+        page.close()
+
+
+def test_the_explorer_s_files_forbid_everything_but_their_own(place: Path) -> None:
+    with serving(place, keys=Keyring(KEYS)) as client:
+        for path in ("/explorer", "/explorer/explorer.js", "/explorer/explorer.css"):
+            answer = client.get(path)
+            assert answer.status_code == 200
+            policy = answer.headers["content-security-policy"]
+            assert policy.startswith("default-src 'none'")
+            assert "unsafe" not in policy
+            assert "http:" not in answer.text.replace("http://www.w3.org/2000/svg", "")
+            assert "https:" not in answer.text

@@ -1,0 +1,87 @@
+"""API keys."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from locigraph.kg.errors import LocigraphError
+from locigraph.scripts.serving.keys import KEYS_VARIABLE, OWNER, Caller, ForbiddenSpaceError, RateLimit, read_keys
+
+SECRET = "0123456789abcdef"
+ONE = {"name": "agent", "key": SECRET, "spaces": ["ana", "team/*"]}
+
+
+def test_keys_come_from_a_file_or_else_from_the_environment(tmp_path: Path) -> None:
+    file = tmp_path / "keys.yaml"
+    file.write_text(f"- name: agent\n  key: {SECRET[::-1]}\n  spaces: [ana]\n")
+    environment = {KEYS_VARIABLE: json.dumps([ONE])}
+    from_file, from_environment = read_keys(str(file), environment), read_keys(None, environment)
+    assert from_file.caller(SECRET[::-1]) == Caller("agent", ("ana",))
+    assert from_file.caller(SECRET) is None
+    assert from_environment.caller(SECRET) == Caller("agent", ("ana", "team/*"))
+
+
+def test_without_keys_everyone_is_the_owner_and_with_keys_nobody_is() -> None:
+    assert read_keys(None, {}).caller(None) == OWNER
+    ring = read_keys(None, {KEYS_VARIABLE: json.dumps([ONE])})
+    assert (ring.caller(None), ring.caller(""), ring.caller(SECRET + "x")) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[", "neither YAML nor JSON"),
+        ("agent", "keys: Input should be a valid list"),
+        ("[]", "holds no key"),
+        (json.dumps([ONE | {"key": "short"}]), "0.key: String should have at least 16 characters"),
+        (json.dumps([ONE | {"spaces": []}]), "0.spaces: List should have at least 1 item"),
+        (json.dumps([ONE | {"admin": True}]), "0.admin: Extra inputs are not permitted"),
+        (json.dumps([ONE, ONE | {"key": SECRET * 2}]), "two keys have the same name"),
+        (json.dumps([ONE, ONE | {"name": "other"}]), "two keys have the same key"),
+    ],
+)
+def test_malformed_keys_are_one_line_that_shows_no_key(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "keys.yaml"
+    file.write_text(text)
+    with pytest.raises(LocigraphError) as error:
+        read_keys(str(file), {})
+    assert said in str(error.value)
+    assert SECRET not in str(error.value)
+    assert "short" not in str(error.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(LocigraphError, match=r"no\.yaml' cannot be read"):
+        read_keys(str(tmp_path / "no.yaml"), {})
+
+
+@pytest.mark.parametrize(
+    ("space", "may"),
+    [("ana", True), ("anabel", False), ("team/", True), ("team/x", True), ("team", False), ("*", False)],
+)
+def test_a_star_stands_for_the_rest_of_a_name_and_for_nothing_else(space: str, may: bool) -> None:
+    caller = Caller("agent", ("ana", "team/*"))
+    assert caller.may_use(space) is may
+    if not may:
+        with pytest.raises(ForbiddenSpaceError, match="'agent' may not use space"):
+            caller.require([space])
+
+
+def test_an_unknown_space_names_only_those_of_the_caller() -> None:
+    assert str(Caller("bo", ("bo*",)).unknown("bob", ["ana", "boa"])).endswith("nearest is 'boa'")
+    assert "ana" not in str(Caller("bo", ("bo*",)).unknown("bob", ["ana"]))
+
+
+def test_a_bucket_is_emptied_filled_again_and_each_caller_s_own() -> None:
+    now = [0.0]
+    limit, ana, bo = RateLimit(2, lambda: now[0]), Caller("ana", ("*",)), Caller("bo", ("*",))
+    assert [limit.wait_s(ana), limit.wait_s(ana)] == [0, 0]
+    assert limit.wait_s(ana) == 30
+    assert limit.wait_s(bo) == 0
+    now[0] = 30
+    assert [limit.wait_s(ana), limit.wait_s(ana)] == [0, 30]
+    now[0] = 10_000
+    assert [limit.wait_s(ana) for _ in range(3)] == [0, 0, 30]

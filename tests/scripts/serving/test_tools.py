@@ -1,0 +1,164 @@
+"""The MCP tools, called by the SDK's own client over HTTP and over standard input and output."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import httpx2
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from mcp import StdioServerParameters
+from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import CallToolResult, TextContent
+
+from locigraph.scripts.serving.keys import Keyring
+from locigraph.scripts.serving.operations import OPERATIONS
+from tests.scripts.serving.servers import KEYS, bearer, command, environment, serving
+
+TURN = {"space": "ana", "session": "s1", "speaker": "Ana", "text": "I sold the blue bike to Tom."}
+
+
+def over_http(url: object, work: Callable[[Client], Awaitable[None]], *, key: str = "", mode: str = "auto") -> None:
+    """Do some work with a client of the server at a URL."""
+
+    async def run() -> None:
+        async with httpx2.AsyncClient(headers=bearer(key) if key else {}, timeout=60) as http:
+            transport = streamable_http_client(f"{str(url).rstrip('/')}/mcp", http_client=http)
+            async with Client(transport, mode=mode) as client:
+                await work(client)
+
+    asyncio.run(run())
+
+
+def text_of(result: CallToolResult) -> str:
+    (content,) = result.content
+    assert isinstance(content, TextContent)
+    return content.text
+
+
+async def call(client: Client, name: str, **asked: Any) -> Any:
+    """What a tool answers, which must be no error."""
+    result = await client.call_tool(name, asked)
+    assert not result.is_error, text_of(result)
+    assert json.loads(text_of(result)) == result.structured_content
+    return result.structured_content
+
+
+async def every_tool(client: Client) -> None:
+    listed = {tool.name: tool for tool in (await client.list_tools()).tools}
+    assert listed.keys() == OPERATIONS.keys()
+    assert "question" in listed["recall"].input_schema["properties"]
+    hints = {name: tool.annotations for name, tool in listed.items()}
+    assert {name for name, found in hints.items() if found and found.destructive_hint} == {"forget"}
+    assert {name for name, found in hints.items() if found and found.read_only_hint} == {
+        "recall",
+        "explain",
+        "spaces",
+        "times",
+    }
+    said = (await call(client, "add", **TURN))["turn_id"]
+    more = await call(client, "add_many", turns=[TURN | {"text": "I have two dogs."}])
+    found = await call(client, "recall", space="ana", question="Who bought the bike?", top_k=1)
+    assert [hit["turn_ids"] for hit in found["hits"]] == [[said]]
+    (explained,) = (await call(client, "explain", space="ana", question="the bike", top_k=1))["turns"]
+    assert explained["turn_id"] == said
+    assert (await call(client, "forget", space="ana", turn_ids=[said]))["erased"] > 0
+    found = await call(client, "recall", space="ana", question="Who bought the bike?")
+    assert {turn for hit in found["hits"] for turn in hit["turn_ids"]} == {*more["turn_ids"]}
+    assert await call(client, "spaces") == {"spaces": ["ana"]}
+    for name, asked, words in (
+        ("recall", {"space": "anna", "question": "x"}, "space 'anna' is not in the store; nearest is 'ana'"),
+        ("recall", {"space": "ana", "question": "x", "topk": 1}, "field 'topk' is 1"),
+        ("forget", {"space": "ana"}, "name the turns to erase"),
+        ("remember", {}, "operation 'remember' is not known"),
+    ):
+        result = await client.call_tool(name, asked)
+        assert (result.is_error, words in text_of(result)) == (True, True), text_of(result)
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_every_tool_works_over_http(place: Path, mode: str) -> None:
+    with serving(place) as client:
+        over_http(client.base_url, every_tool, mode=mode)
+
+
+def test_every_tool_works_over_standard_input_and_output(place: Path) -> None:
+    words = command(place, "--stdio")
+    server = StdioServerParameters(command=words[0], args=words[1:], env=environment())
+
+    async def run() -> None:
+        async with Client(server) as client:
+            await every_tool(client)
+
+    asyncio.run(run())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+def test_a_server_on_standard_input_stops_at_a_signal(place: Path, stop: signal.Signals) -> None:
+    with subprocess.Popen(
+        command(place, "--stdio"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment()
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        hello = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        child.stdin.write(json.dumps(hello).encode() + b"\n")
+        child.stdin.flush()
+        assert json.loads(child.stdout.readline())["id"] == 1
+        child.send_signal(stop)
+        assert child.wait(60) == 0
+
+
+def test_a_key_opens_only_its_own_spaces_over_mcp_too(place: Path) -> None:
+    ana, bo = KEYS
+
+    async def of_ana(client: Client) -> None:
+        await call(client, "add", **TURN)
+
+    async def of_bo(client: Client) -> None:
+        for name, asked in (
+            ("recall", {"space": "ana", "question": "bike"}), ("explain", {"space": "ana", "question": "bike"}),
+            ("add", TURN), ("add_many", {"turns": [TURN]}), ("forget", {"space": "ana", "whole_space": True}),
+        ):  # fmt: skip
+            result = await client.call_tool(name, asked)
+            assert text_of(result) == "key 'bo' may not use space 'ana'; its spaces: bo"
+        assert await call(client, "spaces") == {"spaces": []}
+
+    with serving(place, keys=Keyring(KEYS)) as http:
+        over_http(http.base_url, of_ana, key=ana)
+        for mode in ("auto", "legacy"):
+            over_http(http.base_url, of_bo, key=bo, mode=mode)
+        assert http.post("/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).status_code == 401
+        assert http.get("/v1/spaces", headers=bearer(ana)).json() == {"spaces": ["ana"]}
+
+
+def test_limits_hold_over_mcp_too(place: Path) -> None:
+    with serving(place, keys=Keyring(KEYS), requests_per_minute=1, max_request_bytes=500) as http:
+        key = bearer(next(iter(KEYS)))
+        assert http.post("/mcp", content=b"x" * 501, headers=key).status_code == 413
+        assert http.post("/mcp", content=b"{}", headers=key).status_code == 429
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(names=st.lists(st.text(max_size=30) | st.sampled_from(["ana*", "bo' or space == 'ana", "*"]), min_size=1))
+def test_no_name_of_a_space_shows_another_key_s_rows(guarded: httpx.Client, names: list[str]) -> None:
+    ana, bo = KEYS
+
+    async def of_bo(client: Client) -> None:
+        for name in names:
+            for tool in ("recall", "explain"):
+                result = await client.call_tool(tool, {"space": name, "question": "bike"})
+                assert result.is_error
+                assert "Tom" not in text_of(result)
+
+    assert guarded.post("/v1/add", json=TURN | {"turn_id": "t1"}, headers=bearer(ana)).status_code == 200
+    over_http(guarded.base_url, of_bo, key=bo)

@@ -1,0 +1,74 @@
+"""The public API for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from inspect import signature
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from locigraph import AsyncMemory, Memory
+from locigraph.kg.errors import LocigraphError
+from tests.scripts.test_memory import SALE
+
+
+def opened(place: Path) -> AsyncMemory:
+    return AsyncMemory.open(place / "memory.sqlite", checkpoint=str(place / "checkpoint"))
+
+
+def test_what_is_awaited_is_what_memory_does(place: Path) -> None:
+    async def work() -> None:
+        async with opened(place) as memory:
+            said = await memory.add(**SALE)
+            assert [hit.turn_ids for hit in await memory.recall("bike", space="ana")] == [(said,)]
+            assert await memory.spaces() == ["ana"]
+            assert [found.turn_id for found in await memory.explain("bike", space="ana")] == [said]
+            await memory.forget(space="ana", turn_ids=[said])
+            assert len(await memory.recall("bike", space="ana")) == 0
+
+    asyncio.run(work())
+
+
+def test_every_public_method_of_memory_can_be_awaited() -> None:
+    ours = {name for name in vars(Memory) if not name.startswith("_")} - {"open", "close"}
+    assert {name for name in ours if signature(getattr(AsyncMemory, name)) != signature(getattr(Memory, name))} == set()
+
+
+def test_many_calls_at_once_are_all_answered(place: Path) -> None:
+    async def work() -> None:
+        async with opened(place) as memory:
+            await asyncio.gather(*(memory.add(**SALE | {"turn_id": f"t{number}"}) for number in range(12)))
+            found = await asyncio.gather(*(memory.recall("bike", space="ana", top_k=20, fold=None) for _ in range(12)))
+            assert [len(hits) for hits in found] == [12] * 12
+
+    asyncio.run(work())
+
+
+def test_the_event_loop_goes_on_while_the_memory_works(place: Path) -> None:
+    going, done = Event(), Event()
+
+    def slow(memory: Memory) -> None:
+        going.set()
+        assert done.wait(10)
+
+    async def work() -> None:
+        async with opened(place) as memory:
+            task = asyncio.create_task(memory.call(slow))
+            while not going.is_set():
+                await asyncio.sleep(0)
+            done.set()  # never reached if the loop waited for the memory
+            await task
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("ask", [lambda memory: memory.spaces(), lambda memory: memory.recall("bike", space="ana")])
+def test_a_memory_that_is_not_open_says_how_to_open_it(
+    place: Path, ask: Callable[[AsyncMemory], Coroutine[Any, Any, object]]
+) -> None:
+    with pytest.raises(LocigraphError, match=r"async with AsyncMemory\.open"):
+        asyncio.run(ask(opened(place)))

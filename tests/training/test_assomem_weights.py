@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from locigraph.kg.types import Question, TurnId
+from locigraph.retrieval.strategies.assomem import AssoMemRetriever, weights_by_type
+from locigraph.training.assomem_weights import TEMPERATURES, WeightsOfQuestion, learn_weights
+from tests.fakes import SPACE, FakeEncoder, make_turns
+from tests.fakes_graph import TEXT_DIM, make_snapshot
+
+ENCODER = FakeEncoder(TEXT_DIM)
+WORDS = [" ".join(f"w{word}" for word in np.random.default_rng(i).integers(0, 30, 6)) for i in range(40)]
+SNAPSHOT = make_snapshot(make_turns(*[WORDS[start : start + 5] for start in range(0, 40, 5)]))
+
+
+def make(weights: WeightsOfQuestion) -> AssoMemRetriever:
+    return AssoMemRetriever(lambda space, as_of: SNAPSHOT, ENCODER, weights=weights, clues=None, similar_cosine=0.5)
+
+
+def asked(turns: range) -> list[Question]:
+    """Two words of a turn; every second question names a day, mostly a wrong one."""
+    return [
+        Question(SPACE, f"q{i}", f"{WORDS[i][:6]}{' on 1 January 2024' * (i % 2)}", "c", (TurnId(f"t{i}"),))
+        for i in turns
+    ]
+
+
+def type_of(text: str) -> str:
+    return "dated" if "2024" in text else "other"
+
+
+TRAIN, VALIDATION = asked(range(20)), asked(range(20, 40))
+LEARNT = [weights_by_type(make(lambda text: (1.0, 0.0, 0.0)), TRAIN, type_of, temperature=t) for t in TEMPERATURES]
+
+
+def found(weights: WeightsOfQuestion) -> float:
+    retriever = make(weights)
+    firsts = [[hit.turn_ids[0] for hit in retriever.retrieve(q.text, SPACE).hits[:10]] for q in VALIDATION]
+    return float(np.mean([q.evidence[0] in turns for q, turns in zip(VALIDATION, firsts, strict=True)]))
+
+
+def test_validation_questions_choose_the_temperature() -> None:
+    recalls = [found(weights) for weights in LEARNT]
+    assert len(set(recalls)) > 1
+    chosen = learn_weights(make, TRAIN, VALIDATION, type_of)
+    best = LEARNT[int(np.argmax(recalls))]
+    for text in ("what", "what of 2024"):
+        assert chosen(text) == pytest.approx(best(text))
+    assert chosen("what") != pytest.approx(chosen("what of 2024"))
+
+
+def test_without_validation_questions_the_middle_temperature_is_taken() -> None:
+    assert learn_weights(make, TRAIN, [], type_of)("what") == pytest.approx(LEARNT[1]("what"))

@@ -1,0 +1,47 @@
+"""Learning of AssoMem's weights, with a temperature that validation questions choose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from locigraph.kg.types import Question
+from locigraph.retrieval.evaluation import evidence_recall
+from locigraph.retrieval.hits import turns_of_hits
+from locigraph.retrieval.strategies.assomem import AssoMemRetriever, Weights, weights_by_type
+
+#: The paper does not say which it takes.
+TEMPERATURES = (1.0, 0.1, 0.01)
+_TOP_K = 10
+
+WeightsOfQuestion = Callable[[str], Weights]
+
+
+def learn_weights(
+    make: Callable[[WeightsOfQuestion], AssoMemRetriever],
+    train: Sequence[Question],
+    validation: Sequence[Question],
+    type_of: Callable[[str], str],
+) -> WeightsOfQuestion:
+    """Weights by type of question, from training questions, at the temperature of the best validation recall@10.
+
+    Args:
+        make: Makes the strategy with some weights.
+        train: Questions to learn from.
+        validation: Questions that choose the temperature; without any it is the middle one.
+        type_of: Type of a question by its words.
+    """
+    plain = make(lambda text: (1.0, 0.0, 0.0))
+    learnt = [weights_by_type(plain, train, type_of, temperature=each) for each in TEMPERATURES]
+    if not validation:
+        return learnt[len(learnt) // 2]
+    return max(learnt, key=lambda weights: _recall(make(weights), validation))
+
+
+def _recall(retriever: AssoMemRetriever, questions: Sequence[Question]) -> float:
+    found = []
+    for question in questions:
+        hits = retriever.retrieve(question.text, question.space, as_of=question.asked_at, top_k=_TOP_K).hits
+        found.append(evidence_recall(turns_of_hits(hits, top_k=_TOP_K), frozenset(question.evidence), _TOP_K))
+    return float(np.mean(found))
