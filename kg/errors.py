@@ -27,8 +27,8 @@ class CorpusFormatError(LocigraphError):
     """A corpus file is malformed; names the file, the conversation, the field and the value."""
 
     def __init__(self, path: object, conversation: str | None, field: str, value: object, expected: str) -> None:
-        where = f"{path}: conversation {conversation!r}" if conversation is not None else f"{path}"
-        super().__init__(f"{where}: field '{field}' is {shortened(value)}; expected {expected}")
+        where = f"{path}: conversation {shortened(conversation)}" if conversation is not None else f"{path}"
+        super().__init__(f"{where}: field '{field[:200]}' is {shortened(value)}; expected {expected}")
 
 
 class StoreError(LocigraphError):
@@ -39,7 +39,7 @@ class UnknownSpaceError(StoreError):
     """A space that the store does not hold."""
 
     def __init__(self, space: str, known: Iterable[str]) -> None:
-        super().__init__(f"space {space!r} is not in the store{nearest(space, known)}")
+        super().__init__(f"space {shortened(space)} is not in the store{nearest(space, known)}")
 
 
 class UnknownNodeError(StoreError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sqlite3
@@ -9,9 +10,18 @@ from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 #: Marks of ours in the header of an SQLite file: of a store, and of a cache.
 STORE_ID, CACHE_ID = int.from_bytes(b"Loci"), int.from_bytes(b"LocC")
+
+
+def parsed_json(text: str) -> Any:
+    """What a JSON text says; ``ValueError`` if it is none, also where it is nested deeper than Python can follow."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
 
 
 def replace_file(path: Path, content: str | bytes) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from locigraph.kg.schema import dated_types
 from locigraph.kg.types import NodeId, SpaceId, TurnId
 
 #: Stands for "no time" in the snapshot's integer time arrays.
@@ -94,6 +96,30 @@ class Snapshot:
         pairs = self.provenance[episodes]
         rows[pairs[:, 1]] = pairs[:, 0]
         return rows
+
+    @cached_property
+    def said(self) -> NDArray[np.int64]:
+        """Place in the conversation of each node's first source turn; the number of turns for one without, [nodes]."""
+        first = np.full(self.num_nodes, len(self.turn_ids), dtype=np.int64)
+        np.minimum.at(first, self.provenance[:, 0], self.provenance[:, 1])
+        return first
+
+    @cached_property
+    def times(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """First and last second of what each node speaks of, or ``NO_TIME``, [nodes].
+
+        For turns and events that is the valid time; for all others the time at which the first source turn was said.
+        """
+        spoken = np.append(self.spoken_at, NO_TIME)[self.said]
+        own = np.isin(self.types, dated_types()) & (self.valid_from != NO_TIME)
+        first = np.where(own, self.valid_from, spoken)
+        return first, np.where(own & (self.valid_to != NO_TIME), self.valid_to, first)
+
+    @cached_property
+    def last_day(self) -> date | None:
+        """The day of the last turn; None without dates."""
+        latest = int(self.spoken_at.max(initial=NO_TIME))
+        return None if latest == NO_TIME else datetime.fromtimestamp(latest, UTC).date()
 
     @cached_property
     def fingerprint(self) -> str:

@@ -150,49 +150,74 @@ def pack(
             said, and of those from one turn the turn before what was drawn from it.
         brevity: Whether to say how many memories were left out between two lines, as far as the budget allows.
     """
+    return _packed(_candidates(hits, snapshot, order), budget, brevity=brevity)
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A line with its place in the order of the context, and what it would take of a budget."""
+
+    place: tuple[int, int, bool, NodeId]
+    line: ContextLine
+    cost: tuple[int, int]
+
+
+def _candidates(hits: Sequence[Hit], snapshot: Snapshot, order: Sequence[NodeId] | None) -> list[_Candidate]:
     place = {turn: at for at, turn in enumerate(snapshot.turn_ids)}
-    within = [True] * len(hits) if budget.kinds is None else budget.kinds.mask([hit.type for hit in hits])
-    left = _Left(budget)
     given = {} if order is None else {node: at for at, node in enumerate(order)}
-    sorted_lines: list[tuple[tuple[int, int, bool, NodeId], ContextLine | None]] = []
-    for hit, kept in zip(hits, within, strict=True):
+    made = []
+    for hit in hits:
         first = min((place[turn] for turn in hit.turn_ids if turn in place), default=len(place))
         line = ContextLine(hit.node_id, hit.type, hit.description, _day(snapshot, first), hit.turn_ids)
         key = given.get(hit.node_id, len(given)), first, hit.type != "episode", hit.node_id
-        sorted_lines.append((key, line if kept and left.take(line) else None))
-    sorted_lines.sort(key=lambda pair: pair[0])
+        made.append(_Candidate(key, line, _cost(line)))
+    return made
+
+
+def _packed(candidates: Sequence[_Candidate], budget: Budget, *, brevity: bool = False) -> Context:
+    types = [candidate.line.type for candidate in candidates]
+    within = [True] * len(types) if budget.kinds is None else budget.kinds.mask(types)
+    left = _Left(budget)
+    sorted_lines = sorted(
+        (
+            (each.place, each.line if kept and left.take(each.cost) else None)
+            for each, kept in zip(candidates, within, strict=True)
+        ),
+        key=lambda pair: pair[0],
+    )
     lines: list[ContextLine | Omission] = []
     for is_shown, group in groupby((line for _, line in sorted_lines), key=lambda line: line is not None):
         run = list(group)
         omission = Omission(len(run))
         if is_shown:
             lines += [line for line in run if line is not None]
-        elif brevity and left.take(omission):
+        elif brevity and left.take(_cost(omission)):
             lines.append(omission)
     return Context(tuple(lines), sum(line is None for _, line in sorted_lines))
 
 
-def context_of(
+def contexts_of(
     retriever: Retriever,
     question: str,
     hits: Sequence[Hit],
     snapshot: Snapshot,
-    budget: Budget,
+    budgets: Sequence[Budget],
     *,
     as_of: datetime | None = None,
-) -> Context:
-    """The best hits of a strategy that fit into a budget, in the strategy's own order if it has one.
+) -> list[Context]:
+    """The best hits of a strategy that fit into each of some budgets, in the strategy's own order if it has one.
 
     Args:
         retriever: The strategy.
         question: What was asked.
         hits: What it found, best first.
         snapshot: The space that was asked.
-        budget: How much may be taken.
+        budgets: How much each context may hold.
         as_of: The time that was asked about; None for now.
     """
     order = retriever.arrange(question, hits, snapshot.space, as_of) if isinstance(retriever, Arranges) else None
-    return pack(hits, snapshot, budget, order=order)
+    candidates = _candidates(hits, snapshot, order)
+    return [_packed(candidates, budget) for budget in budgets]
 
 
 class _Left:
@@ -202,13 +227,19 @@ class _Left:
         self._tokens = np.inf if budget.tokens is None else budget.tokens
         self._words = np.inf if budget.words is None else budget.words
 
-    def take(self, line: ContextLine | Omission) -> bool:
+    def take(self, cost: tuple[int, int]) -> bool:
         """Pay for a line; False, and nothing is paid, if it does not fit."""
-        tokens, words = count_tokens(str(line)), len(str(line).split())
+        tokens, words = cost
         if tokens > self._tokens or words > self._words:
             return False
         self._tokens, self._words = self._tokens - tokens, self._words - words
         return True
+
+
+def _cost(line: ContextLine | Omission) -> tuple[int, int]:
+    """Tokens and words of a line."""
+    text = str(line)
+    return count_tokens(text), len(text.split())
 
 
 def _day(snapshot: Snapshot, turn: int) -> date | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import difflib
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import is_dataclass
 from inspect import signature
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args, get_type_hints
 
 from jsonargparse import ActionConfigFile, ArgumentParser  # type: ignore[attr-defined]  # exported at run time
 
@@ -29,6 +30,7 @@ _HELP = {
     "train": "node and query encoder from a built graph",
     "refresh": "graph embeddings of all turns into the index",
     "evaluate": "strategies compared on held-out conversations, with statistics and a report",
+    "answer": "answers by a language model from the contexts of an evaluation, judged",
     "transfer": "what was learnt from some corpora, tested on others",
     "compare": "statistics of a record made again, and its rankings for other tools",
     "search": "hyper-parameters by validation conversations, inside each fold",
@@ -87,13 +89,7 @@ def _choose(words: list[str]) -> None:
 
 def _run(command: str, words: list[str]) -> None:
     function = _command(command)
-    parser = _OneLineParser(prog=f"locigraph {command}", description=_HELP[command])
-    parser.add_argument("--config", action=ActionConfigFile, help="YAML file of the options below")
-    skip: set[str | int] = set()
-    if command in ("recall", "explain"):
-        parser.add_argument("question", type=str, help="what to look for")
-        skip.add("question")
-    parser.add_function_arguments(function, as_positional=False, skip=skip)
+    parser = _parser(command)
     for before, word in pairwise(["", *words]):
         if before == "--config" or word.startswith("--config="):
             _check_configuration(word.removeprefix("--config="))
@@ -107,6 +103,9 @@ def _run(command: str, words: list[str]) -> None:
             f"the options of {' '.join([command, *words])[:200]} cannot be read ({str(error)[:200]}); check their types"
         )
     values: dict[str, Any] = {name: value for name, value in vars(settings).items() if name != "config"}
+    empty = _empty(values, get_type_hints(function))
+    if empty is not None:
+        fail(f"{empty} is null; expected a value (see locigraph {command} --help)")
     if not 0 <= values.get("seed", 0) < _SEEDS:
         fail(f"seed is {values['seed']}; expected 0 or more, below {_SEEDS}")
     _quiet()
@@ -118,6 +117,29 @@ def _run(command: str, words: list[str]) -> None:
         if error.filename is None:
             raise  # not about a file that the user could mend
         fail(f"{error.filename}: {error.strerror}; check the path and its permissions")
+
+
+def _parser(command: str) -> ArgumentParser:
+    parser = _OneLineParser(prog=f"locigraph {command}", description=_HELP[command])
+    parser.add_argument("--config", action=ActionConfigFile, help="YAML file of the options below")
+    skip: set[str | int] = set()
+    if command in ("recall", "explain"):
+        parser.add_argument("question", type=str, help="what to look for")
+        skip.add("question")
+    parser.add_function_arguments(_command(command), as_positional=False, skip=skip)
+    return parser
+
+
+def _empty(values: Mapping[str, Any], types: Mapping[str, Any]) -> str | None:
+    """The first option that is null and may not be; the parser takes null for every type."""
+    for name, value in values.items():
+        if value is None and name in types and type(None) not in get_args(types[name]):
+            return name
+        if is_dataclass(value):
+            inner = _empty(vars(value), get_type_hints(type(value)))
+            if inner is not None:
+                return f"{name}.{inner}"
+    return None
 
 
 def _check_configuration(path: str) -> None:

@@ -51,6 +51,7 @@ class Asker:
         index: Where graph embeddings go.
         texts: Reads the texts of hits.
         second_look: Adds a cross-encoder, if there is one.
+        unanswerable: Questions for which only contexts are packed.
     """
 
     questions: Sequence[Question]
@@ -59,6 +60,7 @@ class Asker:
     index: MilvusIndex
     texts: NodeTexts
     second_look: Callable[[Retriever], Retriever]
+    unanswerable: Sequence[Question]
 
     def checkpoint(self, made: Checkpoint, questions: Sequence[Question], *, name: str) -> StrategyRun:
         """Ask graph embeddings."""
@@ -71,6 +73,7 @@ class Asker:
             texts=self.texts,
             second_look=self.second_look,
             name=name,
+            unanswerable=self._unanswerable(questions),
         )
 
     def fusion(self, fusion: Fusion, questions: Sequence[Question], *, name: str) -> StrategyRun:
@@ -82,7 +85,14 @@ class Asker:
 
     def retriever(self, retriever: Retriever, questions: Sequence[Question], *, name: str) -> StrategyRun:
         """Ask any strategy."""
-        return run_strategy(self.second_look(retriever), questions, self.views, name=name)
+        return run_strategy(
+            self.second_look(retriever), questions, self.views, name=name, unanswerable=self._unanswerable(questions)
+        )
+
+    def _unanswerable(self, questions: Sequence[Question]) -> list[Question]:
+        """Those about the same conversations."""
+        spaces = {question.space for question in questions}
+        return [question for question in self.unanswerable if question.space in spaces]
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,9 +225,11 @@ class Evaluation:
             failed = graphs.build_graph(corpus, self.extractor, graph, self.encoder)
             indexer_of(graph, vectors, self.encoder).drain(progress=True)
             for used in dict.fromkeys([self.encoder.without_adapter(), self.encoder]):
-                used.encode([q.text for q in questions], progress="encode questions")
+                used.encode([q.text for q in (*questions, *corpus.unanswerable)], progress="encode questions")
             views = graphs.views_of(graph, corpus, self.encoder)
-            asker = Asker(questions, self.encoder, views, vectors, texts_of(graph), reranked(self.reranker))
+            asker = Asker(
+                questions, self.encoder, views, vectors, texts_of(graph), reranked(self.reranker), corpus.unanswerable
+            )
             trainer = learning.fold_trainer(
                 corpus,
                 views,

@@ -11,6 +11,7 @@ from locigraph.kg.errors import LocigraphError
 from locigraph.scripts.settings import LLMSettings
 
 if TYPE_CHECKING:
+    from locigraph.consolidation.ledger import Ledger
     from locigraph.consolidation.llm import ChatClient
 
 #: Stages that have an endpoint of their own where one is set; the others ask the architect's.
@@ -18,9 +19,13 @@ _OWN = {"scribe"}
 
 
 def clients_of(
-    settings: LLMSettings, *, max_tokens: int | None = None, max_cost: float | None = None
+    settings: LLMSettings,
+    *,
+    max_tokens: int | None = None,
+    max_cost: float | None = None,
+    ledger: Ledger | None = None,
 ) -> Callable[[str], ChatClient]:
-    """What makes the client of a stage; all stages share one cassette and one ledger.
+    """What makes the client of a stage; all stages share one cassette and one ledger, a given one in place of limits.
 
     Raises:
         LocigraphError: If a limit is below 0, or of a cost without prices. The maker raises it if no endpoint or no
@@ -39,7 +44,7 @@ def clients_of(
         raise LocigraphError(f"the prices of llm are {prices}; expected 0 or more for a million tokens")
     if max_cost is not None and not any(prices):
         raise LocigraphError(f"max_cost is {max_cost}, but llm.read_price and llm.written_price are 0; give the prices")
-    ledger = Ledger(max_tokens=max_tokens, max_cost=max_cost)
+    shared = ledger or Ledger(max_tokens=max_tokens, max_cost=max_cost)
 
     def make(stage: str) -> ChatClient:
         from locigraph.consolidation.cassette import Cassette
@@ -66,6 +71,6 @@ def clients_of(
             settings.timeout_s,
             settings.deadline_s,
         )
-        return ChatClient(endpoint, Cassette(Path(settings.cassette), settings.mode), ledger)
+        return ChatClient(endpoint, Cassette(Path(settings.cassette), settings.mode), shared)
 
     return make

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -12,6 +11,7 @@ from typing import Any
 
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.errors import LocigraphError
+from locigraph.kg.files import parsed_json
 from locigraph.retrieval.evaluation import Fold
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts import provenance
@@ -239,7 +239,7 @@ def settings_of_folds(
     from locigraph.training.hyperparameters import chosen_for
 
     try:
-        found = json.loads(Path(searched).read_text())
+        found = parsed_json(Path(searched).read_text())
         for name, value in made_with.items():
             held = found["manifest"]["settings"][name]
             if held != value:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import locigraph
+from locigraph.kg.files import parsed_json
 from locigraph.kg.store import Store
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.settings import DEFAULT, EncoderSettings
@@ -55,7 +56,7 @@ def encoder_settings(given: EncoderSettings, store: Store, checkpoint: str | Non
 def _text_encoder_of(checkpoint: Path) -> str:
     """What a checkpoint says of its text encoder, "+" if nothing can be read: loading it says why."""
     try:
-        return str(json.loads((checkpoint / "manifest.json").read_text())["text_encoder"])
+        return str(parsed_json((checkpoint / "manifest.json").read_text())["text_encoder"])
     except (OSError, ValueError, KeyError, TypeError):
         return "+"
 

@@ -69,14 +69,12 @@ class MemoryState:
     Attributes:
         checkpoint: Version of the checkpoint with which v2 answers; None where v1 does.
         reason: Why v2 cannot answer; empty if it can.
-        spaces: Number of spaces.
         due_rows: Rows of nodes that the index has not taken yet.
         due_spaces: Spaces whose graph embeddings the next recall brings up to date.
     """
 
     checkpoint: str | None
     reason: str
-    spaces: int
     due_rows: int
     due_spaces: int
 
@@ -326,7 +324,7 @@ class Memory:
             LocigraphError: If there is no such speaker, the strategy cannot be used, or the index fails; an outage is
                 never an empty result.
         """
-        from locigraph.retrieval.packing import Budget, context_of, hits_for
+        from locigraph.retrieval.packing import Budget, contexts_of, hits_for
 
         options.check_recall(top_k=top_k, budget_tokens=budget_tokens, as_of=as_of, strategy=strategy, fold=fold)
         time, asked = options.time_of(as_of), SpaceId(space)
@@ -337,9 +335,8 @@ class Memory:
             hits, context = found.hits[:top_k], None
             if budget_tokens is not None:
                 snapshot = self._graph.snapshot(asked, as_of=time)
-                context = context_of(
-                    retriever, question, found.hits, snapshot, Budget(tokens=budget_tokens), as_of=time
-                )
+                budget = Budget(tokens=budget_tokens)
+                (context,) = contexts_of(retriever, question, found.hits, snapshot, [budget], as_of=time)
                 kept = {line.node_id for line in context.memories}
                 hits = tuple(hit for hit in found.hits if hit.node_id in kept)
             said = (*notes, *self.notes(space))
@@ -357,7 +354,6 @@ class Memory:
             return MemoryState(
                 checkpoint=None if live_embeddings is None else live_embeddings.version,
                 reason=self._no_v2,
-                spaces=len(self._graph.spaces()),
                 due_rows=self._graph.outbox_size(),
                 due_spaces=len(self._graph.changed_spaces()),
             )
@@ -425,10 +421,9 @@ class Memory:
             from locigraph.training.inference import CheckpointQueryEncoder
 
             embeddings = self._require_live()
-            if not self._is_readonly:
-                embeddings.update(space)
+            collection = embeddings.collection(space) if self._is_readonly else embeddings.current(space)
             questions = CheckpointQueryEncoder(embeddings.checkpoint, self._encoder.encode)
-            found = GraphEmbeddingRetriever(embeddings.collection(space), questions, texts_of(self._graph))
+            found = GraphEmbeddingRetriever(collection, questions, texts_of(self._graph))
             yield strategy, found, notes
             return
         with built_strategies(self._graph, self._encoder, [strategy], spaces=[space], index=index) as built:

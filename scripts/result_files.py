@@ -23,6 +23,7 @@ from locigraph.retrieval.evaluation import (
     summarise,
     write_report,
 )
+from locigraph.retrieval.evaluation.contexts import write_contexts
 from locigraph.retrieval.evaluation.notes import a_a_note
 from locigraph.retrieval.evaluation.question_browser import browser_data
 from locigraph.retrieval.evaluation.question_scores import write_question_scores
@@ -42,7 +43,7 @@ def write_results(
     learnt: Wordings,
     strategies: Mapping[str, str] | None = None,
 ) -> Results:
-    """Score runs and write rankings.jsonl, question_scores.jsonl.gz, results.json and the report.
+    """Score runs and write rankings.jsonl, contexts.jsonl.gz, question_scores.jsonl.gz, results.json and the report.
 
     Args:
         folder: Where to write.
@@ -61,6 +62,7 @@ def write_results(
     questions = outcomes(corpus.questions, {space: fold.index for fold in folds for space in fold.test})
     # First: whatever the statistics may say of them, the rankings are what the time went into.
     write_rankings(folder / "rankings.jsonl", questions, runs)
+    write_contexts(folder / "contexts.jsonl.gz", runs)
     left_out = learnt_questions(corpus, folds, learnt)
     write_question_scores(folder / "question_scores.jsonl.gz", questions, runs, left_out=left_out)
     repetitions: dict[str, list[StrategyRun]] = {}

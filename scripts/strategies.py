@@ -162,6 +162,10 @@ def _hybrid_usual(parts: SearchParts, strategy: Strategy) -> Retriever:
     return _hybrid(parts, strategy, rrf_k=USUAL_RRF_K)
 
 
+def _hybrid_in_time(parts: SearchParts, strategy: Strategy) -> Retriever:
+    return _hybrid(parts, strategy, uses_windows=True)
+
+
 def _over_snapshots(module: str, name: str) -> Callable[[SearchParts, Strategy], Retriever]:
     """Builds a strategy that reads snapshots with embeddings; its class is imported when it is first built."""
 
@@ -233,7 +237,7 @@ def _with_adapted(rows: Sequence[Strategy]) -> Iterator[Strategy]:
     """Each row, and for those with dense signals that matter the same with the text encoder's adapter."""
     for row in rows:
         yield row
-        if row.name in ("v1", "sum", "dense", *_PUBLISHED):
+        if row.name in ("v1", "v1-time", "sum", "dense", *_PUBLISHED):
             yield replace(
                 row,
                 name=f"{row.name}-adapted",
@@ -255,6 +259,12 @@ STRATEGIES: Table[Strategy] = Table(
                 _hybrid,
                 needs_index=True,
                 is_baseline=True,
+            ),
+            Strategy(
+                "v1-time",
+                "v1 that ranks once more, by itself, what falls into the time that the question names",
+                _hybrid_in_time,
+                needs_index=True,
             ),
             Strategy("v1-k60", "v1 with RRF's usual constant, 60", _hybrid_usual, needs_index=True),
             Strategy(

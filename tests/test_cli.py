@@ -133,6 +133,8 @@ def test_an_unknown_key_in_a_config_file_is_an_error(capsys: pytest.CaptureFixtu
         (b"[" * 100_000, ["nested deeper than 20 levels"]),
         (b"seed: " + b"1" * 5_000, ["run.yaml"]),
         (b"{a: ", ["not a configuration in YAML"]),
+        (b"dry_run: null", ["dry_run is null"]),
+        (b"corpus: {format: null}", ["corpus.format is null"]),
     ],
 )
 def test_a_configuration_of_any_kind_is_one_line(

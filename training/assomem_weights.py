@@ -11,7 +11,7 @@ from locigraph.retrieval.evaluation import evidence_recall
 from locigraph.retrieval.hits import turns_of_hits
 from locigraph.retrieval.strategies.assomem import AssoMemRetriever, Weights, weights_by_type
 
-#: The paper does not say which it takes.
+#: Those that validation chooses from; the paper does not say which it takes.
 TEMPERATURES = (1.0, 0.1, 0.01)
 _TOP_K = 10
 

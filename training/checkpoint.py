@@ -16,7 +16,7 @@ from locigraph.gnn.encoders import GRAPH_ENCODERS, EncoderConfig
 from locigraph.gnn.query import QueryEncoder
 from locigraph.gnn.sketch import ContextHash, LexicalSketch
 from locigraph.kg.errors import LocigraphError
-from locigraph.kg.files import replaced_folder, whole_folder
+from locigraph.kg.files import parsed_json, replaced_folder, whole_folder
 from locigraph.kg.language.wordings import Wordings
 from locigraph.kg.schema import schema_hash
 from locigraph.retrieval.text.text_encoder import is_same_model
@@ -128,12 +128,12 @@ def load_checkpoint(folder: Path, *, text_encoder: str | None = None) -> Checkpo
     """
     folder = whole_folder(folder)
     try:
-        manifest = json.loads((folder / _MANIFEST).read_text())
+        manifest = parsed_json((folder / _MANIFEST).read_text())
     except OSError as error:
         raise CheckpointError(
             f"{folder}: no checkpoint there ({_MANIFEST}: {error.strerror}); run locigraph train, or name its folder"
         ) from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise CheckpointError(f"{folder / _MANIFEST}: not JSON ({error}); the checkpoint is damaged") from error
     if not isinstance(manifest, dict):
         raise CheckpointError(f"{folder / _MANIFEST}: not a JSON object; the checkpoint is damaged")

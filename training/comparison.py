@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from locigraph.retrieval.evaluation.results import CURVE_TOP_KS
 from locigraph.retrieval.hits import turns_of_hits
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
 from locigraph.retrieval.index.milvus import MilvusIndex
-from locigraph.retrieval.packing import Budget, context_of, hits_for
+from locigraph.retrieval.packing import Budget, contexts_of, hits_for
 from locigraph.retrieval.protocols import NodeTexts, Retriever
 from locigraph.retrieval.strategies.graph_embedding import GraphEmbeddingRetriever
 from locigraph.training.checkpoint import Checkpoint
@@ -30,7 +31,12 @@ _DEPTH = max(CURVE_TOP_KS)
 
 
 def run_strategy(
-    retriever: Retriever, questions: Sequence[Question], views: Views | None = None, *, name: str | None = None
+    retriever: Retriever,
+    questions: Sequence[Question],
+    views: Views | None = None,
+    *,
+    name: str | None = None,
+    unanswerable: Sequence[Question] = (),
 ) -> StrategyRun:
     """Ask one strategy all questions, one at a time, as a user would, and pack what it finds into contexts.
 
@@ -41,6 +47,7 @@ def run_strategy(
         questions: With evidence.
         views: The graphs, for the contexts; None packs none.
         name: In the results; None takes the retriever's own.
+        unanswerable: Questions for which only contexts are packed.
     """
     rankings: dict[str, tuple[str, ...]] = {}
     contexts: dict[str, dict[int, PackedContext]] = {}
@@ -54,6 +61,8 @@ def run_strategy(
         encode_ms[question.question_id] = result.timing.encode_ms
         if views is not None:
             contexts[question.question_id] = packed_contexts(retriever, question, views)
+    if views is not None:
+        contexts |= {each.question_id: packed_contexts(retriever, each, views) for each in unanswerable}
     return StrategyRun(label, rankings, search_ms, encode_ms, contexts=contexts)
 
 
@@ -63,14 +72,19 @@ def packed_contexts(retriever: Retriever, question: Question, views: Views) -> d
     found = retriever.retrieve(
         question.text, question.space, as_of=question.asked_at, top_k=hits_for(max(TOKEN_BUDGETS))
     )
+    contexts = contexts_of(
+        retriever,
+        question.text,
+        found.hits,
+        snapshot,
+        [Budget(tokens=tokens) for tokens in TOKEN_BUDGETS],
+        as_of=question.asked_at,
+    )
     made = {}
-    for tokens in TOKEN_BUDGETS:
-        context = context_of(
-            retriever, question.text, found.hits, snapshot, Budget(tokens=tokens), as_of=question.asked_at
-        )
+    for tokens, context in zip(TOKEN_BUDGETS, contexts, strict=True):
         lines = context.memories
         turns = dict.fromkeys(turn for line in lines for turn in line.turn_ids)
-        made[tokens] = PackedContext(tuple(line.node_id for line in lines), tuple(turns), context.tokens)
+        made[tokens] = PackedContext(tuple(sys.intern(str(line)) for line in lines), tuple(turns), context.tokens)
     return made
 
 
@@ -103,6 +117,7 @@ def run_checkpoint(
     texts: NodeTexts,
     second_look: Callable[[Retriever], Retriever] = lambda retriever: retriever,
     name: str | None = None,
+    unanswerable: Sequence[Question] = (),
 ) -> StrategyRun:
     """Embed the questions' graphs with a checkpoint, write them to the index, and ask.
 
@@ -115,12 +130,13 @@ def run_checkpoint(
         texts: Reads the texts of the hits.
         second_look: Adds to the retriever what looks at its hits again.
         name: In the results; None for v2.
+        unanswerable: As in ``run_strategy``.
 
     Raises:
         LeakError: If the checkpoint knows a question's conversation.
     """
     refuse_known(checkpoint, questions, option="checkpoint")
-    needed = list(dict.fromkeys(views.of(q.space, q.asked_at) for q in questions))
+    needed = list(dict.fromkeys(views.of(q.space, q.asked_at) for q in (*questions, *unanswerable)))
     done = refresh(index, checkpoint, needed, views.snapshot, alias=None)
     retriever = GraphEmbeddingRetriever(
         index.open(done.collection),
@@ -128,7 +144,7 @@ def run_checkpoint(
         texts,
         view_of=lambda space, as_of: views.of(space, as_of).name,
     )
-    run = run_strategy(second_look(retriever), questions, views, name=name)
+    run = run_strategy(second_look(retriever), questions, views, name=name, unanswerable=unanswerable)
     # The comparison's embeddings serve this once; kept, they would fill the index with every fold. Of the same
     # checkpoint and graphs a refresh may have put them in use, though.
     if index.alias_target(GRAPH_ALIAS) != done.collection:

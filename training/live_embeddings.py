@@ -59,11 +59,10 @@ class LiveEmbeddings:
         self._text_encoder = text_encoder
         self._device = device
 
-    def update(self, space: SpaceId | None = None, *, progress: str | None = None) -> int:
+    def update(self, *, progress: str | None = None) -> int:
         """Encode and write what has changed; everything where no collection of this checkpoint is in use.
 
         Args:
-            space: The space to bring up to date; None for all.
             progress: Name on the progress bar of a full refresh; None shows none.
 
         Returns:
@@ -72,10 +71,20 @@ class LiveEmbeddings:
         spaces = self._store.spaces()
         if not spaces:
             return 0
-        if self._in_use() is None:
+        found = self._in_use()
+        if found is None:
             self.refresh(progress=progress)
             return len(spaces)
-        return self._write_due(spaces if space is None else [space])
+        return self._write_due(found, spaces)
+
+    def current(self, space: SpaceId) -> Collection:
+        """The collection, after it was brought up to date for a space; made where none of this checkpoint is in use."""
+        found = self._in_use()
+        if found is None:
+            self.refresh()
+            return self.collection(space)
+        self._write_due(found, [space])
+        return found
 
     def refresh(self, *, progress: str | None = None) -> Refreshed:
         """Encode every space into a new collection, put it in use, and add what arrived in the meantime."""
@@ -91,11 +100,13 @@ class LiveEmbeddings:
         )
         for space, number in due.items():
             self._store.acknowledge_change(space, number)
-        self._write_due(self._store.spaces())
+        found = self._in_use()
+        assert found is not None
+        self._write_due(found, self._store.spaces())
         return done
 
     def collection(self, space: SpaceId) -> Collection:
-        """The collection, after a check that it holds the space as it is.
+        """The collection, for readers, after a check that it holds the space as it is.
 
         Raises:
             StaleEmbeddingsError: If it does not, or there is none of this checkpoint.
@@ -133,9 +144,7 @@ class LiveEmbeddings:
         is_ours = found.spec.version == self.version and found.spec.schema == schema_hash()
         return found if is_ours else None
 
-    def _write_due(self, spaces: list[SpaceId]) -> int:
-        collection = self._in_use()
-        assert collection is not None
+    def _write_due(self, collection: Collection, spaces: list[SpaceId]) -> int:
         due = self._store.changed_spaces()
         written = 0
         for space in spaces:

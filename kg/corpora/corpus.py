@@ -66,6 +66,7 @@ class Corpus:
         questions: The questions with resolvable evidence, in the file's order.
         skipped: How many questions were left out, by reason.
         notes: What else a report must say: evidence ids that could not be resolved, an unknown hash.
+        unanswerable: Questions that the conversations do not answer, though they sound as if; a memory should say so.
         corrections: Published corrections of the evidence, by question id: a second gold, never put in its place.
     """
 
@@ -76,6 +77,7 @@ class Corpus:
     questions: tuple[Question, ...]
     skipped: dict[str, int]
     notes: tuple[str, ...] = ()
+    unanswerable: tuple[Question, ...] = ()
     corrections: Mapping[str, tuple[TurnId, ...]] = field(default_factory=dict)
 
     def of_categories(self, categories: Sequence[str]) -> Corpus:
@@ -111,6 +113,7 @@ class Corpus:
             self,
             conversations=tuple(c for c in self.conversations if c.space in names),
             questions=tuple(q for q in self.questions if q.space in names),
+            unanswerable=tuple(q for q in self.unanswerable if q.space in names),
         )
 
 
@@ -123,6 +126,8 @@ class CorpusFormat:
         read: Reads a file; raises CorpusFormatError if it is not of this format.
         with_corrections: Adds a file of corrected evidence to a corpus; None if the format has none.
         categories: Question categories to keep where the user names none; empty keeps all.
+        unanswerable: Categories of questions that the conversations do not answer.
+        listing: Categories whose answers list several things, separated by commas.
         known_sha256: Names of the published files by SHA-256. Any other file is noted, since results of it may not
             compare; empty where nothing was published.
     """
@@ -131,4 +136,6 @@ class CorpusFormat:
     read: Callable[[str], Corpus]
     with_corrections: Callable[[Corpus, str], Corpus] | None = None
     categories: tuple[str, ...] = ()
+    unanswerable: tuple[str, ...] = ()
+    listing: tuple[str, ...] = ()
     known_sha256: Mapping[str, str] = field(default_factory=dict)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from locigraph.kg.errors import CorpusFormatError
+from locigraph.kg.files import parsed_json
 from locigraph.kg.times import TIME_RANGE, is_in_range
 from locigraph.kg.types import UNSTORABLE, SpaceId, Turn, TurnId
 
@@ -160,13 +161,13 @@ def parse_json(path: str, text: str, line: int | None = None) -> Any:
         CorpusFormatError: If it is not JSON; says where.
     """
     try:
-        return json.loads(text)
+        return parsed_json(text)
     except json.JSONDecodeError as error:
         near = text[max(0, error.pos - 15) : error.pos + 15]
         raise CorpusFormatError(
             path, None, f"line {line or error.lineno}", near, f"valid JSON ({error.msg})"
         ) from error  # fmt: skip
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         where = "(top)" if line is None else f"line {line}"
         raise CorpusFormatError(path, None, where, text[:30], f"readable JSON ({error})") from error
 

@@ -65,6 +65,7 @@ def load_corpus(
         known = ", ".join(f"{name} {digest}" for digest, name in row.known_sha256.items())
         note = f"the file's SHA-256 {corpus.sha256} is unknown, so results may not compare; known: {known}"
         corpus = replace(corpus, notes=(*corpus.notes, note))
+    corpus = replace(corpus, unanswerable=tuple(q for q in corpus.questions if q.category in row.unanswerable))
     kept = categories or tuple(c for c in row.categories if any(q.category == c for q in corpus.questions))
     corpus = corpus.of_categories(kept) if categories or row.categories else corpus
     return corpus if conversations is None else corpus.of_conversations(conversations)

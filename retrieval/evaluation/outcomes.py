@@ -34,11 +34,11 @@ class QuestionOutcome:
 class PackedContext:
     """What of a strategy's hits went into a context of limited length.
 
-    ``nodes`` are the IDs of the memories in the order of the context, ``turns`` the turns that they stand for, and
-    ``tokens`` counts the tokens that were used.
+    ``lines`` are the memories as a reader sees them, in the order of the context, ``turns`` the turns that they stand
+    for, and ``tokens`` counts the tokens that were used.
     """
 
-    nodes: tuple[str, ...]
+    lines: tuple[str, ...]
     turns: tuple[str, ...]
     tokens: int
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from locigraph.kg.files import replace_file
+from locigraph.kg.files import parsed_json, replace_file
 from locigraph.retrieval.evaluation.errors import EvaluationError
 from locigraph.retrieval.evaluation.outcomes import QuestionOutcome, StrategyRun
 from locigraph.retrieval.evaluation.results import Comparison
@@ -76,7 +76,7 @@ def compare_again(
     left_out = set(without)
     try:
         with gzip.open(path, "rt", encoding="utf-8") as lines:
-            held = [json.loads(line) for line in lines]
+            held = [parsed_json(line) for line in lines]
         held = [line for line in held if not (line.get("left_out") or line["question_id"] in left_out)]
         names = list(held[0]["scores"]) if held else []
         columns = list(held[0]["scores"][names[0]]) if names else []

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from locigraph.kg.files import replace_file
+from locigraph.kg.files import parsed_json, replace_file
 from locigraph.retrieval.evaluation.errors import EvaluationError
 
 
@@ -34,7 +33,7 @@ def export_trec(rankings: Path, folder: Path) -> list[Path]:
     try:
         with rankings.open(encoding="utf-8") as lines:
             for line in lines:
-                _add(json.loads(line), qrels, runs)
+                _add(parsed_json(line), qrels, runs)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise EvaluationError(f"{rankings}: not the rankings that locigraph evaluate writes ({error!r})") from error
     if not runs:

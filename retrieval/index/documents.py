@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 
 import numpy as np
 
 from locigraph.kg.language.tokens import terms
 from locigraph.kg.schema import searchable_types
-from locigraph.kg.snapshot import Snapshot
+from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.types import NodeId, SpaceId, TurnId
 from locigraph.retrieval.index.bm25 import Bm25Index
 
@@ -21,13 +21,19 @@ _PAST_KEPT = 8
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A node as the lexical arm holds it."""
+    """A node as the lexical arm holds it; ``first`` and ``last`` are the time it speaks of (``Snapshot.times``)."""
 
     node_id: NodeId
     type: str
     description: str
     turn_ids: tuple[TurnId, ...]
     recorded_at: int
+    first: int = NO_TIME
+    last: int = NO_TIME
+
+    def touches(self, window: tuple[int, int]) -> bool:
+        """Whether what it speaks of touches a window of seconds."""
+        return self.first != NO_TIME and self.first <= window[1] and self.last >= window[0]
 
 
 class _Space:
@@ -35,6 +41,7 @@ class _Space:
         self.index: Bm25Index[NodeId] = Bm25Index()
         self.documents: dict[NodeId, Document] = {}
         self.types: list[str] = []  # by row of the index, removed rows included
+        self.last_day: date | None = None
 
     def add(self, document: Document) -> None:
         self.index.add(document.node_id, terms(document.description))
@@ -85,6 +92,10 @@ class LexicalIndex:
         """A node as it was known at ``as_of`` (None: now); None when the index does not hold it."""
         return self._space(space, as_of).documents.get(node_id)
 
+    def last_day(self, space: SpaceId, as_of: datetime | None = None) -> date | None:
+        """The day of the last turn when the space was loaded; None without dates."""
+        return self._space(space, as_of).last_day
+
     def search(
         self,
         query: str,
@@ -119,18 +130,20 @@ class LexicalIndex:
         return self._past[key]
 
     def _read(self, space: SpaceId, as_of: datetime | None) -> _Space:
-        held = _Space()
-        for document in documents(self._load(space, as_of), self._types):
+        held, snapshot = _Space(), self._load(space, as_of)
+        held.last_day = snapshot.last_day
+        for document in documents(snapshot, self._types):
             held.add(document)
         return held
 
 
 def documents(snapshot: Snapshot, types: frozenset[str]) -> list[Document]:
     """Active nodes of the given types, oldest first."""
+    first, last = snapshot.times
     return [
         Document(
             snapshot.ids[row], str(snapshot.types[row]), snapshot.descriptions[row], snapshot.turns_of[row],
-            int(snapshot.recorded_at[row]),
+            int(snapshot.recorded_at[row]), int(first[row]), int(last[row]),
         )
         for row in snapshot.active_rows(types)
     ]  # fmt: skip

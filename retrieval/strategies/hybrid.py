@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 
@@ -18,7 +18,7 @@ from locigraph.retrieval.protocols import (
     TextEncoder,
     VectorSearch,
 )
-from locigraph.retrieval.query_generator import generate_queries
+from locigraph.retrieval.query_generator import QueryGenerator, generate_queries
 from locigraph.retrieval.rank_fusion import reciprocal_rank_fusion
 from locigraph.retrieval.stopwatch import Stopwatch
 
@@ -35,6 +35,7 @@ class HybridRetriever:
         vectors: ANN arm over description embeddings.
         encoder: Text encoder that made these embeddings.
         queries: Makes the search queries of a question, at least one.
+        uses_windows: Whether what falls into the time that a query names is ranked once more by itself.
         depth: Number of candidates per arm.
         rrf_k: Constant of reciprocal rank fusion.
         types: Node types to search; None for all searchable types.
@@ -47,7 +48,8 @@ class HybridRetriever:
         vectors: VectorSearch,
         encoder: TextEncoder,
         *,
-        queries: Callable[[str], Sequence[str]] = generate_queries,
+        queries: QueryGenerator = generate_queries,
+        uses_windows: bool = False,
         depth: int = 50,
         rrf_k: int = _RRF_K,
         types: Sequence[str] | None = None,
@@ -58,6 +60,7 @@ class HybridRetriever:
         self._vectors = vectors
         self._encoder = encoder
         self._queries = queries
+        self._uses_windows = uses_windows
         self._depth = depth
         self._rrf_k = rrf_k
         self._types = searchable_types() if types is None else tuple(types)
@@ -72,26 +75,29 @@ class HybridRetriever:
     ) -> Result:
         """The best nodes for a query; see ``Retriever``. Signals: ``bm25``, ``ann`` (cosine)."""
         depth = max(self._depth, top_k)
-        queries = self._queries(query)
         # Not timed: a service would keep the index of the present, and an index of the past is built for one question.
         self._lexical.load(space, as_of)
+        queries = self._queries(query, self._lexical.last_day(space, as_of) if as_of is None else as_of.date())
         watch = Stopwatch()
-        vectors = self._encoder.encode(queries)
+        vectors = self._encoder.encode([each.text for each in queries])
         watch.encoded()
         rankings: list[list[NodeId]] = []
         signals: defaultdict[NodeId, dict[str, float]] = defaultdict(dict)
 
-        def take(signal: str, found: Sequence[tuple[NodeId, float]]) -> None:
+        def take(signal: str, found: Sequence[tuple[NodeId, float]], window: tuple[int, int] | None) -> None:
             rankings.append([node_id for node_id, _ in found])
+            if window is not None and self._uses_windows:
+                held = ((node_id, self._lexical.document(space, node_id, as_of=as_of)) for node_id in rankings[-1])
+                rankings.append([node_id for node_id, document in held if document and document.touches(window)])
             for node_id, score in found:  # several queries may find a node: its best score is shown
                 signals[node_id][signal] = max(score, signals[node_id].get(signal, score))
 
-        scope = SearchScope(space, self._types, as_of)
-        for text, vector in zip(queries, vectors, strict=True):
-            ann = self._pool.submit(self._vectors.search, vector, scope, top_k=depth)
-            bm25 = self._lexical.search(text, space, types=self._types, as_of=as_of, top_k=depth)
-            take("bm25", [(document.node_id, score) for document, score in bm25])
-            take("ann", [(match.node_id, match.score) for match in ann.result()])
+        for each, vector in zip(queries, vectors, strict=True):
+            types = self._types if each.types is None else each.types
+            ann = self._pool.submit(self._vectors.search, vector, SearchScope(space, types, as_of), top_k=depth)
+            bm25 = self._lexical.search(each.text, space, types=types, as_of=as_of, top_k=depth)
+            take("bm25", [(document.node_id, score) for document, score in bm25], each.window)
+            take("ann", [(match.node_id, match.score) for match in ann.result()], each.window)
         hits = []
         for node_id, score in reciprocal_rank_fusion(rankings, rrf_k=self._rrf_k):
             document = self._lexical.document(space, node_id, as_of=as_of)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from functools import cached_property, lru_cache
 from typing import Generic, TypeVar
 
@@ -13,21 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from locigraph.kg.language.dates import resolve_times
 from locigraph.kg.language.tokens import terms
-from locigraph.kg.schema import dated_types, searchable_types
+from locigraph.kg.schema import searchable_types
 from locigraph.kg.snapshot import NO_TIME, Snapshot
-from locigraph.kg.times import epoch
 from locigraph.kg.types import NodeId, SpaceId, TurnId
 from locigraph.retrieval.index.bm25 import Bm25Index
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, TextEncoder
+from locigraph.retrieval.query_generator import named_window
 from locigraph.retrieval.stopwatch import Stopwatch
 
 _SPACES_KEPT = 8
 _ROWS_AT_ONCE = 1024
 #: Scores that differ by less are equal, since sums depend on the order in which nodes happen to be stored.
 _DIGITS = 7
-_SECONDS_OF_DAY = 86_400
 
 SnapshotLoader = Callable[[SpaceId, datetime | None], Snapshot]
 Pair = tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -51,10 +49,7 @@ class Asked:
     @cached_property
     def window(self) -> tuple[int, int] | None:
         """First and last second, since 1970, of the times that the question names; None if it names none."""
-        days = resolve_times(self.text, self.on)
-        if not days:
-            return None
-        return _second(min(each.first for each in days)), _second(max(each.last for each in days)) + _SECONDS_OF_DAY - 1
+        return named_window(self.text, self.on)
 
 
 @dataclass(frozen=True)
@@ -157,37 +152,21 @@ class MemoryGraph:
         left_all, right_all, cosines = zip(*found, strict=True) if found else ([empty], [empty], [np.empty(0)])
         return np.concatenate(left_all), np.concatenate(right_all), np.concatenate(cosines)
 
-    @cached_property
+    @property
     def said(self) -> NDArray[np.int64]:
-        """Place in the conversation of each node's first source turn; the number of turns for one without, [nodes]."""
-        held = self.snapshot
-        first = np.full(held.num_nodes, len(held.turn_ids), dtype=np.int64)
-        np.minimum.at(first, held.provenance[:, 0], held.provenance[:, 1])
-        return first
+        """See ``Snapshot.said``."""
+        return self.snapshot.said
 
-    @cached_property
+    @property
     def times(self) -> Pair:
-        """First and last second of what each node speaks of, or ``NO_TIME``, [nodes].
-
-        For turns and events that is the valid time; for all others the time at which the first source turn was said.
-        """
-        held = self.snapshot
-        spoken = np.append(held.spoken_at, NO_TIME)[self.said]
-        own = np.isin(held.types, dated_types()) & (held.valid_from != NO_TIME)
-        first = np.where(own, held.valid_from, spoken)
-        return first, np.where(own & (held.valid_to != NO_TIME), held.valid_to, first)
+        """See ``Snapshot.times``."""
+        return self.snapshot.times
 
     def within(self, window: tuple[int, int]) -> NDArray[np.bool_]:
         """Whether what a node speaks of touches a window of seconds, [nodes]."""
         first, last = self.times
         touches: NDArray[np.bool_] = (first != NO_TIME) & (first <= window[1]) & (last >= window[0])
         return touches
-
-    @cached_property
-    def last_day(self) -> date | None:
-        """The day of the last turn; None without dates."""
-        latest = int(self.snapshot.spoken_at.max(initial=NO_TIME))
-        return None if latest == NO_TIME else datetime.fromtimestamp(latest, UTC).date()
 
     @cached_property
     def _words(self) -> Bm25Index[int]:
@@ -225,7 +204,7 @@ class GraphRetriever(ABC, Generic[Held]):
     @staticmethod
     def asked(graph: MemoryGraph, query: str, vector: NDArray[np.float32], as_of: datetime | None) -> Asked:
         """A question as strategies see it, with its embedding and the day from which it is asked."""
-        return Asked(query, vector, graph.last_day if as_of is None else as_of.date())
+        return Asked(query, vector, graph.snapshot.last_day if as_of is None else as_of.date())
 
     def retrieve(
         self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
@@ -278,7 +257,3 @@ def only(values: NDArray[np.floating], rows: NDArray[np.int64]) -> NDArray[np.fl
     shown = np.full(len(values), np.nan)
     shown[rows] = values[rows]
     return shown
-
-
-def _second(day: date) -> int:
-    return epoch(datetime(day.year, day.month, day.day, tzinfo=UTC))

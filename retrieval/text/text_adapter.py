@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from locigraph.kg.files import replaced_folder, whole_folder
+from locigraph.kg.files import parsed_json, replaced_folder, whole_folder
 from locigraph.kg.language.wordings import Wordings
 from locigraph.retrieval.errors import TextEncoderError
 
@@ -117,7 +117,7 @@ def read_adapter(folder: Path, *, base: str) -> TextAdapter:
     """
     folder = whole_folder(folder)
     try:
-        manifest = json.loads((folder / _MANIFEST).read_text())
+        manifest = parsed_json((folder / _MANIFEST).read_text())
         found = TextAdapter(
             folder, str(manifest["base"]), str(manifest["version"]), dict(manifest["details"]), Wordings.read(folder)
         )
@@ -151,7 +151,7 @@ def apply_adapter(model: SentenceTransformer, adapter: TextAdapter) -> None:
 
     transformer = _transformer(model)
     try:
-        settings = json.loads((adapter.folder / _CONFIG).read_text())
+        settings = parsed_json((adapter.folder / _CONFIG).read_text())
         inject_adapter_in_model(_lora({name: settings[name] for name in _CHOSEN}), transformer)
         loaded: Any = set_peft_model_state_dict(transformer, load_file(adapter.folder / _WEIGHTS))
     except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:

@@ -97,7 +97,7 @@ def application(
         return JSONResponse(
             {
                 "status": "ready", "strategy": "v2" if state.checkpoint else "v1", "checkpoint": state.checkpoint,
-                "reason": state.reason, "spaces": state.spaces,
+                "reason": state.reason,
                 "index": {"due_rows": state.due_rows, "due_spaces": state.due_spaces},
             }
         )  # fmt: skip

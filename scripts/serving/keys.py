@@ -104,12 +104,12 @@ def read_keys(file: str | None, environment: Mapping[str, str] = os.environ) -> 
             return Keyring()
     try:
         found = TypeAdapter(list[_Key]).validate_python(yaml.safe_load(text))
-    except yaml.YAMLError as error:
-        raise LocigraphError(f"{where}: neither YAML nor JSON; expected {_EXAMPLE}") from error
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         place = ".".join(map(str, first["loc"])) or "keys"
         raise LocigraphError(f"{where}: {place}: {first['msg']}; expected {_EXAMPLE}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise LocigraphError(f"{where}: neither YAML nor JSON; expected {_EXAMPLE}") from error
     for what in ("name", "key"):
         if len({getattr(key, what) for key in found}) < len(found):
             raise LocigraphError(f"{where}: two keys have the same {what}; each needs its own")

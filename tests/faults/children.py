@@ -13,6 +13,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -39,6 +40,28 @@ def preload(action: Callable[[], Any]) -> None:
             importlib.import_module(name)
     torch.set_num_threads(1)  # threads do not survive a fork
     gc.freeze()
+
+
+def as_process(action: Callable[[], Any], file: Path) -> tuple[int, str]:
+    """Exit status and standard error, kept in a file, of an action that is run as a program of its own."""
+    child = os.fork()
+    if child == 0:
+        code = 0
+        with file.open("wb") as error, open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), 1)
+            os.dup2(error.fileno(), 2)
+            sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
+            try:
+                action()
+            except SystemExit as stop:
+                code = int(stop.code or 0)
+            except BaseException:
+                traceback.print_exc()
+                code = 1
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), file.read_text()
 
 
 def in_child(action: Callable[[], Any]) -> Any:

@@ -153,10 +153,13 @@ class _Stage:
 
 def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
     """Tries without end: a command, a way to be stopped, a moment."""
-    stages = [_stage(folder, before, command) for *before, command in _STAGES]
+    stages: dict[tuple[str, ...], _Stage] = {}
     randomness = random.Random(seed)
     while True:
-        stage = randomness.choice(stages)
+        commands = randomness.choice(_STAGES)
+        if commands not in stages:
+            stages[commands] = _stage(folder, commands[:-1], commands[-1])
+        stage = stages[commands]
         way = randomness.choice(_AT_A_CALL + _ANYWHERE)
         at = randomness.randrange(stage.calls) + 1 if way in _AT_A_CALL else randomness.uniform(0.01, stage.seconds)
         yield partial(_check, folder / "try", stage, way, at)

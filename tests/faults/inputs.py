@@ -11,6 +11,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from locigraph.kg.errors import LocigraphError
 from locigraph.kg.store import Store
 from locigraph.scripts import cli
 from tests.faults import workbench
+from tests.faults.children import as_process
 
 #: What stands in the place of a value, a key or a whole document.
 NASTY: tuple[Any, ...] = (
@@ -30,8 +32,11 @@ NASTY: tuple[Any, ...] = (
     "é" * 200,
 )  # fmt: skip
 _RAW = (b"", b"\xff\xfe", b"\x00", b"[" * 100_000, b"{", b"null", b'"x"', b"\xef\xbb\xbf[]", b"1e999", b"[1,]")
-_CONFIGS = sorted((Path(__file__).parents[2] / "configs").rglob("*.yaml"))
-_COMMANDS = ("adapt", "build", "evaluate", "refresh", "train")
+#: All commands but ``demo``, which needs no input, with what must be named.
+_COMMANDS = {command: {"space": "x"} if command in ("recall", "explain", "forget") else {} for command in cli._HELP}
+del _COMMANDS["demo"]
+#: These would do much if nothing were wrong: their configuration is resolved, and no more.
+_MAKE_MUCH = ("ablate", "build", "evaluate", "search", "serve", "transfer")
 
 
 def _locomo() -> list[Any]:
@@ -64,26 +69,28 @@ _SOUND: dict[str, Callable[[], list[Any]]] = {"locomo": _locomo, "longmemeval": 
 
 
 def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
-    """Tries without end: of corpora, of configurations, and now and then of a whole process."""
+    """Tries without end: of corpora and configurations by turns, now and then in a process of their own."""
     randomness = random.Random(seed)
     folder.mkdir(exist_ok=True)
+    cli._parser = _parser  # made once: making them is most of the work
     number = 0
     while True:
         number += 1
         kind = randomness.choice(sorted(_SOUND))
-        raw = (
-            randomness.choice(_RAW)
-            if randomness.random() < 0.05
-            else _written(kind, _sound_but(_SOUND[kind](), randomness))
-        )
-        if number % 200 == 1:
-            yield lambda kind=kind: _check_process(folder, kind)  # type: ignore[misc]
+        command = randomness.choice(list(_COMMANDS))
+        if number % 1_000 == 1:
+            yield partial(_check_interpreter, folder, kind)
         elif number % 2:
-            yield lambda kind=kind, raw=raw: _check_corpus(folder, kind, raw)  # type: ignore[misc]
+            yield partial(_check_corpus, folder, kind, _corpus(randomness, kind))
         else:
-            text = _configuration(randomness)
-            command = randomness.choice(_COMMANDS)
-            yield lambda command=command, text=text: _check_configuration(folder, command, text)  # type: ignore[misc]
+            text = _configuration(randomness, command)
+            yield partial(_check_configuration, folder, command, text, is_process=number % 20 == 0)
+
+
+def _corpus(randomness: random.Random, kind: str) -> bytes:
+    if randomness.random() < 0.05:
+        return randomness.choice(_RAW)
+    return _written(kind, _sound_but(_SOUND[kind](), randomness))
 
 
 def _written(kind: str, documents: list[Any]) -> bytes:
@@ -136,30 +143,38 @@ def _check_corpus(folder: Path, kind: str, raw: bytes) -> None:
             assert store.turns(conversation.space) == list(conversation.turns)
 
 
-def _configuration(randomness: random.Random) -> bytes:
+@cache
+def _parser(command: str, make: Callable[[str], Any] = cli._parser) -> Any:
+    return make(command)
+
+
+@cache
+def _sound_configuration(command: str) -> Any:
+    """A command's own options with their defaults."""
+    parser = _parser(command)
+    return yaml.safe_load(parser.dump(parser.get_defaults(), skip_validation=True)) | _COMMANDS[command]
+
+
+def _configuration(randomness: random.Random, command: str) -> bytes:
     if randomness.random() < 0.1:
         return randomness.choice(_RAW)
-    document = yaml.safe_load(randomness.choice(_CONFIGS).read_text())
-    text = yaml.safe_dump(_sound_but(document, randomness), allow_unicode=True)
+    text = yaml.safe_dump(_sound_but(_sound_configuration(command), randomness), allow_unicode=True)
     return text.encode(errors="surrogatepass")
 
 
-def _check_configuration(folder: Path, command: str, text: bytes) -> None:
+def _check_configuration(folder: Path, command: str, text: bytes, *, is_process: bool) -> None:
     """A configuration is refused in one line, if only for want of a store; or it is resolved, and no more is done."""
     path = folder / "run.yaml"
     path.write_bytes(text)
-    makes_much = command in ("build", "evaluate")
-    error, code = io.StringIO(), 0
+    makes_much = command in _MAKE_MUCH
+    asked = ["q"] if command in ("recall", "explain") else []
+    words = [command, *asked, "--config", str(path), *(["--print_config"] if makes_much else [])]
     before = Path.cwd()
     os.chdir(folder)
     try:
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(error):
-            cli.main([command, "--config", str(path), *(["--print_config"] if makes_much else [])])
-    except SystemExit as stop:
-        code = int(stop.code or 0)
+        code, said = as_process(lambda: cli.main(words), folder / "said") if is_process else _ended(words)
     finally:
         os.chdir(before)
-    said = error.getvalue()
     assert code == 2 or (code == 0 and makes_much), f"{command} {text[:300]!r}: {code} {said}"
     assert (code == 0) == (said == ""), f"{command} {text[:300]!r}: {said}"
     if code == 2:
@@ -168,8 +183,18 @@ def _check_configuration(folder: Path, command: str, text: bytes) -> None:
         assert said.rstrip("\n").isprintable(), said
 
 
-def _check_process(folder: Path, kind: str) -> None:
-    """A real process says one line and ends with 2."""
+def _ended(words: list[str]) -> tuple[int, str]:
+    error = io.StringIO()
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(error):
+        try:
+            cli.main(words)
+        except SystemExit as stop:
+            return int(stop.code or 0), error.getvalue()
+    return 0, error.getvalue()
+
+
+def _check_interpreter(folder: Path, kind: str) -> None:
+    """An interpreter of its own says one line and ends with 2."""
     path = folder / "broken.json"
     path.write_bytes(b"[{")
     arguments = ["build", "--corpus.path", str(path), "--corpus.format", kind, "--store", str(folder / "none.sqlite")]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from locigraph.kg.files import opened_sqlite, replaced_folder, whole_folder
+from locigraph.kg.files import opened_sqlite, parsed_json, replaced_folder, whole_folder
 
 
 def content(folder: Path) -> dict[str, str]:
@@ -81,3 +81,10 @@ def test_a_cache_takes_no_database_of_another_application(tmp_path: Path) -> Non
     for _ in range(2):
         with opened() as connection:
             assert connection.execute("SELECT COUNT(*) FROM kept").fetchone() == (0,)
+
+
+def test_json_that_no_parser_can_follow_is_no_json() -> None:
+    assert parsed_json('{"a": [1]}') == {"a": [1]}
+    for text in ("[" * 100_000, "{", "", "1" * 5_000):
+        with pytest.raises(ValueError, match=r"nested|Exp|limit"):
+            parsed_json(text)

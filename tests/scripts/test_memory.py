@@ -75,6 +75,15 @@ def test_a_whole_space_is_forgotten_only_when_that_is_said(place: Path) -> None:
             memory.recall("bike", space="ana")
 
 
+@pytest.mark.parametrize("turn_ids", [["t1"], None])
+def test_a_reader_is_answered_by_v2_after_any_forgetting(place: Path, turn_ids: list[str] | None) -> None:
+    with opened(place) as memory:
+        memory.add_many([SALE, SALE | {"space": "bo", "turn_id": "t1"}, SALE | {"space": "bo", "text": "It is gone."}])
+        memory.forget(space="bo", turn_ids=turn_ids, whole_space=turn_ids is None)
+    with opened(place, access="read") as memory:
+        assert memory.recall("bike", space="ana").strategy == "v2"
+
+
 def test_the_same_turn_twice_is_one_and_other_words_under_its_id_are_refused(place: Path) -> None:
     with opened(place) as memory:
         assert memory.add(**SALE, turn_id="t1") == memory.add(**SALE, turn_id="t1")

@@ -230,3 +230,17 @@ def test_a_width_beyond_all_bounds_is_refused_before_memory_is_asked_for(width: 
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"text_dim": width}))
     with pytest.raises(CheckpointError, match="damaged or of another version"):
         load_checkpoint(tmp_path / "checkpoint")
+
+
+def test_a_checkpoint_whose_manifest_nobody_can_read_is_refused_by_a_command_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from locigraph.kg.store import Store
+    from locigraph.scripts import cli
+
+    Store(tmp_path / "graph.sqlite").close()
+    small_checkpoint().save(tmp_path / "checkpoint")
+    (tmp_path / "checkpoint" / "manifest.json").write_text("[" * 100_000)
+    with pytest.raises(SystemExit):
+        cli.main(["refresh", "--store", f"{tmp_path}/graph.sqlite", "--checkpoint", f"{tmp_path}/checkpoint"])
+    assert "manifest.json: not JSON (nested too deeply); the checkpoint is damaged" in capsys.readouterr().err

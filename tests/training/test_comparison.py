@@ -38,7 +38,7 @@ def test_a_comparison_asks_every_question_once_and_leaves_nothing_in_the_index(t
         # Six short turns fit into any context, and stand in the order in which they were said.
         for held in joined.contexts.values():
             assert [context.turns for context in held.values()] == [tuple(f"t{i}" for i in range(6))] * 3
-            assert {len(context.nodes) for context in held.values()} == {6}
+            assert {len(context.lines) for context in held.values()} == {6}
             assert 0 < held[500].tokens <= 500
 
         # Embeddings that a refresh has put in use stay, though the comparison makes the same.

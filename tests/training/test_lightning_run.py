@@ -18,6 +18,7 @@ from locigraph.training.examples import EpochDataModule
 from locigraph.training.lightning_run import AverageAndStop, is_first_process, remove_resume_points, run_lightning
 from locigraph.training.snapshots import TrainingSet
 from tests.fakes_graph import CPU, small_settings
+from tests.faults.damage import hurt
 from tests.training.planted import QUESTIONS, VIEWS, made_of
 
 
@@ -214,6 +215,18 @@ def test_a_half_written_resume_point_is_not_taken_up(tmp_path: Path) -> None:
         Run(fuse=3)(tmp_path / "cut")
     (tmp_path / "cut" / "finetune-0123.part").write_bytes(b"half")
     assert Run()(tmp_path / "cut").guess == whole.guess
+
+
+@pytest.mark.parametrize("damage", ["emptied", "truncated", "flipped"])
+def test_a_damaged_resume_point_begins_the_stage_anew(damage: str, tmp_path: Path) -> None:
+    whole = Run()(tmp_path / "whole")
+    with pytest.raises(PowerCut):
+        Run(fuse=3)(tmp_path / "cut")
+    (point,) = (tmp_path / "cut").glob("*.ckpt")
+    hurt(point, damage, 0.5)
+    again = Run()(tmp_path / "cut")
+    assert again.train[0].dealt == whole.train[0].dealt
+    assert again.guess == whole.guess
 
 
 def test_a_run_that_stopped_early_is_not_trained_further_when_taken_up(tmp_path: Path) -> None:

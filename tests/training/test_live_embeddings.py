@@ -91,6 +91,15 @@ def test_a_space_that_has_changed_is_refused_until_it_is_written(place: Place) -
     assert place.live.collection(OTHER_SPACE).count(OTHER_SPACE) == 3
 
 
+def test_a_space_that_is_asked_is_brought_up_to_date_and_others_are_left(place: Place) -> None:
+    place.say(*TURNS[SPACE][:3], *TURNS[OTHER_SPACE][:3])
+    assert place.live.current(SPACE).count(SPACE) == 3  # the first collection, which holds every space
+    place.say(TURNS[SPACE][3], TURNS[OTHER_SPACE][3])
+    found = place.live.current(SPACE)
+    assert (found.count(SPACE), found.count(OTHER_SPACE)) == (4, 3)
+    assert [*place.store.changed_spaces()] == [OTHER_SPACE]
+
+
 def test_a_write_that_is_cut_is_done_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     place.say(*TURNS[SPACE][:3])
     place.live.update()

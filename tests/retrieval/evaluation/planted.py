@@ -55,7 +55,7 @@ def contexts_of(ranking: Sequence[str], tokens_a_turn: int) -> dict[int, PackedC
     made = {}
     for budget in TOKEN_BUDGETS:
         turns = tuple(ranking[: budget // tokens_a_turn])
-        made[budget] = PackedContext(tuple(f"n-{turn}" for turn in turns), turns, tokens_a_turn * len(turns))
+        made[budget] = PackedContext(tuple(f"memory {turn}" for turn in turns), turns, tokens_a_turn * len(turns))
     return made
 
 

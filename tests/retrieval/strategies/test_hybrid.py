@@ -12,6 +12,7 @@ from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import NodeId, SpaceId
 from locigraph.retrieval.errors import IndexUnavailableError
 from locigraph.retrieval.protocols import Hit, VectorMatch, VectorSearch
+from locigraph.retrieval.query_generator import SearchQuery
 from locigraph.retrieval.strategies.hybrid import HybridRetriever
 from tests.fakes import MONDAY, SPACE, FakeEncoder, make_turns
 from tests.fakes_graph import (
@@ -65,7 +66,7 @@ def test_the_arms_are_fused_by_hand_worked_reciprocal_ranks() -> None:
 
 def test_every_query_of_the_generator_adds_two_rankings() -> None:
     vectors = FixedVectors([match("n2", 0.9)])
-    with v1(vectors, queries=lambda question: ["kite", "canoe"], rrf_k=1) as retriever:
+    with v1(vectors, queries=lambda question, day: [SearchQuery("kite"), SearchQuery("canoe")], rrf_k=1) as retriever:
         hits = retriever.retrieve("anything", SPACE).hits
     # n2 leads both arms for "kite" and the ANN arm again for "canoe"; BM25 for "canoe" puts n4 before n0.
     assert ranked(hits) == [("n2", pytest.approx(3 / 2)), ("n4", pytest.approx(1 / 2)), ("n0", pytest.approx(1 / 3))]
@@ -104,3 +105,23 @@ def test_an_outage_of_the_index_is_an_error_and_not_a_half_result() -> None:
 def test_an_unknown_space_is_an_error() -> None:
     with v1(vectors_of(HELD)) as retriever, pytest.raises(UnknownSpaceError):
         retriever.retrieve("canoe", SpaceId("nobody"))
+
+
+def test_what_falls_into_the_time_that_a_question_names_counts_twice_where_windows_are_used() -> None:
+    held = make_snapshot(make_turns(["I painted the canoe"], ["I sold the canoe"]))
+    found = FixedVectors([match("n0", 0.9), match("n1", 0.8)])
+    question = "What about the canoe on 8 January 2024?"  # the day of n1
+    with v1(found, held) as plain, v1(found, held, uses_windows=True) as in_time:
+        before, after = (
+            {str(hit.node_id): hit.score for hit in each.retrieve(question, SPACE).hits} for each in (plain, in_time)
+        )
+    assert after["n0"] == before["n0"]
+    assert after["n1"] == pytest.approx(before["n1"] + 1 / 3 + 1 / 3)  # first of both rankings of that day
+    with v1(found, held, uses_windows=True) as in_time:
+        assert in_time.retrieve("What about the canoe?", SPACE).hits[0].node_id == "n0"
+
+
+def test_a_query_may_look_for_some_types_only() -> None:
+    queries = [SearchQuery("canoe", types=("knowledge_node",))]
+    with v1(vectors_of(HELD), queries=lambda question, day: queries) as retriever:
+        assert {hit.type for hit in retriever.retrieve("canoe", SPACE).hits} == {"knowledge_node"}

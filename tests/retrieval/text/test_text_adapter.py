@@ -99,9 +99,10 @@ def test_what_is_no_adapter_is_refused_before_any_model_is_loaded(base: str, tmp
     weights.write_bytes(weights.read_bytes()[:-1] + b"\xff")
     with pytest.raises(TextEncoderError, match=r"the manifest says .*damaged"):
         read_adapter(tmp_path / "adapter", base=base)
-    (tmp_path / "adapter" / "manifest.json").write_text("[]")
-    with pytest.raises(TextEncoderError, match=r"manifest.json: damaged"):
-        read_adapter(tmp_path / "adapter", base=base)
+    for content in ("[]", "[" * 100_000, "{"):
+        (tmp_path / "adapter" / "manifest.json").write_text(content)
+        with pytest.raises(TextEncoderError, match=r"manifest.json: damaged"):
+            read_adapter(tmp_path / "adapter", base=base)
 
 
 def test_an_adapter_of_layers_that_the_model_lacks_is_refused(base: str, tmp_path: Path) -> None:

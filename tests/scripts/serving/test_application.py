@@ -181,7 +181,7 @@ def test_readiness_says_what_index_and_checkpoint_are_in(place: Path) -> None:
     with serving(place) as client:
         ask(client, "add", TURN)
         found = client.get("/ready").json()
-        assert (found["status"], found["strategy"], found["spaces"]) == ("ready", "v2", 1)
+        assert (found["status"], found["strategy"], found["reason"]) == ("ready", "v2", "")
         assert found["index"] == {"due_rows": found["index"]["due_rows"], "due_spaces": 1}
         ask(client, "recall", {"space": "ana", "question": "bike"})
         assert client.get("/ready").json()["index"] == {"due_rows": 0, "due_spaces": 0}

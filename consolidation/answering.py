@@ -1,0 +1,129 @@
+"""Answers from contexts, and two judges of them, by language models."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable
+from importlib.resources import files
+from typing import Any, TypeVar
+
+from locigraph.consolidation.ledger import Purpose
+from locigraph.consolidation.llm import ChatClient
+from locigraph.consolidation.replies import Form, filled, strict_schema
+from locigraph.kg.types import Question
+
+_PROMPTS = files("locigraph.consolidation").joinpath("prompts")
+_Read = TypeVar("_Read")
+
+
+class AnswerForm(Form):
+    """An answer, or that the memories do not hold it."""
+
+    is_known: bool
+    answer: str
+
+
+class FactForm(Form):
+    """A fact of a reference, and whether an answer has it."""
+
+    fact: str
+    is_covered: bool
+
+
+class FactsForm(Form):
+    """All facts of a reference."""
+
+    facts: list[FactForm]
+
+
+class GradeForm(Form):
+    """A grade of an answer."""
+
+    grade: float
+
+
+def prompt_versions() -> dict[str, str]:
+    """Twelve hexadecimal digits of each prompt, by stage."""
+    return {
+        stage: hashlib.sha256(_prompt(stage).encode()).hexdigest()[:12]
+        for stage in ("answer", "judge_facts", "judge_grade")
+    }
+
+
+def answer_from(client: ChatClient, question: Question, context: str) -> AnswerForm:
+    """The answer of a model that sees a context and nothing else.
+
+    Raises:
+        LanguageModelError: As ``ChatClient.ask``.
+    """
+    day = None if question.asked_at is None else question.asked_at.date().isoformat()
+    document = {"question": question.text, "asked_on": day, "memories": context.split("\n") if context else []}
+
+    def read(reply: Any) -> AnswerForm:
+        form = filled(AnswerForm, reply)
+        if form.is_known and not form.answer:
+            raise ValueError("is_known is true, but answer is empty")
+        return form
+
+    return _ask(client, "answer", question, document, AnswerForm, read)
+
+
+def covered_facts(client: ChatClient, question: Question, answer: str) -> float:
+    """Share of the facts of the question's own answer that an answer has, as a model judges it.
+
+    Raises:
+        LanguageModelError: As ``ChatClient.ask``.
+    """
+
+    def read(reply: Any) -> float:
+        facts = filled(FactsForm, reply).facts
+        if not facts:
+            raise ValueError("facts is empty; a reference states at least one")
+        return sum(each.is_covered for each in facts) / len(facts)
+
+    return _ask(client, "judge_facts", question, _judged(question, answer), FactsForm, read)
+
+
+def grade_of(client: ChatClient, question: Question, answer: str) -> float:
+    """Grade of an answer from 0 to 1, as a model judges it beside the question's own answer.
+
+    Raises:
+        LanguageModelError: As ``ChatClient.ask``.
+    """
+
+    def read(reply: Any) -> float:
+        grade = filled(GradeForm, reply).grade
+        if not (math.isfinite(grade) and 0.0 <= grade <= 1.0):
+            raise ValueError(f"grade is {grade}; expected a number from 0 to 1")
+        return grade
+
+    return _ask(client, "judge_grade", question, _judged(question, answer), GradeForm, read)
+
+
+def _judged(question: Question, answer: str) -> dict[str, Any]:
+    return {"question": question.text, "reference": question.answer, "answer": answer}
+
+
+def _ask(
+    client: ChatClient,
+    stage: str,
+    question: Question,
+    document: dict[str, Any],
+    form: type[Form],
+    read: Callable[[Any], _Read],
+) -> _Read:
+    return client.ask(
+        [
+            {"role": "system", "content": _prompt(stage)},
+            {"role": "user", "content": json.dumps(document, ensure_ascii=False)},
+        ],
+        strict_schema(form),
+        read,
+        purpose=Purpose(stage, question.space),
+    )
+
+
+def _prompt(stage: str) -> str:
+    return _PROMPTS.joinpath(f"{stage}.txt").read_text(encoding="utf-8")

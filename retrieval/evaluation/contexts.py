@@ -1,0 +1,58 @@
+"""The contexts of an evaluation as a file, from which answers are made later."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from locigraph.kg.files import replace_file
+from locigraph.retrieval.evaluation.errors import EvaluationError
+from locigraph.retrieval.evaluation.outcomes import StrategyRun
+
+
+def write_contexts(path: Path, runs: Sequence[StrategyRun]) -> None:
+    """Write the contexts of all questions; each memory's line stands in the file once.
+
+    Args:
+        path: File; should end in ``.jsonl.gz``.
+        runs: By strategy and seed; of several seeds the first is written.
+    """
+    place: dict[str, int] = {}
+    entries = []
+    first = {run.name: run for run in reversed(runs)}
+    for name in dict.fromkeys(run.name for run in runs):
+        for question_id, contexts in first[name].contexts.items():
+            numbers = {
+                str(tokens): [place.setdefault(line, len(place)) for line in context.lines]
+                for tokens, context in contexts.items()
+            }
+            entries.append({"strategy": name, "question_id": question_id, "contexts": numbers})
+    written = [json.dumps({"lines": list(place)}), *map(json.dumps, entries)]
+    replace_file(path, gzip.compress("".join(f"{line}\n" for line in written).encode(), compresslevel=6, mtime=0))
+
+
+def read_contexts(path: Path, tokens: int) -> dict[str, dict[str, str]]:
+    """Contexts of so many tokens, by strategy and question.
+
+    Raises:
+        EvaluationError: If the file is not of this kind, or holds no contexts of that size.
+    """
+    found: dict[str, dict[str, str]] = {}
+    sizes: set[str] = set()
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as held:
+            lines = json.loads(next(held))["lines"]
+            for each in map(json.loads, held):
+                sizes.update(each["contexts"])
+                if str(tokens) in each["contexts"]:
+                    text = "\n".join(lines[number] for number in each["contexts"][str(tokens)])
+                    found.setdefault(each["strategy"], {})[each["question_id"]] = text
+    except (OSError, EOFError, StopIteration, ValueError, KeyError, TypeError, IndexError) as error:
+        raise EvaluationError(f"{path}: not the contexts that locigraph evaluate writes ({error!r})") from error
+    if not found:
+        raise EvaluationError(
+            f"{path}: holds no contexts of {tokens} tokens; choose one of {', '.join(sorted(sizes, key=int))}"
+        )
+    return found

@@ -1,0 +1,95 @@
+"""``locigraph answer``: what a language model answers from the contexts of an evaluation."""
+
+from __future__ import annotations
+
+from locigraph.scripts.settings import CorpusSettings, LLMSettings
+
+
+def answer(
+    *,
+    results: str = "runs/evaluate",
+    corpus: CorpusSettings = CorpusSettings(),
+    strategies: str | None = None,
+    budget_tokens: int = 1_000,
+    questions: int | None = None,
+    wrong: int = 100,
+    llm: LLMSettings = LLMSettings(),
+    judge: LLMSettings | None = None,
+    concurrency: int = 4,
+    max_tokens: int | None = None,
+    max_cost: float | None = None,
+    seed: int = 0,
+) -> None:
+    """Have questions answered from each strategy's context, and the answers judged against the corpus' own.
+
+    Writes answers.json and answers.jsonl into the folder of the results. Can be interrupted and run again: what was
+    asked is kept in the cassette.
+
+    Args:
+        results: Folder of locigraph evaluate.
+        corpus: The corpus that was evaluated; answers are judged by its own.
+        strategies: Names separated by commas, of those evaluated; null for all.
+        budget_tokens: Size of the contexts: 500, 1000 or 4000.
+        questions: Number of questions to draw, and of unanswerable ones as many; null for all.
+        wrong: Number of answers known to be wrong that the judges get among the others, to report their errors.
+        llm: Language model that answers.
+        judge: Language model that judges; null for the one that answers, which favours its own answers.
+        concurrency: Largest number of requests at a time.
+        max_tokens: Most tokens that all may cost, earlier runs in this folder included; then the command stops with
+            code 3.
+        max_cost: The same in the currency of the prices.
+        seed: Random seed of what is drawn.
+    """
+    import json
+    import random
+    from pathlib import Path
+
+    from locigraph.kg.corpora import FORMATS
+    from locigraph.kg.errors import LocigraphError
+    from locigraph.retrieval.evaluation.contexts import read_contexts
+    from locigraph.scripts import opening
+    from locigraph.scripts.answers import Answering, SpentFile, answers_table
+    from locigraph.scripts.language_models import clients_of
+
+    for name, value, least in (("concurrency", concurrency, 1), ("questions", questions, 1), ("wrong", wrong, 0)):
+        if value is not None and value < least:
+            raise LocigraphError(f"{name} is {value}; expected {least} or more")
+    clients = clients_of(llm, max_tokens=max_tokens, max_cost=max_cost)
+    answerer = clients("answer")
+    judging = answerer if judge is None else clients_of(judge, ledger=answerer.ledger)("judge")
+    folder = Path(results)
+    try:
+        evaluated = json.loads((folder / "results.json").read_text())["corpus"]["sha256"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise LocigraphError(f"{folder}: not a folder of locigraph evaluate ({error!r})") from error
+    read = opening.read_corpus(corpus)
+    if read.sha256 != evaluated:
+        raise LocigraphError(
+            f"{folder} holds an evaluation of a corpus with SHA-256 {evaluated}, but {read.path} has {read.sha256}; "
+            "name the same corpus"
+        )
+    contexts = read_contexts(folder / "contexts.jsonl.gz", budget_tokens)
+    if strategies is not None:
+        missing = [name for name in strategies.split(",") if name not in contexts]
+        if missing:
+            raise LocigraphError(f"strategy {missing[0]!r} was not evaluated; {folder} has {', '.join(contexts)}")
+        contexts = {name: contexts[name] for name in strategies.split(",")}
+    answerable = [question for question in read.questions if question.answer]
+    unanswerable = list(read.unanswerable)
+    if questions is not None:
+        chance = random.Random(seed)
+        answerable = chance.sample(answerable, min(questions, len(answerable)))
+        unanswerable = chance.sample(unanswerable, min(questions, len(unanswerable)))
+    if not answerable:
+        raise LocigraphError(f"{read.path}: no question has an answer to judge by")
+    answerer.ledger.bind(SpentFile(folder / "spent.json"), sorted({q.space for q in (*answerable, *unanswerable)}))
+    run = Answering(answerer, judging, contexts, answerable, unanswerable, FORMATS[read.format].listing, concurrency)
+    made = run.run(folder, wrong=wrong, seed=seed)
+    print(answers_table(made))
+    print(f"spent: {answerer.ledger.total}; numbers: {folder / 'answers.json'}; answers: {folder / 'answers.jsonl'}")
+
+
+if __name__ == "__main__":
+    from locigraph.scripts.cli import run_file
+
+    run_file(__file__)

@@ -1,0 +1,44 @@
+"""What a server says when it cannot answer yet, or has too much to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from locigraph.kg.errors import LocigraphError
+from locigraph.scripts.serving import service
+from tests.faults.workbench import FakeCachedEncoder
+from tests.scripts.serving.servers import serving
+
+
+def test_with_too_many_waiting_a_request_is_told_to_come_back(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "_MOST_WAITING", 0)
+    with serving(place) as client:
+        answer = client.get("/v1/spaces")
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        assert answer.json()["detail"] == "0 requests wait already; ask again later"
+        monkeypatch.setattr(service, "_MOST_WAITING", 1)
+        assert client.get("/v1/spaces").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (LocigraphError("the weights are missing; install them"), "the weights are missing; install them"),
+        (RuntimeError("I sold the bike"), "the server failed; its log says where, without what was said"),
+    ],
+)
+def test_a_server_that_cannot_load_its_models_lives_and_says_why_it_is_not_ready(
+    place: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
+) -> None:
+    def fail(encoder: FakeCachedEncoder) -> None:
+        raise error
+
+    monkeypatch.setattr(FakeCachedEncoder, "load", fail)
+    with serving(place) as client:
+        assert client.get("/health").json() == {"status": "ok"}
+        answer = client.get("/ready")
+        while answer.json()["detail"].startswith("models are being loaded"):
+            answer = client.get("/ready")
+        assert (answer.status_code, answer.json()["detail"]) == (503, said)
