@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from tqdm import tqdm
@@ -63,16 +66,21 @@ class GraphWriter:
         self._store = store
         self._extractor = extractor
         self._encoder = encoder
-        self._context = HybridContext(store, encoder)
-        self._consolidator = Consolidator(store, extractor, encoder, self._context, keep=keep)
+        self._keep = keep
+        self._kept: OrderedDict[SpaceId, tuple[HybridContext, Consolidator]] = OrderedDict()  # used last at the end
+        self._lock = Lock()
 
     def close(self) -> None:
-        """Stop the threads of the search."""
-        self._context.close()
+        """Keep nothing any longer."""
+        for space in list(self._kept):
+            self.drop(space)
 
     def drop(self, space: SpaceId) -> None:
-        """Keep nothing of a space in memory, since something of it was forgotten."""
-        self._consolidator.drop(space)
+        """Keep nothing of a space in memory, such as one of which something was forgotten."""
+        with self._lock:
+            kept = self._kept.pop(space, None)
+        if kept is not None:
+            kept[0].close()
 
     def add(self, turns: Sequence[Turn], *, progress: bool = False) -> list[SpaceId]:
         """Append turns, all or none, and consolidate what is pending in their spaces.
@@ -106,9 +114,50 @@ class GraphWriter:
             bar_name = "encode" if progress else None
             self._encoder.encode([*texts, *extractor.expected_texts(pending)], progress=bar_name)
             with tqdm(desc="consolidate", total=len(pending), unit="turn", disable=not progress) as bar:
-                for space in spaces:
-                    self._consolidator.run(space, on_turn=lambda: _advance(bar))
+
+                def consolidate(space: SpaceId) -> None:
+                    self._consolidate(space, lambda: _advance(bar))
+
+                if isinstance(extractor, Accounted) and extractor.concurrency > 1:
+                    _side_by_side(consolidate, spaces, extractor)
+                else:
+                    for space in spaces:
+                        consolidate(space)
         return spaces
+
+    def _consolidate(self, space: SpaceId, on_turn: Callable[[], None]) -> None:
+        with self._lock:
+            kept = self._kept.pop(space, None)
+        # A context of its own: what it holds of a space is of no use to another.
+        context = HybridContext(self._store, self._encoder) if kept is None else kept[0]
+        consolidator = Consolidator(self._store, self._extractor, self._encoder, context) if kept is None else kept[1]
+        try:
+            consolidator.run(space, on_turn=on_turn)
+        except BaseException:
+            context.close()
+            raise
+        with self._lock:
+            self._kept[space] = context, consolidator
+            oldest = list(self._kept)[: -self._keep]
+        for each in oldest:
+            self.drop(each)
+
+
+def _side_by_side(consolidate: Callable[[SpaceId], None], spaces: Sequence[SpaceId], extractor: Accounted) -> None:
+    """Consolidate several spaces at a time, for an extractor that waits for others most of the time.
+
+    An error in one of them, a limit or an interruption lets no further request begin. Replies that are under way are
+    waited for, since they are paid for, and every turn is done or pending when the first error is raised.
+    """
+    with ThreadPoolExecutor(extractor.concurrency, thread_name_prefix="consolidate") as pool:
+        futures = [pool.submit(consolidate, space) for space in spaces]
+        try:
+            for future in as_completed(futures):
+                future.result()
+        except BaseException:
+            extractor.ledger.stop()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def _is_whole(store: Store, turns: Sequence[Turn]) -> bool:

@@ -6,6 +6,7 @@ an indexer later drains into the vector index; the index can always be rebuilt f
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -67,6 +68,7 @@ class Store:
             except OSError as error:
                 raise StoreError(f"cannot make a folder for store {text_url!r}: {error.strerror}") from error
         self._engine = make_engine(text_url, access)
+        self._writing = threading.Lock()
         # Most often there is nothing to write, and then a writer beside us is not waited for.
         with self._read() as connection:
             is_ready = migrations.is_current(connection, url=text_url) and is_seeded(connection)
@@ -98,7 +100,8 @@ class Store:
 
     @contextmanager
     def _write(self) -> Iterator[Connection]:
-        with self._mapped_errors(), self._engine.execution_options(write=True).begin() as connection:
+        # Threads take turns here: SQLite would have them poll for its lock.
+        with self._writing, self._mapped_errors(), self._engine.execution_options(write=True).begin() as connection:
             yield connection
 
     @contextmanager
