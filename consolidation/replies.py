@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -90,7 +91,7 @@ def strict_schema(
         enums: Values by name, for the fields whose schema says ``"enum": <name>``.
         leave_out: Fields that make no sense this time; they must have defaults.
     """
-    schema = form.model_json_schema()
+    schema = dict(_schema_of(form))
     definitions = schema.pop("$defs", {})
     schema["properties"] = {name: value for name, value in schema["properties"].items() if name not in leave_out}
 
@@ -111,6 +112,11 @@ def strict_schema(
 
     result: Schema = strict(schema)
     return result
+
+
+@cache
+def _schema_of(form: type[Form]) -> Schema:
+    return form.model_json_schema()  # a third of what a turn costs beside the models, if made for each
 
 
 def without_bounds(schema: Any) -> Any:

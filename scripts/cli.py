@@ -30,6 +30,7 @@ _HELP = {
     "train": "node and query encoder from a built graph",
     "refresh": "graph embeddings of all turns into the index",
     "evaluate": "strategies compared on held-out conversations, with statistics and a report",
+    "evaluate-consolidation": "what a language model makes of conversations whose facts are known",
     "answer": "answers by a language model from the contexts of an evaluation, judged",
     "transfer": "what was learnt from some corpora, tested on others",
     "compare": "statistics of a record made again, and its rankings for other tools",
@@ -80,7 +81,7 @@ def _choose(words: list[str]) -> None:
     if not words or words[0] in ("-h", "--help"):
         print("usage: locigraph COMMAND [options]\n\ncommands:")
         for name, text in _HELP.items():
-            print(f"  {name:<10}{text}")
+            print(f"  {name:<24}{text}")
         print("\nlocigraph COMMAND --help lists a command's options; --config FILE reads them from YAML.")
         return
     close = difflib.get_close_matches(words[0], _HELP, n=1)
@@ -176,6 +177,7 @@ def _switched_on(words: list[str], function: Callable[..., None]) -> list[str]:
 def _command(name: str) -> Callable[..., None]:
     from importlib import import_module
 
+    name = name.replace("-", "_")
     function: Callable[..., None] = getattr(import_module(f"locigraph.scripts.{name}"), name)
     return function
 
@@ -216,7 +218,7 @@ def _tables() -> dict[str, str]:
 
 def run_file(file: str) -> None:
     """Run the command that a file of this package holds, for ``python -m scripts.<command>``."""
-    main([Path(file).stem, *sys.argv[1:]])
+    main([Path(file).stem.replace("_", "-"), *sys.argv[1:]])
 
 
 def fail(message: str, *, code: int = 2) -> NoReturn:

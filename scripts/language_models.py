@@ -39,6 +39,8 @@ def clients_of(
     for name, value in (("llm.timeout_s", settings.timeout_s), ("llm.deadline_s", settings.deadline_s)):
         if not value > 0:
             raise LocigraphError(f"{name} is {value}; expected a number of seconds above 0")
+    if settings.concurrency < 1:
+        raise LocigraphError(f"llm.concurrency is {settings.concurrency}; expected 1 or more conversations at a time")
     prices = [settings.read_price, settings.written_price, settings.scribe.read_price, settings.scribe.written_price]
     if any(price is not None and not 0 <= price < float("inf") for price in prices):
         raise LocigraphError(f"the prices of llm are {prices}; expected 0 or more for a million tokens")
@@ -47,7 +49,7 @@ def clients_of(
     shared = ledger or Ledger(max_tokens=max_tokens, max_cost=max_cost)
 
     def make(stage: str) -> ChatClient:
-        from locigraph.consolidation.cassette import Cassette
+        from locigraph.consolidation.cassette import BUNDLED, Cassette
         from locigraph.consolidation.ledger import Prices
         from locigraph.consolidation.llm import ChatClient, Endpoint  # openai takes a second to import
 
@@ -56,6 +58,10 @@ def clients_of(
         model = (own and own.model) or settings.model
         if not model:
             raise LocigraphError(f"llm.model is {model!r}; name the model that is to be asked")
+        if settings.cassette in BUNDLED and settings.mode != "replay":
+            raise LocigraphError(
+                f"llm.cassette {settings.cassette!r} is bundled and only replayed; set llm.mode to replay"
+            )
         if not base_url and settings.mode != "replay":
             raise LocigraphError("llm.base_url names no endpoint; name one, such as http://localhost:8000/v1")
         key_env = (own and own.api_key_env) or settings.api_key_env
@@ -70,7 +76,10 @@ def clients_of(
             Prices(read_price, written_price),
             settings.timeout_s,
             settings.deadline_s,
+            # Nothing is waited for in a replay, and one conversation after another makes the same store byte by byte.
+            1 if settings.mode == "replay" else settings.concurrency,
         )
-        return ChatClient(endpoint, Cassette(Path(settings.cassette), settings.mode), shared)
+        cassette = Cassette(BUNDLED.get(settings.cassette, Path(settings.cassette)), settings.mode)
+        return ChatClient(endpoint, cassette, shared)
 
     return make

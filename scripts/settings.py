@@ -18,7 +18,8 @@ class CorpusSettings:
     Attributes:
         path: File, or ``sample``, ``threads`` or ``voices`` for a bundled corpus.
         format: Format of the corpus: <formats>.
-        extractions: JSONL of recorded extractions; null takes ``recorded_extractions.jsonl.gz`` beside the corpus.
+        extractions: JSONL of recorded extractions, or ``sample`` for those of the bundled conversation ``harbor``; null
+            takes ``recorded_extractions.jsonl.gz`` beside the corpus.
         corrections: JSONL of corrected evidence, a second gold that is reported beside the first; null for none.
         categories: Question categories to use; null takes the usual ones of the format.
         conversations: Names of the conversations to use; null takes all.
@@ -120,12 +121,13 @@ class LLMSettings:
         model: Name of the model there.
         api_key_env: Environment variable that holds the key; local endpoints mostly need none.
         scribe: Another model for the words.
-        cassette: SQLite file that keeps requests and replies, so that nothing is asked twice.
+        cassette: SQLite file that keeps requests and replies, so that nothing is asked twice; ``sample`` is bundled.
         mode: ``auto`` asks for what is not kept, ``record`` asks for all anew, ``replay`` never asks.
         temperature: Randomness of the replies; null for models that take no such parameter.
         max_reply_tokens: Longest reply; null for models that take no parameter ``max_tokens``.
         timeout_s: Longest wait for one reply.
         deadline_s: Longest time for one request with all its repetitions.
+        concurrency: Largest number of conversations at a time; the turns of each come one after another.
         read_price: Price of a million tokens that the model reads, in any currency.
         written_price: Price of a million tokens that it writes.
     """
@@ -140,6 +142,7 @@ class LLMSettings:
     max_reply_tokens: int | None = 2_000
     timeout_s: float = 120.0
     deadline_s: float = 600.0
+    concurrency: int = 8
     read_price: float = 0.0
     written_price: float = 0.0
 

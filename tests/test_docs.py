@@ -19,7 +19,8 @@ def test_commands_and_files_named_in_a_document_exist(document: Path) -> None:
     for command in re.findall(r"^\s*locigraph (\w+)", text, flags=re.MULTILINE):
         assert command in cli._HELP
     for path in re.findall(
-        r"\b(?:configs|docs|kg|gnn|retrieval|training|scripts|consolidation|benchmarks)/[\w/.-]+\.\w+", text
+        r"(?<![\w/])(?:configs|docs|tests|kg|gnn|retrieval|training|scripts|consolidation|benchmarks)/[\w/.-]+\.\w+",
+        text,
     ):
         assert (ROOT / path).exists(), f"{document.name} names {path}"
     makefile = (ROOT / "Makefile").read_text()

@@ -32,7 +32,7 @@ def test_the_wheel_holds_every_source_file_and_bundled_corpus(wheel: zipfile.Zip
     held = set(wheel.namelist())
     for package in ("kg", "consolidation", "gnn", "retrieval", "training", "scripts"):
         for path in (ROOT / package).rglob("*"):
-            if path.suffix in (".py", ".jsonl", ".txt", ".html", ".js", ".css"):
+            if path.suffix in (".py", ".jsonl", ".txt", ".html", ".js", ".css", ".sqlite"):
                 assert f"locigraph/{path.relative_to(ROOT)}" in held
 
 

@@ -43,9 +43,9 @@ _PROMPTS = files("locigraph.consolidation").joinpath("prompts")
 #: How many nodes one turn may reword, supersede or archive: a single hostile turn must not undo a memory.
 MAX_CLOSED = 3
 _MOST_OF_TURN, _MOST_OF_EARLIER = 12_000, 1_000  # characters of a turn that are shown
-# What a dry run assumes of each call, since contexts and replies are not known before: a dozen known nodes of 30
-# tokens, a quarter more than the turn's own tokens in words, and 120 tokens of JSON around them.
-_NODES_READ, _WORDS_WRITTEN, _JSON_WRITTEN = 12 * 30, 1.25, 120
+# What a dry run assumes of each call, since contexts and replies are not known before: sixteen known nodes of
+# 30 tokens, a quarter more than the turn's own tokens in words, and 120 tokens of JSON around them.
+_NODES_READ, _WORDS_WRITTEN, _JSON_WRITTEN = 16 * 30, 1.25, 120
 
 
 _Line = AfterValidator(one_line)
@@ -135,13 +135,18 @@ class WordingForm(Form):
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """The short names by which one turn's models know the nodes they are shown: m1, m2 and so on."""
+    """The short names by which one turn's models know the nodes they are shown: m1, m2 and so on.
+
+    They are shown oldest first, not by rank: models read them in the order of what happened, and two nodes of nearly
+    the same score do not make another request on another machine.
+    """
 
     ids: Mapping[str, NodeId]
 
     @classmethod
     def of(cls, context: Context) -> _Names:
-        return cls({f"m{number}": node.id for number, node in enumerate(context.nodes, start=1)})
+        ids = sorted(node.id for node in context.shown)  # which begin with the time
+        return cls({f"m{number}": node_id for number, node_id in enumerate(ids, start=1)})
 
     def id(self, name: str) -> NodeId:
         if name not in self.ids:
@@ -171,16 +176,17 @@ class LLMExtractor:
         self._scribe = scribe
         self._prompts = {stage: _PROMPTS.joinpath(f"{stage}.txt").read_text() for stage in ("architect", "scribe")}
         self.ledger = architect.ledger
+        self.concurrency = architect.concurrency
 
     def plan(self, turn: Turn, context: Context, *, complaint: str | None = None) -> Blueprint:
         """The architect's plan; raises DeadLetterError if its reply cannot be used, not even after a repair."""
         names = _Names.of(context)
-        types = {node.id: node.type for node in context.nodes}
+        types = {node.id: node.type for node in context.shown}
 
         def read(reply: Any) -> Blueprint:
             plan = _plan_of(filled(PlanForm, reply), turn, names, types)
             check_blueprint(
-                plan, turn_id=turn.turn_id, turns=(turn.turn_id,), shown=context.nodes, labels=tuple(RELATION_LABELS)
+                plan, turn_id=turn.turn_id, turns=(turn.turn_id,), shown=context.shown, labels=tuple(RELATION_LABELS)
             )
             return plan
 
@@ -253,12 +259,13 @@ class LLMExtractor:
 
 def _to_plan(turn: Turn, context: Context, names: _Names) -> tuple[str, Schema]:
     shown = list(names.ids)
+    nodes = {node.id: node for node in context.shown}
     document = _document(
         turn,
         context,
         known_nodes=[
-            {"id": name, "type": node.type, "text": node.description}
-            for name, node in zip(shown, context.nodes, strict=True)
+            {"id": name, "type": nodes[node_id].type, "text": nodes[node_id].description}
+            for name, node_id in names.ids.items()
         ],
         types={name: NODE_TYPES[name].description for name in _TYPES},
         relations={label.name: label.description for label in plannable_labels()},
@@ -268,7 +275,7 @@ def _to_plan(turn: Turn, context: Context, names: _Names) -> tuple[str, Schema]:
 
 
 def _to_write(turn: Turn, plan: Blueprint, context: Context, short: Mapping[NodeId, str]) -> tuple[str, Schema]:
-    texts = {node.id: node.description for node in context.nodes}
+    texts = {node.id: node.description for node in context.shown}
     planned = []
     for operation in plan.operations:
         if isinstance(operation, AddNode):

@@ -15,6 +15,9 @@ from locigraph.kg.errors import CorpusFormatError
 #: Names that stand for a bundled corpus where a path is asked for: a small one to try things on, and two to train on.
 BUNDLED: tuple[str, ...] = ("sample", "threads", "voices")
 
+#: Names that stand for bundled extractions of these: of one conversation of the sample, written by hand.
+BUNDLED_EXTRACTIONS: tuple[str, ...] = ("sample",)
+
 _EXTRACTIONS_BESIDE = "recorded_extractions.jsonl.gz"
 
 
@@ -32,8 +35,8 @@ def load_corpus(
     Args:
         format: Name of a row of ``FORMATS``.
         path: File, or one of ``BUNDLED`` for a bundled corpus, which is JSONL whatever ``format`` says.
-        extractions: JSONL file of recorded extractions, one conversation a line. None takes the file
-            ``recorded_extractions.jsonl.gz`` beside the corpus when there is one.
+        extractions: JSONL file of recorded extractions, one conversation a line, or one of ``BUNDLED_EXTRACTIONS``.
+            None takes the file ``recorded_extractions.jsonl.gz`` beside the corpus when there is one.
         corrections: JSONL file of corrected evidence, one question a line; None for none.
         categories: Question categories to keep; None or empty keeps those that the format's row names.
         conversations: Names of the conversations to keep; None keeps all.
@@ -53,7 +56,11 @@ def load_corpus(
     beside = Path(path).parent / _EXTRACTIONS_BESIDE
     if extractions is None and path not in BUNDLED and beside.is_file():
         extractions = str(beside)
-    if extractions is not None:
+    if extractions in BUNDLED_EXTRACTIONS:
+        held = resources.files("locigraph.kg.corpora") / f"{extractions}_extractions.jsonl"
+        with resources.as_file(held) as bundled:
+            corpus = _with_extractions(corpus, str(bundled))
+    elif extractions is not None:
         corpus = _with_extractions(corpus, extractions)
     if corrections is not None:
         if row.with_corrections is None:

@@ -6,6 +6,7 @@ an indexer later drains into the vector index; the index can always be rebuilt f
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -67,6 +68,7 @@ class Store:
             except OSError as error:
                 raise StoreError(f"cannot make a folder for store {text_url!r}: {error.strerror}") from error
         self._engine = make_engine(text_url, access)
+        self._writing = threading.Lock()
         # Most often there is nothing to write, and then a writer beside us is not waited for.
         with self._read() as connection:
             is_ready = migrations.is_current(connection, url=text_url) and is_seeded(connection)
@@ -98,7 +100,8 @@ class Store:
 
     @contextmanager
     def _write(self) -> Iterator[Connection]:
-        with self._mapped_errors(), self._engine.execution_options(write=True).begin() as connection:
+        # Threads take turns here: SQLite would have them poll for its lock.
+        with self._writing, self._mapped_errors(), self._engine.execution_options(write=True).begin() as connection:
             yield connection
 
     @contextmanager
@@ -472,6 +475,17 @@ class Store:
         """Drop the rows up to a sequence number: the index holds them durably."""
         with self._write() as connection:
             outbox.acknowledge(connection, up_to)
+
+    def revision(self, space: SpaceId) -> int:
+        """Number of the space's last change: every ``commit`` raises it by one, everything else by one or more.
+
+        Only pending turns that were appended after all others leave it as it is.
+        """
+        with self._read() as connection:
+            found = connection.scalar(select(tables.spaces.c.revision).where(tables.spaces.c.space == space))
+        if found is None:
+            raise UnknownSpaceError(space, self.spaces())
+        return int(found)
 
     def changed_spaces(self) -> dict[SpaceId, int]:
         """Spaces whose graph embeddings are due, each with the number of its last change."""

@@ -11,6 +11,7 @@ import importlib.util
 import logging
 import os
 import sqlite3
+import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -75,6 +76,7 @@ class CachedTextEncoder:
         self._dtype = dtype
         self.adapter = None if adapter is None else read_adapter(adapter, base=model)
         self._model: SentenceTransformer | None = None
+        self._encoding = threading.Lock()  # tokenisers are not made for several threads
         cache.parent.mkdir(parents=True, exist_ok=True)
         self._cache = cache
         self._plain: CachedTextEncoder | None = None
@@ -130,8 +132,9 @@ class CachedTextEncoder:
         Raises:
             TextEncoderError: If it cannot be loaded or its weights are not those expected.
         """
-        if self._model is None:
-            self._model = _load(self._name, self.adapter, self._device, self._dtype)
+        with self._encoding:
+            if self._model is None:
+                self._model = _load(self._name, self.adapter, self._device, self._dtype)
 
     def forget(self, texts: Sequence[str]) -> None:
         """Drop the vectors of some texts, made by whatever model, from the cache and from its log."""
@@ -173,13 +176,14 @@ class CachedTextEncoder:
     def _run(self, texts: Sequence[str]) -> NDArray[np.float32]:
         self.load()
         assert self._model is not None
-        vectors: Any = self._model.encode(
-            list(texts),
-            batch_size=_BATCH,
-            normalize_embeddings=True,
-            convert_to_tensor=True,
-            show_progress_bar=False,
-        )
+        with self._encoding:
+            vectors: Any = self._model.encode(
+                list(texts),
+                batch_size=_BATCH,
+                normalize_embeddings=True,
+                convert_to_tensor=True,
+                show_progress_bar=False,
+            )
         result: NDArray[np.float32] = vectors.float().cpu().numpy()
         if not np.isfinite(result).all():
             raise TextEncoderError(f"model {self._name!r} returned NaN or infinite values; try dtype float32")

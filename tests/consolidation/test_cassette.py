@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from locigraph.consolidation.cassette import Cassette, key_of
-from locigraph.consolidation.errors import MissingReplyError
+from locigraph.consolidation.errors import LanguageModelError, MissingReplyError
 
 
 def request(text: str, model: str = "m", **parameters: Any) -> dict[str, Any]:
@@ -39,10 +39,11 @@ def test_recording_uses_nothing_that_is_kept_and_replaying_nothing_else(tmp_path
     ],
 )
 def test_a_missing_reply_says_how_the_nearest_request_differs(asked: dict[str, Any], told: str, tmp_path: Path) -> None:
-    cassette = Cassette(tmp_path / "c.sqlite", "replay")
+    recording, cassette = Cassette(tmp_path / "c.sqlite"), Cassette(tmp_path / "c.sqlite", "replay")
+    recording.keep([])
     with pytest.raises(MissingReplyError, match="it holds no call at all; set mode to auto"):
         cassette.require(asked)
-    cassette.keep([(request("Who left?"), "1"), (request("What floats near the quay?"), "2"), (request("Why?"), "3")])
+    recording.keep([(request("Who left?"), "1"), (request("What floats near the quay?"), "2"), (request("Why?"), "3")])
     with pytest.raises(MissingReplyError, match=told):
         cassette.require(asked)
 
@@ -52,3 +53,9 @@ def test_a_dead_letter_holds_request_replies_and_faults_as_text(tmp_path: Path) 
     path = cassette.keep_failed(request("Who left?"), [("Nobody\ud800", "not JSON")])
     assert path.parent.name == "c.failed"
     assert path.read_text() == "--- user\nWho left?\n--- reply\nNobody\\ud800\n--- fault\nnot JSON\n"
+
+
+def test_a_cassette_that_is_to_be_replayed_must_be_there_and_is_not_made(tmp_path: Path) -> None:
+    with pytest.raises(LanguageModelError, match=r"gone\.sqlite: there is no such cassette to replay"):
+        Cassette(tmp_path / "gone.sqlite", "replay").find(["a"])
+    assert not any(tmp_path.iterdir())

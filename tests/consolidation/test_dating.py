@@ -4,7 +4,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from locigraph.consolidation.dating import dated, days_in_words, days_of
+from locigraph.consolidation.dating import dated, days_in_words, days_of, undated
 from locigraph.kg.times import day_end, day_start
 from tests.fakes import make_turn
 
@@ -54,3 +54,8 @@ def test_a_text_names_no_day_outside_the_range_that_is_kept() -> None:
     for text in ("this month", "next month", "in 9 weeks", "on 9999-12-31", "on 0001-01-01"):
         days = days_of(text, make_turn(0, text, spoken_at=last), None)
         assert days in (None, (date(2999, 12, 1), date(2999, 12, 31)))
+
+
+@pytest.mark.parametrize("days", [(date(2024, 5, 1), date(2024, 5, 3)), (date(2024, 5, 1), date(2024, 5, 31)), None])
+def test_days_in_brackets_can_be_taken_off_again(days: tuple[date, date] | None) -> None:
+    assert undated(dated("Ann (the painter) moved (to Porto)", days)) == "Ann (the painter) moved (to Porto)"

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import threading
+
 import pytest
 
-from locigraph.consolidation.errors import LimitReachedError
+from locigraph.consolidation.errors import LimitReachedError, StoppedError
 from locigraph.consolidation.ledger import Ledger, Prices, Purpose, Spent
 from locigraph.kg.types import TurnId
 from tests.fakes import OTHER_SPACE, SPACE
@@ -58,3 +60,69 @@ def test_a_limit_of_cost_needs_no_limit_of_tokens() -> None:
     ledger.check(2_000, CHEAP)
     with pytest.raises(LimitReachedError, match="stopped by max_cost"):
         ledger.check(2_001, CHEAP)
+
+
+def test_of_many_requests_at_a_time_a_limit_lets_through_what_it_would_one_after_another() -> None:
+    ledger = Ledger(max_tokens=1_000)
+    asked = threading.Barrier(8)
+    refused: list[str] = []
+
+    def ask(number: int) -> None:
+        asked.wait()
+        for _ in range(4):
+            try:
+                with ledger.request(90, 200, Prices()):  # 200 is the most; the reply has 10
+                    ledger.book(purpose("architect", f"t{number}"), 90, 10, Prices())
+            except LimitReachedError as error:
+                refused.append(str(error))
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert ledger.total == Spent(10, 900, 100)
+    assert len(refused) == 32 - 10
+
+
+def test_a_request_waits_for_others_that_may_use_up_the_limit_and_is_refused_when_they_did() -> None:
+    ledger = Ledger(max_tokens=500)
+    found: list[str] = []
+
+    def ask() -> None:
+        try:
+            with ledger.request(100, 100, Prices()):
+                found.append("asked")
+        except LimitReachedError:
+            found.append("refused")
+
+    with ledger.request(100, 300, Prices()):
+        waiting = threading.Thread(target=ask)
+        waiting.start()
+        waiting.join(0.05)
+        assert found == []
+        ledger.book(purpose("architect", "t0"), 100, 310, Prices())
+    waiting.join()
+    assert found == ["refused"]
+
+
+def test_a_stopped_ledger_lets_no_request_begin_and_wakes_those_that_wait() -> None:
+    ledger = Ledger()
+    ended: list[str] = []
+
+    def pause() -> None:
+        try:
+            ledger.pause(60)
+        except StoppedError as error:
+            ended.append(str(error))
+
+    waiting = threading.Thread(target=pause)
+    waiting.start()
+    ledger.stop()
+    waiting.join(10)
+    assert ended == ["no request begins, since the run was stopped; run again to go on"]
+    with pytest.raises(StoppedError), ledger.request(1, 1, Prices()):
+        pass
+    ledger.bind(Memory(), [])
+    with ledger.request(1, 1, Prices()):
+        pass

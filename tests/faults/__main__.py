@@ -26,7 +26,8 @@ from tests.faults.children import preload
 Tries = Callable[[int, Path], Iterator[Callable[[], None]]]
 #: Each kind, and how many of a thousand tries are of it: a try with processes takes about a second, one without little.
 KINDS: dict[str, tuple[Tries, int]] = {
-    "faults": (cuts.tries, 40),
+    "faults": (cuts.tries, 35),
+    "models": (cuts.kills_of_models, 5),
     "damage": (damage.tries, 40),
     "residue": (residue.tries, 20),
     "tenants": (tenants.tries, 350),

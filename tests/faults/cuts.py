@@ -41,6 +41,8 @@ _STAGES = (
     ("build", "forget", "build"),
     ("build", "forget", "restore"),
 )
+#: Two conversations side by side, by language models.
+_BY_MODELS = (("build_by_models",),)
 _AT_A_CALL = ("exit", "kill", "interrupt", "full disk", "power loss")
 _ANYWHERE = ("killed", "interrupted")
 # What a complete forgetting says when it is asked for again.
@@ -153,14 +155,25 @@ class _Stage:
 
 def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
     """Tries without end: a command, a way to be stopped, a moment."""
+    return _tries(seed, folder, _STAGES, _AT_A_CALL + _ANYWHERE)
+
+
+def kills_of_models(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
+    """Tries without end of ``kill -9`` in a build by language models."""
+    return _tries(seed, folder, _BY_MODELS, ("kill", "killed"))
+
+
+def _tries(
+    seed: int, folder: Path, rows: Sequence[tuple[str, ...]], ways: Sequence[str]
+) -> Iterator[Callable[[], None]]:
     stages: dict[tuple[str, ...], _Stage] = {}
     randomness = random.Random(seed)
     while True:
-        commands = randomness.choice(_STAGES)
+        commands = randomness.choice(rows)
         if commands not in stages:
             stages[commands] = _stage(folder, commands[:-1], commands[-1])
         stage = stages[commands]
-        way = randomness.choice(_AT_A_CALL + _ANYWHERE)
+        way = randomness.choice(ways)
         at = randomness.randrange(stage.calls) + 1 if way in _AT_A_CALL else randomness.uniform(0.01, stage.seconds)
         yield partial(_check, folder / "try", stage, way, at)
 

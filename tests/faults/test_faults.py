@@ -16,7 +16,17 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
-    ("kind", "tries"), [("faults", 4), ("damage", 4), ("residue", 2), ("tenants", 40), ("inputs", 120), ("time", 20)]
+    ("kind", "tries"),
+    [
+        ("faults", 4),
+        ("models", 2),
+        ("damage", 4),
+        ("residue", 2),
+        ("tenants", 40),
+        ("inputs", 120),
+        ("time", 20),
+        pytest.param("models", 50, marks=pytest.mark.slow),
+    ],
 )
 def test_a_few_tries_of_each_kind_are_survived(kind: str, tries: int, tmp_path: Path) -> None:
     count = tries * 1_000 // KINDS[kind][1] + 1

@@ -18,7 +18,8 @@ from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts import build, forget, opening, recall, refresh, verify
 from locigraph.scripts.memory import Memory
-from locigraph.scripts.settings import CorpusSettings
+from locigraph.scripts.settings import CorpusSettings, LLMSettings
+from tests.consolidation.stub_server import Stub, extracted, stub_server
 from tests.fakes import FakeEncoder
 from tests.fakes_graph import TEXT_DIM, small_checkpoint
 
@@ -77,7 +78,14 @@ def commands(folder: Path) -> dict[str, Callable[[], None]]:
             memory.add(space="harbor", text="I sail to the islands.", **turn)
             assert "t9" in {turn for hit in memory.recall(_QUESTION, space="harbor", top_k=99) for turn in hit.turn_ids}
 
+    def build_by_models() -> None:
+        with stub_server(Stub(extracted)) as stub:
+            models = LLMSettings(base_url=stub.url, model="m", cassette=str(folder / "replies.sqlite"))
+            read = CorpusSettings(path=str(folder / "corpus.jsonl"))
+            build.build(corpus=read, store=store, consolidation="llm", checkpoint=None, llm=models)
+
     return {
+        "build_by_models": build_by_models,
         "build": lambda: built("corpus.jsonl", None),
         "append": lambda: built("later.jsonl", checkpoint),
         "add": add,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -65,33 +65,57 @@ def graph_of(store: Store, space: SpaceId) -> tuple[Counter[Any], Counter[Any]]:
     return said, edges
 
 
+LOCOMO = Path(__file__).parents[3] / "shared" / "data" / "locomo" / "locomo10.json"
+
+
+def two_of_locomo() -> Sequence[Conversation]:
+    return load_corpus("locomo", str(LOCOMO)).conversations[:2]
+
+
+@pytest.mark.parametrize(
+    "conversations",
+    [
+        pytest.param(lambda: SAMPLE, id="sample"),
+        pytest.param(
+            two_of_locomo,
+            id="locomo",
+            marks=[
+                pytest.mark.slow,
+                pytest.mark.skipif(not LOCOMO.exists(), reason=f"NOT RUN: {LOCOMO} is absent, no real conversations"),
+            ],
+        ),
+    ],
+)
 def test_with_a_fifth_of_the_requests_failing_every_turn_is_done_or_failed_and_a_retry_ends_in_the_same_graph(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    conversations: Callable[[], Sequence[Conversation]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    given = conversations()
     monkeypatch.setattr(llm, "_FIRST_PAUSE_S", 0.01)
     with stub_server(Stub(extracted)) as stub, Store(tmp_path / "whole.sqlite") as whole:
-        assert build(whole, stub.url, tmp_path / "whole.cassette") == 0
-        expected = [graph_of(whole, conversation.space) for conversation in SAMPLE]
+        assert build(whole, stub.url, tmp_path / "whole.cassette", given) == 0
+        expected = [graph_of(whole, conversation.space) for conversation in given]
     assert expected[0][0].total() > 200
     with (
         stub_server(Stub(extracted, rate=0.2, slow_s=0.45)) as stub,
         Store(tmp_path / "graph.sqlite") as store,
     ):
-        failed = build(store, stub.url, tmp_path / "faulty.cassette")
+        failed = build(store, stub.url, tmp_path / "faulty.cassette", given)
         assert failed > 0
         assert set(stub.met) == set(FAULTS)
-        for conversation in SAMPLE:
+        for conversation in given:
             states = [len(store.turns(conversation.space, state=state)) for state in (TurnState.DONE, TurnState.FAILED)]
             assert sum(states) == len(conversation.turns)
             for failure in store.failures(conversation.space):
                 assert "after 2 attempts; see" in failure.error
-        for _ in range(5):
-            for conversation in SAMPLE:
+        for _ in range(9):  # a fifth of the retries fail too
+            for conversation in given:
                 for failure in store.failures(conversation.space):
                     store.retry_turn(conversation.space, failure.turn_id)
-            failed = build(store, stub.url, tmp_path / "faulty.cassette")
+            failed = build(store, stub.url, tmp_path / "faulty.cassette", given)
+            if not failed:
+                break
         assert failed == 0
-        for conversation, (nodes, edges) in zip(SAMPLE, expected, strict=True):
+        for conversation, (nodes, edges) in zip(given, expected, strict=True):
             made = graph_of(store, conversation.space)
             assert (made[0] - nodes, nodes - made[0]) == (Counter(), Counter())
             assert (made[1] - edges, edges - made[1]) == (Counter(), Counter())

@@ -1,0 +1,90 @@
+"""Throughput of ``--consolidation llm`` with many conversations at a time against one after another.
+
+``python -m benchmarks.consolidation [--conversations 16] [--turns 12]``: a scripted endpoint in a process of its own
+answers every request after 200 ms, as if it thought; the text encoder is a hashed bag of words, so that what is
+measured is how well waiting overlaps, with all the work of a build between the requests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from locigraph.consolidation.cassette import Cassette
+from locigraph.consolidation.extractors.language_model import LLMExtractor
+from locigraph.consolidation.ledger import Ledger
+from locigraph.consolidation.llm import ChatClient, Endpoint
+from locigraph.kg.corpora import load_corpus
+from locigraph.kg.store import Store
+from locigraph.kg.types import SpaceId, Turn
+from locigraph.scripts.graphs import GraphWriter
+from tests.consolidation.stub_server import Stub, extracted, stub_server
+from tests.fakes import FakeEncoder
+
+
+def main() -> None:
+    """Print turns a second of both, and their ratio."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--conversations", type=int, default=16)
+    parser.add_argument("--turns", type=int, default=12, help="of each conversation")
+    parser.add_argument("--think_s", type=float, default=0.2, help="time after which the endpoint answers")
+    parser.add_argument("--serve", action="store_true", help="be the endpoint (the benchmark starts it itself)")
+    options = parser.parse_args()
+    if options.serve:
+        _serve(options.think_s)
+        return
+    command = [sys.executable, "-m", "benchmarks.consolidation", "--serve", "--think_s", str(options.think_s)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        assert server.stdin is not None
+        url = server.stdout.readline().strip()
+        one = _turns_a_second(_turns(1, options.turns), url, 1)
+        many = _turns_a_second(_turns(options.conversations, options.turns), url, options.conversations)
+        server.stdin.close()  # which ends it
+    print(f"{'conversations at a time':<26}{'turns/s':>9}{'CPU ms/turn':>13}{'ratio':>8}")
+    for count, (rate, cpu) in ((1, one), (options.conversations, many)):
+        print(f"{count:<26}{rate:>9.2f}{1e3 * cpu:>13.1f}{rate / one[0]:>8.2f}")
+
+
+def _turns(conversations: int, count: int) -> list[Turn]:
+    """The first turns of the sample's conversations, which are taken again under other names if they do not suffice."""
+    held = load_corpus("jsonl", "sample").conversations
+    found = []
+    for number in range(conversations):
+        space = SpaceId(f"c{number}")
+        found += [replace(turn, space=space) for turn in held[number % len(held)].turns[:count]]
+    return found
+
+
+def _turns_a_second(turns: Sequence[Turn], url: str, concurrency: int) -> tuple[float, float]:
+    """Turns consolidated in a second, and the CPU seconds of a turn."""
+    with tempfile.TemporaryDirectory() as folder, Store(f"{folder}/graph.sqlite") as store:
+        endpoint = Endpoint(url, "m", concurrency=concurrency)
+        cassette, ledger = Cassette(Path(folder) / "replies.sqlite", "record"), Ledger()
+        extractor = LLMExtractor(*(ChatClient(endpoint, cassette, ledger) for _ in range(2)))
+        begun, cpu = time.perf_counter(), time.process_time()
+        with closing(GraphWriter(store, extractor, cast(Any, FakeEncoder(384)))) as writer:
+            writer.add(turns)
+        return len(turns) / (time.perf_counter() - begun), (time.process_time() - cpu) / len(turns)
+
+
+def _serve(think_s: float) -> None:
+    def answer(request: dict[str, Any]) -> Any:
+        time.sleep(think_s)
+        return extracted(request)
+
+    with stub_server(Stub(answer)) as stub:
+        print(stub.url, flush=True)
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()

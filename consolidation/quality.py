@@ -1,0 +1,101 @@
+"""How good an extraction is, by a recorded one of the same turns: facts covered, duplicates, dates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+
+import numpy as np
+from numpy.typing import NDArray
+
+from locigraph.kg.types import TurnId
+
+#: Cosine from which two statements of one conversation say the same.
+SAME = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A fact or event that was extracted.
+
+    Attributes:
+        text: What it says.
+        turn_ids: The turns it came from.
+        days: First and last day of what happened; None where no day is known.
+    """
+
+    text: str
+    turn_ids: tuple[TurnId, ...]
+    days: tuple[date, date] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """Counts over conversations, which can be added.
+
+    Attributes:
+        recorded: Recorded statements.
+        covered: Those of them that a made statement of a common source turn is similar to.
+        made: Made statements.
+        repeated: Those of them that say what an earlier one says (cosine ``SAME``).
+        dated: Covered statements with recorded days.
+        right: Those of them whose most similar statement has the same days.
+    """
+
+    recorded: int = 0
+    covered: int = 0
+    made: int = 0
+    repeated: int = 0
+    dated: int = 0
+    right: int = 0
+
+    def __add__(self, other: Quality) -> Quality:
+        return Quality(
+            self.recorded + other.recorded, self.covered + other.covered, self.made + other.made,
+            self.repeated + other.repeated, self.dated + other.dated, self.right + other.right,
+        )  # fmt: skip
+
+    def shares(self) -> dict[str, float | None]:
+        """Shares of recorded statements covered, of made ones repeated, of days right; None of nothing."""
+        parts = {"covered": (self.covered, self.recorded), "repeated": (self.repeated, self.made)}
+        parts["dates_right"] = (self.right, self.dated)
+        return {name: count / total if total else None for name, (count, total) in parts.items()}
+
+
+def quality(
+    made: Sequence[Statement],
+    made_vectors: NDArray[np.float32],
+    recorded: Sequence[Statement],
+    recorded_vectors: NDArray[np.float32],
+    *,
+    threshold: float,
+) -> Quality:
+    """Compare the statements of one conversation with the recorded ones.
+
+    Args:
+        made: Statements to judge, oldest first.
+        made_vectors: Their embeddings of length 1, float32 [made, dim].
+        recorded: Statements they are judged by.
+        recorded_vectors: Their embeddings, float32 [recorded, dim].
+        threshold: Cosine from which a statement covers a recorded one, if both came from a common turn.
+    """
+    covered = dated = right = 0
+    if made and recorded:
+        cosines = recorded_vectors @ made_vectors.T
+        sources = [set(statement.turn_ids) for statement in made]
+        for row, wanted in zip(cosines, recorded, strict=True):
+            common = np.array([not turns.isdisjoint(wanted.turn_ids) for turns in sources])
+            near = np.where(common, row, -1.0)
+            best = int(near.argmax())
+            if near[best] < threshold:
+                continue
+            covered += 1
+            if wanted.days is not None:
+                dated += 1
+                right += made[best].days == wanted.days
+    repeated = 0
+    if made:
+        among = np.tril(made_vectors @ made_vectors.T, -1)  # of each with the earlier ones
+        repeated = int((among >= SAME).any(axis=1).sum())
+    return Quality(len(recorded), covered, len(made), repeated, dated, right)

@@ -1,0 +1,151 @@
+"""``locigraph evaluate-consolidation``: what a language model makes of conversations whose facts are known."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from locigraph.scripts.settings import CorpusSettings, EncoderSettings, LLMSettings
+
+if TYPE_CHECKING:
+    from locigraph.consolidation.quality import Quality, Statement
+    from locigraph.kg.corpora import Conversation, Corpus
+    from locigraph.kg.store import Store
+    from locigraph.retrieval.text.text_encoder import CachedTextEncoder
+
+_COLUMNS = ("covered", "repeated", "dates_right", "made", "failed", "invalid", "repaired", "calls", "tokens", "cost")
+
+
+def evaluate_consolidation(
+    *,
+    corpus: CorpusSettings = CorpusSettings(),
+    llm: LLMSettings = LLMSettings(),
+    threshold: float = 0.7,
+    max_tokens: int | None = None,
+    max_cost: float | None = None,
+    encoder: EncoderSettings = EncoderSettings(),
+    output: str = "runs/consolidation",
+) -> None:
+    """Build graphs of a corpus with recorded facts by a language model, and judge them by these facts.
+
+    Prints a table and writes consolidation.json. The rows ``rules`` and ``recorded`` are for reference. Can be
+    interrupted and run again; another model needs another output.
+
+    Args:
+        corpus: Conversations with recorded facts (corpus.extractions); choose few, since every turn is asked about.
+        llm: The language models; without a model, only the rows for reference are made.
+        threshold: Cosine from which a statement covers a recorded one of the same turn.
+        encoder: Text encoder that compares statements.
+        output: Folder of the graphs and of the result.
+    """
+    import json
+    import time
+
+    from locigraph.consolidation.protocols import Accounted
+    from locigraph.kg.errors import LocigraphError
+    from locigraph.kg.files import replace_file
+    from locigraph.kg.store import Store
+    from locigraph.scripts import graphs, opening
+    from locigraph.scripts.language_models import clients_of
+
+    if not 0 < threshold <= 1:
+        raise LocigraphError(f"threshold is {threshold}; expected a cosine above 0, at most 1")
+    read = opening.read_corpus(corpus)
+    lacking = [conversation.space for conversation in read.conversations if conversation.extractions.is_empty]
+    if lacking:
+        raise LocigraphError(
+            f"conversation {lacking[0]!r} has no recorded facts to judge by; name a file with corpus.extractions, or "
+            "choose others with corpus.conversations"
+        )
+    clients = clients_of(llm, max_tokens=max_tokens, max_cost=max_cost)
+    text_encoder = opening.text_encoder(encoder).without_adapter()
+    folder = Path(output)
+    rows: dict[str, dict[str, Any]] = {}
+    for name in ("rules", "recorded", *(["llm"] if llm.model else [])):
+        extractor = graphs.extractor_for(name, read, clients)
+        with Store(folder / f"{name}.sqlite") as graph:
+            begun = time.perf_counter()
+            failed = graphs.build_graph(read, extractor, graph, text_encoder)
+            row: dict[str, Any] = {"seconds": time.perf_counter() - begun, "failed": sum(map(len, failed.values()))}
+            found = _judged(read, graph, text_encoder, threshold)
+        row |= {**found.shares(), "counts": asdict(found), "made": found.made}
+        if isinstance(extractor, Accounted):
+            ledger = extractor.ledger
+            stages = {stage: asdict(spent) for stage, spent in ledger.by_stage().items()}
+            row |= {"calls": ledger.total.calls, "tokens": ledger.total.tokens, "cost": ledger.total.cost}
+            row |= {"invalid": ledger.invalid, "repaired": ledger.repaired, "stages": stages}
+        rows[llm.model if name == "llm" else name] = row
+    turns = sum(len(conversation.turns) for conversation in read.conversations)
+    result = {
+        "corpus": read.path, "sha256": read.sha256, "conversations": [c.space for c in read.conversations],
+        "turns": turns, "threshold": threshold, "encoder": text_encoder.model_id, "rows": rows,
+    }  # fmt: skip
+    replace_file(folder / "consolidation.json", json.dumps(result, indent=1) + "\n")
+    print(_table(rows, turns, threshold))
+    print(f"written to {folder / 'consolidation.json'}")
+
+
+def _judged(corpus: Corpus, graph: Store, encoder: CachedTextEncoder, threshold: float) -> Quality:
+    from locigraph.consolidation.dating import undated
+    from locigraph.consolidation.quality import Quality, quality
+
+    total = Quality()
+    for conversation in corpus.conversations:
+        made, recorded = _made(graph, conversation), _recorded(conversation)
+        vectors = [encoder.encode([undated(statement.text) for statement in each]) for each in (made, recorded)]
+        total += quality(made, vectors[0], recorded, vectors[1], threshold=threshold)
+    return total
+
+
+def _made(graph: Store, conversation: Conversation) -> list[Statement]:
+    from locigraph.consolidation.quality import Statement
+    from locigraph.kg.schema import dated_types
+
+    nodes = graph.nodes(conversation.space, types=("event_node", "sub_event", "knowledge_node"))
+    return [
+        Statement(
+            node.description,
+            node.provenance,
+            (node.valid_from.date(), node.valid_to.date())
+            if node.type in dated_types() and node.valid_from and node.valid_to
+            else None,
+        )
+        for node in nodes
+    ]
+
+
+def _recorded(conversation: Conversation) -> list[Statement]:
+    from locigraph.consolidation.quality import Statement
+
+    given = conversation.extractions
+    facts = [Statement(fact.text, fact.turn_ids) for fact in given.facts]
+    return facts + [
+        Statement(
+            event.text,
+            event.turn_ids,
+            (event.start, max(event.start, event.end or event.start)) if event.start else None,
+        )
+        for event in given.events
+    ]
+
+
+def _table(rows: dict[str, dict[str, Any]], turns: int, threshold: float) -> str:
+    def shown(name: str, value: Any) -> str:
+        if value is None:
+            return "-"
+        return f"{value:.3f}" if name in ("covered", "repeated", "dates_right") else f"{value:,.4g}"
+
+    width = max(len(name) for name in rows)
+    lines = [f"{turns} turns; covered: a statement of the same turn has a cosine of at least {threshold}"]
+    lines.append(" " * width + "".join(f"{column:>12}" for column in _COLUMNS) + f"{'s/turn':>12}")
+    for name, row in rows.items():
+        cells = [shown(column, row.get(column)) for column in _COLUMNS] + [f"{row['seconds'] / max(1, turns):.3f}"]
+        lines.append(f"{name:<{width}}" + "".join(f"{cell:>12}" for cell in cells))
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    from locigraph.scripts.cli import run_file
+
+    run_file(__file__)

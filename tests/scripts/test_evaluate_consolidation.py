@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.consolidation.stub_server import Stub, extracted, stub_server
+from tests.fakes_models import tiny_text_encoder
+from tests.test_cli import assert_one_line_and_code_2, run
+
+TURNS = [
+    {"turn_id": "t0", "speaker": "Ann", "text": "I repair old wooden boats in Porto."},
+    {"turn_id": "t1", "speaker": "Ann", "text": "I bought a red racing bicycle last week."},
+]
+FACTS = [{"text": "Ann said: I repair old wooden boats in Porto.", "turn_ids": ["t0"]}]
+EVENTS = [{"text": "Ann bought a bicycle", "turn_ids": ["t1"], "start": "2024-01-01", "end": "2024-01-07"}]
+
+
+def corpus(**recorded: object) -> str:
+    session = {"session_id": "s1", "started_at": "2024-01-10T10:00:00Z", "turns": TURNS}
+    return json.dumps({"conversation_id": "c", "sessions": [session], "questions": [], **recorded}) + "\n"
+
+
+def test_a_model_is_judged_beside_rules_and_records_with_what_it_cost(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("chat.jsonl").write_text(corpus(facts=FACTS, events=EVENTS))
+    command = ["evaluate-consolidation", "--corpus.path", "chat.jsonl", "--output", "out"]
+    command += ["--encoder.model", tiny_text_encoder(tmp_path / "tiny"), "--threshold", "0.99", "--llm.model", "m"]
+    with stub_server(Stub(extracted, rate=1, faults=["prose"], most=1)) as stub:
+        code, out, error = run(capsys, *command, "--llm.base_url", stub.url, "--llm.written_price", "50")
+    assert code == 0, error
+    rows = json.loads(Path("out/consolidation.json").read_text())["rows"]
+    assert list(rows) == ["rules", "recorded", "m"]
+    assert rows["recorded"]["covered"] == rows["recorded"]["dates_right"] == 1
+    assert rows["m"]["counts"]["recorded"] == 2
+    assert rows["m"]["counts"]["covered"] >= 1  # the fact is word for word what the model writes
+    assert (rows["m"]["invalid"], rows["m"]["repaired"], rows["m"]["failed"]) == (1, 1, 0)
+    assert rows["m"]["calls"] == len(stub.requests) == 5
+    assert rows["m"]["cost"] == pytest.approx(5 * 20 * 50 / 1e6)
+    assert "covered" in out
+    assert "\nrecorded" in out
+
+
+def test_a_corpus_without_recorded_facts_cannot_judge_and_nothing_is_made(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("chat.jsonl").write_text(corpus())
+    code, _, error = run(capsys, "evaluate-consolidation", "--corpus.path", "chat.jsonl")
+    assert_one_line_and_code_2(code, error, "conversation 'c' has no recorded facts to judge by")
+    code, _, error = run(capsys, "evaluate-consolidation", "--threshold", "0")
+    assert_one_line_and_code_2(code, error, "threshold is 0.0")
+    assert [path.name for path in tmp_path.iterdir()] == ["chat.jsonl"]

@@ -1,0 +1,147 @@
+"""Several conversations at a time: the same graph, the same limits, and clean ends."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import threading
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from locigraph.consolidation.cassette import Cassette
+from locigraph.consolidation.errors import LanguageModelError, LimitReachedError
+from locigraph.consolidation.extractors.language_model import LLMExtractor
+from locigraph.consolidation.ledger import Ledger
+from locigraph.consolidation.llm import ChatClient, Endpoint
+from locigraph.kg.corpora import load_corpus
+from locigraph.kg.store import Store
+from locigraph.kg.types import SpaceId, Turn, TurnState
+from locigraph.scripts.graphs import GraphWriter
+from tests.consolidation.stub_server import Stub, extracted, stub_server
+from tests.fakes import FakeEncoder
+from tests.scripts.test_llm_build import graph_of
+
+TURNS = [turn for conversation in load_corpus("jsonl", "sample").conversations[:6] for turn in conversation.turns[:8]]
+SPACES = list(dict.fromkeys(turn.space for turn in TURNS))
+
+
+def build(store: Store, url: str, folder: Path, *, concurrency: int = 6, ledger: Ledger | None = None) -> list[SpaceId]:
+    endpoint = Endpoint(url, "m", timeout_s=5, deadline_s=0.01, concurrency=concurrency)
+    cassette = Cassette(folder / "replies.sqlite")
+    extractor = LLMExtractor(*(ChatClient(endpoint, cassette, ledger or Ledger()) for _ in range(2)))
+    with closing(GraphWriter(store, extractor, cast(Any, FakeEncoder(512)))) as writer:
+        return writer.add(TURNS)
+
+
+def graphs(store: Store) -> list[Any]:
+    return [graph_of(store, space) for space in SPACES]
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    """The graphs that one conversation after another makes."""
+    folder = tmp_path_factory.mktemp("one")
+    with stub_server(Stub(extracted)) as stub, Store(folder / "graph.sqlite") as store:
+        build(store, stub.url, folder, concurrency=1)
+        return graphs(store)
+
+
+class Watched:
+    """Answers, and sees how many conversations ask at a time, and whether each one's turns come in order."""
+
+    def __init__(self, *, wait_for: int = 1) -> None:
+        self.orders: dict[str, list[str]] = {space: [] for space in SPACES}
+        self._said = {(turn.speaker, turn.text): turn for turn in TURNS}
+        self._together = threading.Barrier(wait_for)
+        self._first = {turns_of(space)[0].turn_id for space in SPACES}
+
+    def __call__(self, request: dict[str, Any]) -> Any:
+        reply = extracted(request)
+        if "words" not in reply:
+            said = reply_turn(request)
+            turn = self._said[said["speaker"], said["said"]]
+            self.orders[turn.space].append(turn.turn_id)
+            if turn.turn_id in self._first:
+                self._together.wait(10)
+        return reply
+
+
+def reply_turn(request: dict[str, Any]) -> dict[str, str]:
+    turn: dict[str, str] = json.loads(request["messages"][1]["content"])["turn"]
+    return turn
+
+
+def turns_of(space: SpaceId) -> Sequence[Turn]:
+    return [turn for turn in TURNS if turn.space == space]
+
+
+def test_conversations_go_side_by_side_their_turns_in_order_and_make_the_same_graphs(
+    expected: list[Any], tmp_path: Path
+) -> None:
+    watched = Watched(wait_for=6)  # no first turn is answered before all six are asked about
+    with stub_server(Stub(watched)) as stub, Store(tmp_path / "graph.sqlite") as store:
+        assert build(store, stub.url, tmp_path) == SPACES
+        assert graphs(store) == expected
+    assert watched.orders == {space: [turn.turn_id for turn in turns_of(space)] for space in SPACES}
+
+
+def test_a_limit_is_kept_to_the_last_reply_and_a_higher_one_ends_in_the_same_graphs(
+    expected: list[Any], tmp_path: Path
+) -> None:
+    most = 9_000
+    with stub_server(Stub(extracted)) as stub, Store(tmp_path / "graph.sqlite") as store:
+        ledger = Ledger(max_tokens=most)
+        with pytest.raises(LimitReachedError, match="stopped by max_tokens 9,000"):
+            build(store, stub.url, tmp_path, ledger=ledger)
+        assert most / 2 < ledger.total.tokens <= most + 20  # the length of a reply
+        assert ledger.total.tokens == 120 * len(stub.requests)
+        states = {turn.turn_id for space in SPACES for turn in store.turns(space, state=TurnState.FAILED)}
+        assert states == set()
+        build(store, stub.url, tmp_path)
+        assert graphs(store) == expected
+
+
+def test_ctrl_c_waits_for_replies_under_way_asks_nothing_more_and_the_build_goes_on(
+    expected: list[Any], tmp_path: Path
+) -> None:
+    number = itertools.count()
+
+    def interrupting(request: dict[str, Any]) -> Any:
+        if next(number) == 12:
+            os.kill(os.getpid(), signal.SIGINT)
+        return extracted(request)
+
+    with Store(tmp_path / "graph.sqlite") as store:
+        with stub_server(Stub(interrupting)) as stub:
+            with pytest.raises(KeyboardInterrupt):
+                build(store, stub.url, tmp_path)
+            assert len(stub.requests) < 12 + 2 * 6 < len(TURNS)
+            assert not [thread for thread in threading.enumerate() if thread.name.startswith("consolidate")]
+        done = [len(store.turns(space, state=TurnState.DONE)) for space in SPACES]
+        assert 0 < sum(done) < len(TURNS)
+        with stub_server(Stub(extracted)) as again:
+            build(store, again.url, tmp_path)
+            kept = len(stub.requests)
+            assert len(again.requests) + kept <= 2 * len(TURNS)  # what was paid for is not asked again
+        assert graphs(store) == expected
+
+
+def test_an_outage_in_one_conversation_stops_all_with_its_reason_and_loses_nothing(
+    expected: list[Any], tmp_path: Path
+) -> None:
+    with Store(tmp_path / "graph.sqlite") as store:
+        with (
+            stub_server(Stub(extracted, rate=0.1, faults=["503"])) as stub,
+            pytest.raises(LanguageModelError, match="fault 503"),
+        ):
+            build(store, stub.url, tmp_path)
+        assert sum(len(store.turns(space, state=TurnState.FAILED)) for space in SPACES) == 0
+        with stub_server(Stub(extracted)) as stub:
+            build(store, stub.url, tmp_path)
+        assert graphs(store) == expected
