@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -24,7 +25,7 @@ from locigraph.consolidation.llm import ChatClient, Endpoint
 from locigraph.kg.corpora import load_corpus
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId, Turn
-from locigraph.scripts.graphs import add_turns
+from locigraph.scripts.graphs import GraphWriter
 from tests.consolidation.stub_server import Stub, extracted, stub_server
 from tests.fakes import FakeEncoder
 
@@ -70,7 +71,8 @@ def _turns_a_second(turns: Sequence[Turn], url: str, concurrency: int) -> tuple[
         cassette, ledger = Cassette(Path(folder) / "replies.sqlite", "record"), Ledger()
         extractor = LLMExtractor(*(ChatClient(endpoint, cassette, ledger) for _ in range(2)))
         begun, cpu = time.perf_counter(), time.process_time()
-        add_turns(store, turns, extractor, cast(Any, FakeEncoder(384)))
+        with closing(GraphWriter(store, extractor, cast(Any, FakeEncoder(384)))) as writer:
+            writer.add(turns)
         return len(turns) / (time.perf_counter() - begun), (time.process_time() - cpu) / len(turns)
 
 

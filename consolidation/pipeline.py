@@ -7,7 +7,7 @@ episode, verbatim; an outage leaves it pending. Nothing is lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -75,6 +75,7 @@ class Consolidator:
         self._extractor = extractor
         self._encoder = encoder
         self._context = context
+        self._known: SpaceState | None = None  # of the last space
 
     def run(self, space: SpaceId, *, on_turn: Callable[[], None] = lambda: None) -> Outcome:
         """Consolidate every pending turn of a space; what is done already is passed over.
@@ -87,15 +88,12 @@ class Consolidator:
             ConsolidationError: If another extractor built what is there.
         """
         claim_space(self._store, space, self._extractor)
-        turns = self._store.turns(space)
-        pending = {turn.turn_id for turn in self._store.turns(space, state=TurnState.PENDING)}
+        pending = self._store.turns(space, state=TurnState.PENDING)
         if not pending:
             return Outcome(0, 0)
-        state = SpaceState(self._store, space, turns, self._encoder)
+        state = self._state_with(space, pending)
         failed = 0
-        for turn in turns:
-            if turn.turn_id not in pending:
-                continue
+        for turn in pending:
             try:
                 self._consolidate(turn, state)
             except ConsolidationError as error:
@@ -104,7 +102,17 @@ class Consolidator:
                 self._commit(turn, replace(verbatim, failure=str(error)), state)
                 failed += 1
             on_turn()
+        self._known = state  # not after an outage, which may have left it half told
         return Outcome(len(pending) - failed, failed)
+
+    def _state_with(self, space: SpaceId, pending: Sequence[Turn]) -> SpaceState:
+        """What is known of a space, with its pending turns; read anew if anyone else has changed the space."""
+        state, self._known = self._known, None
+        if state is None or state.space != space or state.revision != self._store.revision(space):
+            self._context.drop(space)
+            state = SpaceState(self._store, space, self._encoder)
+        state.extend(turn for turn in pending if turn.turn_id not in state.index)
+        return state
 
     def _consolidate(self, turn: Turn, state: SpaceState) -> None:
         shown = [state.planned[node_id] for node_id in self._context.find(turn, limit=_CONTEXT_NODES)]
@@ -119,6 +127,7 @@ class Consolidator:
     def _commit(self, turn: Turn, change: GraphChange, state: SpaceState) -> None:
         change = merge_topics(self._embedded(change), state)
         ids = self._store.commit(change)
+        state.revision += 1
         state.say_again(turn.turn_id, [u.id for u in change.updates if turn.turn_id in u.add_provenance])
         amended = [u for u in change.updates if u.description is not None or u.status is not None]
         made = [_as_node(turn, n, ids[n.ref]) for n in change.nodes]

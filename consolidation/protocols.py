@@ -89,6 +89,10 @@ class ContextSource(Protocol):
         """
         ...
 
+    def drop(self, space: SpaceId) -> None:
+        """Let go of what was observed of a space: the store may hold it otherwise by now."""
+        ...
+
 
 class TextEncoder(Protocol):
     """Text to vectors."""

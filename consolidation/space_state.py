@@ -26,27 +26,27 @@ class SpaceState:
     """Turns and episodes of a space, its entities and concepts, and the nodes that architects planned.
 
     Attributes:
+        space: The space.
         turns: All turns of the space, in conversation order.
         index: Place of each turn among them.
         speakers: Names of the speakers, in the order in which they first speak.
         episodes: Id of each consolidated turn's episode.
         planned: What an architect is shown of each node of a plannable type.
         resolver: Finds the entity or concept that a mention means.
+        revision: The store's number of the last change that is taken in.
     """
 
-    def __init__(self, store: Store, space: SpaceId, turns: Sequence[Turn], encoder: TextEncoder) -> None:
+    def __init__(self, store: Store, space: SpaceId, encoder: TextEncoder) -> None:
         self._store = store
-        self._space = space
-        self.turns = tuple(turns)
-        self.index = {turn.turn_id: i for i, turn in enumerate(self.turns)}
+        self.space = space
+        self.turns: list[Turn] = []
+        self.index: dict[TurnId, int] = {}
         # Sessions may overlap in time, and then their turns alternate.
         self._sessions: dict[str, list[Turn]] = {}
         self._place: dict[TurnId, int] = {}
-        for turn in self.turns:
-            session = self._sessions.setdefault(turn.session_id, [])
-            self._place[turn.turn_id] = len(session)
-            session.append(turn)
-        self.speakers = tuple(dict.fromkeys(turn.speaker for turn in self.turns))
+        self.speakers: tuple[str, ...] = ()
+        self.revision = store.revision(space)  # before anything is read: a change from here on makes this out of date
+        self.extend(store.turns(space))
         self.episodes: dict[TurnId, NodeId] = {}
         self.planned: dict[NodeId, ContextNode] = {}
         self._planned_by: dict[TurnId, dict[NodeId, None]] = {}
@@ -61,6 +61,16 @@ class SpaceState:
         for node in named:
             if node.status == NodeStatus.ARCHIVED and MERGED_INTO in node.attributes:
                 self.resolver.alias(node.type, node.label, NodeId(str(node.attributes[MERGED_INTO])))
+
+    def extend(self, turns: Iterable[Turn]) -> None:
+        """Take in turns that come after all others, in the order of the conversation."""
+        for turn in turns:
+            self.index[turn.turn_id] = len(self.turns)
+            self.turns.append(turn)
+            session = self._sessions.setdefault(turn.session_id, [])
+            self._place[turn.turn_id] = len(session)
+            session.append(turn)
+        self.speakers = tuple(dict.fromkeys(turn.speaker for turn in self.turns))
 
     def learn(self, nodes: Sequence[Node], vectors: NDArray[np.float32]) -> None:
         """Take in the nodes that a committed turn made or changed.
@@ -115,5 +125,5 @@ class SpaceState:
 
     def is_open_at(self, node_id: NodeId, time: datetime) -> bool:
         """Whether a node's valid time goes on beyond a time; what ended earlier must keep its end."""
-        valid_to = self._store.node(self._space, node_id).valid_to
+        valid_to = self._store.node(self.space, node_id).valid_to
         return valid_to is None or valid_to > time

@@ -38,6 +38,11 @@ class HybridContext:
         """Stop the retriever's threads."""
         self._retriever.close()
 
+    def drop(self, space: SpaceId) -> None:
+        """Let go of a space; it is read again when it is next asked."""
+        self._lexical.drop(space)
+        self._vectors.drop(space)
+
     def _load(self, space: SpaceId, as_of: datetime | None) -> Snapshot:
         # The first question about a space: what earlier runs left is read once, later nodes come by observe().
         snapshot = self._store.snapshot(space, as_of=as_of, embedding_model=self._encoder.model_id)

@@ -187,7 +187,7 @@ def _quiet() -> None:
     import logging
     import warnings
 
-    for name in ("lightning.pytorch", "lightning.fabric", "sentence_transformers", "transformers", "pymilvus"):
+    for name in ("lightning.pytorch", "lightning.fabric", "sentence_transformers", "transformers"):
         logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", category=UserWarning, module=r"(lightning|torch|milvus_lite|pymilvus)\b.*")
 

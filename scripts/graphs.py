@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from tqdm import tqdm
@@ -42,60 +44,103 @@ def build_graph(
         Failed turns by space, of spaces that have some.
     """
     turns = [turn for conversation in corpus.conversations for turn in conversation.turns]
-    spaces = add_turns(store, turns, extractor, encoder.without_adapter(), progress=True)
+    with closing(GraphWriter(store, extractor, encoder.without_adapter())) as writer:
+        spaces = writer.add(turns, progress=True)
     for each in dict.fromkeys([encoder.without_adapter(), encoder]):
         embed_all(spaces, store, each)
     return {space: failed for space in spaces if (failed := store.failures(space))}
 
 
-def add_turns(
-    store: Store, turns: Sequence[Turn], extractor: Extractor, encoder: CachedTextEncoder, *, progress: bool = False
-) -> list[SpaceId]:
-    """Append turns, all or none, and consolidate what is pending in their spaces.
+class GraphWriter:
+    """Appends turns to a graph and consolidates them.
 
     Args:
         store: The graph.
-        turns: New ones and ones that it holds, of any number of spaces.
         extractor: Makes the graph.
         encoder: Text encoder without adapter.
-        progress: Whether to show progress bars.
-
-    Returns:
-        The spaces of the turns, without those that were forgotten.
-
-    Raises:
-        ConsolidationError: If another extractor built one of the spaces; nothing is written then.
-        StoreError: As in ``Store.append_turns``.
+        keep: Number of spaces of which is kept in memory what the next turn's consolidation needs, while nobody else
+            changes them.
     """
-    given = list(dict.fromkeys(turn.space for turn in turns))
-    for space in given:
-        refuse_other_extractor(store, space, extractor)
-    store.append_turns(turns, may_rewind=extractor.name != RecordedExtractor.name or _is_whole(store, turns))
-    known = {*store.spaces()}
-    spaces = [space for space in given if space in known]
-    for space in spaces:
-        claim_space(store, space, extractor)
-    if isinstance(extractor, Accounted):
-        extractor.ledger.bind(store, spaces)
-    pending = [turn for space in spaces for turn in store.turns(space, state=TurnState.PENDING)]
-    if pending:
-        # One large batch now instead of a small one per turn.
-        texts = [turn.utterance for turn in pending]
-        bar_name = "encode" if progress else None
-        encoder.encode([*texts, *extractor.expected_texts(pending)], progress=bar_name)
-        with tqdm(desc="consolidate", total=len(pending), unit="turn", disable=not progress) as bar:
 
-            def consolidate(space: SpaceId) -> None:
-                # A context of its own: what it holds of a conversation is of no use to the next.
-                with closing(HybridContext(store, encoder)) as context:
-                    Consolidator(store, extractor, encoder, context).run(space, on_turn=lambda: _advance(bar))
+    def __init__(self, store: Store, extractor: Extractor, encoder: CachedTextEncoder, *, keep: int = 1) -> None:
+        self._store = store
+        self._extractor = extractor
+        self._encoder = encoder
+        self._keep = keep
+        self._kept: OrderedDict[SpaceId, tuple[HybridContext, Consolidator]] = OrderedDict()  # used last at the end
+        self._lock = Lock()
 
-            if isinstance(extractor, Accounted) and extractor.concurrency > 1:
-                _side_by_side(consolidate, spaces, extractor)
-            else:
-                for space in spaces:
-                    consolidate(space)
-    return spaces
+    def close(self) -> None:
+        """Keep nothing any longer."""
+        for space in list(self._kept):
+            self.drop(space)
+
+    def drop(self, space: SpaceId) -> None:
+        """Keep nothing of a space in memory, such as one of which something was forgotten."""
+        with self._lock:
+            kept = self._kept.pop(space, None)
+        if kept is not None:
+            kept[0].close()
+
+    def add(self, turns: Sequence[Turn], *, progress: bool = False) -> list[SpaceId]:
+        """Append turns, all or none, and consolidate what is pending in their spaces.
+
+        Args:
+            turns: New ones and ones that the store holds, of any number of spaces.
+            progress: Whether to show progress bars.
+
+        Returns:
+            The spaces of the turns, without those that were forgotten.
+
+        Raises:
+            ConsolidationError: If another extractor built one of the spaces; nothing is written then.
+            StoreError: As in ``Store.append_turns``.
+        """
+        store, extractor = self._store, self._extractor
+        given = list(dict.fromkeys(turn.space for turn in turns))
+        for space in given:
+            refuse_other_extractor(store, space, extractor)
+        store.append_turns(turns, may_rewind=extractor.name != RecordedExtractor.name or _is_whole(store, turns))
+        known = {*store.spaces()}
+        spaces = [space for space in given if space in known]
+        for space in spaces:
+            claim_space(store, space, extractor)
+        if isinstance(extractor, Accounted):
+            extractor.ledger.bind(store, spaces)
+        pending = [turn for space in spaces for turn in store.turns(space, state=TurnState.PENDING)]
+        if pending:
+            # One large batch now instead of a small one per turn.
+            texts = [turn.utterance for turn in pending]
+            bar_name = "encode" if progress else None
+            self._encoder.encode([*texts, *extractor.expected_texts(pending)], progress=bar_name)
+            with tqdm(desc="consolidate", total=len(pending), unit="turn", disable=not progress) as bar:
+
+                def consolidate(space: SpaceId) -> None:
+                    self._consolidate(space, lambda: _advance(bar))
+
+                if isinstance(extractor, Accounted) and extractor.concurrency > 1:
+                    _side_by_side(consolidate, spaces, extractor)
+                else:
+                    for space in spaces:
+                        consolidate(space)
+        return spaces
+
+    def _consolidate(self, space: SpaceId, on_turn: Callable[[], None]) -> None:
+        with self._lock:
+            kept = self._kept.pop(space, None)
+        # A context of its own: what it holds of a space is of no use to another.
+        context = HybridContext(self._store, self._encoder) if kept is None else kept[0]
+        consolidator = Consolidator(self._store, self._extractor, self._encoder, context) if kept is None else kept[1]
+        try:
+            consolidator.run(space, on_turn=on_turn)
+        except BaseException:
+            context.close()
+            raise
+        with self._lock:
+            self._kept[space] = context, consolidator
+            oldest = list(self._kept)[: -self._keep]
+        for each in oldest:
+            self.drop(each)
 
 
 def _side_by_side(consolidate: Callable[[SpaceId], None], spaces: Sequence[SpaceId], extractor: Accounted) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,8 +25,12 @@ if TYPE_CHECKING:
     from locigraph.kg.store.engine import Access
     from locigraph.retrieval.index.milvus import MilvusIndex
     from locigraph.retrieval.packing import Context
+    from locigraph.scripts.graphs import GraphWriter
     from locigraph.training.explanation import Explanation
     from locigraph.training.live_embeddings import LiveEmbeddings
+
+#: Number of spaces of which a memory keeps what their next turn needs.
+_SPACES_KEPT = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +112,7 @@ class Memory:
         self._settings = live.encoder_settings(encoder, graph, checkpoint)
         self._encoder = opening.text_encoder(self._settings)
         self._checkpoint = checkpoint
+        self._writer: GraphWriter | None = None
         self._vectors: MilvusIndex | None = None
         self._embeddings: LiveEmbeddings | None = None
         self._no_v2 = "no checkpoint is named" if checkpoint is None else ""
@@ -213,15 +218,9 @@ class Memory:
         Returns:
             The ids of all, in the order given.
         """
-        from locigraph.consolidation.extractors import EXTRACTORS
-        from locigraph.kg.corpora import Corpus
-        from locigraph.scripts import graphs
-
         made = [_turn(place, **each) for place, each in enumerate(turns)]
         with self._lock:
-            live.remember_encoder(self._graph, self._settings)
-            extractor = EXTRACTORS["rules"].build(Corpus("jsonl", "", "", (), (), {}), _no_client)
-            graphs.add_turns(self._graph, made, extractor, self._encoder.without_adapter())
+            self._require_writer().add(made)
         return [turn.turn_id for turn in made]
 
     def forget(self, *, space: str, turn_ids: Sequence[str] | None = None, whole_space: bool = False) -> int:
@@ -242,6 +241,8 @@ class Memory:
         with self._lock:
             self._has_forgotten = True
             was_cut = self._graph.has_forgotten()
+            if self._writer is not None:
+                self._writer.drop(SpaceId(space))
             try:
                 if turn_ids is None:
                     erased = self._graph.forget_space(SpaceId(space), going=self._encoder.forget)
@@ -429,6 +430,18 @@ class Memory:
             yield strategy, built[strategy], notes
 
     # --- what is opened when it is first needed --------------------------------------------------------------
+
+    def _require_writer(self) -> GraphWriter:
+        if self._writer is None:
+            from locigraph.consolidation.extractors import EXTRACTORS
+            from locigraph.kg.corpora import Corpus
+            from locigraph.scripts.graphs import GraphWriter
+
+            live.remember_encoder(self._graph, self._settings)
+            extractor = EXTRACTORS["rules"].build(Corpus("jsonl", "", "", (), (), {}), _no_client)
+            writer = GraphWriter(self._graph, extractor, self._encoder.without_adapter(), keep=_SPACES_KEPT)
+            self._writer = self._opened.enter_context(closing(writer))
+        return self._writer
 
     def _index(self) -> MilvusIndex:
         if self._vectors is None:

@@ -69,6 +69,9 @@ class FakeContext:
         self.observed.extend(nodes)
         self.shown.setdefault(space, []).extend(n.id for n in nodes if n.type in plannable_types())
 
+    def drop(self, space: SpaceId) -> None:
+        """Goes on showing what it has observed."""
+
 
 PlanMaker = Callable[[Turn, Context, str | None], Blueprint]
 

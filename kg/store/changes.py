@@ -1,10 +1,13 @@
-"""The list of spaces whose graph embeddings are due, written by the transaction that changes the space."""
+"""Counts the changes of each space, and lists those whose graph embeddings are due.
+
+Both are written by the transaction that changes the space.
+"""
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import Connection, delete, func, insert, select, update
 
-from locigraph.kg.store.tables import changed_spaces
+from locigraph.kg.store.tables import changed_spaces, spaces
 from locigraph.kg.types import SpaceId
 
 
@@ -12,6 +15,12 @@ def note(connection: Connection, space: SpaceId) -> None:
     """List a space; its number is new, so that whoever read an earlier state cannot take it off the list."""
     connection.execute(delete(changed_spaces).where(changed_spaces.c.space == space))
     connection.execute(insert(changed_spaces).values(space=space))
+    count(connection, space)
+
+
+def count(connection: Connection, space: SpaceId) -> None:
+    """Count a change that graph embeddings do not see, such as another order of turns."""
+    connection.execute(update(spaces).where(spaces.c.space == space).values(revision=spaces.c.revision + 1))
 
 
 def read(connection: Connection) -> dict[SpaceId, int]:

@@ -476,6 +476,17 @@ class Store:
         with self._write() as connection:
             outbox.acknowledge(connection, up_to)
 
+    def revision(self, space: SpaceId) -> int:
+        """Number of the space's last change: every ``commit`` raises it by one, everything else by one or more.
+
+        Only pending turns that were appended after all others leave it as it is.
+        """
+        with self._read() as connection:
+            found = connection.scalar(select(tables.spaces.c.revision).where(tables.spaces.c.space == space))
+        if found is None:
+            raise UnknownSpaceError(space, self.spaces())
+        return int(found)
+
     def changed_spaces(self) -> dict[SpaceId, int]:
         """Spaces whose graph embeddings are due, each with the number of its last change."""
         with self._read() as connection:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, bindparam, select, update
 
-from locigraph.kg.store import tables
+from locigraph.kg.store import changes, tables
 from locigraph.kg.types import SpaceId, TurnId, TurnState
 
 #: Position of a turn that was just written and has no place yet.
@@ -120,6 +120,8 @@ def arrange(connection: Connection, space: SpaceId, given: Sequence[tuple[str, T
         connection.execute(
             update(table).where(table.c.key == bindparam("held")).values(position=bindparam("place")), moved
         )
+    if any(turn.position not in (NEW, i) for i, turn in enumerate(ordered)):
+        changes.count(connection, space)
     done = [i for i, turn in enumerate(ordered) if turn.state != TurnState.PENDING]
     early = (turn.turn_id for turn in ordered[: max(done, default=0)] if is_broken or turn.position == NEW)
     return next(early, None)

@@ -16,7 +16,13 @@ metadata = sa.MetaData(
 _KEY = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 
-spaces = sa.Table("spaces", metadata, sa.Column("space", sa.String, primary_key=True))
+spaces = sa.Table(
+    "spaces",
+    metadata,
+    sa.Column("space", sa.String, primary_key=True),
+    # Counts the changes of the space, from a random number on: one that is made anew has none of its earlier numbers.
+    sa.Column("revision", sa.BigInteger, nullable=False, server_default="0"),
+)
 
 settings = sa.Table(
     "settings", metadata, sa.Column("name", sa.String, primary_key=True), sa.Column("value", sa.Text, nullable=False)

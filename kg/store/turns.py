@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ def append(connection: Connection, turns: Sequence[Turn], *, may_rewind: bool) -
     new = [turn for turn in living if not _is_held(connection, turn)]
     for space in sorted({turn.space for turn in new}):
         if not connection.execute(select(tables.spaces).where(tables.spaces.c.space == space)).first():
-            connection.execute(insert(tables.spaces).values(space=space))
+            connection.execute(insert(tables.spaces).values(space=space, revision=secrets.randbits(48)))
     if new:
         connection.execute(insert(tables.turns), [{**turn_row(turn), "position": sequence.NEW} for turn in new])
     for space in sorted({turn.space for turn in living}):
@@ -147,7 +148,8 @@ def of_nodes(
         query = (
             select(p.c.node_key, t.c.turn_id)
             .join(t, t.c.key == p.c.turn_key)
-            .where(t.c.space == space, p.c.recorded_at <= latest, p.c.node_key.in_(chunk))
+            # Not by the index over spaces, through which SQLite would read all turns of a large space for every node.
+            .where(t.c.space.concat("") == space, p.c.recorded_at <= latest, p.c.node_key.in_(chunk))
             .order_by(t.c.position)
         )
         for row in connection.execute(query):

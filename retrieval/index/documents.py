@@ -78,6 +78,12 @@ class LexicalIndex:
             held.index.remove(node_id)
             del held.documents[node_id]
 
+    def drop(self, space: SpaceId) -> None:
+        """Let go of a space; it is loaded again when it is next asked for."""
+        self._spaces.pop(space, None)
+        for key in [key for key in self._past if key[0] == space]:
+            del self._past[key]
+
     def load(self, space: SpaceId, as_of: datetime | None = None) -> None:
         """Load a space now rather than at its first search; does nothing when it is loaded."""
         self._space(space, as_of)

@@ -81,6 +81,11 @@ class MemoryVectors:
             held[at], room[at] = last, room[len(held)]
             self._position[space][last[0].node_id] = at
 
+    def drop(self, space: str) -> None:
+        """Remove all rows of a space."""
+        for held in (self._rows, self._position, self._room):
+            held.pop(space, None)
+
     def search(self, vector: NDArray[np.float32], scope: SearchScope, *, top_k: int) -> list[VectorMatch]:
         """Rows of the greatest similarity in the space, best first; ties by node ID."""
         if not scope.space:

@@ -1,4 +1,7 @@
-"""Runs tries of all kinds and writes how many were survived: ``python -m tests.faults --help``."""
+"""Runs tries of all kinds and writes how many were survived: ``python -m tests.faults --help``.
+
+Asked to end (SIGTERM), it ends after the try at hand and writes what was survived until then.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ import argparse
 import itertools
 import json
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -42,6 +47,8 @@ def main() -> None:
     if {*options.kinds} & {"faults", "damage", "residue", "tenants"}:
         with tempfile.TemporaryDirectory(prefix="faults-") as folder:
             preload(lambda: workbench.run_each(Path(folder)))
+    is_ending = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: is_ending.set())
     found = {}
     failures: list[str] = []
     for kind in options.kinds:
@@ -49,6 +56,8 @@ def main() -> None:
         started, tried, survived = _processor_s(), 0, 0
         with tempfile.TemporaryDirectory(prefix="faults-") as folder:
             for each in itertools.islice(make(options.seed, Path(folder)), max(1, options.count * share // 1_000)):
+                if is_ending.is_set():
+                    break
                 tried += 1
                 try:
                     each()

@@ -8,14 +8,15 @@ from pathlib import Path
 
 #: What differs between two runs that mean the same: numbers of the queues of the indexes.
 QUEUE = ("outbox", "changed_spaces", "sqlite_sequence")
+_COLUMNS = {"spaces": "space"}
 
 
 def dump(path: Path, *, without: Sequence[str] = ()) -> dict[str, list[tuple[object, ...]]]:
-    """All rows of all tables by table name, sorted."""
+    """All rows of all tables by table name, sorted; of spaces without their revisions, which begin anywhere."""
     with sqlite3.connect(path) as connection:
         names = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         found = {
-            name: sorted(connection.execute(f'SELECT * FROM "{name}"').fetchall(), key=repr)
+            name: sorted(connection.execute(f'SELECT {_COLUMNS.get(name, "*")} FROM "{name}"').fetchall(), key=repr)
             for name in sorted(names)
             if name not in without
         }

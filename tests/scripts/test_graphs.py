@@ -1,19 +1,27 @@
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any, cast
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from locigraph.consolidation.blueprint import Blueprint
 from locigraph.consolidation.errors import ConsolidationError
+from locigraph.consolidation.extractors.rules import RuleExtractor
+from locigraph.consolidation.protocols import Context
 from locigraph.kg.corpora import Conversation, Corpus
 from locigraph.kg.errors import LocigraphError, StoreError, TurnConflictError
 from locigraph.kg.store import Store
-from locigraph.kg.types import SpaceId, TurnId, TurnState
-from locigraph.scripts.graphs import build_graph
-from tests.fakes import FakeEncoder, FakeExtractor, make_conversation
-from tests.kg.dumps import dump
+from locigraph.kg.types import SpaceId, Turn, TurnId, TurnState
+from locigraph.scripts.graphs import GraphWriter, build_graph
+from tests.fakes import MONDAY, SPACE, FakeEncoder, FakeExtractor, make_conversation, make_turn
+from tests.kg.dumps import QUEUE, dump
 
 SPACES = [SpaceId(name) for name in ("first", "second", "third")]
 
@@ -69,3 +77,76 @@ def test_a_failed_turn_in_one_conversation_leaves_no_other_pending(tmp_path: Pat
         failed = build_graph(corpus(*three()), FakeExtractor(plan), store, cast(Any, PlainEncoder()))
         assert {space: len(failures) for space, failures in failed.items()} == {"first": 2}
         assert all(store.turn_counts(space)[TurnState.PENDING] == 0 for space in SPACES)
+
+
+SAID = ("I live in Boston.", "My favourite colour is green.", "I moved to Denver.", "I sold the bike.", "How nice!")
+STEPS = ("add", "add earlier", "add beside it", "forget", "forget unsaid", "forget all", "other space")
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=st.lists(st.sampled_from(STEPS), min_size=1, max_size=14))
+def test_what_a_writer_keeps_between_turns_never_changes_the_graph(tmp_path: Path, steps: list[str]) -> None:
+    """One writer that stays open, with writes of others beside it, against a writer made for each turn alone."""
+
+    def take(number: int, step: str, store: Store, writer: GraphWriter) -> None:
+        turn = make_turn(number, SAID[number % len(SAID)], dated=False)
+        if step == "add earlier":
+            turn = make_turn(number, turn.text, session=number, spoken_at=MONDAY - timedelta(days=number))
+        if step == "other space":
+            turn = replace(turn, space=SPACES[0])
+        if "forget" not in step:
+            writer.add([turn])
+            return
+        held = store.turns(SPACE) if SPACE in store.spaces() else []
+        if step == "forget all" and held:
+            store.forget_space(SPACE)
+            store.restore(SPACE)
+        elif held:
+            store.forget(SPACE, [held[number % len(held)].turn_id])
+        if step != "forget unsaid":  # the revision tells it too
+            writer.drop(SPACE)
+
+    def opened(store: Store) -> closing[GraphWriter]:
+        return closing(GraphWriter(store, RuleExtractor(), cast(Any, PlainEncoder()), keep=2))
+
+    folder = Path(mkdtemp(dir=tmp_path))
+    paths = folder / "kept.sqlite", folder / "anew.sqlite"
+    with Store(paths[0]) as kept, Store(paths[1]) as anew, opened(kept) as writer:
+        for number, step in enumerate(steps):
+            if step == "add beside it":
+                with opened(kept) as other:
+                    take(number, step, kept, other)
+            else:
+                take(number, step, kept, writer)
+            with opened(anew) as fresh:
+                take(number, step, anew, fresh)
+    kept_rows, anew_rows = (dump(path, without=(*QUEUE, "tombstones", "settings")) for path in paths)
+    assert kept_rows == anew_rows
+
+
+def test_after_an_outage_within_a_turn_the_space_is_read_anew(tmp_path: Path) -> None:
+    class Failing(FakeExtractor):
+        fails = False
+
+        def plan(self, turn: Turn, context: Context, *, complaint: str | None = None) -> Blueprint:
+            if self.fails:
+                raise OSError("the endpoint is gone")
+            return super().plan(turn, context, complaint=complaint)
+
+    extractor = Failing()
+    with (
+        Store(tmp_path / "graph.sqlite") as store,
+        closing(GraphWriter(store, extractor, cast(Any, PlainEncoder()))) as writer,
+    ):
+        writer.add([make_turn(0, "one")])
+        extractor.fails = True
+        with pytest.raises(OSError, match="gone"):
+            writer.add([make_turn(1, "two")])
+        extractor.fails = False
+        writer.add([make_turn(2, "three")])
+        assert [node.description for node in store.nodes(SPACE, types=["episode"])] == [
+            "Ann: one",
+            "Ben: two",
+            "Ann: three",
+        ]
+        assert store.misplaced() == {}

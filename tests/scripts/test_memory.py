@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from locigraph import Memory
 from locigraph.kg.errors import LocigraphError, StoreError, TurnConflictError, UnknownSpaceError
 from locigraph.kg.store import Store
-from locigraph.kg.types import SpaceId
+from locigraph.kg.types import Node, SpaceId
 from locigraph.scripts.memory import Recalled
 
 SALE = {
@@ -236,6 +237,27 @@ def test_any_split_into_appends_gives_the_same_nodes_and_edges(place: Path, data
     assert sorted(map(repr, split[1])) == sorted(map(repr, whole[1]))  # type: ignore[call-overload]
     assert sorted(map(repr, split[2])) == sorted(map(repr, whole[2]))  # type: ignore[call-overload]
     assert split[3] == {}
+
+
+def test_a_turn_reads_nothing_again_that_the_one_before_it_knew(place: Path) -> None:
+    read: list[SpaceId] = []
+
+    class Watched(Store):
+        def nodes(self, space: SpaceId, **options: Any) -> list[Node]:
+            if "ids" not in options:
+                read.append(space)
+            return super().nodes(space, **options)
+
+    with Memory(Watched(place / "watched.sqlite"), checkpoint=None) as memory:
+        memory.add(**SALE)
+        assert read
+        read.clear()
+        for number in range(3):
+            memory.add(**SALE | {"text": f"I sold {number} more."})
+        assert read == []
+        memory.forget(space="ana", turn_ids=[memory.add(**SALE | {"text": "Nobody knows."})])
+        memory.add(**SALE | {"text": "Hello again."})
+        assert read
 
 
 @pytest.mark.parametrize("asks", [lambda: Memory, lambda: __import__("locigraph").Memory])

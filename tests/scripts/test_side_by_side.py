@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,7 +22,7 @@ from locigraph.consolidation.llm import ChatClient, Endpoint
 from locigraph.kg.corpora import load_corpus
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId, Turn, TurnState
-from locigraph.scripts.graphs import add_turns
+from locigraph.scripts.graphs import GraphWriter
 from tests.consolidation.stub_server import Stub, extracted, stub_server
 from tests.fakes import FakeEncoder
 from tests.scripts.test_llm_build import graph_of
@@ -34,7 +35,8 @@ def build(store: Store, url: str, folder: Path, *, concurrency: int = 6, ledger:
     endpoint = Endpoint(url, "m", timeout_s=5, deadline_s=0.01, concurrency=concurrency)
     cassette = Cassette(folder / "replies.sqlite")
     extractor = LLMExtractor(*(ChatClient(endpoint, cassette, ledger or Ledger()) for _ in range(2)))
-    return add_turns(store, TURNS, extractor, cast(Any, FakeEncoder(512)))
+    with closing(GraphWriter(store, extractor, cast(Any, FakeEncoder(512)))) as writer:
+        return writer.add(TURNS)
 
 
 def graphs(store: Store) -> list[Any]:

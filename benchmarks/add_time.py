@@ -1,0 +1,92 @@
+"""CPU time of ``Memory.add``, turn by turn, against a memory that is opened anew for every turn, in one run.
+
+``python -m benchmarks.add_time [--turns 100] [--before 2400] [--one_space]``: turns of the bundled corpus ``threads``
+fill the store, about four nodes each, and a further transcript is fed. Vectors are hashed words, so that no text
+encoder runs; reading them from the cache is part of the time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from locigraph import Memory
+from locigraph.kg.corpora import load_corpus
+from locigraph.kg.language.tokens import terms
+from locigraph.kg.store import Store
+from locigraph.kg.types import Turn
+from locigraph.retrieval.text.text_encoder import CachedTextEncoder
+from locigraph.scripts import opening
+
+_DIM = 384
+
+
+class _HashedWords(CachedTextEncoder):
+    def _run(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        vectors = np.zeros((len(texts), _DIM), dtype=np.float32)
+        for row, text in zip(vectors, texts, strict=True):
+            for term in terms(text) or [text]:
+                row[sum(map(ord, term)) * 7919 % _DIM] += 1
+        unit: NDArray[np.float32] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        return unit
+
+
+def main() -> None:
+    """Print medians in milliseconds and their ratio."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--turns", type=int, default=100)
+    parser.add_argument("--before", type=int, default=2400)
+    parser.add_argument("--one_space", action="store_true")
+    options = parser.parse_args()
+    said = [turn for c in load_corpus("jsonl", "threads").conversations for turn in c.turns]
+    with tempfile.TemporaryDirectory() as folder:
+        opening.text_encoder = lambda settings: _HashedWords("hashed words", cache=Path(folder) / "cache.sqlite")
+        store = Path(folder) / "memory.sqlite"
+        with _opened(store) as memory:
+            old = said[: options.before]
+            memory.add_many([_given(turn, "big" if options.one_space else turn.space, turn.session_id) for turn in old])
+        with Store(store, access="read") as graph:
+            nodes = sum(graph.node_counts(space).total() for space in graph.spaces())
+        new = [
+            _given(turn, "big" if options.one_space else "new", "new")
+            | {"spoken_at": _LATER + timedelta(minutes=place)}
+            for place, turn in enumerate(said[options.before :][: options.turns])
+        ]
+        times_ms: dict[str, list[float]] = {"kept": [], "anew": []}
+        with _opened(store) as memory:
+            for place, turn in enumerate(new):
+                way = "anew" if place % 4 == 0 and place else "kept"
+                if way == "anew":
+                    memory._writer = None  # as if the memory had been opened for this turn
+                began = time.process_time()
+                memory.add(**turn)
+                if place:
+                    times_ms[way].append(1000 * (time.process_time() - began))
+    kept, anew = (np.median(times_ms[way]) for way in ("kept", "anew"))
+    print(f"{nodes} nodes, {len(new)} turns: add {kept:.0f} ms, read anew {anew:.0f} ms, {anew / kept:.1f} times")
+
+
+_LATER = datetime(2090, 1, 1, tzinfo=UTC)
+
+
+def _opened(store: Path) -> Memory:
+    return Memory.open(store, checkpoint=None)
+
+
+def _given(turn: Turn, space: str, session: str) -> dict[str, Any]:
+    return {
+        "space": space, "session": f"{turn.space}-{session}", "speaker": turn.speaker, "text": turn.text,
+        "spoken_at": turn.spoken_at, "turn_id": f"{turn.space}:{turn.turn_id}",
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,13 @@
+"""Spaces count their changes, so that what is kept of one in memory is known to be as it is."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0004"
+down_revision = "0003"
+
+
+def upgrade() -> None:
+    op.add_column("spaces", sa.Column("revision", sa.BigInteger, nullable=False, server_default="0"))
