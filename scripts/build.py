@@ -52,6 +52,8 @@ def build(
     from locigraph.scripts.strategies import indexer_of
 
     read = opening.read_corpus(corpus)
+    for note in read.notes:
+        print(note)
     if redact:
         read = graphs.redacted(read)
     clients = clients_of(llm, max_tokens=max_tokens, max_cost=max_cost)

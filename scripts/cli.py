@@ -39,6 +39,8 @@ _HELP = {
     "recall": "ask the memory of a space",
     "explain": "take the scores of v2 apart: own text, neighbours by relation, speaker, date",
     "serve": "keep a memory open for clients of HTTP and MCP",
+    "spaces": "what a memory holds, space by space",
+    "show": "facts and events of a space, or one of them with its history",
     "verify": "compare the index of descriptions with the store, or rebuild it",
     "forget": "erase turns, or a space, from graph and indexes",
 }
@@ -196,6 +198,7 @@ def _tables() -> dict[str, str]:
     """What stands in help texts for ``<strategies>`` and other tables: the names, or names and descriptions."""
     from locigraph.consolidation.extractors import EXTRACTORS
     from locigraph.kg.corpora import FORMATS
+    from locigraph.kg.schema import NODE_TYPES
     from locigraph.scripts.strategies import STRATEGIES
 
     def described(rows: Iterable[Any]) -> str:
@@ -206,6 +209,7 @@ def _tables() -> dict[str, str]:
         "<recalled>": ", ".join(row.name for row in STRATEGIES.values() if row.in_recall),
         "<extractors>": described(EXTRACTORS.values()),
         "<formats>": ", ".join(FORMATS),
+        "<node types>": ", ".join(NODE_TYPES),
     }
     if any(word in sys.argv for word in ("train", "evaluate", "transfer", "ablate", "search", "demo")):
         # These import torch.

@@ -195,8 +195,10 @@ def foreseen(corpus: Corpus, extractor: Extractor, store: str) -> str:
     total = Spent()
     if isinstance(extractor, Accounted):
         total = sum((extractor.estimate(turns) for turns in pending), total)
+    undated = sum(turn.spoken_at is None for turns in pending for turn in turns)
     return (
-        f"dry run: {sum(map(len, pending))} turns to consolidate by {extractor.name}, about {total}; nothing was asked"
+        f"dry run: {sum(map(len, pending))} turns to consolidate by {extractor.name}, about {total}; nothing was "
+        f"asked. They are from {sum(map(bool, pending))} conversations; {undated} have no time"
     )
 
 

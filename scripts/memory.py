@@ -386,8 +386,8 @@ class Memory:
             folder = live.checkpoint_folder(self._checkpoint or DEFAULT, self._graph)
             checkpoint = load_checkpoint(folder, text_encoder=self._encoder.model_id)
             if not self._is_readonly:
-                embedded_snapshot(self._graph, SpaceId(space), checkpoint.text_encoder, self._encoder.encode)
-            snapshot = self._graph.snapshot(SpaceId(space), as_of=time, embedding_model=checkpoint.text_encoder)
+                embedded_snapshot(self._graph, SpaceId(space), self._encoder.model_id, self._encoder.encode)
+            snapshot = self._graph.snapshot(SpaceId(space), as_of=time, embedding_model=self._encoder.model_id)
             return explain(checkpoint, snapshot, question, embed=self._encoder.encode, top_k=top_k, asked_at=time)
 
     def _speakers(self, space: SpaceId, named: str | Sequence[str] | None) -> list[str] | None:

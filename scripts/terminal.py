@@ -5,9 +5,11 @@ from __future__ import annotations
 import shutil
 import textwrap
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from locigraph.retrieval.protocols import Hit
-from locigraph.training.explanation import Explanation
+if TYPE_CHECKING:
+    from locigraph.retrieval.protocols import Hit
+    from locigraph.training.explanation import Explanation
 
 _CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
 # Marks that turn the direction of what follows on the line.

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from locigraph.kg.corpora import jsonl, locomo, longmemeval
+from locigraph.kg.corpora import chatgpt, jsonl, locomo, longmemeval, messages, slack, whatsapp
 from locigraph.kg.corpora.corpus import CorpusFormat
 from locigraph.kg.registry import Table
 
-FORMATS: Table[CorpusFormat] = Table("corpus format", [locomo.FORMAT, longmemeval.FORMAT, jsonl.FORMAT])
+FORMATS: Table[CorpusFormat] = Table(
+    "corpus format",
+    [
+        locomo.FORMAT,
+        longmemeval.FORMAT,
+        jsonl.FORMAT,
+        messages.FORMAT,
+        chatgpt.FORMAT,
+        slack.FORMAT,
+        whatsapp.FORMAT,
+    ],
+)

@@ -174,9 +174,25 @@ def parse_json(path: str, text: str, line: int | None = None) -> Any:
 
 def json_lines(path: str) -> Iterator[tuple[int, Any]]:
     """Line number, counted from 1, and parsed value of every non-empty line."""
-    for number, line in enumerate(decode(path).split("\n"), start=1):
+    text = decode(path)
+    for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
-            yield number, parse_json(path, line, number)
+            try:
+                value = parse_json(path, line, number)
+            except CorpusFormatError:
+                if number > 1 or not _is_json(text):
+                    raise
+                expected = "one JSON object a line; this file is one document over several lines (jq -c . joins them)"
+                raise CorpusFormatError(path, None, "line 1", line[:30], expected) from None
+            yield number, value
+
+
+def _is_json(text: str) -> bool:
+    try:
+        parsed_json(text)
+    except ValueError:
+        return False
+    return True
 
 
 def decode(path: str) -> str:

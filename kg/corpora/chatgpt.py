@@ -1,0 +1,81 @@
+"""The file ``conversations.json`` of a ChatGPT data export.
+
+Each conversation is a tree, since a message can be edited and asked again; what counts is the branch that was last
+shown. A session is what was said on one day.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
+from locigraph.kg.corpora.parsing import Record, Utterance, decode, file_sha256, number_turns, parse_json
+from locigraph.kg.errors import CorpusFormatError
+from locigraph.kg.types import SpaceId
+
+_SPEAKERS = {"user": "User", "assistant": "Assistant"}
+
+
+def read(path: str) -> Corpus:
+    """Read an export; a conversation is named by its id.
+
+    Raises:
+        CorpusFormatError: If the file is of another form; says where.
+    """
+    document = parse_json(path, decode(path))
+    if not isinstance(document, list):
+        raise CorpusFormatError(path, None, "(top)", document, "the list of conversations of conversations.json")
+    conversations: list[Conversation] = []
+    for number, item in enumerate(document):
+        head = Record(item, path, None, f"[{number}]")
+        name = head.optional_string("conversation_id") or head.string("id")
+        space = SpaceId(name)
+        if any(each.space == space for each in conversations):
+            raise CorpusFormatError(path, name, "id", name, "an id that no earlier conversation has")
+        conversations.append(Conversation(space, number_turns(space, list(_said(Record(item, path, name))))))
+    return Corpus("chatgpt", path, file_sha256(path), tuple(conversations), (), {})
+
+
+def _said(conversation: Record) -> Iterator[Utterance]:
+    for node in _branch(conversation):
+        message = node.data.get("message")
+        if message is None:
+            continue  # the root holds none
+        held = Record(message, node.path, node.conversation, f"{node.field}.message")
+        author = Record(held.data.get("author"), node.path, node.conversation, f"{held.field}.author")
+        content = Record(held.data.get("content"), node.path, node.conversation, f"{held.field}.content")
+        speaker = _SPEAKERS.get(author.string("role"))
+        # Parts that are no text are images and files.
+        text = "\n".join(part for part in content.items("parts", required=False) if isinstance(part, str))
+        if speaker is None or not text.strip():
+            continue
+        time = _time(held)
+        yield Utterance(held.string("id"), "undated" if time is None else time.date().isoformat(), speaker, text, time)
+
+
+def _branch(conversation: Record) -> list[Record]:
+    """The nodes from the root to the message that was shown last."""
+    mapping = Record(conversation.data.get("mapping"), conversation.path, conversation.conversation, "mapping")
+    name, branch, seen = conversation.optional_string("current_node"), [], set()
+    while name is not None:
+        if name in seen:
+            raise mapping.error(name, "its own ancestor", "a tree")
+        seen.add(name)
+        node = Record(mapping.data.get(name), conversation.path, conversation.conversation, f"mapping.{name}")
+        branch.append(node)
+        name = node.optional_string("parent")
+    return branch[::-1]
+
+
+def _time(message: Record) -> datetime | None:
+    seconds = message.data.get("create_time")
+    if seconds is None:
+        return None
+    try:
+        return datetime.fromtimestamp(float(seconds), tz=UTC)
+    except (TypeError, ValueError, OverflowError, OSError):
+        raise message.error("create_time", seconds, "seconds since 1970, or null") from None
+
+
+FORMAT = CorpusFormat("chatgpt", read)

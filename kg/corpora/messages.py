@@ -1,0 +1,75 @@
+"""Lists of messages as chat APIs take them: ``[{"role": "user", "content": "..."}, ...]``.
+
+A file holds one list, an object with ``messages``, or one such object a line. Roles other than user and assistant are
+instructions and tool calls, which nobody said.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
+from locigraph.kg.corpora.parsing import Record, Utterance, decode, file_sha256, json_lines, number_turns, parse_json
+from locigraph.kg.errors import CorpusFormatError
+from locigraph.kg.types import SpaceId
+
+_SPEAKERS = {"user": "User", "assistant": "Assistant"}
+_SESSION = "s1"
+
+
+def read(path: str) -> Corpus:
+    """Read messages; a conversation is named by its ``id``, or by the file and its number in it.
+
+    Raises:
+        CorpusFormatError: If the file is of another form; says where.
+    """
+    conversations: list[Conversation] = []
+    skipped: Counter[str] = Counter()
+    stem = Path(path).name.split(".")[0]
+    documents = list(_documents(path))
+    for number, document in enumerate(documents, start=1):
+        where = "(top)" if len(documents) == 1 else f"conversation {number}"
+        record = Record(document, path, None, where)
+        name = record.optional_string("id") or (stem if len(documents) == 1 else f"{stem}-{number}")
+        if any(str(each.space) == name for each in conversations):
+            raise CorpusFormatError(path, name, "id", name, "an id that no earlier conversation has")
+        said = []
+        for place, message in enumerate(Record(document, path, name).records("messages")):
+            speaker = _SPEAKERS.get(message.string("role"))
+            text = _text(message)
+            if speaker is None or not text.strip():
+                skipped["messages of other roles, or empty" if speaker is None else "messages without text"] += 1
+                continue
+            said.append(Utterance(f"m{place + 1:05}", _SESSION, speaker, text, message.timestamp("timestamp")))
+        space = SpaceId(name)
+        conversations.append(Conversation(space, number_turns(space, said)))
+    notes = tuple(f"{count} {what} were passed over" for what, count in sorted(skipped.items()))
+    return Corpus("messages", path, file_sha256(path), tuple(conversations), (), {}, notes=notes)
+
+
+def _documents(path: str) -> Iterator[Any]:
+    text = decode(path).strip()
+    lines = text.split("\n")
+    # One object a line, or one document over many lines.
+    if len(lines) > 1 and lines[0].rstrip().endswith("}"):
+        yield from (item if isinstance(item, dict) else {"messages": item} for _, item in json_lines(path))
+        return
+    document = parse_json(path, text)
+    if isinstance(document, list) and document and all(isinstance(m, dict) and "messages" in m for m in document):
+        yield from document
+    else:
+        yield {"messages": document} if isinstance(document, list) else document
+
+
+def _text(message: Record) -> str:
+    content = message.data.get("content")
+    if content is None or isinstance(content, str):
+        return message.text("content") if content else ""
+    parts = [part.text("text") for part in message.records("content") if part.optional_string("type") == "text"]
+    return "\n".join(parts)
+
+
+FORMAT = CorpusFormat("messages", read)

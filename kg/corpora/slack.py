@@ -1,0 +1,95 @@
+"""One channel of a Slack export: its folder of daily JSON files, or one of these files.
+
+The names of people are in ``users.json`` beside the folder of the channel, where the export puts it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import re
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+
+from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
+from locigraph.kg.corpora.parsing import Record, Utterance, decode, number_turns, parse_json
+from locigraph.kg.errors import CorpusFormatError
+from locigraph.kg.types import SpaceId
+
+_MENTION = re.compile(r"<@([A-Z0-9]{1,30})(?:\|([^<>]{1,80}))?>")
+_LINK = re.compile(r"<(?:https?|mailto)[^<>|]{0,2000}\|([^<>]{1,2000})>")
+
+
+def read(path: str) -> Corpus:
+    """Read a channel; the folder's name names the conversation, a session is a day.
+
+    Raises:
+        CorpusFormatError: If there is no file, or one is of another form; says where.
+    """
+    given = Path(path)
+    folder = given if given.is_dir() else given.parent
+    files = sorted(given.glob("*.json")) if given.is_dir() else [given]
+    if not files:
+        raise CorpusFormatError(path, None, "(folder)", path, "a channel's folder with a JSON file for each day")
+    space, names, digest = SpaceId(folder.resolve().name), _names(folder.parent / "users.json"), hashlib.sha256()
+    said: list[tuple[float, Utterance]] = []
+    skipped: Counter[str] = Counter()
+    for file in files:
+        text = decode(str(file))
+        digest.update(text.encode())
+        messages = parse_json(str(file), text)
+        if not isinstance(messages, list):
+            raise CorpusFormatError(str(file), None, "(top)", messages, "a list of messages")
+        for number, item in enumerate(messages):
+            message = Record(item, str(file), str(space), f"[{number}]")
+            if message.data.get("subtype") not in (None, "thread_broadcast", "me_message"):
+                skipped["notices and messages of apps"] += 1
+                continue
+            words = _words(message.text("text"), names) if message.data.get("text") else ""
+            if not words.strip():
+                skipped["messages without text"] += 1
+                continue
+            stamp = message.string("ts")
+            seconds, time = _time(message, stamp)
+            user = message.string("user")
+            profile = message.data.get("user_profile")
+            shown = profile.get("real_name") if isinstance(profile, dict) else None
+            speaker = names.get(user) or (shown if isinstance(shown, str) and shown.strip() else user)
+            said.append((seconds, Utterance(stamp, time.date().isoformat(), speaker, words, time)))
+    said.sort(key=lambda each: each[0])
+    repeated = [stamp for stamp, times in Counter(each.turn_id for _, each in said).items() if times > 1]
+    if repeated:
+        raise CorpusFormatError(path, str(space), "ts", repeated[0], "a time stamp that no other message has")
+    notes = tuple(f"{count} {what} were passed over" for what, count in sorted(skipped.items()))
+    turns = number_turns(space, [utterance for _, utterance in said])
+    return Corpus("slack", path, digest.hexdigest(), (Conversation(space, turns),), (), {}, notes=notes)
+
+
+def _names(users: Path) -> dict[str, str]:
+    if not users.is_file():
+        return {}
+    document = parse_json(str(users), decode(str(users)))
+    if not isinstance(document, list):
+        raise CorpusFormatError(str(users), None, "(top)", document, "a list of users")
+    rows = [Record(item, str(users), None, f"[{number}]") for number, item in enumerate(document)]
+    return {
+        row.string("id"): row.optional_string("real_name") or row.optional_string("name") or row.string("id")
+        for row in rows
+    }
+
+
+def _words(text: str, names: dict[str, str]) -> str:
+    text = _MENTION.sub(lambda found: names.get(found[1]) or found[2] or found[1], text)
+    return html.unescape(_LINK.sub(r"\1", text))
+
+
+def _time(message: Record, stamp: str) -> tuple[float, datetime]:
+    try:
+        seconds = float(stamp)
+        return seconds, datetime.fromtimestamp(seconds, tz=UTC)
+    except (ValueError, OverflowError, OSError):
+        raise message.error("ts", stamp, "seconds since 1970") from None
+
+
+FORMAT = CorpusFormat("slack", read)

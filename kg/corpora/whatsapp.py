@@ -1,0 +1,111 @@
+"""The text file that WhatsApp's "export chat" writes, without media.
+
+Android writes ``12/03/2024, 18:40 - Ana: Hello``, iOS ``[12/03/2024, 18:40:12] Ana: Hello``; a line without such a
+beginning goes on with the message before. Whether the day or the month comes first depends on the phone: a number above
+12 decides it for the whole file. The times have no zone and are read as UTC.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
+from locigraph.kg.corpora.parsing import Utterance, decode, file_sha256, number_turns
+from locigraph.kg.errors import CorpusFormatError
+from locigraph.kg.types import UNSTORABLE, SpaceId
+
+_LINE = re.compile(
+    r"\[?(\d{1,4})[./-](\d{1,2})[./-](\d{2,4}),? (\d{1,2}):(\d{2})(?::(\d{2}))? ?([AaPp]\.?[Mm]\.?)?(?:\]| -) (.*)"
+)
+# Marks of direction and narrow blanks, which some phones put around times and names.
+_INVISIBLE = str.maketrans({"\u200e": "", "\u200f": "", "\u202f": " ", "\u00a0": " ", "\ufeff": "", "\r": ""})
+_MEDIA = re.compile(r"<[^<>]{1,40}>|\S{1,20} omitted|\S{1,120} \(file attached\)")
+
+
+class _Message(NamedTuple):
+    line: int
+    numbers: tuple[int, int, int]  # of the date, in the order of the file
+    clock: tuple[int, int, int]
+    said: str
+
+
+def read(path: str) -> Corpus:
+    """Read an exported chat; the file's name without its ending names the conversation, a session is a day.
+
+    Raises:
+        CorpusFormatError: If no line is a message, or a date does not exist.
+    """
+    messages = list(_messages(path))
+    if not messages:
+        expected = "lines such as '12/03/2024, 18:40 - Ana: Hello'"
+        raise CorpusFormatError(path, None, "(file)", decode(path)[:40], expected)
+    order, is_known = _order(path, messages)
+    said: list[Utterance] = []
+    media = notices = on_day = 0
+    for message in messages:
+        time = _time(path, message, order)
+        speaker, colon, text = message.said.partition(": ")
+        if not colon:
+            notices += 1  # such as "Ana added Tom", which nobody said
+        elif _MEDIA.fullmatch(text.strip()) or not text.strip():
+            media += 1
+        else:
+            day = time.date().isoformat()
+            on_day = on_day + 1 if said and said[-1].session_id == day else 1
+            said.append(Utterance(f"{day}:{on_day:04}", day, speaker.strip(), text.strip(), time))
+    space = SpaceId(Path(path).stem)
+    counts = {"notices without a speaker": notices, "media and empty messages": media}
+    notes = [f"{count} {what} were passed over" for what, count in counts.items() if count]
+    if not is_known:
+        notes.append("no date tells whether the day or the month comes first; the day was taken")
+    turns = number_turns(space, said)
+    return Corpus("whatsapp", path, file_sha256(path), (Conversation(space, turns),), (), {}, notes=tuple(notes))
+
+
+def _messages(path: str) -> Iterator[_Message]:
+    held: _Message | None = None
+    for number, line in enumerate(decode(path).translate(_INVISIBLE).split("\n"), start=1):
+        if UNSTORABLE.search(line):
+            raise CorpusFormatError(path, None, f"line {number}", line[:40], "text without NUL and lone surrogates")
+        found = _LINE.match(line)
+        if found is None:
+            if held is not None:
+                held = held._replace(said=f"{held.said}\n{line}")
+            continue
+        if held is not None:
+            yield held
+        first, second, third, hour, minute, second_of = (int(part or 0) for part in found.groups()[:6])
+        half = (found[7] or "").lower()[:1]
+        hour = hour % 12 + (12 if half == "p" else 0) if half else hour
+        held = _Message(number, (first, second, third), (hour, minute, second_of), found[8])
+    if held is not None:
+        yield held
+
+
+def _order(path: str, messages: list[_Message]) -> tuple[tuple[int, int, int], bool]:
+    """Places of year, month and day among the numbers of a date, and whether the file shows them."""
+    if all(message.numbers[0] > 31 for message in messages):
+        return (0, 1, 2), True
+    day_first = next((m for m in messages if m.numbers[0] > 12), None)
+    month_first = next((m for m in messages if m.numbers[1] > 12), None)
+    if day_first and month_first:
+        raise CorpusFormatError(
+            path, None, f"line {month_first.line}", month_first.numbers, f"the day first, as in line {day_first.line}"
+        )
+    return ((2, 0, 1) if month_first else (2, 1, 0)), bool(day_first or month_first)
+
+
+def _time(path: str, message: _Message, order: tuple[int, int, int]) -> datetime:
+    year, month, day = (message.numbers[place] for place in order)
+    try:
+        return datetime(year + 2000 if year < 100 else year, month, day, *message.clock, tzinfo=UTC)
+    except ValueError as error:
+        where = f"line {message.line}"
+        raise CorpusFormatError(path, None, where, message.numbers, f"a date and time ({error})") from None
+
+
+FORMAT = CorpusFormat("whatsapp", read)

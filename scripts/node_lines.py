@@ -1,0 +1,93 @@
+"""Nodes as ``locigraph show`` prints them: as JSON objects, and as lines."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from locigraph.kg.store import Store
+from locigraph.kg.types import Node, NodeId, SpaceId
+
+#: Types that are listed when none are named.
+LISTED = ("event_node", "sub_event", "knowledge_node", "reflection")
+_MOST_EDGES = 50
+
+
+def summary_of(node: Node) -> dict[str, Any]:
+    """A node without its edges."""
+    return {
+        "id": node.id,
+        "type": node.type,
+        "text": node.description,
+        "valid_from": _day(node.valid_from),
+        "valid_to": _day(node.valid_to),
+        "turn_ids": list(node.provenance),
+    }
+
+
+def record_of(graph: Store, space: SpaceId, node_id: NodeId, as_of: datetime | None) -> dict[str, Any]:
+    """A node with its earlier versions, source turns and edges, as known at a time.
+
+    Raises:
+        UnknownNodeError: If there is no such node.
+    """
+    node = graph.node(space, node_id, as_of=as_of)
+    said = {turn.turn_id: turn.utterance for turn in graph.turns(space)}
+    edges = [edge for edge in graph.relations(space, as_of=as_of) if node_id in (edge.source, edge.target)]
+    others = [edge.target if edge.source == node_id else edge.source for edge in edges]
+    texts = {
+        other.id: other.description
+        for other in graph.nodes(space, ids=list(dict.fromkeys(others)), as_of=as_of, include_archived=True)
+    }
+    return {
+        **summary_of(node),
+        "status": str(node.status),
+        "known_since": node.created_at.isoformat(),
+        "history": [
+            {"until": later.update_time.isoformat(), "status": str(earlier.status), **summary_of(earlier)}
+            for later, earlier in _history(graph, space, node)
+        ],
+        "sources": [{"turn_id": turn, "text": said[turn]} for turn in node.provenance if turn in said],
+        "edges": [
+            {
+                "label": edge.label,
+                "direction": "to" if edge.source == node_id else "from",
+                "node": other,
+                "text": texts.get(other, ""),
+            }
+            for edge, other in zip(edges, others, strict=True)
+        ],
+    }
+
+
+def line_of(found: dict[str, Any]) -> str:
+    """A node in one line: id, type, text, valid time, source turns."""
+    span = "" if found["valid_from"] is None else f"  [{found['valid_from']} to {found['valid_to'] or 'now'}]"
+    return f"{found['id']}  {found['type']}  {found['text']}{span}  turns {', '.join(found['turn_ids'])}"
+
+
+def lines_of(found: dict[str, Any]) -> list[str]:
+    """A node with what belongs to it, in lines."""
+    lines = [line_of(found), f"  {found['status']}, known since {found['known_since']}"]
+    for version in found["history"]:
+        lines.append(f"  until {version['until']} ({version['status']}): {version['text']}")
+    lines += [f"  said in {source['turn_id']}: {source['text']}" for source in found["sources"]]
+    lines += [
+        f"  {edge['label']} {edge['direction']} {edge['node']}: {edge['text']}" for edge in found["edges"][:_MOST_EDGES]
+    ]
+    left = len(found["edges"]) - _MOST_EDGES
+    return [*lines, f"  and {left} more edges (--json true shows all)"] if left > 0 else lines
+
+
+def _history(graph: Store, space: SpaceId, node: Node) -> list[tuple[Node, Node]]:
+    """Pairs of a version and the one before it, the latest first; of several within a second the last is shown."""
+    found = []
+    while node.update_time > node.created_at:
+        earlier = graph.node(space, node.id, as_of=node.update_time - timedelta(seconds=1))
+        found.append((node, earlier))
+        node = earlier
+    return found
+
+
+def _day(time: datetime | None) -> str | None:
+    return None if time is None else time.date().isoformat()

@@ -1,0 +1,52 @@
+"""``locigraph show``: what a space knows, and how it came to know it."""
+
+from __future__ import annotations
+
+
+def show(
+    *,
+    space: str,
+    store: str = "data/graph.sqlite",
+    node: str | None = None,
+    types: list[str] | None = None,
+    as_of: str | None = None,
+    json: bool = False,
+) -> None:
+    """Show the facts and events of a space; with ``node``, one of them with its history, source turns and edges.
+
+    Args:
+        space: The space.
+        store: The graph.
+        node: Id of a node, as the list shows it.
+        types: Types of the nodes to list; null for facts, events and reflections. One of them: <node types>.
+        as_of: Time (ISO 8601) whose knowledge is shown; null for now.
+        json: Whether to print JSON, one object for each node, instead of lines.
+    """
+    from json import dumps
+
+    from locigraph.kg.schema import NODE_TYPES
+    from locigraph.kg.types import NodeId, SpaceId
+    from locigraph.scripts import node_lines
+    from locigraph.scripts.opening import existing_store
+    from locigraph.scripts.options import parse_time
+    from locigraph.scripts.terminal import printable
+
+    time, owner = parse_time(as_of), SpaceId(space)
+    wanted = node_lines.LISTED if types is None else [NODE_TYPES[name].name for name in types]
+    with existing_store(store) as graph:
+        if node is not None:
+            found = node_lines.record_of(graph, owner, NodeId(node), time)
+            print(dumps(found) if json else printable("\n".join(node_lines.lines_of(found))))
+            return
+        nodes = graph.nodes(owner, types=wanted, as_of=time)
+    for each in nodes:
+        found = node_lines.summary_of(each)
+        print(dumps(found) if json else printable(node_lines.line_of(found)))
+    if not nodes and not json:
+        print("nothing of these types is known")
+
+
+if __name__ == "__main__":
+    from locigraph.scripts.cli import run_file
+
+    run_file(__file__)

@@ -1,0 +1,54 @@
+"""``locigraph spaces``: what a memory holds, space by space."""
+
+from __future__ import annotations
+
+
+def spaces(*, store: str = "data/graph.sqlite", json: bool = False) -> None:
+    """List the spaces of a memory: turns, facts, events, and when the first and the last turn were spoken.
+
+    Args:
+        store: The graph.
+        json: Whether to print JSON, one object for each space, instead of a table.
+    """
+    from json import dumps
+
+    from locigraph.kg.types import TurnState
+    from locigraph.scripts.opening import existing_store
+    from locigraph.scripts.terminal import printable
+
+    with existing_store(store) as graph:
+        rows = []
+        for space in graph.spaces():
+            turns, states, nodes = graph.turns(space), graph.turn_counts(space), graph.node_counts(space)
+            dates = sorted(turn.spoken_at for turn in turns if turn.spoken_at is not None)
+            rows.append(
+                {
+                    "space": space,
+                    "turns": len(turns),
+                    "pending": states[TurnState.PENDING],
+                    "failed": states[TurnState.FAILED],
+                    "facts": nodes["knowledge_node"],
+                    "events": nodes["event_node"],
+                    "first": dates[0].date().isoformat() if dates else None,
+                    "last": dates[-1].date().isoformat() if dates else None,
+                }
+            )
+    if json:
+        print("\n".join(dumps(row) for row in rows))
+        return
+    for row in rows:
+        waiting = "".join(f", {row[state]} {state}" for state in ("pending", "failed") if row[state])
+        days = f"  {row['first']} to {row['last']}" if row["first"] else ""
+        print(
+            printable(
+                f"{row['space']}  {row['turns']} turns{waiting}  {row['facts']} facts  {row['events']} events{days}"
+            )
+        )
+    if not rows:
+        print("the memory is empty")
+
+
+if __name__ == "__main__":
+    from locigraph.scripts.cli import run_file
+
+    run_file(__file__)

@@ -1,0 +1,180 @@
+"""Exports of chats: lists of messages, ChatGPT, Slack, WhatsApp."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from locigraph.kg.corpora import Corpus, load_corpus
+from locigraph.kg.errors import CorpusFormatError
+
+TALK = [
+    {"role": "system", "content": "Be kind."},
+    {"role": "user", "content": "I sold the oboe."},
+    {"role": "assistant", "content": [{"type": "text", "text": "To whom?"}, {"type": "image_url", "image_url": {}}]},
+    {"role": "assistant", "content": None},
+    {"role": "tool", "content": "42"},
+]
+
+
+def written(tmp_path: Path, name: str, content: Any) -> str:
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return str(path)
+
+
+def said(corpus: Corpus) -> list[tuple[str, str, str]]:
+    return [(str(t.space), t.speaker, t.text) for c in corpus.conversations for t in c.turns]
+
+
+@pytest.mark.parametrize("form", ["list", "object", "lines", "list of objects"])
+def test_messages_of_people_are_turns_whatever_the_form_of_the_file(form: str, tmp_path: Path) -> None:
+    forms: dict[str, Any] = {
+        "list": TALK,
+        "object": {"messages": TALK},
+        "lines": f"{json.dumps({'id': 'talk', 'messages': TALK})}\n{json.dumps({'id': 'b', 'messages': TALK[1:2]})}\n",
+        "list of objects": [{"id": "talk", "messages": TALK}, {"id": "b", "messages": TALK[1:2]}],
+    }
+    corpus = load_corpus("messages", written(tmp_path, "talk.json", forms[form]))
+    expected = [("talk", "User", "I sold the oboe."), ("talk", "Assistant", "To whom?")]
+    assert said(corpus)[:2] == expected
+    assert len(corpus.conversations) == (2 if form in ("lines", "list of objects") else 1)
+    # A turn's id is its place, so a longer export of the same talk has the same turns and more.
+    assert [t.turn_id for t in corpus.conversations[0].turns] == ["m00002", "m00003"]
+    assert corpus.notes[0] == "2 messages of other roles, or empty were passed over"
+
+
+def chatgpt_export() -> list[dict[str, Any]]:
+    def node(name: str, parent: str | None, role: str, text: str, time: float | None) -> dict[str, Any]:
+        message = {"id": name, "author": {"role": role}, "create_time": time, "content": {"parts": [text, {"a": 1}]}}
+        return {"id": name, "parent": parent, "children": [], "message": message}
+
+    mapping: dict[str, Any] = {"root": {"id": "root", "parent": None, "children": ["a"], "message": None}}
+    mapping["a"] = node("a", "root", "user", "Where is Ghent?", 1714557600.5)
+    mapping["b"] = node("b", "a", "assistant", "In Wales.", 1714557601)
+    mapping["c"] = node("c", "a", "assistant", "In Belgium.", 1714650000)  # asked again: this answer was kept
+    return [{"conversation_id": "talk-1", "title": "Ghent", "mapping": mapping, "current_node": "c"}]
+
+
+def test_of_a_chatgpt_conversation_the_branch_that_was_shown_last_is_read(tmp_path: Path) -> None:
+    corpus = load_corpus("chatgpt", written(tmp_path, "conversations.json", chatgpt_export()))
+    assert said(corpus) == [("talk-1", "User", "Where is Ghent?"), ("talk-1", "Assistant", "In Belgium.")]
+    first, last = corpus.conversations[0].turns
+    assert (first.session_id, last.session_id) == ("2024-05-01", "2024-05-02")
+    assert first.spoken_at == datetime(2024, 5, 1, 10, 0, 0, 500_000, tzinfo=UTC)
+
+
+def test_a_chatgpt_branch_that_is_a_ring_or_breaks_off_is_refused(tmp_path: Path) -> None:
+    ring = chatgpt_export()
+    ring[0]["mapping"]["a"]["parent"] = "c"
+    with pytest.raises(CorpusFormatError, match="its own ancestor"):
+        load_corpus("chatgpt", written(tmp_path, "ring.json", ring))
+    broken = chatgpt_export()
+    del broken[0]["mapping"]["a"]
+    with pytest.raises(CorpusFormatError, match=r"mapping\.a"):
+        load_corpus("chatgpt", written(tmp_path, "broken.json", broken))
+
+
+def test_a_slack_channel_is_one_conversation_with_a_session_a_day(tmp_path: Path) -> None:
+    written(tmp_path, "users.json", [{"id": "U1", "real_name": "Ana Ruiz"}, {"id": "U2", "name": "tom"}])
+    written(
+        tmp_path,
+        "plans/2024-05-02.json",
+        [{"type": "message", "user": "U2", "text": "Fish &amp; chips, <@U1>?", "ts": "1714650000.000200"}],
+    )
+    written(
+        tmp_path,
+        "plans/2024-05-01.json",
+        [
+            {"type": "message", "subtype": "channel_join", "user": "U2", "text": "joined", "ts": "1714557600.1"},
+            {"type": "message", "user": "U1", "text": "See <https://a.example|the list>", "ts": "1714557601.000100"},
+            {"type": "message", "user": "U9", "text": "", "ts": "1714557602.000100"},
+        ],
+    )
+    corpus = load_corpus("slack", str(tmp_path / "plans"))
+    assert said(corpus) == [("plans", "Ana Ruiz", "See the list"), ("plans", "tom", "Fish & chips, Ana Ruiz?")]
+    assert [t.session_id for t in corpus.conversations[0].turns] == ["2024-05-01", "2024-05-02"]
+    assert len(corpus.notes) == 2
+    assert len(load_corpus("slack", str(tmp_path / "plans" / "2024-05-02.json")).conversations[0].turns) == 1
+
+
+ANDROID = """12/03/2024, 18:40 - Messages and calls are end-to-end encrypted.
+12/03/2024, 18:41 - Ana: I sold
+the oboe: finally
+13/03/2024, 09:05 - Tom: <Media omitted>
+13/03/2024, 09:06 - Tom: To whom?
+"""
+IOS = (
+    "[3/12/24, 6:41:07\u202fPM] Ana: I sold\nthe oboe: finally\n\u200e[3/13/24, 9:05:00\u202fAM] Tom: image omitted\n"
+    "[3/13/24, 9:06:00\u202fAM] Tom: To whom?\n"
+)
+
+
+@pytest.mark.parametrize("text", [ANDROID, IOS], ids=["android", "ios"])
+def test_a_whatsapp_chat_of_either_kind_of_phone_is_read(text: str, tmp_path: Path) -> None:
+    corpus = load_corpus("whatsapp", written(tmp_path, "family.txt", text))
+    assert said(corpus) == [("family", "Ana", "I sold\nthe oboe: finally"), ("family", "Tom", "To whom?")]
+    turns = corpus.conversations[0].turns
+    assert [(t.turn_id, t.session_id) for t in turns] == [
+        ("2024-03-12:0001", "2024-03-12"),
+        ("2024-03-13:0001", "2024-03-13"),
+    ]
+    assert turns[0].spoken_at is not None
+    assert turns[0].spoken_at.replace(second=0) == datetime(2024, 3, 12, 18, 41, tzinfo=UTC)
+    assert "1 media and empty messages were passed over" in corpus.notes
+
+
+def test_a_whatsapp_chat_whose_dates_are_ambiguous_says_so_and_contradictions_are_refused(tmp_path: Path) -> None:
+    corpus = load_corpus("whatsapp", written(tmp_path, "a.txt", "02/03/2024, 18:41 - Ana: Hello\n"))
+    assert corpus.conversations[0].turns[0].session_id == "2024-03-02"
+    assert "no date tells whether the day or the month comes first; the day was taken" in corpus.notes
+    both = "13/03/2024, 18:41 - Ana: Hello\n03/13/2024, 18:41 - Ana: Hello\n"
+    with pytest.raises(CorpusFormatError, match="line 2"):
+        load_corpus("whatsapp", written(tmp_path, "b.txt", both))
+    with pytest.raises(CorpusFormatError, match="line 1"):
+        load_corpus("whatsapp", written(tmp_path, "c.txt", "31/02/2024, 18:41 - Ana: Hello\n"))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["messages", "role", "content", "id", "mapping", "current_node", "ts", "user", "text", "message"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    content=st.one_of(JSON, st.text(max_size=60)), form=st.sampled_from(["messages", "chatgpt", "slack", "whatsapp"])
+)
+def test_whatever_a_file_holds_it_is_read_or_refused_in_one_line(content: Any, form: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    text = content if isinstance(content, str) and form == "whatsapp" else json.dumps(content)
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    refused = ""
+    try:
+        load_corpus(form, str(path))
+    except CorpusFormatError as error:
+        refused = str(error)
+    assert "\n" not in refused
+
+
+def test_one_document_over_several_lines_is_told_from_jsonl(tmp_path: Path) -> None:
+    pretty = written(tmp_path, "chats.jsonl", json.dumps({"conversation_id": "a", "sessions": []}, indent=1))
+    with pytest.raises(CorpusFormatError, match="one document over several lines"):
+        load_corpus("jsonl", pretty)

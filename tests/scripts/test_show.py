@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from locigraph.consolidation.extractors.rules import RuleExtractor
+from locigraph.kg.corpora import Corpus
+from locigraph.kg.errors import LocigraphError, UnknownNodeError, UnknownSpaceError
+from locigraph.kg.store import Store
+from locigraph.kg.types import SpaceId
+from locigraph.scripts.graphs import build_graph
+from locigraph.scripts.show import show
+from locigraph.scripts.spaces import spaces
+from tests.fakes import MONDAY, FakeEncoder, make_conversation
+
+
+class PlainEncoder(FakeEncoder):
+    adapter = None
+
+    def without_adapter(self) -> PlainEncoder:
+        return self
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    path = tmp_path / "graph.sqlite"
+    talk = make_conversation(
+        ["I live in Porto by the river.", "My sister plays the oboe in an orchestra."],
+        ["I live in Lyon since last month.", "\x1b[31mI bought a red kayak for the lake."],
+        space=SpaceId("ana"),
+    )
+    read = Corpus("jsonl", "made.jsonl", "0", (talk,), (), {})
+    with Store(path) as graph:
+        build_graph(read, RuleExtractor(), graph, cast(Any, PlainEncoder()))
+    return str(path)
+
+
+def test_spaces_counts_what_each_holds_and_says_from_when(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    spaces(store=store, json=True)
+    (row,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (row["space"], row["turns"], row["pending"], row["failed"]) == ("ana", 4, 0, 0)
+    assert row["facts"] >= 3
+    assert (row["first"], row["last"]) == (MONDAY.date().isoformat(), (MONDAY + timedelta(7)).date().isoformat())
+    spaces(store=store)
+    assert capsys.readouterr().out.startswith(f"ana  4 turns  {row['facts']} facts")
+
+
+def test_show_lists_facts_and_tells_how_one_came_and_went(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    show(space="ana", store=store, json=True)
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    (porto,) = [row for row in rows if "Porto" in row["text"]]
+    assert porto["valid_to"] is not None  # Lyon has taken its place
+    show(space="ana", store=store, node=porto["id"], json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert [version["valid_to"] for version in found["history"]] == [None]
+    assert found["sources"][0]["text"].endswith("I live in Porto by the river.")
+    labels = {edge["label"]: edge for edge in found["edges"]}
+    assert "Lyon" in labels["SUPERSEDED_BY"]["text"]
+    assert labels["SUPERSEDED_BY"]["direction"] == "to"
+    show(space="ana", store=store, node=porto["id"])
+    assert "  said in t0: " in capsys.readouterr().out
+
+
+def test_show_as_of_knows_nothing_of_later_turns(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    show(space="ana", store=store, as_of=(MONDAY + timedelta(1)).isoformat())
+    early = capsys.readouterr().out
+    assert "Porto" in early
+    assert "Lyon" not in early
+    show(space="ana", store=store, as_of=datetime(1990, 1, 1, tzinfo=UTC).isoformat())
+    assert capsys.readouterr().out == "nothing of these types is known\n"
+
+
+def test_what_is_shown_cannot_steer_the_terminal(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    show(space="ana", store=store, types=["episode"])
+    out = capsys.readouterr().out
+    assert "red kayak" in out
+    assert "\x1b" not in out
+
+
+def test_unknown_spaces_nodes_and_types_are_named(store: str) -> None:
+    with pytest.raises(UnknownSpaceError, match="'bob' is not in the store; known: 'ana'"):
+        show(space="bob", store=store)
+    with pytest.raises(UnknownNodeError, match="holds no node 'n0'"):
+        show(space="ana", store=store, node="n0")
+    with pytest.raises(LocigraphError, match="node type 'facts'"):
+        show(space="ana", store=store, types=["facts"])
