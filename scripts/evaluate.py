@@ -36,6 +36,7 @@ def evaluate(
     encoder: EncoderSettings = EncoderSettings(),
     seed: int = 0,
     seeds: int = 1,
+    contexts: bool = True,
 ) -> None:
     """Build the graph, train v2 inside folds by conversation, ask every question of every strategy, and report.
 
@@ -67,6 +68,8 @@ def evaluate(
         encoder: Text encoder; its adapter, if it has one, must not know the corpus.
         seed: Random seed.
         seeds: Trainings of each fold, with ``seed``, ``seed`` + 1, and so on; scores are averaged over them.
+        contexts: Whether to pack what each strategy finds into contexts of several sizes, for their recall and for
+            locigraph answer; about half of the time of asking.
     """
     import dataclasses
     from pathlib import Path
@@ -135,6 +138,7 @@ def evaluate(
         seed=seed,
         seeds=seeds,
         notes=notes,
+        contexts=contexts,
     )
     details = {
         "validation": validation,

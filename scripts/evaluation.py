@@ -52,6 +52,7 @@ class Asker:
         texts: Reads the texts of hits.
         second_look: Adds a cross-encoder, if there is one.
         unanswerable: Questions for which only contexts are packed.
+        packs: Whether to pack contexts.
     """
 
     questions: Sequence[Question]
@@ -61,6 +62,7 @@ class Asker:
     texts: NodeTexts
     second_look: Callable[[Retriever], Retriever]
     unanswerable: Sequence[Question]
+    packs: bool
 
     def checkpoint(self, made: Checkpoint, questions: Sequence[Question], *, name: str) -> StrategyRun:
         """Ask graph embeddings."""
@@ -73,6 +75,7 @@ class Asker:
             texts=self.texts,
             second_look=self.second_look,
             name=name,
+            packs=self.packs,
             unanswerable=self._unanswerable(questions),
         )
 
@@ -86,13 +89,17 @@ class Asker:
     def retriever(self, retriever: Retriever, questions: Sequence[Question], *, name: str) -> StrategyRun:
         """Ask any strategy."""
         return run_strategy(
-            self.second_look(retriever), questions, self.views, name=name, unanswerable=self._unanswerable(questions)
+            self.second_look(retriever),
+            questions,
+            self.views if self.packs else None,
+            name=name,
+            unanswerable=self._unanswerable(questions),
         )
 
     def _unanswerable(self, questions: Sequence[Question]) -> list[Question]:
-        """Those about the same conversations."""
+        """Those about the same conversations; none where no contexts are packed."""
         spaces = {question.space for question in questions}
-        return [question for question in self.unanswerable if question.space in spaces]
+        return [question for question in self.unanswerable if self.packs and question.space in spaces]
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,6 +187,7 @@ class Evaluation:
         seed: First random seed.
         seeds: Number of trainings of each fold.
         notes: What the report says beside the numbers; grows.
+        contexts: Whether to pack what is found into contexts.
     """
 
     corpus: Corpus
@@ -197,6 +205,7 @@ class Evaluation:
     seed: int
     seeds: int
     notes: list[str]
+    contexts: bool
 
     def run(
         self,
@@ -228,7 +237,14 @@ class Evaluation:
                 used.encode([q.text for q in (*questions, *corpus.unanswerable)], progress="encode questions")
             views = graphs.views_of(graph, corpus, self.encoder)
             asker = Asker(
-                questions, self.encoder, views, vectors, texts_of(graph), reranked(self.reranker), corpus.unanswerable
+                questions,
+                self.encoder,
+                views,
+                vectors,
+                texts_of(graph),
+                reranked(self.reranker),
+                corpus.unanswerable,
+                self.contexts,
             )
             trainer = learning.fold_trainer(
                 corpus,

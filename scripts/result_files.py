@@ -62,7 +62,8 @@ def write_results(
     questions = outcomes(corpus.questions, {space: fold.index for fold in folds for space in fold.test})
     # First: whatever the statistics may say of them, the rankings are what the time went into.
     write_rankings(folder / "rankings.jsonl", questions, runs)
-    write_contexts(folder / "contexts.jsonl.gz", runs)
+    if any(run.contexts for run in runs):
+        write_contexts(folder / "contexts.jsonl.gz", runs)
     left_out = learnt_questions(corpus, folds, learnt)
     write_question_scores(folder / "question_scores.jsonl.gz", questions, runs, left_out=left_out)
     repetitions: dict[str, list[StrategyRun]] = {}

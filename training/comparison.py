@@ -117,6 +117,7 @@ def run_checkpoint(
     texts: NodeTexts,
     second_look: Callable[[Retriever], Retriever] = lambda retriever: retriever,
     name: str | None = None,
+    packs: bool = True,
     unanswerable: Sequence[Question] = (),
 ) -> StrategyRun:
     """Embed the questions' graphs with a checkpoint, write them to the index, and ask.
@@ -130,6 +131,7 @@ def run_checkpoint(
         texts: Reads the texts of the hits.
         second_look: Adds to the retriever what looks at its hits again.
         name: In the results; None for v2.
+        packs: Whether to pack what is found into contexts.
         unanswerable: As in ``run_strategy``.
 
     Raises:
@@ -144,7 +146,9 @@ def run_checkpoint(
         texts,
         view_of=lambda space, as_of: views.of(space, as_of).name,
     )
-    run = run_strategy(second_look(retriever), questions, views, name=name, unanswerable=unanswerable)
+    run = run_strategy(
+        second_look(retriever), questions, views if packs else None, name=name, unanswerable=unanswerable
+    )
     # The comparison's embeddings serve this once; kept, they would fill the index with every fold. Of the same
     # checkpoint and graphs a refresh may have put them in use, though.
     if index.alias_target(GRAPH_ALIAS) != done.collection:
