@@ -28,7 +28,11 @@ def test_contexts_come_back_as_they_were_by_strategy_and_question(tmp_path: Path
         read_contexts(path, 700)
 
 
-@pytest.mark.parametrize("content", [b"", b"no gzip", gzip.compress(b"[]\n"), gzip.compress(b'{"lines": []}\n{}\n')])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"no gzip", gzip.compress(b"[]\n"), gzip.compress(b'{"lines": []}\n{}\n')],
+    ids=["empty", "not packed", "a list", "without contexts"],
+)
 def test_what_are_no_contexts_is_said_so(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "contexts.jsonl.gz"
     path.write_bytes(content)
