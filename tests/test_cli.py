@@ -154,6 +154,7 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 COMMAND_OF_FOLDER = {
+    "consolidation": "evaluate-consolidation",
     "adapt": "adapt",
     "build": "build",
     "train": "train",
