@@ -119,13 +119,13 @@ def test_copies_have_one_place_and_a_view_of_a_speaker_none_of_anothers_words(pl
     with opened(place) as memory:
         sold, *_ = memory.add_many([SALE, *copies, SALE | {"text": "Bo is glad.", "speaker": "Bo"}])
 
-        def asked(**options: object) -> Recalled:
-            return memory.recall("Who bought the bike?", space="ana", top_k=3, strategy=strategy, **options)  # type: ignore[arg-type]
+        def asked(top_k: int = 3, **options: object) -> Recalled:
+            return memory.recall("Who bought the bike?", space="ana", top_k=top_k, strategy=strategy, **options)  # type: ignore[arg-type]
 
         def copied(found: Recalled) -> int:
             return sum(hit.text.startswith("Eve: ") for hit in found)
 
-        assert copied(asked(fold=None)) >= 2
+        assert copied(asked(top_k=10, fold=None)) >= 6  # there are at most four other nodes
         assert copied(asked()) == 1
         assert 11 in [len(hit.same) for hit in asked()]
         assert sold in [turn for hit in asked() for turn in hit.turn_ids]
