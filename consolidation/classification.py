@@ -25,6 +25,7 @@ from locigraph.consolidation.errors import ConsolidationError, ReplyFormatError
 from locigraph.consolidation.ledger import Purpose
 from locigraph.consolidation.protocols import TextEncoder
 from locigraph.consolidation.replies import Form, filled, one_line, strict_schema
+from locigraph.kg.counts import Counts
 from locigraph.kg.language.tokens import STOP_WORDS, words
 from locigraph.kg.schema import NODE_TYPES
 from locigraph.kg.snapshot import Snapshot
@@ -48,15 +49,12 @@ Namer = Callable[[str, Sequence[str], Sequence[str]], Wording]
 
 
 @dataclass(frozen=True, slots=True)
-class Classified:
+class Classified(Counts):
     """What a run over a space did: nodes put under a category, categories made, and nodes that wait for their like."""
 
     nodes: int = 0
     categories: int = 0
     waiting: int = 0
-
-    def __add__(self, other: Classified) -> Classified:
-        return Classified(self.nodes + other.nodes, self.categories + other.categories, self.waiting + other.waiting)
 
     def __str__(self) -> str:
         return f"{self.nodes} nodes classified, {self.categories} new categories, {self.waiting} nodes wait"

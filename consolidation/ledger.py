@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Protocol
 
 from locigraph.consolidation.errors import LimitReachedError, StoppedError
+from locigraph.kg.counts import Counts
 from locigraph.kg.types import SpaceId, TurnId
 
 _CHARACTERS_A_TOKEN = 4  # of English, for what no endpoint has counted
@@ -24,7 +25,7 @@ class Prices:
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class Spent(Counts):
     """Calls, tokens read and written, and what they cost."""
 
     calls: int = 0
@@ -36,11 +37,6 @@ class Spent:
     def tokens(self) -> int:
         """Tokens read and written."""
         return self.read + self.written
-
-    def __add__(self, other: Spent) -> Spent:
-        return Spent(
-            self.calls + other.calls, self.read + other.read, self.written + other.written, self.cost + other.cost
-        )
 
     def __str__(self) -> str:
         cost = f", cost {self.cost:.4f}" if self.cost else ""

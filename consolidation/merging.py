@@ -17,6 +17,7 @@ import numpy as np
 
 from locigraph.consolidation.protocols import TextEncoder
 from locigraph.consolidation.resolution import CONCEPT_MERGE, spelling_key
+from locigraph.kg.counts import Counts
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
 from locigraph.kg.types import GraphChange, NewRelation, Node, NodeStatus, NodeUpdate, SpaceId
@@ -28,14 +29,11 @@ _PROPER = re.compile(r"\b[A-Z]\w*|\d+")
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class Merged(Counts):
     """What a run did: nodes merged into others, and nodes that came back since those are gone."""
 
     merged: int = 0
     restored: int = 0
-
-    def __add__(self, other: Merged) -> Merged:
-        return Merged(self.merged + other.merged, self.restored + other.restored)
 
     def __str__(self) -> str:
         return f"{self.merged} nodes merged, {self.restored} restored"

@@ -23,6 +23,7 @@ from locigraph.consolidation.insights import Insight, insights_of
 from locigraph.consolidation.ledger import Purpose
 from locigraph.consolidation.protocols import TextEncoder
 from locigraph.consolidation.replies import Form, filled, one_line, strict_schema
+from locigraph.kg.counts import Counts
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
 from locigraph.kg.types import (
@@ -50,21 +51,13 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Reflected:
+class Reflected(Counts):
     """What a run did: reflections made, reworded and archived, and requests whose replies were of no use."""
 
     made: int = 0
     reworded: int = 0
     archived: int = 0
     useless: int = 0
-
-    def __add__(self, other: Reflected) -> Reflected:
-        return Reflected(
-            self.made + other.made,
-            self.reworded + other.reworded,
-            self.archived + other.archived,
-            self.useless + other.useless,
-        )
 
     def __str__(self) -> str:
         told = f"{self.made} reflections made, {self.reworded} reworded, {self.archived} archived"

@@ -34,7 +34,7 @@ from locigraph.scripts.strategies import (
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.comparison import joined_runs, run_checkpoint, run_strategy
 from locigraph.training.config import Settings, TrainerConfig, changed
-from locigraph.training.folds import FoldTrainer
+from locigraph.training.folds import FoldTrainer, seen_by
 from locigraph.training.fusion import SignalExample, SignalReader
 from locigraph.training.protocols import QuestionWriter
 from locigraph.training.snapshots import Views
@@ -287,16 +287,13 @@ class Evaluation:
 
     def _learnt_from(self) -> Wordings:
         """What the given checkpoint and adapter have seen; notes where one of them does not say."""
-        seen = []
         for label, made in (("adapter", self.encoder.adapter), ("checkpoint", self.checkpoint)):
             if made is not None and made.seen is None:
                 self.notes.append(
                     f"{label} {made.version} does not say what texts it has learnt from; it was checked by the names "
                     "of conversations alone"
                 )
-            elif made is not None and made.seen is not None:
-                seen.append(made.seen)
-        return Wordings.union(seen)
+        return seen_by(self.encoder.adapter, self.checkpoint)
 
     def _learnt(
         self, row: Strategy, asker: Asker, trainer: FoldTrainer, reader: SignalReader, parts: SearchParts

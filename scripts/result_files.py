@@ -107,8 +107,7 @@ def write_results(
     }  # fmt: skip
     replace_file(folder / "results.json", json.dumps(results, indent=1) + "\n")
     texts = {question.question_id: question.text for question in corpus.questions}
-    turns = {str(c.space): {str(t.turn_id): t.text for t in c.turns} for c in corpus.conversations}
-    write_report(folder, results, strategies=strategies, questions=browser_data(questions, runs, texts, turns))
+    write_report(folder, results, strategies=strategies, questions=browser_data(questions, runs, texts, corpus.texts))
     return results
 
 
@@ -121,8 +120,7 @@ def learnt_questions(corpus: Corpus, folds: Sequence[Fold], learnt: Wordings) ->
         learnt: What a given checkpoint or adapter has seen.
     """
     evidence = {q.question_id: (str(q.space), q.evidence) for q in corpus.questions}
-    texts = {str(c.space): {str(t.turn_id): t.text for t in c.turns} for c in corpus.conversations}
-    seen = {*copied_evidence(folds, evidence, texts), *seen_evidence(learnt, evidence, texts)}
+    seen = {*copied_evidence(folds, evidence, corpus.texts), *seen_evidence(learnt, evidence, corpus.texts)}
     return [q.question_id for q in corpus.questions if q.question_id in seen or q.text in learnt]
 
 

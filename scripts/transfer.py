@@ -49,13 +49,14 @@ def transfer(
     from locigraph.scripts.transfer_matrix import TransferMatrix
 
     provenance.source_commit()
-    for name in [*(test or ()), *(name for names in (train or {}).values() for name in names)]:
+    train, checkpoints = train or {}, checkpoints or {}
+    for name in [*(test or ()), *(name for names in train.values() for name in names)]:
         if name not in graphs:
             raise LocigraphError(f"graph {name!r} is not among graphs{nearest(name, graphs)}")
     for name, graph in graphs.items():
         if graph.corpus is None:
             raise LocigraphError(f"graphs.{name} names no corpus; give graphs.{name}.corpus.path")
-    both = sorted({*(train or {})} & {*(checkpoints or {})})
+    both = sorted({*train} & {*checkpoints})
     if both or not (train or checkpoints):
         raise LocigraphError(
             f"{both[0]!r} names a training and a checkpoint; tell them apart"
@@ -68,12 +69,12 @@ def transfer(
     folder.mkdir(parents=True, exist_ok=True)
     settings = learning.settings_of(model, training)
     with TransferMatrix(graphs, encoder, settings, trainer, folder, validation=validation, seed=seed) as matrix:
-        rows = {name: matrix.trained(name, sources) for name, sources in (train or {}).items()}
-        rows |= {name: matrix.loaded(path) for name, path in (checkpoints or {}).items()}
+        rows = {name: matrix.trained(name, sources) for name, sources in train.items()}
+        rows |= {name: matrix.loaded(path) for name, path in checkpoints.items()}
         for name, checkpoint in rows.items():
             for tested in test or graphs:
                 matrix.ask(name, checkpoint, tested)
-        manifest = provenance.manifest(seed, **matrix.manifest(train or {}, checkpoints or {}))
+        manifest = provenance.manifest(seed, **matrix.manifest(train, checkpoints))
         table = matrix.table()
         replace_file(
             folder / "transfer.json", json.dumps({"cells": matrix.cells, "manifest": manifest}, indent=1) + "\n"

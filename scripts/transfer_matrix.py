@@ -11,7 +11,6 @@ from typing import Any, Self
 
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.errors import LocigraphError
-from locigraph.kg.language.wordings import Wordings
 from locigraph.kg.store import Store
 from locigraph.retrieval.evaluation import StrategyRun, summarise
 from locigraph.retrieval.evaluation.formatting import p_value, signed
@@ -26,7 +25,7 @@ from locigraph.scripts.strategies import built_strategies
 from locigraph.training.checkpoint import Checkpoint, load_checkpoint
 from locigraph.training.comparison import outcomes, rank_exactly, run_strategy
 from locigraph.training.config import Settings, TrainerConfig
-from locigraph.training.folds import refuse_known
+from locigraph.training.folds import refuse_known, seen_by
 from locigraph.training.fusion import fusion_of
 from locigraph.training.snapshots import TrainingSet, Views
 
@@ -127,8 +126,7 @@ class TransferMatrix:
             *self._learning_nothing(tested),
         ]
         scored = outcomes(questions, {})
-        seen = [made.seen for made in (checkpoint, graph.encoder.adapter) if made is not None and made.seen is not None]
-        left_out = learnt_questions(graph.corpus, (), Wordings.union(seen))
+        left_out = learnt_questions(graph.corpus, (), seen_by(checkpoint, graph.encoder.adapter))
         pairs = [(_CLAIM, baseline) for baseline in _BASELINES]
         summary = summarise(scored, runs, comparisons=pairs, metrics=_METRICS, left_out=left_out, seed=self._seed)
         write_question_scores(self._folder / f"{row}--{tested}.scores.jsonl.gz", scored, runs, left_out=left_out)

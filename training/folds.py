@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from locigraph.kg.language.wordings import wording
+from locigraph.kg.language.wordings import Wordings, wording
 from locigraph.kg.types import Question
 from locigraph.retrieval.evaluation import Fold, LeakError, check_folds, check_text_leak, make_folds
 from locigraph.retrieval.text.text_adapter import TextAdapter
@@ -169,6 +169,11 @@ def refuse_known(made: Checkpoint | TextAdapter, questions: Sequence[Question], 
                 f"{option} {made.version} was trained or validated on space {question.space!r}; leave it out, or test "
                 "on other conversations"
             )
+
+
+def seen_by(*made: Checkpoint | TextAdapter | None) -> Wordings:
+    """The wordings that some checkpoints and adapters say they have seen."""
+    return Wordings.union(each.seen for each in made if each is not None and each.seen is not None)
 
 
 def refuse_fitted(adapter: TextAdapter | None, validation: Sequence[str]) -> None:

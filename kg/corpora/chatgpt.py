@@ -7,14 +7,11 @@ shown. A session is what was said on one day.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
 from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
-from locigraph.kg.corpora.parsing import Record, Utterance, decode, file_sha256, number_turns, parse_json
+from locigraph.kg.corpora.parsing import SPEAKERS, Record, Utterance, decode, file_sha256, number_turns, parse_json
 from locigraph.kg.errors import CorpusFormatError
 from locigraph.kg.types import SpaceId
-
-_SPEAKERS = {"user": "User", "assistant": "Assistant"}
 
 
 def read(path: str) -> Corpus:
@@ -45,12 +42,12 @@ def _said(conversation: Record) -> Iterator[Utterance]:
         held = Record(message, node.path, node.conversation, f"{node.field}.message")
         author = Record(held.data.get("author"), node.path, node.conversation, f"{held.field}.author")
         content = Record(held.data.get("content"), node.path, node.conversation, f"{held.field}.content")
-        speaker = _SPEAKERS.get(author.string("role"))
+        speaker = SPEAKERS.get(author.string("role"))
         # Parts that are no text are images and files.
         text = "\n".join(part for part in content.items("parts", required=False) if isinstance(part, str))
         if speaker is None or not text.strip():
             continue
-        time = _time(held)
+        time = None if held.data.get("create_time") is None else held.epoch("create_time")
         yield Utterance(held.string("id"), "undated" if time is None else time.date().isoformat(), speaker, text, time)
 
 
@@ -66,16 +63,6 @@ def _branch(conversation: Record) -> list[Record]:
         branch.append(node)
         name = node.optional_string("parent")
     return branch[::-1]
-
-
-def _time(message: Record) -> datetime | None:
-    seconds = message.data.get("create_time")
-    if seconds is None:
-        return None
-    try:
-        return datetime.fromtimestamp(float(seconds), tz=UTC)
-    except (TypeError, ValueError, OverflowError, OSError):
-        raise message.error("create_time", seconds, "seconds since 1970, or null") from None
 
 
 FORMAT = CorpusFormat("chatgpt", read)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
+from functools import cached_property
 
 from locigraph.kg.errors import CorpusFormatError, nearest
 from locigraph.kg.types import Question, SpaceId, Turn, TurnId
@@ -79,6 +80,11 @@ class Corpus:
     notes: tuple[str, ...] = ()
     unanswerable: tuple[Question, ...] = ()
     corrections: Mapping[str, tuple[TurnId, ...]] = field(default_factory=dict)
+
+    @cached_property
+    def texts(self) -> dict[str, dict[str, str]]:
+        """What was said: space -> turn ID -> text."""
+        return {str(c.space): {str(t.turn_id): t.text for t in c.turns} for c in self.conversations}
 
     def of_categories(self, categories: Sequence[str]) -> Corpus:
         """The corpus with the questions of these categories only; the rest are counted as skipped.

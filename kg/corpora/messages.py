@@ -12,11 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
-from locigraph.kg.corpora.parsing import Record, Utterance, decode, file_sha256, json_lines, number_turns, parse_json
+from locigraph.kg.corpora.parsing import (
+    SPEAKERS,
+    Record,
+    Utterance,
+    decode,
+    file_sha256,
+    json_lines,
+    number_turns,
+    parse_json,
+)
 from locigraph.kg.errors import CorpusFormatError
 from locigraph.kg.types import SpaceId
 
-_SPEAKERS = {"user": "User", "assistant": "Assistant"}
 _SESSION = "s1"
 
 
@@ -38,7 +46,7 @@ def read(path: str) -> Corpus:
             raise CorpusFormatError(path, name, "id", name, "an id that no earlier conversation has")
         said = []
         for place, message in enumerate(Record(document, path, name).records("messages")):
-            speaker = _SPEAKERS.get(message.string("role"))
+            speaker = SPEAKERS.get(message.string("role"))
             text = _text(message)
             if speaker is None or not text.strip():
                 skipped["messages of other roles, or empty" if speaker is None else "messages without text"] += 1

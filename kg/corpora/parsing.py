@@ -100,6 +100,14 @@ class Record:
             return None
         return self.time(key, datetime.fromisoformat, "an ISO 8601 date-time")
 
+    def epoch(self, key: str) -> datetime:
+        """The time of a key that is given in seconds since 1970, as a number or in digits."""
+        value = self.data.get(key)
+        try:
+            return datetime.fromtimestamp(float(value), tz=UTC)
+        except (TypeError, ValueError, OverflowError, OSError):
+            raise self.error(key, value, "seconds since 1970") from None
+
     def time(self, key: str, read: Callable[[str], datetime], expected: str) -> datetime:
         """The time that ``read`` makes of the text of a key, in UTC when it names no zone."""
         value = self.string(key)
@@ -110,6 +118,10 @@ class Record:
         if not is_in_range(time):
             raise self.error(key, value, TIME_RANGE)
         return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+#: Who speaks, by the role that a chat API gives a message; other roles are instructions and tools.
+SPEAKERS = {"user": "User", "assistant": "Assistant"}
 
 
 @dataclass(frozen=True)

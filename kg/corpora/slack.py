@@ -9,7 +9,7 @@ import hashlib
 import html
 import re
 from collections import Counter
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
@@ -33,7 +33,7 @@ def read(path: str) -> Corpus:
     if not files:
         raise CorpusFormatError(path, None, "(folder)", path, "a channel's folder with a JSON file for each day")
     space, names, digest = SpaceId(folder.resolve().name), _names(folder.parent / "users.json"), hashlib.sha256()
-    said: list[tuple[float, Utterance]] = []
+    said: list[tuple[datetime, Utterance]] = []
     skipped: Counter[str] = Counter()
     for file in files:
         text = decode(str(file))
@@ -51,12 +51,12 @@ def read(path: str) -> Corpus:
                 skipped["messages without text"] += 1
                 continue
             stamp = message.string("ts")
-            seconds, time = _time(message, stamp)
+            time = message.epoch("ts")
             user = message.string("user")
             profile = message.data.get("user_profile")
             shown = profile.get("real_name") if isinstance(profile, dict) else None
             speaker = names.get(user) or (shown if isinstance(shown, str) and shown.strip() else user)
-            said.append((seconds, Utterance(stamp, time.date().isoformat(), speaker, words, time)))
+            said.append((time, Utterance(stamp, time.date().isoformat(), speaker, words, time)))
     said.sort(key=lambda each: each[0])
     repeated = [stamp for stamp, times in Counter(each.turn_id for _, each in said).items() if times > 1]
     if repeated:
@@ -82,14 +82,6 @@ def _names(users: Path) -> dict[str, str]:
 def _words(text: str, names: dict[str, str]) -> str:
     text = _MENTION.sub(lambda found: names.get(found[1]) or found[2] or found[1], text)
     return html.unescape(_LINK.sub(r"\1", text))
-
-
-def _time(message: Record, stamp: str) -> tuple[float, datetime]:
-    try:
-        seconds = float(stamp)
-        return seconds, datetime.fromtimestamp(seconds, tz=UTC)
-    except (ValueError, OverflowError, OSError):
-        raise message.error("ts", stamp, "seconds since 1970") from None
 
 
 FORMAT = CorpusFormat("slack", read)
