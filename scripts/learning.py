@@ -43,20 +43,25 @@ def settings_of(model: ModelConfig, training: TrainingConfig) -> Settings:
     )
 
 
-def training_set(views: Views, corpus: Corpus, *, validation: int) -> TrainingSet:
+def training_set(views: Views, corpus: Corpus, *, validation: int, judges: bool = False) -> TrainingSet:
     """A corpus to learn from.
 
     Args:
         views: Its graphs.
         corpus: Its questions; without any, all its conversations are learnt from, since none could judge.
         validation: Conversations held back to decide when to stop, evenly from the list of all.
+        judges: Whether all are held back for that.
 
     Raises:
-        LocigraphError: If none would be left to learn from.
+        LocigraphError: If none would be left to learn from, or it is to judge and has no question.
     """
+    spaces = sorted({q.space for q in corpus.questions})
+    if judges:
+        if not spaces:
+            raise LocigraphError(f"{corpus.path}: no question with evidence; it cannot judge when to stop")
+        return TrainingSet(corpus.questions, (), tuple(spaces), views)
     if not corpus.questions:
         return TrainingSet((), tuple(sorted(c.space for c in corpus.conversations)), (), views)
-    spaces = sorted({q.space for q in corpus.questions})
     if validation >= len(spaces):
         raise LocigraphError(
             f"{corpus.path}: validation is {validation}, but there are only {len(spaces)} conversations to learn from "
@@ -120,7 +125,7 @@ def more_training_sets(
                 texts = encoder
             store = opened.enter_context(existing_store(each.store))
             views = views_of(store, corpus, None if texts is None else text_encoder(texts))
-            sets.append(training_set(views, corpus, validation=validation))
+            sets.append(training_set(views, corpus, validation=validation, judges=each.judges))
         yield sets
 
 

@@ -65,11 +65,14 @@ class GraphSettings:
         store: Path or URL of the graph.
         corpus: The corpus it was built from; null for the command's own, of which it is another extractor's graph.
         dtype: Precision of the text encoder it was built with; null for the command's own.
+        judges: Whether its questions only decide when to stop, and nothing is learnt from them. What fits one kind of
+            talk best may fit others worse, so let a kind judge that is not learnt from (with ``validation: 0``).
     """
 
     store: str
     corpus: CorpusSettings | None = None
     dtype: Literal["float32", "bfloat16"] | None = None
+    judges: bool = False
 
 
 @dataclass(frozen=True)

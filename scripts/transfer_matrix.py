@@ -194,7 +194,9 @@ class TransferMatrix:
 
     def _training_set(self, name: str) -> TrainingSet:
         graph = self._graph(name)
-        return learning.training_set(graph.views, graph.corpus, validation=self._validation)
+        return learning.training_set(
+            graph.views, graph.corpus, validation=self._validation, judges=self._named[name].judges
+        )
 
     def _learning_nothing(self, name: str) -> list[StrategyRun]:
         if name not in self._same_for_all:

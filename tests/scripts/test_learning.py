@@ -45,3 +45,12 @@ def test_a_search_of_other_data_or_another_text_encoder_is_not_used(tmp_path: Pa
     with pytest.raises(LocigraphError, match=r"the search had text_encoder 'm\+1', this evaluation has 'm'"):
         settings_of_folds(Settings(), [fold], str(file), corpus="123", text_encoder="m")
     assert settings_of_folds(Settings(), [fold], None, corpus="other") == [Settings()]
+
+
+def test_a_graph_that_judges_is_held_back_as_a_whole() -> None:
+    spaces = [SpaceId(f"s{i}") for i in range(3)]
+    asked = tuple(Question(space, f"q{space}", "Hello?", "c", ()) for space in spaces)
+    made = training_set(VIEWS, corpus_of(spaces, asked), validation=0, judges=True)
+    assert (made.train, made.validation, made.questions) == ((), tuple(spaces), asked)
+    with pytest.raises(LocigraphError, match="x: no question with evidence; it cannot judge"):
+        training_set(VIEWS, corpus_of(spaces, ()), validation=0, judges=True)
