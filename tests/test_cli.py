@@ -458,7 +458,7 @@ def test_every_answer_over_a_space_with_pending_or_failed_turns_says_so(
         code, out, error = run(capsys, *question, strategy)
         assert (code, error) == (0, "")
         assert "incomplete" in out
-        assert "are not consolidated yet (run locigraph build again) and 1 failed" in out
+        assert "are not consolidated yet (run locigraph build again, or add to it) and 1 failed" in out
     code, out, _ = run(capsys, "verify", "--store", "graph.sqlite", *tiny)
     assert code == 1
     assert "incomplete" in out

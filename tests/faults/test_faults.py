@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[2]
     [
         ("faults", 4),
         ("models", 2),
+        ("adds", 6),
         ("damage", 4),
         ("residue", 2),
         ("tenants", 40),
