@@ -38,6 +38,7 @@ _STAGES = (
     ("build", "refresh", "add"),
     ("build", "append", "forget"),
     ("build", "append", "forget_space"),
+    ("build", "refresh", "add", "forget_user"),
     ("build", "forget", "build"),
     ("build", "forget", "restore"),
 )
@@ -47,7 +48,11 @@ _BY_ADD = (("build", "refresh", "add"),)
 _AT_A_CALL = ("exit", "kill", "interrupt", "full disk", "power loss")
 _ANYWHERE = ("killed", "interrupted")
 # What a complete forgetting says when it is asked for again.
-_DONE = {"forget": "or no longer", "forget_space": "space 'harbor' is not in the store"}
+_DONE = {
+    "forget": "or no longer",
+    "forget_space": "space 'harbor' is not in the store",
+    "forget_user": "no space is of user 'ann'",
+}
 _READS = ("SELECT", "PRAGMA", "BEGIN", "ROLLBACK")
 _FULL = sa.exc.OperationalError("", None, sqlite3.OperationalError("database or disk is full"))
 _READING_CALLS = ("query", "search", "has", "list", "describe", "read", "get", "close", "connect")
