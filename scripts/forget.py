@@ -39,9 +39,11 @@ def forget(
     """
     from locigraph.kg.errors import LocigraphError
     from locigraph.kg.types import Scope
+    from locigraph.scripts import options
     from locigraph.scripts.memory import Memory
 
     scope = Scope(user, agent)
+    options.check_named(space, scope)
     if restore and (space is None or scope):
         raise LocigraphError("--restore is for one space, since a space that is gone is nobody's; name it with --space")
     if turns is None and not (yes or restore):

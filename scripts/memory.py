@@ -439,8 +439,7 @@ class Memory:
 
     def _named(self, space: str | Sequence[str] | None, scope: Scope) -> list[SpaceId]:
         """The spaces that a name, or several, and a scope all apply to; never none."""
-        if not (space or scope):
-            raise LocigraphError("no space is named; name one, or the user or the agent whose spaces are meant")
+        options.check_named(space, scope)
         held = self._graph.scopes()
         named = held if space is None else [SpaceId(name) for name in ([space] if isinstance(space, str) else space)]
         for name in named:

@@ -48,10 +48,12 @@ def recall(
         budget_tokens: Tokens of a context: the best memories that fit into it, with dates and source turns, in the
             order in which they were said. null for ``top_k`` memories with their scores.
     """
+    from locigraph.kg.types import Scope
     from locigraph.scripts import options
     from locigraph.scripts.memory import Memory
     from locigraph.scripts.terminal import hits_table, printable
 
+    options.check_named(space, Scope(user, agent))
     options.check_recall(top_k=top_k, budget_tokens=budget_tokens, as_of=as_of, strategy=strategy, fold=fold)
     with Memory.open(store, index=index, encoder=encoder, checkpoint=checkpoint, access="read") as memory:
         found = memory.recall(
