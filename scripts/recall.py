@@ -27,7 +27,7 @@ def recall(
 
     Args:
         question: What to look for.
-        space: The space whose memory is asked.
+        space: Whose memory; locigraph spaces lists what a store holds.
         store: The graph.
         index: Vector index.
         encoder: Text encoder the graph was built with; v2 and the strategies named ``-adapted`` use its adapter.
@@ -54,7 +54,7 @@ def recall(
     from locigraph.scripts.queries import queries_of
     from locigraph.scripts.terminal import hits_table, printable
 
-    options.check_recall(top_k=top_k, budget_tokens=budget_tokens, as_of=as_of, strategy=strategy, fold=fold)
+    options.check_recall(question, top_k=top_k, budget_tokens=budget_tokens, as_of=as_of, strategy=strategy, fold=fold)
     ledger = Ledger()
     asked = queries_of(queries, clients_of(llm, ledger=ledger))
     with Memory.open(store, index=index, encoder=encoder, checkpoint=checkpoint, access="read") as memory:
