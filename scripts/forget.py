@@ -8,7 +8,7 @@ from locigraph.scripts.settings import DEFAULT, REMEMBERED, EncoderSettings, Ind
 def forget(
     *,
     space: str | None = None,
-    turns: list[str] | None = None,
+    turns: list[str] | str | None = None,
     user: str | None = None,
     agent: str | None = None,
     yes: bool = False,
@@ -24,8 +24,8 @@ def forget(
     state the index is in. Can be interrupted and run again.
 
     Args:
-        space: Whose memory; null for all spaces of the user or agent.
-        turns: Ids of the turns, of one space; null for all of it, which needs --yes.
+        space: Whose memory; locigraph spaces lists what a store holds. null for all spaces of the user or agent.
+        turns: Ids of the turns of one space, separated by commas or as a list; null for all of it, which needs --yes.
         user: All spaces of this user are erased, all or none, which needs --yes.
         agent: All spaces of this agent are erased; with a user, those of both.
         yes: Whether to go on without the question that all turns of a space are worth.
@@ -47,8 +47,10 @@ def forget(
     if restore and (space is None or scope):
         raise LocigraphError("--restore is for one space, since a space that is gone is nobody's; name it with --space")
     if turns is None and not (yes or restore):
-        what, cure = (scope, "--yes") if scope else (f"space {space!r}", "--yes, or name --turns '[...]'")
+        what, cure = (scope, "--yes") if scope else (f"space {space!r}", "--yes, or name --turns")
         raise LocigraphError(f"{what}: all of it would be erased for good; add {cure}")
+    if isinstance(turns, str):
+        turns = [name for each in turns.split(",") if (name := each.strip())]
     with Memory.open(store, index=index, encoder=encoder, checkpoint=checkpoint, access="write") as memory:
         if restore:
             assert space is not None

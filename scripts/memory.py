@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, NoReturn, overload
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from locigraph.kg.store.engine import Access
     from locigraph.retrieval.index.milvus import MilvusIndex
     from locigraph.retrieval.packing import Context
+    from locigraph.retrieval.query_generator import QueryGenerator
     from locigraph.scripts.graphs import GraphWriter
     from locigraph.training.explanation import Explanation
     from locigraph.training.live_embeddings import LiveEmbeddings
@@ -341,6 +342,7 @@ class Memory:
         reranker: str | None = None,
         speaker: str | Sequence[str] | None = None,
         fold: float | None = DEFAULT_FOLD,
+        queries: QueryGenerator | None = None,
     ) -> Recalled:
         """What a space, or several together, remember about a question, best first.
 
@@ -361,6 +363,8 @@ class Memory:
             speaker: Name of a speaker, or of several: only what is in their words is found. None for all.
             fold: Likeness, above 0 and up to 1, from which two texts of the same speakers say the same and share one
                 place; the turns of the others are in ``Hit.same``. None gives each a place.
+            queries: Makes the queries that the strategy is asked, such as ``generate_queries``; None leaves it its own
+                way, which is rules for v1 and the question as it is for the others.
 
         Raises:
             UnknownSpaceError: If there is no such space.
@@ -368,14 +372,18 @@ class Memory:
             LocigraphError: If no space is named, there is no such speaker, the strategy cannot be used, or the index
                 fails; an outage is never an empty result.
         """
+        from locigraph.retrieval.multi_query import asking
         from locigraph.retrieval.packing import Budget, contexts_of, hits_for
 
-        options.check_recall(top_k=top_k, budget_tokens=budget_tokens, as_of=as_of, strategy=strategy, fold=fold)
+        options.check_recall(
+            question, top_k=top_k, budget_tokens=budget_tokens, as_of=as_of, strategy=strategy, fold=fold
+        )
         time = options.time_of(as_of)
         with self._lock:
             asked = _Asked(self._graph, self._named(space, Scope(user, agent)), is_joint=not isinstance(space, str))
-            with self._retriever(asked, strategy) as (name, retriever, notes):
+            with self._retriever(asked, strategy, queries) as (name, found_by, notes):
                 wanted = top_k if budget_tokens is None else max(top_k, hits_for(budget_tokens))
+                retriever = asking(queries, lambda _: self._last_day(asked.spaces))(found_by)
                 viewed = ViewedRetriever(retriever, asked.voices, speakers=asked.speakers(speaker), fold=fold)
                 found = reranked(reranker)(viewed).retrieve(question, asked.name, as_of=time, top_k=wanted)
                 hits, context = found.hits[:top_k], None
@@ -425,6 +433,7 @@ class Memory:
         from locigraph.training.explanation import explain
         from locigraph.training.live_embeddings import embedded_snapshot
 
+        options.check_question(question)
         if top_k < 1:
             raise LocigraphError(f"top_k is {top_k}; at least 1 turn can be explained")
         time = options.time_of(as_of)
@@ -454,8 +463,14 @@ class Memory:
             raise UnknownScopeError(str(scope), [str(each) for each in known if each])
         return found
 
+    def _last_day(self, spaces: Sequence[SpaceId]) -> date | None:
+        times = [time for space in spaces for time in self.times(space)]
+        return max(times).date() if times else None
+
     @contextmanager
-    def _retriever(self, asked: _Asked, strategy: str | None) -> Iterator[tuple[str, Retriever, list[str]]]:
+    def _retriever(
+        self, asked: _Asked, strategy: str | None, queries: QueryGenerator | None
+    ) -> Iterator[tuple[str, Retriever, list[str]]]:
         spaces, notes = asked.spaces, list[str]()
         if strategy is None:
             reason = self._fault_of_v2(spaces)
@@ -479,7 +494,13 @@ class Memory:
             yield strategy, GraphEmbeddingRetriever(collection, questions, texts, view_of=together), notes
             return
         with built_strategies(
-            self._graph, self._encoder, [strategy], spaces=spaces, index=index, is_joint=asked.is_joint
+            self._graph,
+            self._encoder,
+            [strategy],
+            spaces=spaces,
+            index=index,
+            queries=queries,
+            is_joint=asked.is_joint,
         ) as built:
             yield strategy, built[strategy], notes
 
@@ -491,7 +512,7 @@ class Memory:
             from locigraph.kg.corpora import Corpus
             from locigraph.scripts.graphs import GraphWriter
 
-            live.remember_encoder(self._graph, self._settings)
+            live.remember_encoder(self._graph, self._settings, self._encoder)
             extractor = EXTRACTORS["rules"].build(Corpus("jsonl", "", "", (), (), {}), _no_client)
             writer = GraphWriter(self._graph, extractor, self._encoder.without_adapter(), keep=_SPACES_KEPT)
             self._writer = self._opened.enter_context(closing(writer))

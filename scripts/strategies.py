@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from locigraph.retrieval.index.documents import LexicalIndex
     from locigraph.retrieval.index.milvus import MilvusIndex
     from locigraph.retrieval.protocols import NodeTexts, Retriever, VectorSearch
+    from locigraph.retrieval.query_generator import QueryGenerator
     from locigraph.retrieval.strategies.memory_graph import SnapshotLoader
     from locigraph.retrieval.text.text_encoder import CachedTextEncoder
     from locigraph.scripts.evaluation import Asker, FoldTask
@@ -88,6 +89,7 @@ class SearchParts:
         spaces: The spaces that will be asked.
         index: Vector index; None if no strategy needs one.
         opened: Closes what the strategies hold.
+        queries: Makes the queries of v1; None for its own rules.
         is_joint: Whether the spaces are searched together, whatever space a strategy is asked for, as if their graphs
             were one (see ``kg.joint``): ranks, word counts and scaled scores are those of all of them.
     """
@@ -99,10 +101,12 @@ class SearchParts:
         spaces: Sequence[SpaceId],
         index: MilvusIndex | None,
         opened: ExitStack,
+        queries: QueryGenerator | None = None,
         *,
         is_joint: bool = False,
     ) -> None:
         self.store, self.encoder, self.spaces, self.index, self.opened = store, encoder, spaces, index, opened
+        self.queries = queries
         self.is_joint = is_joint
 
     def encoder_of(self, strategy: Strategy) -> CachedTextEncoder:
@@ -164,6 +168,8 @@ class SearchParts:
 def _hybrid(parts: SearchParts, strategy: Strategy, **options: Any) -> Retriever:
     from locigraph.retrieval.strategies.hybrid import HybridRetriever
 
+    if parts.queries is not None:
+        options["queries"] = parts.queries
     made = HybridRetriever(
         parts.words, parts.vectors(strategy), parts.encoder_of(strategy), name=strategy.name, **options
     )
@@ -399,11 +405,12 @@ def search_parts(
     *,
     spaces: Sequence[SpaceId],
     index: MilvusIndex | None = None,
+    queries: QueryGenerator | None = None,
     is_joint: bool = False,
 ) -> Iterator[SearchParts]:
     """What strategies are built of; what they hold is closed at the end. The arguments are those of ``SearchParts``."""
     with ExitStack() as opened:
-        yield SearchParts(store, encoder, spaces, index, opened, is_joint=is_joint)
+        yield SearchParts(store, encoder, spaces, index, opened, queries, is_joint=is_joint)
 
 
 @contextmanager
@@ -414,10 +421,11 @@ def built_strategies(
     *,
     spaces: Sequence[SpaceId],
     index: MilvusIndex | None = None,
+    queries: QueryGenerator | None = None,
     is_joint: bool = False,
 ) -> Iterator[dict[str, Retriever]]:
     """Retrievers by name of those chosen strategies that neither learn nor need a checkpoint; see ``search_parts``."""
-    with search_parts(store, encoder, spaces=spaces, index=index, is_joint=is_joint) as parts:
+    with search_parts(store, encoder, spaces=spaces, index=index, queries=queries, is_joint=is_joint) as parts:
         yield made_of(parts, chosen)
 
 
