@@ -127,7 +127,9 @@ class MilvusIndex:
         index.add_index("vector", index_type=spec.index, metric_type=spec.metric, params=parameters)
         unfinished = _UNFINISHED + name
         self.drop(unfinished)
-        self._client.create_collection(unfinished, schema=schema, index_params=index, consistency_level="Session")
+        self._client.create_collection(unfinished, schema=schema, consistency_level="Session")
+        # Not waited for: pymilvus would sleep for half a second before it asks, and there is no row to index yet.
+        self._client.create_index(unfinished, index, sync=False)
         Collection(self._client, unfinished, spec).describe_itself()
         self.drop(name)
         self._client.rename_collection(unfinished, name)
