@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from locigraph.retrieval.evaluation import Fold, QuestionOutcome, StrategyRun, summarise
+from locigraph.retrieval.evaluation.asking import joined_runs
 from locigraph.retrieval.evaluation.results import Summary
-from locigraph.training.comparison import joined_runs
 from locigraph.training.config import Settings, changed
 
 #: Name of the unchanged model in the results.

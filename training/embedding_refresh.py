@@ -17,6 +17,7 @@ from tqdm import tqdm
 from locigraph.gnn.features import TURN
 from locigraph.kg.schema import schema_hash
 from locigraph.kg.snapshot import Snapshot
+from locigraph.kg.views import View
 from locigraph.retrieval.index.descriptions import index_type, snapshot_rows
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS, PREFIX
 from locigraph.retrieval.index.milvus import Collection, CollectionSpec, MilvusIndex
@@ -24,14 +25,11 @@ from locigraph.retrieval.protocols import SearchScope
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.errors import TrainingError
 from locigraph.training.inference import encode_graph
-from locigraph.training.snapshots import View
 
 _SAMPLE = 20
 _SAMPLE_TOP_K = 10
 # Below this share of the exact neighbours an approximate index is refused.
 _LEAST_RECALL = 0.9
-
-
 # Snapshots are kept between fingerprint and encoding up to this many bytes of embeddings; larger ones are read again.
 _KEPT_BYTES = 2**29
 
@@ -79,12 +77,11 @@ def refresh(
         progress: Name on the progress bar; None shows none.
 
     Raises:
-        TrainingError: If a weight of the checkpoint is not a number, two views have the same name, or the written
-            collection does not verify; the alias still points at the old one.
+        TrainingError: If a vector is zero or not finite, two views have the same name, or the written collection does
+            not verify; the alias still points at the old one.
     """
     if not views:
         raise TrainingError("there is no space to refresh; run locigraph build first")
-    _require_finite(checkpoint)
     named = {view.name: view for view in reversed(views)}
     for view in views:
         if named[view.name] != view:  # each would be served the other's rows
@@ -150,12 +147,6 @@ class _Snapshots:
             if self._room > 0:
                 self._kept[view] = found
         return found
-
-
-def _require_finite(checkpoint: Checkpoint) -> None:
-    for name, weights in checkpoint.network.state_dict().items():
-        if not weights.isfinite().all():
-            raise TrainingError(f"weight {name!r} of checkpoint {checkpoint.version!r} is NaN or infinite; train again")
 
 
 def require_usable(checkpoint: Checkpoint, vectors: NDArray[np.float32]) -> None:

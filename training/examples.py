@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
 
-from locigraph.gnn.features import GraphInputs, graph_inputs
+from locigraph.gnn.features import GraphInputs, graph_inputs, moved
 from locigraph.gnn.query import QueryBatch, query_batch
 from locigraph.gnn.relations import network_relations
 from locigraph.kg.snapshot import Snapshot
@@ -48,14 +48,7 @@ class SpaceExample:
 
     def to(self, device: torch.device | str) -> SpaceExample:
         """The same example on a device."""
-        return SpaceExample(
-            self.name,
-            self.inputs.to(device),
-            None if self.questions is None else self.questions.to(device),
-            self.positive.to(device),
-            None if self.pseudo is None else self.pseudo.to(device),
-            self.pseudo_positive.to(device),
-        )
+        return moved(self, device)
 
 
 def make_example(

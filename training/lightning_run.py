@@ -24,12 +24,41 @@ from locigraph.kg.files import sync
 from locigraph.training.config import TrainerConfig
 from locigraph.training.errors import TrainingError
 from locigraph.training.examples import EpochDataModule
+from locigraph.training.ranking_scores import RankingScores
 
 # Lightning sets its own level when it is imported; its remarks would come between the progress bars.
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 
 # The first steps count more, so that the average is not ruled by the untrained weights.
 _RAMP = 5
+
+
+class RankingModule(L.LightningModule):
+    """What all trainings share: epochs with seeds of their own, and validation scores that decide when to stop.
+
+    Args:
+        seed: Random seed of all that a training draws. Each epoch begins from it, so that a resumed run draws the same.
+    """
+
+    def __init__(self, *, seed: int) -> None:
+        super().__init__()
+        self._seed = seed
+        self._generator = torch.Generator()
+        self._scores = RankingScores()
+
+    def on_train_epoch_start(self) -> None:
+        """Start every epoch from its own seed."""
+        epoch_seed = 1_000 * self._seed + self.current_epoch
+        torch.manual_seed(epoch_seed)
+        self._generator.manual_seed(epoch_seed)
+
+    def on_validation_epoch_start(self) -> None:
+        """Forget the last epoch's questions."""
+        self._scores = RankingScores()
+
+    def on_validation_epoch_end(self) -> None:
+        """Log means over questions; ``val/score``, the sum of recall and nDCG, decides when to stop."""
+        self.log_dict(self._scores.means(), batch_size=1, sync_dist=True)
 
 
 class AverageAndStop(L.Callback):

@@ -11,6 +11,7 @@ from locigraph.kg.schema import schema_hash
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
+from locigraph.kg.views import View
 from locigraph.retrieval.index.descriptions import Difference, is_same_vector, snapshot_rows
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
 from locigraph.retrieval.index.milvus import Collection, MilvusIndex
@@ -19,7 +20,6 @@ from locigraph.training.embedding_refresh import Refreshed, refresh, require_usa
 from locigraph.training.errors import StaleEmbeddingsError
 from locigraph.training.inference import encode_graph
 from locigraph.training.protocols import Embed
-from locigraph.training.snapshots import View
 
 
 class LiveEmbeddings:

@@ -22,12 +22,13 @@ from typing import Any
 import torch
 
 from locigraph.kg.snapshot import Snapshot
+from locigraph.kg.views import View, Views
 from locigraph.retrieval.index.milvus import Collection, MilvusIndex
 from locigraph.training import lightning_run
 from locigraph.training.embedding_refresh import refresh
 from locigraph.training.graph_training import train_checkpoint
 from locigraph.training.lightning_run import ResumePoint
-from locigraph.training.snapshots import TrainingSet, View, Views
+from locigraph.training.snapshots import TrainingSet
 from tests.fakes import FakeEncoder
 from tests.fakes_graph import CPU, TEXT_DIM, planted_space, small_checkpoint, small_settings
 from tests.faults.children import in_child

@@ -15,12 +15,13 @@ from locigraph.kg.language.wordings import Wordings
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.times import epoch
 from locigraph.kg.types import Question, SpaceId
+from locigraph.kg.views import Views
 from locigraph.retrieval.text.text_adapter import add_adapter, save_adapter
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder, load_model
 from locigraph.training.config import changed
 from locigraph.training.identity import ADAPTER_ALGORITHM, CHECKPOINT_ALGORITHM, RunIdentity
 from locigraph.training.inference import CheckpointQueryEncoder, encode_graph
-from locigraph.training.snapshots import TrainingSet, Views
+from locigraph.training.snapshots import TrainingSet
 from tests.fakes import MONDAY, make_turns
 from tests.fakes_graph import Extra, make_snapshot, small_settings
 from tests.fakes_models import tiny_text_encoder

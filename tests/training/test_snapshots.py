@@ -9,8 +9,9 @@ import pytest
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import Question, SpaceId, TurnId
+from locigraph.kg.views import View, Views
 from locigraph.training.errors import TrainingDataError
-from locigraph.training.snapshots import TrainingSet, View, Views, graphs_of, questions_fingerprint, sides_of
+from locigraph.training.snapshots import TrainingSet, graphs_of, questions_fingerprint, sides_of
 from tests.fakes import MONDAY, SPACE, make_conversation, make_turns
 from tests.fakes_graph import make_snapshot
 from tests.training.planted import PLANTED, QUESTIONS, VIEWS
