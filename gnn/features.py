@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from locigraph.gnn.errors import GraphError, UnknownNodeTypeError
+from locigraph.gnn.errors import GraphError
 from locigraph.gnn.relations import NetworkRelation, network_relations
 from locigraph.gnn.sketch import ContextHash, LexicalSketch
 from locigraph.kg.language.tokens import terms
@@ -40,7 +40,7 @@ class GraphInputs:
     """A space's turns and their neighbours. The turns are the first nodes, in the order of the conversation.
 
     Attributes:
-        text: Description embeddings, [nodes, text_dim].
+        text: Embeddings of the descriptions, [nodes, text_dim].
         lexical: Sketches of the descriptions' terms, [nodes, lexical_dim].
         context: Hashed speaker and dates, [nodes, context_dim].
         speakers: The speaker's part of the context, [nodes, speaker_dim]; 0 where nobody speaks.
@@ -90,14 +90,14 @@ def graph_inputs(
     """The active turns of a snapshot, and the active nodes that a relation joins to one of them.
 
     Args:
-        snapshot: With embeddings.
+        snapshot: The graph, with embeddings.
         sketch: Makes the lexical features.
         context: Makes the features of speaker and time.
         relations: The relations that the encoder reads; None takes all of the table.
 
     Raises:
         GraphError: If the snapshot has no turn or no embeddings.
-        UnknownNodeTypeError: If the snapshot has a type that the schema does not know.
+        UnknownNameError: If the snapshot has a type that the schema does not know.
     """
     if snapshot.num_nodes and snapshot.embeddings.shape[1] == 0:
         raise GraphError(f"snapshot of space {snapshot.space!r} has no embeddings; name an embedding model")
@@ -131,9 +131,6 @@ def graph_inputs(
 def _network_types(snapshot: Snapshot) -> NDArray[np.str_]:
     """The graph network's type of every node of a snapshot."""
     names, inverse = np.unique(snapshot.types, return_inverse=True)
-    for name in names.tolist():
-        if name not in NODE_TYPES:
-            raise UnknownNodeTypeError(name, NODE_TYPES)
     return np.asarray([NODE_TYPES[name].network for name in names.tolist()], dtype=np.str_)[inverse.reshape(-1)]
 
 

@@ -1,4 +1,4 @@
-"""The text encoder learns from questions, before any graph network does: a low-rank adapter.
+"""Training of adapters: low-rank changes of the text encoder, learnt from questions before any graph network.
 
 A question's embedding is drawn towards those of the turns that answer it, and of the facts and events that come from
 them, and away from other nodes of the same conversation. The graph network then learns on the adapted embeddings.
@@ -88,8 +88,8 @@ def text_example(snapshot: Snapshot, questions: Sequence[Question], *, name: str
     """A space as texts; questions whose evidence the snapshot does not show are left out.
 
     Args:
-        snapshot: As of the questions' time; embeddings are not used.
-        questions: About this space.
+        snapshot: The graph as of the questions' time; its embeddings are not used.
+        questions: Questions about this space.
         name: Name of the example.
     """
     rows = snapshot.active_rows(answer_types()).tolist()
@@ -202,7 +202,7 @@ def train_adapter(
     """Train an adapter, or take up an interrupted training, or read the finished one of the same settings.
 
     Args:
-        data: At least one corpus; embeddings of its graphs are not used.
+        data: What may be seen of each corpus, at least one; embeddings of the graphs are not used.
         config: Settings of the training.
         trainer: Where and how to run.
         model: Name or folder of the text encoder.

@@ -39,14 +39,14 @@ def run_checkpoint(
     """Embed the questions' graphs with a checkpoint, write them to the index, and ask.
 
     Args:
-        checkpoint: Trained.
-        questions: With evidence.
-        index: Where the embeddings go.
-        views: The graphs.
+        checkpoint: The trained model.
+        questions: Questions with evidence.
+        index: Vector index that the embeddings are written to.
+        views: The questions' graphs.
         embed: Text encoder.
         texts: Reads the texts of the hits.
-        second_look: Adds to the retriever what looks at its hits again.
-        name: In the results; None for v2.
+        second_look: Wraps the retriever, for example in a reranker.
+        name: Name of the run in the results; None for v2.
         packs: Whether to pack what is found into contexts.
         unanswerable: As in ``run_strategy``.
 
@@ -78,9 +78,9 @@ def rank_exactly(
     """Rank turns by matrix product: what an exact index returns, without the time of writing one.
 
     Args:
-        checkpoint: Trained.
-        questions: To ask.
-        views: Their graphs.
+        checkpoint: The trained model.
+        questions: The questions to ask.
+        views: The questions' graphs.
         embed: Text encoder.
         name: Name of the run.
 

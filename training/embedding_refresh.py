@@ -66,14 +66,14 @@ def refresh(
     Only turns are written, since only turns are searched, and a search pays for every row of a space.
 
     Args:
-        index: Where to write.
-        checkpoint: Encodes.
-        views: What to encode.
-        load: Snapshot of a view, with embeddings. Each is read and encoded once, unless all of them together do not
-            fit in memory.
-        alias: Flipped to the new collection when it is complete and verified; the one before is kept, older ones are
-            dropped. None flips nothing.
-        device: Where to encode.
+        index: Vector index to write to.
+        checkpoint: The checkpoint that encodes.
+        views: Spaces, or views of them, to encode.
+        load: Reads the snapshot of a view, with embeddings. Each is read once, unless all together take too much
+            memory.
+        alias: Name that is pointed at the new collection when it is complete and verified; the collection before is
+            kept, older ones are dropped. None points no name at it.
+        device: Device on which graphs are encoded.
         progress: Name on the progress bar; None shows none.
 
     Raises:
@@ -127,7 +127,9 @@ def refresh(
         previous = index.alias_target(alias)
         if previous != collection.name:  # else nothing changed, and the version before stays the one before
             index.point(alias, collection.name)
-            _drop_older(index, keep={collection.name, previous})
+            for name in index.collections():
+                if name.startswith(PREFIX) and name not in (collection.name, previous):
+                    index.drop(name)
     return Refreshed(collection.name, total, written, recall)
 
 
@@ -181,9 +183,3 @@ def _sample_recall(collection: Collection, name: str, ids: Sequence[str], exact:
             "is needed; the alias was not changed"
         )
     return recall
-
-
-def _drop_older(index: MilvusIndex, *, keep: set[str | None]) -> None:
-    for name in index.collections():
-        if name.startswith(PREFIX) and name not in keep:
-            index.drop(name)

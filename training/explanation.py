@@ -16,7 +16,7 @@ from locigraph.gnn.features import GraphInputs
 from locigraph.gnn.query import query_batch
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import NodeId, TurnId
-from locigraph.training.checkpoint import Checkpoint, context_of, sketch_of
+from locigraph.training.checkpoint import Checkpoint, features_of
 from locigraph.training.inference import inputs_of
 from locigraph.training.protocols import Embed
 
@@ -94,8 +94,7 @@ def explain(
     if not len(snapshot.active_rows(("episode",))):
         return []
     inputs = inputs_of(checkpoint, snapshot)
-    model = checkpoint.model
-    batch = query_batch([question], embed([question]), sketch_of(model), context_of(model), asked_at=[asked_at])
+    batch = query_batch([question], embed([question]), *features_of(checkpoint.model), asked_at=[asked_at])
     with torch.inference_mode():
         query = queries(batch)[0]
         vectors = nodes(inputs)

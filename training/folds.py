@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
@@ -35,9 +36,7 @@ def plan_folds(questions: Sequence[Question], *, folds: int, validation: int, se
         TrainingError: If there are more folds than conversations.
         LeakError: If a conversation is on both sides.
     """
-    weights: dict[str, int] = {}
-    for question in questions:
-        weights[question.space] = weights.get(question.space, 0) + 1
+    weights = Counter(str(question.space) for question in questions)
     spaces = sorted(weights)
     if not 2 <= folds <= len(spaces):
         raise TrainingError(

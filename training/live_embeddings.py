@@ -31,14 +31,14 @@ class LiveEmbeddings:
     Args:
         store: The graph.
         index: Vector index that holds the collection, or will.
-        checkpoint: Encodes.
+        checkpoint: The checkpoint that encodes.
         embed: The text encoder that the checkpoint names.
         text_encoder: ID under which the store keeps that encoder's vectors.
-        device: Where to encode.
+        device: Device on which graphs are encoded.
 
     Attributes:
-        checkpoint: As given.
-        version: Its version, which the collection carries.
+        checkpoint: The checkpoint that encodes.
+        version: The checkpoint's version, which the collection carries.
     """
 
     def __init__(

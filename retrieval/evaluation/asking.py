@@ -30,13 +30,13 @@ def run_strategy(
 ) -> StrategyRun:
     """Ask one strategy all questions, one at a time, as a user would, and pack what it finds into contexts.
 
-    A context may take more memories than are ranked, so that they are asked for apart and not timed.
+    A context may take more memories than a ranking has, so they are retrieved by a second search, which is not timed.
 
     Args:
         retriever: The strategy.
-        questions: With evidence.
+        questions: Questions with evidence.
         views: The graphs, for the contexts; None packs none.
-        name: In the results; None takes the retriever's own.
+        name: Name of the run in the results; None takes the retriever's own.
         unanswerable: Questions for which only contexts are packed.
     """
     rankings: dict[str, tuple[str, ...]] = {}
@@ -90,7 +90,7 @@ def joined_runs(runs: Sequence[StrategyRun], *, seed: int | None = None) -> Stra
 
 
 def outcomes(questions: Sequence[Question], fold_of: Mapping[str, int]) -> list[QuestionOutcome]:
-    """Questions as the evaluation wants them."""
+    """Questions with their gold evidence and the fold that tests each of them."""
     return [
         QuestionOutcome(q.question_id, q.space, q.category, q.evidence, q.evidence_sessions, fold_of.get(q.space))
         for q in questions
