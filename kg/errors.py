@@ -2,6 +2,7 @@
 
 LocigraphError                 every error a user can cause or mend; commands print it and exit with code 2
 ├── CorpusFormatError          a corpus file is not what its format promises
+│   └── CorpusFileError        a corpus file that cannot be read at all
 ├── StoreError                 the store cannot do what was asked
 │   ├── UnknownSpaceError      no such space
 │   ├── UnknownNodeError       an id that the space does not hold
@@ -29,6 +30,13 @@ class CorpusFormatError(LocigraphError):
     def __init__(self, path: object, conversation: str | None, field: str, value: object, expected: str) -> None:
         where = f"{path}: conversation {shortened(conversation)}" if conversation is not None else f"{path}"
         super().__init__(f"{where}: field '{field[:200]}' is {shortened(value)}; expected {expected}")
+
+
+class CorpusFileError(CorpusFormatError):
+    """A corpus file cannot be read; names the file, the reason and what to do."""
+
+    def __init__(self, path: object, reason: str, cure: str) -> None:
+        LocigraphError.__init__(self, f"{path}: {reason}; {cure}")
 
 
 class StoreError(LocigraphError):

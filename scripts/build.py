@@ -65,7 +65,7 @@ def build(
         used = live.encoder_settings(encoder, graph, checkpoint)
     text_encoder = opening.text_encoder(used)
     with Store(store) as graph, opening.vector_index(index, store) as vectors:
-        live.remember_encoder(graph, used)
+        live.remember_encoder(graph, used, text_encoder)
         if retry_failed:
             for conversation in read.conversations:
                 if conversation.space in graph.spaces():

@@ -326,7 +326,9 @@ class Memory:
         """
         from locigraph.retrieval.packing import Budget, contexts_of, hits_for
 
-        options.check_recall(top_k=top_k, budget_tokens=budget_tokens, as_of=as_of, strategy=strategy, fold=fold)
+        options.check_recall(
+            question, top_k=top_k, budget_tokens=budget_tokens, as_of=as_of, strategy=strategy, fold=fold
+        )
         time, asked = options.time_of(as_of), SpaceId(space)
         with self._lock, self._retriever(asked, strategy) as (name, retriever, notes):
             wanted = top_k if budget_tokens is None else max(top_k, hits_for(budget_tokens))
@@ -378,6 +380,7 @@ class Memory:
         from locigraph.training.explanation import explain
         from locigraph.training.live_embeddings import embedded_snapshot
 
+        options.check_question(question)
         if top_k < 1:
             raise LocigraphError(f"top_k is {top_k}; at least 1 turn can be explained")
         time = options.time_of(as_of)
@@ -437,7 +440,7 @@ class Memory:
             from locigraph.kg.corpora import Corpus
             from locigraph.scripts.graphs import GraphWriter
 
-            live.remember_encoder(self._graph, self._settings)
+            live.remember_encoder(self._graph, self._settings, self._encoder)
             extractor = EXTRACTORS["rules"].build(Corpus("jsonl", "", "", (), (), {}), _no_client)
             writer = GraphWriter(self._graph, extractor, self._encoder.without_adapter(), keep=_SPACES_KEPT)
             self._writer = self._opened.enter_context(closing(writer))

@@ -63,6 +63,8 @@ def existing_store(path: str, *, access: Literal["write", "read"] = "read") -> S
         LocigraphError: If there is none, rather than making an empty one.
     """
     file = path.removeprefix("sqlite:///")  # of SQLAlchemy's URLs the one that names a file
+    if "://" not in file and Path(file).is_dir():
+        raise LocigraphError(f"store {path!r} is a folder; name the file in it, such as {Path(path) / 'graph.sqlite'}")
     if "://" not in file and not (Path(file).is_file() and Path(file).stat().st_size):
         raise LocigraphError(f"store {path!r} does not exist; run locigraph build, or name it with --store")
     return Store(path, access=access)

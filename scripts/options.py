@@ -19,12 +19,19 @@ def names(listed: str, table: Table[RowT]) -> list[str]:
     return list(dict.fromkeys(table[name].name for name in found))
 
 
+def check_question(question: str) -> None:
+    """Raise LocigraphError if there is no word to look for."""
+    if not question.strip():
+        raise LocigraphError("the question is empty; say what to look for")
+
+
 def check_recall(
-    *, top_k: int, budget_tokens: int | None, as_of: object, strategy: str | None, fold: float | None
+    question: str, *, top_k: int, budget_tokens: int | None, as_of: object, strategy: str | None, fold: float | None
 ) -> None:
     """Raise LocigraphError, before anything is opened, if a memory cannot be asked so."""
     from locigraph.scripts.strategies import STRATEGIES
 
+    check_question(question)
     if strategy is not None and not STRATEGIES[strategy].in_recall:
         raise LocigraphError(f"strategy {strategy!r} is for locigraph evaluate; recall has it as v2 with --checkpoint")
     if top_k < 1:

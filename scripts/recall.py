@@ -25,7 +25,7 @@ def recall(
 
     Args:
         question: What to look for.
-        space: The space whose memory is asked.
+        space: Whose memory; locigraph spaces lists what a store holds.
         store: The graph.
         index: Vector index.
         encoder: Text encoder the graph was built with; v2 and the strategies named ``-adapted`` use its adapter.
@@ -46,7 +46,7 @@ def recall(
     from locigraph.scripts.memory import Memory
     from locigraph.scripts.terminal import hits_table, printable
 
-    options.check_recall(top_k=top_k, budget_tokens=budget_tokens, as_of=as_of, strategy=strategy, fold=fold)
+    options.check_recall(question, top_k=top_k, budget_tokens=budget_tokens, as_of=as_of, strategy=strategy, fold=fold)
     with Memory.open(store, index=index, encoder=encoder, checkpoint=checkpoint, access="read") as memory:
         found = memory.recall(
             question,

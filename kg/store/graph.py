@@ -111,6 +111,8 @@ class Store:
         except sa.exc.DBAPIError as error:
             if "locked" in str(error.orig):
                 cure = "another process has been writing to it for half a minute; run the command again when it is done"
+            elif "not a database" in str(error.orig):
+                cure = "name the graph that locigraph build made; conversations are named with --corpus.path"
             else:
                 cure = "if this is no database file of locigraph, name one or a new path"
             raise StoreError(f"store {self.url!r}: {error.orig}; {cure}") from error
