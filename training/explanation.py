@@ -110,12 +110,11 @@ def explain(
             influences = []
             for edge in (inputs.target == turn).nonzero().flatten().tolist():
                 neighbour = int(inputs.rows[inputs.source[edge]])
-                shares = (vectors.edge[edge] * said[inputs.source[edge]]).tolist()
+                meaning, words, date = (vectors.edge[edge] * said[inputs.source[edge]]).tolist()
                 effect = float(scores[turn] - nodes(_without_edge(inputs, edge)).joined()[turn] @ query)
                 relation = nodes.relations[int(inputs.relation[edge])].name
-                influences.append(
-                    Influence(snapshot.ids[neighbour], relation, snapshot.descriptions[neighbour], *shares, effect)
-                )
+                node, text = snapshot.ids[neighbour], snapshot.descriptions[neighbour]
+                influences.append(Influence(node, relation, text, meaning, words, date, effect))
             explanations.append(
                 Explanation(
                     turn_id=snapshot.turns_of[row][0],
