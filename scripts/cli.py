@@ -203,6 +203,7 @@ def _tables() -> dict[str, str]:
     from locigraph.consolidation.extractors import EXTRACTORS
     from locigraph.kg.corpora import FORMATS
     from locigraph.kg.schema import NODE_TYPES
+    from locigraph.scripts.queries import QUERY_GENERATORS
     from locigraph.scripts.strategies import STRATEGIES
 
     def described(rows: Iterable[Any]) -> str:
@@ -212,6 +213,7 @@ def _tables() -> dict[str, str]:
         "<strategies>": described(STRATEGIES.values()),
         "<recalled>": ", ".join(row.name for row in STRATEGIES.values() if row.in_recall),
         "<extractors>": described(EXTRACTORS.values()),
+        "<queries>": described(QUERY_GENERATORS.values()),
         "<formats>": ", ".join(FORMATS),
         "<node types>": ", ".join(NODE_TYPES),
     }

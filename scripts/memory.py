@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, NoReturn, overload
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from locigraph.kg.store.engine import Access
     from locigraph.retrieval.index.milvus import MilvusIndex
     from locigraph.retrieval.packing import Context
+    from locigraph.retrieval.query_generator import QueryGenerator
     from locigraph.scripts.graphs import GraphWriter
     from locigraph.training.explanation import Explanation
     from locigraph.training.live_embeddings import LiveEmbeddings
@@ -303,6 +304,7 @@ class Memory:
         reranker: str | None = None,
         speaker: str | Sequence[str] | None = None,
         fold: float | None = DEFAULT_FOLD,
+        queries: QueryGenerator | None = None,
     ) -> Recalled:
         """What a space remembers about a question, best first.
 
@@ -318,20 +320,24 @@ class Memory:
             speaker: Name of a speaker, or of several: only what is in their words is found. None for all.
             fold: Likeness, above 0 and up to 1, from which two texts of the same speakers say the same and share one
                 place; the turns of the others are in ``Hit.same``. None gives each a place.
+            queries: Makes the queries that the strategy is asked, such as ``generate_queries``; None leaves it its own
+                way, which is rules for v1 and the question as it is for the others.
 
         Raises:
             UnknownSpaceError: If there is no such space.
             LocigraphError: If there is no such speaker, the strategy cannot be used, or the index fails; an outage is
                 never an empty result.
         """
+        from locigraph.retrieval.multi_query import asking
         from locigraph.retrieval.packing import Budget, contexts_of, hits_for
 
         options.check_recall(
             question, top_k=top_k, budget_tokens=budget_tokens, as_of=as_of, strategy=strategy, fold=fold
         )
         time, asked = options.time_of(as_of), SpaceId(space)
-        with self._lock, self._retriever(asked, strategy) as (name, retriever, notes):
+        with self._lock, self._retriever(asked, strategy, queries) as (name, found_by, notes):
             wanted = top_k if budget_tokens is None else max(top_k, hits_for(budget_tokens))
+            retriever = asking(queries, self._last_day)(found_by)
             viewed = ViewedRetriever(retriever, self._graph.voices, speakers=self._speakers(asked, speaker), fold=fold)
             found = reranked(reranker)(viewed).retrieve(question, asked, as_of=time, top_k=wanted)
             hits, context = found.hits[:top_k], None
@@ -405,8 +411,14 @@ class Memory:
                 raise LocigraphError(f"space {space!r} has no speaker {shortened(name)}{nearest(name, known)}")
         return wanted
 
+    def _last_day(self, space: SpaceId) -> date | None:
+        times = self.times(space)
+        return times[-1].date() if times else None
+
     @contextmanager
-    def _retriever(self, space: SpaceId, strategy: str | None) -> Iterator[tuple[str, Retriever, list[str]]]:
+    def _retriever(
+        self, space: SpaceId, strategy: str | None, queries: QueryGenerator | None
+    ) -> Iterator[tuple[str, Retriever, list[str]]]:
         self._graph.require_space(space)
         notes: list[str] = []
         if strategy is None:
@@ -429,7 +441,9 @@ class Memory:
             found = GraphEmbeddingRetriever(collection, questions, texts_of(self._graph))
             yield strategy, found, notes
             return
-        with built_strategies(self._graph, self._encoder, [strategy], spaces=[space], index=index) as built:
+        with built_strategies(
+            self._graph, self._encoder, [strategy], spaces=[space], index=index, queries=queries
+        ) as built:
             yield strategy, built[strategy], notes
 
     # --- what is opened when it is first needed --------------------------------------------------------------

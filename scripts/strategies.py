@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from locigraph.retrieval.index.documents import LexicalIndex
     from locigraph.retrieval.index.milvus import MilvusIndex
     from locigraph.retrieval.protocols import NodeTexts, Retriever, VectorSearch
+    from locigraph.retrieval.query_generator import QueryGenerator
     from locigraph.retrieval.strategies.memory_graph import SnapshotLoader
     from locigraph.retrieval.text.text_encoder import CachedTextEncoder
     from locigraph.scripts.evaluation import Asker, FoldTask
@@ -85,6 +86,7 @@ class SearchParts:
         spaces: The spaces that will be asked.
         index: Vector index; None if no strategy needs one.
         opened: Closes what the strategies hold.
+        queries: Makes the queries of v1; None for its own rules.
     """
 
     def __init__(
@@ -94,8 +96,10 @@ class SearchParts:
         spaces: Sequence[SpaceId],
         index: MilvusIndex | None,
         opened: ExitStack,
+        queries: QueryGenerator | None = None,
     ) -> None:
         self.store, self.encoder, self.spaces, self.index, self.opened = store, encoder, spaces, index, opened
+        self.queries = queries
 
     def encoder_of(self, strategy: Strategy) -> CachedTextEncoder:
         """The text encoder that a strategy uses."""
@@ -149,6 +153,8 @@ class SearchParts:
 def _hybrid(parts: SearchParts, strategy: Strategy, **options: Any) -> Retriever:
     from locigraph.retrieval.strategies.hybrid import HybridRetriever
 
+    if parts.queries is not None:
+        options["queries"] = parts.queries
     made = HybridRetriever(
         parts.words, parts.vectors(strategy), parts.encoder_of(strategy), name=strategy.name, **options
     )
@@ -379,11 +385,16 @@ STRATEGIES: Table[Strategy] = Table(
 
 @contextmanager
 def search_parts(
-    store: Store, encoder: CachedTextEncoder, *, spaces: Sequence[SpaceId], index: MilvusIndex | None = None
+    store: Store,
+    encoder: CachedTextEncoder,
+    *,
+    spaces: Sequence[SpaceId],
+    index: MilvusIndex | None = None,
+    queries: QueryGenerator | None = None,
 ) -> Iterator[SearchParts]:
     """What strategies are built of; what they hold is closed at the end. The arguments are those of ``SearchParts``."""
     with ExitStack() as opened:
-        yield SearchParts(store, encoder, spaces, index, opened)
+        yield SearchParts(store, encoder, spaces, index, opened, queries)
 
 
 @contextmanager
@@ -394,9 +405,10 @@ def built_strategies(
     *,
     spaces: Sequence[SpaceId],
     index: MilvusIndex | None = None,
+    queries: QueryGenerator | None = None,
 ) -> Iterator[dict[str, Retriever]]:
     """Retrievers by name of those chosen strategies that neither learn nor need a checkpoint; see ``search_parts``."""
-    with search_parts(store, encoder, spaces=spaces, index=index) as parts:
+    with search_parts(store, encoder, spaces=spaces, index=index, queries=queries) as parts:
         yield made_of(parts, chosen)
 
 
