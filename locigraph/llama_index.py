@@ -7,8 +7,8 @@ from typing import Any
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
-from locigraph.scripts.asking import Asking
 from locigraph.scripts.async_memory import AsyncMemory
+from locigraph.scripts.frameworks import Asking
 from locigraph.scripts.memory import Memory, Recalled
 
 
