@@ -138,7 +138,7 @@ class SearchScope:
     """What a search may see: never a space that is not named.
 
     Attributes:
-        space: The space, or a view of it (see ``training.views``), or several that are searched together: then names of
+        space: The space, or a view of it (see ``kg.views``), or several that are searched together: then names of
             nodes and turns are found as ``kg.joint.joint_name`` writes them. None, or an empty name, is an error.
         types: Node types that may be found; None for all.
         as_of: Nodes recorded later are invisible; None hides nothing.
