@@ -33,8 +33,8 @@ _PARTS = [
     ),
     (
         "Errors", "from locigraph.kg.errors import LocigraphError", "kg/errors.py",
-        ["LocigraphError", "StoreError", "UnknownSpaceError", "UnknownScopeError", "UnknownNodeError", "TurnConflictError",
-         "StoreVersionError"],
+        ["LocigraphError", "StoreError", "UnknownSpaceError", "UnknownScopeError", "UnknownNodeError",
+         "TurnConflictError", "StoreVersionError"],
     ),
     ("", "", "retrieval/errors.py", ["IndexUnavailableError", "IndexMismatchError", "TextEncoderError"]),
     ("", "", "training/errors.py", ["CheckpointError"]),
