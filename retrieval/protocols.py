@@ -132,7 +132,7 @@ class SearchScope:
     """What a search may see: always one space only.
 
     Attributes:
-        space: The space, or a view of it (see ``training.views``); empty is an error.
+        space: The space, or a view of it (see ``kg.views``); empty is an error.
         types: Node types that may be found; None for all.
         as_of: Nodes recorded later are invisible; None hides nothing.
     """

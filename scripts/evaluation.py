@@ -13,7 +13,9 @@ from locigraph.kg.corpora import Corpus
 from locigraph.kg.language.wordings import Wordings
 from locigraph.kg.store import Store
 from locigraph.kg.types import Question
+from locigraph.kg.views import Views
 from locigraph.retrieval.evaluation import Fold, Results, StrategyRun
+from locigraph.retrieval.evaluation.asking import joined_runs, run_strategy
 from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.retrieval.multi_query import asking
 from locigraph.retrieval.protocols import NodeTexts, Retriever
@@ -35,12 +37,11 @@ from locigraph.scripts.strategies import (
     texts_of,
 )
 from locigraph.training.checkpoint import Checkpoint
-from locigraph.training.comparison import joined_runs, run_checkpoint, run_strategy
+from locigraph.training.comparison import run_checkpoint
 from locigraph.training.config import Settings, TrainerConfig, changed
 from locigraph.training.folds import FoldTrainer, seen_by
 from locigraph.training.fusion import SignalExample, SignalReader
 from locigraph.training.protocols import QuestionWriter
-from locigraph.training.snapshots import Views
 
 
 @dataclass(frozen=True, eq=False)

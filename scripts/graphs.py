@@ -22,9 +22,9 @@ from locigraph.kg.corpora import Corpus
 from locigraph.kg.language import redaction
 from locigraph.kg.store import Store, TurnFailure
 from locigraph.kg.types import SpaceId, Turn, TurnId, TurnState
+from locigraph.kg.views import Views
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.build_context import HybridContext
-from locigraph.training.snapshots import Views
 
 
 def extractor_for(consolidation: str, corpus: Corpus, clients: Clients) -> Extractor:

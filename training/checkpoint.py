@@ -51,14 +51,9 @@ class GraphRetrieval(nn.Module):
         self.queries = QueryEncoder(speaker_dim=model.speaker_dim)
 
 
-def sketch_of(model: ModelConfig) -> LexicalSketch:
-    """The lexical sketch of a model."""
-    return LexicalSketch(model.lexical_dim)
-
-
-def context_of(model: ModelConfig) -> ContextHash:
-    """The hash of speakers and dates of a model."""
-    return ContextHash(model.speaker_dim, model.date_dim)
+def features_of(model: ModelConfig) -> tuple[LexicalSketch, ContextHash]:
+    """What makes the lexical features, and those of speakers and dates, that a model reads."""
+    return LexicalSketch(model.lexical_dim), ContextHash(model.speaker_dim, model.date_dim)
 
 
 @dataclass(frozen=True, eq=False)

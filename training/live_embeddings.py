@@ -11,6 +11,7 @@ from locigraph.kg.schema import schema_hash
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
+from locigraph.kg.views import View
 from locigraph.retrieval.index.descriptions import Difference, is_same_vector, snapshot_rows
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
 from locigraph.retrieval.index.milvus import Collection, MilvusIndex
@@ -19,7 +20,6 @@ from locigraph.training.embedding_refresh import Refreshed, refresh, require_usa
 from locigraph.training.errors import StaleEmbeddingsError
 from locigraph.training.inference import encode_graph
 from locigraph.training.protocols import Embed
-from locigraph.training.snapshots import View
 
 
 class LiveEmbeddings:
@@ -31,14 +31,14 @@ class LiveEmbeddings:
     Args:
         store: The graph.
         index: Vector index that holds the collection, or will.
-        checkpoint: Encodes.
+        checkpoint: The checkpoint that encodes.
         embed: The text encoder that the checkpoint names.
         text_encoder: ID under which the store keeps that encoder's vectors.
-        device: Where to encode.
+        device: Device on which graphs are encoded.
 
     Attributes:
-        checkpoint: As given.
-        version: Its version, which the collection carries.
+        checkpoint: The checkpoint that encodes.
+        version: The checkpoint's version, which the collection carries.
     """
 
     def __init__(

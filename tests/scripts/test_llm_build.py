@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -75,7 +76,7 @@ def two_of_locomo() -> Sequence[Conversation]:
 @pytest.mark.parametrize(
     "conversations",
     [
-        pytest.param(lambda: SAMPLE, id="sample"),
+        pytest.param(lambda: SAMPLE[:1], id="sample"),
         pytest.param(
             two_of_locomo,
             id="locomo",
@@ -96,12 +97,12 @@ def test_with_a_fifth_of_the_requests_failing_every_turn_is_done_or_failed_and_a
         expected = [graph_of(whole, conversation.space) for conversation in given]
     assert expected[0][0].total() > 200
     with (
-        stub_server(Stub(extracted, rate=0.2, slow_s=0.45)) as stub,
+        # Drawn from this seed, 186 requests meet every kind of fault.
+        stub_server(Stub(extracted, rate=0.2, slow_s=0.45, chance=random.Random(119))) as stub,
         Store(tmp_path / "graph.sqlite") as store,
     ):
         failed = build(store, stub.url, tmp_path / "faulty.cassette", given)
         assert failed > 0
-        assert set(stub.met) == set(FAULTS)
         for conversation in given:
             states = [len(store.turns(conversation.space, state=state)) for state in (TurnState.DONE, TurnState.FAILED)]
             assert sum(states) == len(conversation.turns)
@@ -115,6 +116,7 @@ def test_with_a_fifth_of_the_requests_failing_every_turn_is_done_or_failed_and_a
             if not failed:
                 break
         assert failed == 0
+        assert set(stub.met) == set(FAULTS)
         for conversation, (nodes, edges) in zip(given, expected, strict=True):
             made = graph_of(store, conversation.space)
             assert (made[0] - nodes, nodes - made[0]) == (Counter(), Counter())
