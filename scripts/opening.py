@@ -11,7 +11,8 @@ from locigraph.kg.errors import LocigraphError
 from locigraph.kg.store import Store
 from locigraph.kg.types import Question, SpaceId, TurnState
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
-from locigraph.scripts.settings import CorpusSettings, EncoderSettings, IndexSettings
+from locigraph.scripts.live import SHIPPED_ADAPTER
+from locigraph.scripts.settings import DEFAULT, CorpusSettings, EncoderSettings, IndexSettings
 
 if TYPE_CHECKING:
     from locigraph.retrieval.index.milvus import MilvusIndex
@@ -32,11 +33,12 @@ def read_corpus(settings: CorpusSettings) -> Corpus:
 
 
 def text_encoder(settings: EncoderSettings) -> CachedTextEncoder:
-    """The text encoder with its cache."""
+    """The text encoder with its cache; where no store has said otherwise, ``default`` is the shipped adapter."""
+    adapter = str(SHIPPED_ADAPTER) if settings.adapter == DEFAULT else settings.adapter
     return CachedTextEncoder(
         settings.model,
         cache=Path(settings.cache),
-        adapter=None if settings.adapter is None else Path(settings.adapter),
+        adapter=None if adapter is None else Path(adapter),
         device=settings.device,
         dtype=settings.dtype,
     )
