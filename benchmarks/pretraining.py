@@ -14,9 +14,10 @@ from pathlib import Path
 
 from locigraph.kg.types import SpaceId
 from locigraph.retrieval.evaluation import evidence_recall, ndcg
+from locigraph.retrieval.evaluation.asking import joined_runs
 from locigraph.scripts import graphs, opening, provenance
 from locigraph.scripts.settings import CorpusSettings, EncoderSettings
-from locigraph.training.comparison import joined_runs, rank_exactly
+from locigraph.training.comparison import rank_exactly
 from locigraph.training.config import Settings, TrainerConfig, TrainingConfig
 from locigraph.training.folds import FoldTrainer, plan_folds
 

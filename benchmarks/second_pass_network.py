@@ -26,13 +26,13 @@ from locigraph.gnn.relations import RELATIONS, NetworkRelation
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
 from locigraph.kg.types import Question
+from locigraph.kg.views import Views
 from locigraph.retrieval.evaluation import score_ranking
 from locigraph.scripts import graphs, learning, opening
 from locigraph.scripts.settings import CorpusSettings, EncoderSettings
 from locigraph.training.comparison import rank_exactly
 from locigraph.training.config import Settings, TrainerConfig
 from locigraph.training.folds import plan_folds
-from locigraph.training.snapshots import Views
 
 ROWS = {
     "reflection": NetworkRelation("reflection", "knowledge_node", "DERIVED_FROM_FACT"),

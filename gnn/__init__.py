@@ -1,1 +1,1 @@
-"""The graph network: snapshot to tensors, encoders, losses. Plain modules and functions; no I/O."""
+"""The graph network: tensors of a snapshot, encoders and losses. Plain modules and functions; no files are read."""

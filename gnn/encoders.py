@@ -96,7 +96,7 @@ class TurnVectors:
 
 
 class GraphEncoder(nn.Module):
-    """What both graph encoders share: features of edges, priors of relations, and the weighted sums.
+    """Base of the graph encoders: features of edges, priors of relations, and the weighted sums.
 
     Args:
         config: Sizes.
@@ -120,10 +120,10 @@ class GraphEncoder(nn.Module):
         self.edge_features = nn.Parameter(torch.zeros(len(start), EDGE_FEATURES, len(BLOCKS)))
 
     def edge_logits(self, inputs: GraphInputs, traits: Tensor) -> Tensor:
-        """What decides how much each edge's neighbour counts for each block, [edges, 3]; 0 before training.
+        """Logits that decide how much each edge's neighbour counts in each block, [edges, 3]; 0 before training.
 
         Args:
-            inputs: The graph. Any pairs of a node and a turn may stand for its edges.
+            inputs: The graph. Its edges may be any pairs of a node and a turn.
             traits: Traits of all nodes, [nodes, 6].
         """
         features = _edge_features(inputs, traits)
@@ -138,7 +138,7 @@ class GraphEncoder(nn.Module):
         """Encode all turns of a graph.
 
         Args:
-            inputs: Made with this encoder's relations and sizes.
+            inputs: The graph, made with this encoder's relations and sizes.
 
         Raises:
             GraphError: If a width does not fit.

@@ -4,31 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from locigraph.gnn.errors import GraphError, UnknownNodeTypeError
+from locigraph.gnn.errors import GraphError
 from locigraph.gnn.relations import NetworkRelation, network_relations
 from locigraph.gnn.sketch import ContextHash, LexicalSketch
 from locigraph.kg.language.tokens import terms
 from locigraph.kg.schema import NODE_TYPES
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 #: What is known of a node besides its content: log length, whether it asks, shares an image, opens a session.
 TRAITS = ("log_length", "is_question", "has_image", "opens_session")
 TURN = "episode"
 _DAY_S = 86_400.0
 
+Held = TypeVar("Held", bound="DataclassInstance")
+
+
+def moved(value: Held, device: torch.device | str) -> Held:
+    """A dataclass with its tensors, and all else that has a method ``to``, on a device."""
+    held = {f.name: getattr(value, f.name) for f in fields(value)}
+    return replace(value, **{name: each.to(device) for name, each in held.items() if hasattr(each, "to")})
+
 
 @dataclass(frozen=True, eq=False)
 class GraphInputs:
-    """A space's turns and their neighbours. The turns are the first nodes, in conversation order.
+    """A space's turns and their neighbours. The turns are the first nodes, in the order of the conversation.
 
     Attributes:
-        text: Description embeddings, [nodes, text_dim].
+        text: Embeddings of the descriptions, [nodes, text_dim].
         lexical: Sketches of the descriptions' terms, [nodes, lexical_dim].
         context: Hashed speaker and dates, [nodes, context_dim].
         speakers: The speaker's part of the context, [nodes, speaker_dim]; 0 where nobody speaks.
@@ -39,6 +51,7 @@ class GraphInputs:
         source: Neighbour at the start of each edge, int64 [edges].
         target: Turn at the end of each edge, int64 [edges]; the edges are sorted by it.
         relation: Position of the edge's relation among the encoder's relations, int64 [edges].
+        num_turns: Number of turns.
     """
 
     text: Tensor
@@ -56,8 +69,7 @@ class GraphInputs:
 
     def to(self, device: torch.device | str) -> GraphInputs:
         """The same tensors on a device."""
-        moved = {f.name: getattr(self, f.name).to(device) for f in fields(self) if f.name != "num_turns"}
-        return GraphInputs(**moved, num_turns=self.num_turns)
+        return moved(self, device)
 
     def with_edges(self, keep: Tensor) -> GraphInputs:
         """The same nodes with the edges of a mask, bool [edges]."""
@@ -78,14 +90,14 @@ def graph_inputs(
     """The active turns of a snapshot, and the active nodes that a relation joins to one of them.
 
     Args:
-        snapshot: With embeddings.
+        snapshot: The graph, with embeddings.
         sketch: Makes the lexical features.
         context: Makes the features of speaker and time.
-        relations: The encoder's; None takes all of the table.
+        relations: The relations that the encoder reads; None takes all of the table.
 
     Raises:
         GraphError: If the snapshot has no turn or no embeddings.
-        UnknownNodeTypeError: If the snapshot has a type that the schema does not know.
+        UnknownNameError: If the snapshot has a type that the schema does not know.
     """
     if snapshot.num_nodes and snapshot.embeddings.shape[1] == 0:
         raise GraphError(f"snapshot of space {snapshot.space!r} has no embeddings; name an embedding model")
@@ -119,9 +131,6 @@ def graph_inputs(
 def _network_types(snapshot: Snapshot) -> NDArray[np.str_]:
     """The graph network's type of every node of a snapshot."""
     names, inverse = np.unique(snapshot.types, return_inverse=True)
-    for name in names.tolist():
-        if name not in NODE_TYPES:
-            raise UnknownNodeTypeError(name, NODE_TYPES)
     return np.asarray([NODE_TYPES[name].network for name in names.tolist()], dtype=np.str_)[inverse.reshape(-1)]
 
 

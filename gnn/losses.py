@@ -1,4 +1,4 @@
-"""Training objectives."""
+"""Formulas of the training losses."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def nt_xent(first: Tensor, second: Tensor, *, temperature: float = 0.2) -> Tenso
 
     Args:
         first: L2-normalised embeddings of one view, shape [items, dim].
-        second: Of the other view, in the same order.
+        second: L2-normalised embeddings of the other view, in the same order.
         temperature: Divides the cosine logits; > 0, no unit.
 
     Returns:
@@ -52,7 +52,12 @@ def nt_xent(first: Tensor, second: Tensor, *, temperature: float = 0.2) -> Tenso
     Source:
         Chen et al. 2020, arXiv:2002.05709, eq. 1.
     """
-    _check_pairs(first, second, temperature)
+    if first.shape != second.shape:
+        raise ValueError(f"shapes differ: {list(first.shape)} and {list(second.shape)}")
+    if len(first) < 2:
+        raise ValueError(f"batch of {len(first)} has no negatives; at least 2")
+    if temperature <= 0:
+        raise ValueError(f"temperature is {temperature}; it divides, so it must be positive")
     both = torch.cat([first, second])
     logits = both @ both.T / temperature
     logits.fill_diagonal_(float("-inf"))
@@ -77,12 +82,3 @@ def link_loss(positive: Tensor, negative: Tensor) -> Tensor:
     if not len(positive) or not len(negative):
         raise GraphError(f"{len(positive)} edges and {len(negative)} non-edges; link prediction needs both")
     return (F.softplus(-positive).mean() + F.softplus(negative).mean()) / 2
-
-
-def _check_pairs(first: Tensor, second: Tensor, temperature: float) -> None:
-    if first.shape != second.shape:
-        raise ValueError(f"shapes differ: {list(first.shape)} and {list(second.shape)}")
-    if len(first) < 2:
-        raise ValueError(f"batch of {len(first)} has no negatives; at least 2")
-    if temperature <= 0:
-        raise ValueError(f"temperature is {temperature}; it divides, so it must be positive")

@@ -12,6 +12,7 @@ import torch.nn.functional as F  # noqa: N812  (the name every PyTorch reader kn
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from locigraph.gnn.features import moved
 from locigraph.gnn.sketch import ContextHash, LexicalSketch
 from locigraph.kg.language.tokens import terms
 
@@ -39,7 +40,7 @@ class QueryBatch:
 
     def to(self, device: torch.device | str) -> QueryBatch:
         """The same questions on a device."""
-        return QueryBatch(self.text.to(device), self.lexical.to(device), self.context.to(device))
+        return moved(self, device)
 
 
 def query_batch(
@@ -55,8 +56,8 @@ def query_batch(
     Args:
         texts: The questions.
         embeddings: float32 [questions, text_dim].
-        sketch: Lexical sketch of the checkpoint.
-        context: Hash of speakers and dates of the checkpoint.
+        sketch: The checkpoint's lexical sketch.
+        context: The checkpoint's hash of speakers and dates.
         asked_at: When each question was asked, which relative dates in it refer to; None where that is unknown.
     """
     lexical = np.zeros((len(texts), sketch.dim), dtype=np.float32)

@@ -95,8 +95,8 @@ class ContextHash:
         date_dim: Width for dates; 0 leaves them out.
     """
 
-    speaker_dim: int = 64
-    date_dim: int = 192
+    speaker_dim: int
+    date_dim: int
 
     @property
     def dim(self) -> int:

@@ -1,1 +1,1 @@
-"""Search: arms, strategies, the text encoder, the vector index and the evaluation. Sees no GNN."""
+"""Search: strategies, text encoder, indexes and evaluation; it knows nothing of the graph network."""

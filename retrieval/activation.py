@@ -30,7 +30,7 @@ def spread_activation(
         decay: Multiplies the activation at each link, in (0, 1].
         threshold: Activation must be greater than this to be passed to a node.
         budget: Number of nodes to activate, seeds included.
-        ties: Of equally active nodes that of the smaller number comes first, [nodes].
+        ties: Decides between equally active nodes: the smaller number comes first, [nodes].
         own: Activation that a node has as soon as anything reaches it, if that is greater; negative for a node that
             cannot be reached, [nodes]. None: none has any.
 

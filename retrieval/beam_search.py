@@ -33,11 +33,11 @@ def beam_search(
         step_scores: What a step to a node by each type of link adds, [nodes].
         anchors: Nodes to start from, best first; their score is 1.
         decay: Multiplies the score of the node before.
-        drop_below: Steps of a smaller ``step_scores`` are not taken.
-        width: Nodes that go on after each hop.
+        drop_below: Steps whose ``step_scores`` is smaller are not taken.
+        width: Number of nodes from which the search goes on after each hop.
         depth: Largest number of hops.
         budget: Largest number of nodes to visit, anchors included.
-        ties: Of equally good nodes that of the smaller number comes first, [nodes].
+        ties: Decides between equally good nodes: the smaller number comes first, [nodes].
 
     Returns:
         Score by node in the order of visits: the anchors, then hop by hop, the best first.

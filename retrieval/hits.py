@@ -1,4 +1,4 @@
-"""What all strategies do alike: from index rows to hits, and from hits to turns."""
+"""What all strategies share: hits of index rows, and turns of hits."""
 
 from __future__ import annotations
 

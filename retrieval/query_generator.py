@@ -1,18 +1,23 @@
-"""Makes one or more search queries of a question, by rules."""
+"""Makes one or more search queries of a question, by rules or as somebody else writes them."""
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date
+from functools import lru_cache
+from typing import Protocol
 
+from locigraph.kg.errors import LocigraphError
 from locigraph.kg.language.dates import resolve_times
-from locigraph.kg.times import epoch
+from locigraph.kg.times import day_end, day_start, epoch
 
 #: Most clauses of a question that are searched for by themselves: each costs two searches.
 MAX_CLAUSES = 8
-_SECONDS_OF_DAY = 86_400
+_KEPT = 4_096  # questions whose queries are kept
+_LOG = logging.getLogger(__name__)
 # Of single blanks, since a run of blanks in a pattern is tried from each of its places.
 _CLAUSE = re.compile(
     r",? (?:and|or) (?=(?:what|when|where|who|whom|why|how|which|did|does|do|is|was)\b)", re.IGNORECASE
@@ -38,12 +43,89 @@ class SearchQuery:
 QueryGenerator = Callable[[str, date | None], Sequence[SearchQuery]]
 
 
+class WrittenQuery(Protocol):
+    """A query in the words of its writer."""
+
+    @property
+    def text(self) -> str:
+        """What to look for."""
+        ...
+
+    @property
+    def types(self) -> Sequence[str]:
+        """Node types that can answer; empty for all that a strategy searches."""
+        ...
+
+    @property
+    def time(self) -> str | None:
+        """Words that name the time in question, as they are; None if it names none."""
+        ...
+
+
+class QueryWriter(Protocol):
+    """Writes queries; retrieval need not know how."""
+
+    @property
+    def name(self) -> str:
+        """Name and version, for reports."""
+        ...
+
+    def __call__(self, question: str, asked_on: date | None) -> Sequence[WrittenQuery]:
+        """The queries of a question that is asked on a day; LocigraphError where it cannot write any."""
+        ...
+
+
 def generate_queries(question: str, asked_on: date | None = None) -> list[SearchQuery]:
     """The question itself and, if it has several clauses that begin with a question word, the first of these."""
     found = _CLAUSE.split(" ".join(question.split()), maxsplit=MAX_CLAUSES)[:MAX_CLAUSES]
     clauses = [clause.strip() for clause in found if clause.strip()]
     texts = [question, *(clauses if len(clauses) > 1 else [])]
     return [SearchQuery(text, window=named_window(text, asked_on)) for text in texts]
+
+
+class WrittenQueries:
+    """Queries as a writer words them, and by rules where it cannot: no failure of the writer is one of the search.
+
+    The first failure is logged. The question itself stays the first query, so that what is written can only add.
+
+    Args:
+        write: Words the queries. The times that it names are resolved here.
+    """
+
+    def __init__(self, write: QueryWriter) -> None:
+        self.name = write.name
+        self._write = write
+        self._made = lru_cache(_KEPT)(self._make)  # several strategies ask, and one may ask again; keeps no failure
+        self._failed: set[str] = set()
+        self._reason = ""
+
+    def __call__(self, question: str, asked_on: date | None = None) -> Sequence[SearchQuery]:
+        """The question itself and the written queries; see ``QueryGenerator``."""
+        try:
+            return self._made(question, asked_on)
+        except LocigraphError as error:
+            if not self._failed:
+                self._reason = str(error)
+                _LOG.warning("queries are made by rules, since %s", error)
+            self._failed.add(question)
+            return generate_queries(question, asked_on)
+
+    @property
+    def notes(self) -> list[str]:
+        """How many questions had their queries by rules, and why the first; empty if none had."""
+        count = len(self._failed)
+        return [f"the queries of {count} questions were made by rules, at first since {self._reason}"] if count else []
+
+    def _make(self, question: str, asked_on: date | None) -> Sequence[SearchQuery]:
+        found = []
+        for each in self._write(question, asked_on):
+            # "May 2023" and "in 2023" name a time, "2023" and "March" only with a word before them.
+            window = each.time and (named_window(each.time, asked_on) or named_window(f"in {each.time}", asked_on))
+            found.append(SearchQuery(each.text, tuple(each.types) or None, window or None))
+        named = [query.window for query in found if query.window is not None]
+        window = (min(first for first, _ in named), max(last for _, last in named)) if named else None
+        whole = SearchQuery(question, window=window or named_window(question, asked_on))
+        return tuple(dict.fromkeys([whole, *found]))
 
 
 def named_window(text: str, asked_on: date | None) -> tuple[int, int] | None:
@@ -56,9 +138,4 @@ def named_window(text: str, asked_on: date | None) -> tuple[int, int] | None:
     days = resolve_times(text, asked_on)
     if not days:
         return None
-    first, last = min(each.first for each in days), max(each.last for each in days)
-    return _second(first), _second(last) + _SECONDS_OF_DAY - 1
-
-
-def _second(day: date) -> int:
-    return epoch(datetime(day.year, day.month, day.day, tzinfo=UTC))
+    return epoch(day_start(min(each.first for each in days))), epoch(day_end(max(each.last for each in days)))

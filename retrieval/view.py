@@ -29,7 +29,7 @@ class ViewedRetriever:
     Args:
         retriever: The strategy.
         voices: Reads whose words nodes hold.
-        speakers: Only what is in the words of these is found; None for all.
+        speakers: Names of speakers; nothing is found but what is in their words. None for everybody's.
         fold: Likeness, above 0 and up to 1, from which two texts say the same; None folds nothing.
     """
 

@@ -49,11 +49,12 @@ def ablate(
     from locigraph.kg.files import replace_file
     from locigraph.retrieval.evaluation import Fold, StrategyRun
     from locigraph.retrieval.evaluation.ablation_report import ablation_figure, ablation_table
+    from locigraph.retrieval.evaluation.asking import outcomes
     from locigraph.scripts import graphs, learning, opening, provenance
     from locigraph.scripts.language_models import clients_of
     from locigraph.training.ablation import VARIANTS
     from locigraph.training.ablation import ablate as run
-    from locigraph.training.comparison import outcomes, rank_exactly
+    from locigraph.training.comparison import rank_exactly
     from locigraph.training.config import Settings
     from locigraph.training.folds import plan_folds
 

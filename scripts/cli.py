@@ -15,6 +15,7 @@ from typing import Any, NoReturn, get_args, get_type_hints
 from jsonargparse import ActionConfigFile, ArgumentParser  # type: ignore[attr-defined]  # exported at run time
 
 from locigraph.kg.errors import LocigraphError
+from locigraph.scripts import mistakes
 
 # Seeds are multiplied and counted up from, within the 32 bits that numpy takes.
 _SEEDS = 1_000_000
@@ -41,6 +42,7 @@ _HELP = {
     "serve": "keep a memory open for clients of HTTP and MCP",
     "spaces": "what a memory holds, space by space",
     "show": "facts and events of a space, or one of them with its history",
+    "drift": "how far the graph embeddings in use are from the present graph",
     "verify": "compare the index of descriptions with the store, or rebuild it",
     "forget": "erase turns, or a space, from graph and indexes",
 }
@@ -57,7 +59,7 @@ class _OneLineParser(ArgumentParser):
         return text
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
-        fail(f"{message} (see {self.prog} --help)")
+        fail(f"{mistakes.explained(message, self)} (see {self.prog} --help)")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -96,6 +98,9 @@ def _run(command: str, words: list[str]) -> None:
     for before, word in pairwise(["", *words]):
         if before == "--config" or word.startswith("--config="):
             _check_configuration(word.removeprefix("--config="))
+    twice = mistakes.repeated(words)
+    if twice is not None:
+        fail(twice)
     try:
         settings = parser.instantiate(parser.parse_args(_switched_on(words, function)))
     except LocigraphError as error:
@@ -123,11 +128,11 @@ def _run(command: str, words: list[str]) -> None:
 
 
 def _parser(command: str) -> ArgumentParser:
-    parser = _OneLineParser(prog=f"locigraph {command}", description=_HELP[command])
+    parser = _OneLineParser(prog=f"locigraph {command}", description=_HELP[command], allow_abbrev=False)
     parser.add_argument("--config", action=ActionConfigFile, help="YAML file of the options below")
     skip: set[str | int] = set()
     if command in ("recall", "explain"):
-        parser.add_argument("question", type=str, help="what to look for")
+        parser.add_argument("question", type=str, help="What to look for.")
         skip.add("question")
     parser.add_function_arguments(_command(command), as_positional=False, skip=skip)
     return parser
@@ -199,6 +204,7 @@ def _tables() -> dict[str, str]:
     from locigraph.consolidation.extractors import EXTRACTORS
     from locigraph.kg.corpora import FORMATS
     from locigraph.kg.schema import NODE_TYPES
+    from locigraph.scripts.queries import QUERY_GENERATORS
     from locigraph.scripts.strategies import STRATEGIES
 
     def described(rows: Iterable[Any]) -> str:
@@ -208,6 +214,7 @@ def _tables() -> dict[str, str]:
         "<strategies>": described(STRATEGIES.values()),
         "<recalled>": ", ".join(row.name for row in STRATEGIES.values() if row.in_recall),
         "<extractors>": described(EXTRACTORS.values()),
+        "<queries>": described(QUERY_GENERATORS.values()),
         "<formats>": ", ".join(FORMATS),
         "<node types>": ", ".join(NODE_TYPES),
     }

@@ -18,11 +18,14 @@ def evaluate(
     corpus: CorpusSettings = CorpusSettings(),
     consolidation: str = "rules",
     llm: LLMSettings = LLMSettings(),
+    max_tokens: int | None = None,
+    max_cost: float | None = None,
     strategies: str = "v1,v2,sum,dense,bm25",
     baselines: str | None = None,
     output: str = "runs/evaluate",
     checkpoint: str | None = None,
     searched: str | None = None,
+    queries: str | None = None,
     reranker: str | None = None,
     folds: int = 5,
     validation: int = 2,
@@ -45,7 +48,10 @@ def evaluate(
     Args:
         corpus: Conversations and questions.
         consolidation: Extractor that makes the graph: <extractors>.
-        llm: Language models, for the extractor ``llm``.
+        llm: Language models, for the extractor ``llm`` and the queries ``llm``.
+        max_tokens: Most tokens that these may cost; then a graph that is not built yet stops the command with code 3,
+            and further queries are made by rules.
+        max_cost: The same in the currency of the prices.
         strategies: Names separated by commas, of: <strategies>.
         baselines: Those of them that the first claimant (v2, v2-mixing or v2-zero) is tested against; null for v1 and
             sum (with an adapter v1, v1-adapted and sum-adapted), or for all where none of these is run. Without a
@@ -55,6 +61,8 @@ def evaluate(
         checkpoint: Checkpoint of v2-zero; it must not know the corpus.
         searched: search.json of locigraph search, whose choice for each fold changes ``model`` and ``training``; null
             for none.
+        queries: What makes the queries that every strategy is asked, whose rankings are fused: <queries> null leaves
+            each strategy its own way, which is rules for v1 and the question as it is for the others.
         reranker: Cross-encoder (hub name or folder) that scores the best hits of every strategy again; null for none.
         folds: Groups of conversations, each tested by a model that was trained on the others.
         validation: Conversations of each fold's training side that decide when to stop.
@@ -91,11 +99,14 @@ def evaluate(
     from locigraph.scripts import graphs, learning
     from locigraph.scripts.evaluation import Evaluation
     from locigraph.scripts.language_models import clients_of
+    from locigraph.scripts.queries import queries_of
     from locigraph.training.checkpoint import load_checkpoint
     from locigraph.training.folds import plan_folds, refuse_known
 
     settings = learning.settings_of(model, training)
-    extractor = graphs.extractor_for(consolidation, read, clients_of(llm))
+    clients = clients_of(llm, max_tokens=max_tokens, max_cost=max_cost)
+    extractor = graphs.extractor_for(consolidation, read, clients)
+    asked = queries_of(queries, clients)
     questions_by = learning.question_writer(writer)
     text_encoder = opening.held_out_encoder(encoder, read.questions)
     rows = [table.STRATEGIES[name] for name in names]
@@ -134,6 +145,7 @@ def evaluate(
         settings=of_folds,
         trainer=trainer,
         writer=questions_by,
+        queries=asked,
         reranker=reranker,
         seed=seed,
         seeds=seeds,

@@ -13,12 +13,17 @@ from locigraph.kg.corpora import Corpus
 from locigraph.kg.language.wordings import Wordings
 from locigraph.kg.store import Store
 from locigraph.kg.types import Question
+from locigraph.kg.views import Views
 from locigraph.retrieval.evaluation import Fold, Results, StrategyRun
+from locigraph.retrieval.evaluation.asking import joined_runs, run_strategy
 from locigraph.retrieval.index.milvus import MilvusIndex
+from locigraph.retrieval.multi_query import asking
 from locigraph.retrieval.protocols import NodeTexts, Retriever
+from locigraph.retrieval.query_generator import QueryGenerator
 from locigraph.retrieval.strategies.weighted_sum import Fusion, FusionRetriever
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts import graphs, learning, opening, provenance
+from locigraph.scripts.queries import notes_of, version_of
 from locigraph.scripts.result_files import write_results
 from locigraph.scripts.settings import EncoderSettings, GraphSettings, IndexSettings
 from locigraph.scripts.strategies import (
@@ -32,12 +37,11 @@ from locigraph.scripts.strategies import (
     texts_of,
 )
 from locigraph.training.checkpoint import Checkpoint
-from locigraph.training.comparison import joined_runs, run_checkpoint, run_strategy
+from locigraph.training.comparison import run_checkpoint
 from locigraph.training.config import Settings, TrainerConfig, changed
 from locigraph.training.folds import FoldTrainer, seen_by
 from locigraph.training.fusion import SignalExample, SignalReader
 from locigraph.training.protocols import QuestionWriter
-from locigraph.training.snapshots import Views
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +54,7 @@ class Asker:
         views: Graphs of the corpus.
         index: Where graph embeddings go.
         texts: Reads the texts of hits.
-        second_look: Adds a cross-encoder, if there is one.
+        second_look: Adds several queries and a cross-encoder, if there are any.
         unanswerable: Questions for which only contexts are packed.
         packs: Whether to pack contexts.
     """
@@ -183,6 +187,7 @@ class Evaluation:
         settings: Model and training of each fold.
         trainer: Where and how to train.
         writer: Writes pseudo-questions.
+        queries: Makes the queries of every strategy; None leaves each its own way.
         reranker: Cross-encoder; None for none.
         seed: First random seed.
         seeds: Number of trainings of each fold.
@@ -201,6 +206,7 @@ class Evaluation:
     settings: list[Settings]
     trainer: TrainerConfig
     writer: QuestionWriter
+    queries: QueryGenerator | None
     reranker: str | None
     seed: int
     seeds: int
@@ -236,13 +242,15 @@ class Evaluation:
             for used in dict.fromkeys([self.encoder.without_adapter(), self.encoder]):
                 used.encode([q.text for q in (*questions, *corpus.unanswerable)], progress="encode questions")
             views = graphs.views_of(graph, corpus, self.encoder)
+            several = asking(self.queries, lambda space: views.snapshot(views.of(space, None)).last_day)
+            look_again = reranked(self.reranker)
             asker = Asker(
                 questions,
                 self.encoder,
                 views,
                 vectors,
                 texts_of(graph),
-                reranked(self.reranker),
+                lambda retriever: look_again(several(retriever)),
                 corpus.unanswerable,
                 self.contexts,
             )
@@ -258,7 +266,7 @@ class Evaluation:
             )
             reader = SignalReader(self.encoder.encode)
             spaces = [conversation.space for conversation in corpus.conversations]
-            with search_parts(graph, self.encoder, spaces=spaces, index=vectors) as parts:
+            with search_parts(graph, self.encoder, spaces=spaces, index=vectors, queries=self.queries) as parts:
                 retrievers = made_of(parts, self.strategies)
                 runs = []
                 for name in self.strategies:
@@ -266,7 +274,7 @@ class Evaluation:
                         runs.append(asker.retriever(retrievers[name], questions, name=name))
                     else:
                         runs += self._learnt(STRATEGIES[name], asker, trainer, reader, parts)
-            self.notes += trainer.notes
+            self.notes += [*trainer.notes, *notes_of(self.queries)]
         if failed:
             count = sum(map(len, failed.values()))
             self.notes.append(f"{count} turns failed to consolidate; the graph has their words but no fact of theirs")
@@ -325,6 +333,7 @@ class Evaluation:
             "checkpoint": None if self.checkpoint is None else self.checkpoint.version,
             "text_encoder": self.encoder.without_adapter().model_id,
             "adapter": None if adapter is None else adapter.version,
+            "queries": version_of(self.queries),
             "reranker": self.reranker,
             "training_seconds": self._seconds,
             "writer": self.writer.name,

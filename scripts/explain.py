@@ -22,7 +22,7 @@ def explain(
 
     Args:
         question: What to look for.
-        space: Whose memory.
+        space: Whose memory; locigraph spaces lists what a store holds.
         store: The graph.
         encoder: Text encoder the graph was built with.
         checkpoint: Folder of the checkpoint; ``default`` for the one that the store remembers, or the shipped one.
@@ -35,6 +35,7 @@ def explain(
     from locigraph.scripts.memory import Memory
     from locigraph.scripts.terminal import explanation_table
 
+    options.check_question(question)
     if top_k < 1 or influences < 0:
         raise LocigraphError(f"top_k is {top_k} and influences {influences}; expected at least 1, and 0 or more")
     options.time_of(as_of)

@@ -12,6 +12,7 @@ from typing import Any
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.files import parsed_json
+from locigraph.kg.views import Views
 from locigraph.retrieval.evaluation import Fold
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts import provenance
@@ -23,7 +24,7 @@ from locigraph.training.config import ModelConfig, Settings, TrainerConfig, Trai
 from locigraph.training.folds import FoldTrainer, refuse_fitted
 from locigraph.training.protocols import QuestionWriter
 from locigraph.training.pseudo_questions import RULES
-from locigraph.training.snapshots import TrainingSet, Views
+from locigraph.training.snapshots import TrainingSet
 
 
 def settings_of(model: ModelConfig, training: TrainingConfig) -> Settings:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import locigraph
+from locigraph.kg.errors import LocigraphError
 from locigraph.kg.files import parsed_json
 from locigraph.kg.store import Store
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
@@ -35,9 +36,17 @@ def encoder_settings(given: EncoderSettings, store: Store, checkpoint: str | Non
         given: As the user named it; ``default`` and fields that have their default are open.
         store: The graph.
         checkpoint: The checkpoint that the user named; one that was trained without adapter is used without.
+
+    Raises:
+        LocigraphError: If another model is given than the store was built with, whose vectors cannot be compared.
     """
     held = json.loads(store.setting(_ENCODER) or "{}")
     usual = EncoderSettings()
+    if given.model not in (usual.model, held.get("model", given.model)):
+        raise LocigraphError(
+            f"the store was built with text encoder {held['model']!r}, not {given.model!r}; leave out "
+            "--encoder.model, or build another --store with it"
+        )
     names = {name: held[name] for name in ("model", "dtype") if name in held}
     found = replace(
         given, **{name: value for name, value in names.items() if getattr(given, name) == getattr(usual, name)}
@@ -61,8 +70,14 @@ def _text_encoder_of(checkpoint: Path) -> str:
         return "+"
 
 
-def remember_encoder(store: Store, used: EncoderSettings) -> None:
-    """Keep the text encoder that a store is built with."""
+def remember_encoder(store: Store, used: EncoderSettings, encoder: CachedTextEncoder) -> None:
+    """Keep the text encoder that a store is built with.
+
+    Raises:
+        TextEncoderError: If it is the store's first, and cannot be loaded: no store is left with one that is not there.
+    """
+    if store.setting(_ENCODER) is None:
+        encoder.without_adapter().load()
     adapter = None if used.adapter is None else _lasting(used.adapter, SHIPPED_ADAPTER)
     _remember(store, _ENCODER, json.dumps({"model": used.model, "dtype": used.dtype, "adapter": adapter}))
 

@@ -11,7 +11,8 @@ from locigraph.kg.errors import LocigraphError
 from locigraph.kg.store import Store
 from locigraph.kg.types import Question, SpaceId, TurnState
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
-from locigraph.scripts.settings import CorpusSettings, EncoderSettings, IndexSettings
+from locigraph.scripts.live import SHIPPED_ADAPTER
+from locigraph.scripts.settings import DEFAULT, CorpusSettings, EncoderSettings, IndexSettings
 
 if TYPE_CHECKING:
     from locigraph.retrieval.index.milvus import MilvusIndex
@@ -32,11 +33,12 @@ def read_corpus(settings: CorpusSettings) -> Corpus:
 
 
 def text_encoder(settings: EncoderSettings) -> CachedTextEncoder:
-    """The text encoder with its cache."""
+    """The text encoder with its cache; where no store has said otherwise, ``default`` is the shipped adapter."""
+    adapter = str(SHIPPED_ADAPTER) if settings.adapter == DEFAULT else settings.adapter
     return CachedTextEncoder(
         settings.model,
         cache=Path(settings.cache),
-        adapter=None if settings.adapter is None else Path(settings.adapter),
+        adapter=None if adapter is None else Path(adapter),
         device=settings.device,
         dtype=settings.dtype,
     )
@@ -63,6 +65,8 @@ def existing_store(path: str, *, access: Literal["write", "read"] = "read") -> S
         LocigraphError: If there is none, rather than making an empty one.
     """
     file = path.removeprefix("sqlite:///")  # of SQLAlchemy's URLs the one that names a file
+    if "://" not in file and Path(file).is_dir():
+        raise LocigraphError(f"store {path!r} is a folder; name the file in it, such as {Path(path) / 'graph.sqlite'}")
     if "://" not in file and not (Path(file).is_file() and Path(file).stat().st_size):
         raise LocigraphError(f"store {path!r} does not exist; run locigraph build, or name it with --store")
     return Store(path, access=access)
@@ -74,7 +78,7 @@ def partial_memory(graph: Store, spaces: Sequence[SpaceId]) -> list[str]:
     for space in spaces:
         counts = graph.turn_counts(space)
         pending, failed = counts[TurnState.PENDING], counts[TurnState.FAILED]
-        causes = [f"{pending} are not consolidated yet (run locigraph build again)"] if pending else []
+        causes = [f"{pending} are not consolidated yet (run locigraph build again, or add to it)"] if pending else []
         if failed:
             causes.append(f"{failed} failed and are here as they were said, without facts (build --retry_failed true)")
         if causes:

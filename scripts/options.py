@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.registry import RowT, Table
 from locigraph.kg.times import TIME_RANGE, is_in_range
+from locigraph.kg.types import Scope
 
 
 def names(listed: str, table: Table[RowT]) -> list[str]:
@@ -19,12 +21,19 @@ def names(listed: str, table: Table[RowT]) -> list[str]:
     return list(dict.fromkeys(table[name].name for name in found))
 
 
+def check_question(question: str) -> None:
+    """Raise LocigraphError if there is no word to look for."""
+    if not question.strip():
+        raise LocigraphError("the question is empty; say what to look for")
+
+
 def check_recall(
-    *, top_k: int, budget_tokens: int | None, as_of: object, strategy: str | None, fold: float | None
+    question: str, *, top_k: int, budget_tokens: int | None, as_of: object, strategy: str | None, fold: float | None
 ) -> None:
     """Raise LocigraphError, before anything is opened, if a memory cannot be asked so."""
     from locigraph.scripts.strategies import STRATEGIES
 
+    check_question(question)
     if strategy is not None and not STRATEGIES[strategy].in_recall:
         raise LocigraphError(f"strategy {strategy!r} is for locigraph evaluate; recall has it as v2 with --checkpoint")
     if top_k < 1:
@@ -34,6 +43,12 @@ def check_recall(
     if fold is not None and not 0 < fold <= 1:
         raise LocigraphError(f"fold is {fold}; a likeness is above 0 and at most 1, null folds nothing")
     time_of(as_of)
+
+
+def check_named(space: str | Sequence[str] | None, scope: Scope) -> None:
+    """Raise LocigraphError unless a space, or a user or agent, is named."""
+    if not (space or scope):
+        raise LocigraphError("no space is named; name one, which locigraph spaces lists, or a user or agent")
 
 
 def time_of(given: object) -> datetime | None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from locigraph.scripts.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings
+from locigraph.scripts.settings import DEFAULT, QUICK_LLM, REMEMBERED, EncoderSettings, IndexSettings, LLMSettings
 
 
 def recall(
     question: str,
     *,
-    space: str,
+    space: str | None = None,
+    user: str | None = None,
+    agent: str | None = None,
     store: str = "data/graph.sqlite",
     index: IndexSettings = IndexSettings(),
     encoder: EncoderSettings = REMEMBERED,
     strategy: str | None = None,
     checkpoint: str | None = DEFAULT,
+    queries: str | None = None,
+    llm: LLMSettings = QUICK_LLM,
     reranker: str | None = None,
     as_of: str | None = None,
     speaker: list[str] | str | None = None,
@@ -21,17 +25,24 @@ def recall(
     top_k: int = 10,
     budget_tokens: int | None = None,
 ) -> None:
-    """Answer a question with the memories of a space: scores for each signal, and source turns.
+    """Answer a question with the memories of a space, or of all spaces of a user or agent together.
+
+    Shows scores for each signal, and source turns. Where several of space, user and agent are named, all must apply.
 
     Args:
         question: What to look for.
-        space: The space whose memory is asked.
+        space: Whose memory; locigraph spaces lists what a store holds. null for those of the user or agent.
+        user: The spaces of this user are asked together, as one; each memory names its space.
+        agent: The spaces of this agent are asked together.
         store: The graph.
         index: Vector index.
         encoder: Text encoder the graph was built with; v2 and the strategies named ``-adapted`` use its adapter.
         strategy: One of <recalled>. null takes v2, or v1 with a note where no checkpoint can be used.
         checkpoint: Folder of the checkpoint, for v2; ``default`` for the one that the store remembers, or the shipped
             one; null for none.
+        queries: What makes the queries that the strategy is asked, whose rankings are fused: <queries> null leaves each
+            strategy its own way, which is rules for v1 and the question as it is for the others.
+        llm: Language model of the queries; where it fails, rules make them.
         reranker: Cross-encoder (hub name or folder) that scores the best hits again; null for none.
         as_of: Time (ISO 8601) whose knowledge may be used; null for now. v2 leaves out later turns, but the
             vectors of earlier ones were made of the present graph: what came later has coloured them.
@@ -42,15 +53,24 @@ def recall(
         budget_tokens: Tokens of a context: the best memories that fit into it, with dates and source turns, in the
             order in which they were said. null for ``top_k`` memories with their scores.
     """
+    from locigraph.consolidation.ledger import Ledger
+    from locigraph.kg.types import Scope
     from locigraph.scripts import options
+    from locigraph.scripts.language_models import clients_of
     from locigraph.scripts.memory import Memory
+    from locigraph.scripts.queries import queries_of
     from locigraph.scripts.terminal import hits_table, printable
 
-    options.check_recall(top_k=top_k, budget_tokens=budget_tokens, as_of=as_of, strategy=strategy, fold=fold)
+    options.check_named(space, Scope(user, agent))
+    options.check_recall(question, top_k=top_k, budget_tokens=budget_tokens, as_of=as_of, strategy=strategy, fold=fold)
+    ledger = Ledger()
+    asked = queries_of(queries, clients_of(llm, ledger=ledger))
     with Memory.open(store, index=index, encoder=encoder, checkpoint=checkpoint, access="read") as memory:
         found = memory.recall(
             question,
             space=space,
+            user=user,
+            agent=agent,
             top_k=top_k,
             budget_tokens=budget_tokens,
             as_of=as_of,
@@ -58,12 +78,14 @@ def recall(
             reranker=reranker,
             speaker=speaker,
             fold=fold,
+            queries=asked,
         )
-    shown = hits_table(found)
+    shown = hits_table(found, with_spaces=space is None)
     if found.context is not None:
         shown = printable(str(found.context))
         shown += f"\n{found.context.tokens} of {budget_tokens} tokens; {found.context.left_out} memories did not fit"
-    print("\n".join([shown, *found.notes]))
+    spent = [f"{stage}: {each}" for stage, each in ledger.by_stage().items()]
+    print("\n".join([shown, *found.notes, *spent]))
     timing = found.timing
     print(f"{found.strategy}: query encoded in {timing.encode_ms:.0f} ms, searched in {timing.search_ms:.0f} ms")
 

@@ -39,7 +39,7 @@ def refresh(
             embeddings, _ = live.opened_embeddings(graph, vectors, text_encoder, str(folder), device=device)
             assert embeddings is not None  # a checkpoint that is named and cannot be used is an error
             done = embeddings.refresh(progress="refresh")
-        live.remember_encoder(graph, used)
+        live.remember_encoder(graph, used, text_encoder)
         live.remember_checkpoint(graph, folder)
     print(
         f"{done.turns} turns in {done.collection} (checkpoint {embeddings.version}), {done.written} written now; "

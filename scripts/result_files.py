@@ -23,11 +23,11 @@ from locigraph.retrieval.evaluation import (
     summarise,
     write_report,
 )
+from locigraph.retrieval.evaluation.asking import outcomes
 from locigraph.retrieval.evaluation.contexts import write_contexts
 from locigraph.retrieval.evaluation.notes import a_a_note
 from locigraph.retrieval.evaluation.question_browser import browser_data
 from locigraph.retrieval.evaluation.question_scores import write_question_scores
-from locigraph.training.comparison import outcomes
 
 
 def write_results(

@@ -117,7 +117,7 @@ class ScribeSettings:
 
 @dataclass(frozen=True)
 class LLMSettings:
-    """The language models that make the graph, as architect and scribe.
+    """The language models of architect and scribe, and of what else asks one: the architect's.
 
     Attributes:
         base_url: URL of an OpenAI-compatible endpoint.
@@ -148,6 +148,10 @@ class LLMSettings:
     concurrency: int = 8
     read_price: float = 0.0
     written_price: float = 0.0
+
+
+#: A language model that somebody waits for.
+QUICK_LLM = LLMSettings(timeout_s=10.0, deadline_s=10.0)
 
 
 @dataclass(frozen=True)

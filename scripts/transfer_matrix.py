@@ -12,7 +12,9 @@ from typing import Any, Self
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.store import Store
+from locigraph.kg.views import Views
 from locigraph.retrieval.evaluation import StrategyRun, summarise
+from locigraph.retrieval.evaluation.asking import outcomes, run_strategy
 from locigraph.retrieval.evaluation.formatting import p_value, signed
 from locigraph.retrieval.evaluation.question_scores import write_question_scores
 from locigraph.retrieval.strategies.weighted_sum import FusionRetriever
@@ -23,11 +25,11 @@ from locigraph.scripts.result_files import learnt_questions
 from locigraph.scripts.settings import EncoderSettings, GraphSettings
 from locigraph.scripts.strategies import built_strategies
 from locigraph.training.checkpoint import Checkpoint, load_checkpoint
-from locigraph.training.comparison import outcomes, rank_exactly, run_strategy
+from locigraph.training.comparison import rank_exactly
 from locigraph.training.config import Settings, TrainerConfig
 from locigraph.training.folds import refuse_known, seen_by
 from locigraph.training.fusion import fusion_of
-from locigraph.training.snapshots import TrainingSet, Views
+from locigraph.training.snapshots import TrainingSet
 
 _CLAIM, _BASELINES = "v2-zero", ("fusion-zero", "v1-adapted", "dense-adapted")
 _METRICS = ("recall@10", "ndcg@10")

@@ -23,6 +23,7 @@ from locigraph.scripts import cli, live
 from locigraph.training.checkpoint import load_checkpoint
 from tests.fakes_graph import small_checkpoint
 from tests.fakes_models import tiny_cross_encoder, tiny_text_encoder
+from tests.kg.dumps import dump
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 
@@ -47,18 +48,44 @@ def assert_one_line_and_code_2(code: int, error: str, *words: str) -> None:
 
 
 BAD_CALLS = {
-    "missing corpus": (["build", "--corpus.path", "absent.json", "--corpus.format", "locomo"], ["absent.json"]),
+    "missing corpus": (
+        ["build", "--corpus.path", "absent.json", "--corpus.format", "locomo"],
+        ["absent.json: no such"],
+    ),
     "unknown option": (["build", "--corpus.pth", "x"], ["--corpus.pth"]),
     "unknown command": (["biuld"], ["'build'"]),
     "unknown strategy": (["evaluate", "--strategies", "v1,v9"], ["v9"]),
     "missing config": (["train", "--config", "absent.yaml"], ["absent.yaml"]),
-    "missing question": (["recall", "--space", "x"], ["question"]),
+    "missing question": (["recall", "--space", "x"], ["missing: question (What to look for)"]),
+    "missing space": (["explain", "q"], ["missing: --space", "locigraph spaces lists"]),
+    "two spaces": (["recall", "q", "--space", "x", "--space=y"], ["--space is given twice"]),
+    "an empty question": (["recall", " ", "--space", "x"], ["the question is empty"]),
+    "an empty question to explain": (["explain", "", "--space", "x"], ["the question is empty"]),
+    "a question without quotes": (["recall", "Who", "is", "it?", "--space", "x"], ["'is it?' follows", "in quotes"]),
+    "dashes for underscores": (["recall", "q", "--space", "x", "--top-k", "3"], ["--top-k", "nearest is '--top_k'"]),
+    "a beginning of an option": (["forget", "--space", "x", "--turn", "t1"], ["--turn ", "nearest is '--turns'"]),
+    "an option like no other": (["build", "--zzz=1"], ["option --zzz is not known (see"]),
+    "a value without its option": (["build", "chats.jsonl"], ["'chats.jsonl' belongs to no", "--corpus.path 'chats"]),
+    "a word for a list": (
+        ["build", "--corpus.conversations", "x"],
+        ["is 'x'; expected a list, such as '[\"a\", \"b\"]'"],
+    ),
+    "a word for a number": (
+        ["recall", "q", "--space", "x", "--top_k", "few"],
+        ["top_k is 'few'; expected a whole num"],
+    ),
+    "a word that is no choice": (["build", "--encoder.dtype", "f"], ["dtype is 'f'; expected one of ['float32', 'bf"]),
+    "a folder for a corpus": (["build", "--corpus.path", "."], ["Is a directory; name a readable file"]),
+    "a folder for a store": (["spaces", "--store", "."], ["store '.' is a folder", "graph.sqlite"]),
     "missing store": (["recall", "hello", "--space", "x", "--store", "absent.sqlite"], ["absent.sqlite", "build"]),
     "missing store to verify": (["verify", "--store", "absent.sqlite"], ["absent.sqlite"]),
     "missing checkpoint": (["evaluate", "--strategies", "v1,v2-zero", "--checkpoint", "absent"], ["absent", "train"]),
     "bad time": (["recall", "q", "--space", "x", "--as_of", "yesterday"], ["yesterday", "ISO 8601"]),
     "wrong type": (["train", "--seed", "many"], ["seed"]),
     "no token wanted": (["recall", "q", "--space", "x", "--budget_tokens", "0"], ["budget_tokens is 0"]),
+    "no space to ask": (["recall", "q"], ["no space is named", "locigraph spaces lists", "or a user"]),
+    "nothing to forget": (["forget", "--yes"], ["no space is named"]),
+    "no yes for a user": (["forget", "--user", "ana"], ["user 'ana': all of it", "add --yes"]),
     "no hit wanted": (["recall", "q", "--space", "x", "--top_k", "0"], ["top_k is 0"]),
     "less than no validation": (["train", "--validation", "-1"], ["validation is -1"]),
     "no training at all": (["evaluate", "--seeds", "0"], ["seeds is 0"]),
@@ -458,7 +485,7 @@ def test_every_answer_over_a_space_with_pending_or_failed_turns_says_so(
         code, out, error = run(capsys, *question, strategy)
         assert (code, error) == (0, "")
         assert "incomplete" in out
-        assert "are not consolidated yet (run locigraph build again) and 1 failed" in out
+        assert "are not consolidated yet (run locigraph build again, or add to it) and 1 failed" in out
     code, out, _ = run(capsys, "verify", "--store", "graph.sqlite", *tiny)
     assert code == 1
     assert "incomplete" in out
@@ -503,6 +530,48 @@ def test_a_damaged_index_stops_no_forgetting_and_every_other_command_names_the_c
     assert run(capsys, "verify", "--rebuild", "true", *here)[0] == 0
     code, out, _ = run(capsys, "recall", "Who?", "--space", space, *here)
     assert (code, f"turns {first} " in out) == (0, False)
+
+
+def test_what_does_not_fit_a_store_is_one_line_with_the_cure_and_changes_nothing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (line,) = beginnings(1)
+    (tmp_path / "small.jsonl").write_text(line + "\n")
+    (tmp_path / "pretty.json").write_text(json.dumps(json.loads(line), indent=2))
+    (tmp_path / "export.json").write_text('[{"role": "user", "content": "Hello."}]')
+    tiny, other = ["--encoder.model", tiny_text_encoder(tmp_path / "tiny")], ["--encoder.model", "other"]
+    capsys.readouterr()
+    build = ["build", "--corpus.path", "small.jsonl", "--store", "graph.sqlite"]
+    code, _, error = run(capsys, *build, "--encoder.model", "./absent")
+    assert_one_line_and_code_2(code, error, "'./absent': no such folder")
+    code, _, error = run(capsys, *build, *tiny)  # the store has not remembered the one that is not there
+    assert code == 0, error
+
+    space, turns = json.loads(line)["conversation_id"], json.loads(line)["sessions"][0]["turns"]
+    shipped = CONFIGS.parent / "checkpoints"
+    here = ["--space", space, "--store", "graph.sqlite"]
+    question = ["recall", "Who?", *here]
+    before = dump(tmp_path / "graph.sqlite")
+    for command, words in (
+        ([*question, *other], ["was built with text encoder", "leave out --encoder.model"]),
+        ([*build, *other], ["was built with text encoder", "build another --store"]),
+        ([*question, "--checkpoint", str(shipped / "text")], ["holds an adapter", "see --encoder.adapter"]),
+        ([*question, "--encoder.adapter", str(shipped / "default")], ["holds a checkpoint", "see --checkpoint"]),
+        (["recall", "Who?", "--space", space[1:], "--store", "graph.sqlite"], [f"nearest is '{space}'"]),
+        (["recall", "Who?", "--space", space, "--store", "small.jsonl"], ["not a database", "--corpus.path"]),
+        (["build", "--corpus.path", "graph.sqlite", "--store", "graph.sqlite"], ["is a database", "--store"]),
+        (["build", "--corpus.path", "pretty.json", "--store", "graph.sqlite"], ["one JSON object a line", "jq -c ."]),
+        (["build", "--corpus.path", "export.json", "--store", "graph.sqlite"], ["need --corpus.format"]),
+        (["forget", *here, "--turns", f"{turns[0]['turn_id']},none"], ["holds no turn 'none'"]),
+    ):
+        code, _, error = run(capsys, *command)
+        assert_one_line_and_code_2(code, error, *words)
+        assert dump(tmp_path / "graph.sqlite") == before
+    code, _, error = run(capsys, "forget", *here, "--turns", ",".join(turn["turn_id"] for turn in turns[:2]))
+    assert code == 0, error
+    with Store("graph.sqlite", access="read") as store:
+        assert not {turn["turn_id"] for turn in turns[:2]} & {turn.turn_id for turn in store.turns(SpaceId(space))}
 
 
 def test_a_forgetting_that_finds_the_index_in_use_forgets_in_the_store_and_says_what_is_left(

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
 from locigraph.scripts import cli
+from tests import api_page, model_cards
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md"), ROOT / "checkpoints" / "README.md"])
+DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "checkpoints").rglob("*.md")])
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: p.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: str(p.relative_to(ROOT)))
 def test_commands_and_files_named_in_a_document_exist(document: Path) -> None:
     text = document.read_text()
     for command in re.findall(r"^\s*locigraph (\w+)", text, flags=re.MULTILINE):
@@ -26,6 +28,16 @@ def test_commands_and_files_named_in_a_document_exist(document: Path) -> None:
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"`make (\w+)`", text):
         assert f"\n{target}:" in makefile
+
+
+def test_the_page_of_the_public_api_is_that_of_its_docstrings() -> None:
+    assert api_page.PAGE.read_text() == api_page.page(), "run python -m tests.api_page"
+
+
+@pytest.mark.parametrize("card", model_cards.CARDS, ids=lambda p: p.parent.name)
+def test_a_model_card_has_the_fingerprint_and_the_scores_of_its_manifest_and_records(card: Path) -> None:
+    assert card.read_text() == model_cards.filled(card), "run python -m tests.model_cards"
+    assert f"Fingerprint `{json.loads((card.parent / 'manifest.json').read_text())['version']}`" in card.read_text()
 
 
 def test_no_benchmark_id_or_machine_path_is_in_library_source() -> None:

@@ -1,1 +1,1 @@
-"""Training: Lightning module and data module, callbacks, checkpoints, pre-training queries."""
+"""Training of adapters and graph encoders, folds, checkpoints, refresh of embeddings and explanations."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from locigraph.retrieval.evaluation import Fold, QuestionOutcome, StrategyRun, summarise
+from locigraph.retrieval.evaluation.asking import joined_runs
 from locigraph.retrieval.evaluation.results import Summary
-from locigraph.training.comparison import joined_runs
 from locigraph.training.config import Settings, changed
 
 #: Name of the unchanged model in the results.
@@ -53,8 +53,8 @@ def ablate(
 
     Args:
         variants: Changes by name.
-        settings: The full model's.
-        folds: By conversation.
+        settings: Settings of the full model.
+        folds: Folds of whole conversations.
         outcomes: All questions.
         run_fold: Trains a named configuration on a fold and asks its test questions.
         seed: Random seed of the statistics.
@@ -63,7 +63,5 @@ def ablate(
         What ``retrieval.evaluation.summarise`` gives, each variant compared with the full model.
     """
     configs = {FULL: settings} | {name: changed(settings, changes) for name, changes in variants.items()}
-    runs = []
-    for name, variant in configs.items():
-        runs.append(joined_runs([run_fold(name, variant, fold) for fold in folds]))
+    runs = [joined_runs([run_fold(name, variant, fold) for fold in folds]) for name, variant in configs.items()]
     return summarise(outcomes, runs, comparisons=[(name, FULL) for name in variants], metrics=("recall@10",), seed=seed)

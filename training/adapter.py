@@ -1,4 +1,4 @@
-"""The text encoder learns from questions, before any graph network does: a low-rank adapter.
+"""Training of adapters: low-rank changes of the text encoder, learnt from questions before any graph network.
 
 A question's embedding is drawn towards those of the turns that answer it, and of the facts and events that come from
 them, and away from other nodes of the same conversation. The graph network then learns on the adapted embeddings.
@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-import lightning as L  # noqa: N812  (the name Lightning's own documentation uses)
 import torch
 import torch.nn.functional as F  # noqa: N812  (the name every PyTorch reader knows)
 from torch import Tensor
 
+from locigraph.gnn.features import moved
 from locigraph.gnn.losses import multi_positive_loss
 from locigraph.kg.schema import answer_types
 from locigraph.kg.snapshot import Snapshot
@@ -33,10 +33,9 @@ from locigraph.training.config import AdapterConfig, TrainerConfig
 from locigraph.training.errors import TrainingDataError, TrainingError
 from locigraph.training.examples import EpochDataModule
 from locigraph.training.identity import ADAPTER_ALGORITHM, RunIdentity
-from locigraph.training.lightning_run import is_first_process, remove_resume_points, run_lightning
-from locigraph.training.ranking_scores import RankingScores, inner_products
+from locigraph.training.lightning_run import RankingModule, is_first_process, remove_resume_points, run_lightning
+from locigraph.training.ranking_scores import inner_products
 from locigraph.training.snapshots import (
-    TrainingGraph,
     TrainingSet,
     graphs_of,
     questions_fingerprint,
@@ -52,12 +51,13 @@ class TextExample:
     """Questions of a space, and the texts among which their answers are.
 
     Attributes:
-        name: Of the space, or of a view of it.
+        name: Name of the space, or of a view of it.
         documents: Descriptions of turns, facts and events.
         turns: Which documents are turns, int64 [turns].
-        questions: Texts.
+        questions: The questions' texts.
         positive: Which documents answer which question, bool [questions, documents].
-        ignored: Which may answer it besides: those that come from several turns, one of them evidence.
+        ignored: Which documents may answer a question besides: those that come from several turns of which some are
+            evidence and some are not, bool [questions, documents].
     """
 
     name: str
@@ -68,13 +68,8 @@ class TextExample:
     ignored: Tensor
 
     def to(self, device: torch.device | str) -> Self:
-        """The same on a device."""
-        return dataclasses.replace(
-            self,
-            turns=self.turns.to(device),
-            positive=self.positive.to(device),
-            ignored=self.ignored.to(device),
-        )
+        """The same example on a device."""
+        return moved(self, device)
 
     def parts(self, size: int) -> list[Self]:
         """The same documents with at most ``size`` of the questions each."""
@@ -93,9 +88,9 @@ def text_example(snapshot: Snapshot, questions: Sequence[Question], *, name: str
     """A space as texts; questions whose evidence the snapshot does not show are left out.
 
     Args:
-        snapshot: As of the questions' time; embeddings are not used.
-        questions: About this space.
-        name: Of the example.
+        snapshot: The graph as of the questions' time; its embeddings are not used.
+        questions: Questions about this space.
+        name: Name of the example.
     """
     rows = snapshot.active_rows(answer_types()).tolist()
     sources = [set(snapshot.turns_of[row]) for row in rows]
@@ -118,30 +113,21 @@ def text_example(snapshot: Snapshot, questions: Sequence[Question], *, name: str
     )
 
 
-class TextAdaptation(L.LightningModule):
+class TextAdaptation(RankingModule):
     """Trains an adapter.
 
     Args:
         encoder: sentence-transformers model with a trainable adapter.
-        config: Of the training.
-        examples: In an epoch, over which and all its repetitions the rate falls.
-        seed: Of negatives and dropout, by epoch, so that a resumed run draws the same.
+        config: Settings of the training.
+        examples: Number of examples in an epoch; the learning rate falls over all epochs together.
+        seed: Random seed of negatives and dropout.
     """
 
     def __init__(self, encoder: Any, config: AdapterConfig, *, examples: int, seed: int) -> None:
-        super().__init__()
+        super().__init__(seed=seed)
         self._examples = examples
         self.encoder = encoder
         self.config = config
-        self.seed = seed
-        self._generator = torch.Generator()
-        self._scores = RankingScores()
-
-    def on_train_epoch_start(self) -> None:
-        """Start every epoch from its own seed."""
-        epoch_seed = 1_000 * self.seed + self.current_epoch
-        torch.manual_seed(epoch_seed)
-        self._generator.manual_seed(epoch_seed)
 
     def training_step(self, batch: TextExample, batch_idx: int) -> Tensor:
         """Questions against their answers and drawn other documents."""
@@ -156,18 +142,10 @@ class TextAdaptation(L.LightningModule):
         self.log("train/ranking", loss.detach(), on_step=False, on_epoch=True, batch_size=1)
         return loss
 
-    def on_validation_epoch_start(self) -> None:
-        """Forget the last epoch's questions."""
-        self._scores = RankingScores()
-
     def validation_step(self, batch: TextExample, batch_idx: int) -> None:
         """Recall and nDCG of the turns by cosine alone."""
         turns = [batch.documents[i] for i in batch.turns.tolist()]
         self._scores.add(self._cosines(batch.questions, turns), batch.positive[:, batch.turns])
-
-    def on_validation_epoch_end(self) -> None:
-        """Means over questions; ``val/score``, their sum, decides when to stop."""
-        self.log_dict(self._scores.means(), batch_size=1, sync_dist=True)
 
     def _cosines(self, questions: Sequence[str], documents: Sequence[str]) -> Tensor:
         return inner_products(self._embed(questions), self._embed(documents))
@@ -187,19 +165,19 @@ class TextAdaptation(L.LightningModule):
         return F.normalize(torch.cat(rows), dim=1)[place.to(self.device)]
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]  # torch overloads it
-        """Of the adapter alone: the encoder's own weights do not change."""
+        """The weights of the adapter alone; those of the encoder do not change."""
         learnt = {name for name, parameter in self.named_parameters() if parameter.requires_grad}
         return {name: value for name, value in super().state_dict(*args, **kwargs).items() if name in learnt}
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """Of the adapter alone."""
+        """Take in the weights of the adapter; the encoder keeps its own."""
         missing = set(self.state_dict()) ^ set(state_dict)
         if strict and missing:
             raise KeyError(f"adapter weights differ in {sorted(missing)[0]!r}")
         return super().load_state_dict(state_dict, strict=False, assign=assign)
 
     def configure_optimizers(self) -> Any:
-        """AdamW on the adapter; linear warm-up, then linearly to nothing."""
+        """AdamW on the adapter's weights; the learning rate rises linearly, then falls linearly to 0."""
         learnt = [parameter for parameter in self.parameters() if parameter.requires_grad]
         optimiser = torch.optim.AdamW(learnt, lr=self.config.lr, weight_decay=self.config.weight_decay)
         # Not the trainer's own estimate, which would take the first epoch's order for that of a resumed run.
@@ -224,16 +202,16 @@ def train_adapter(
     """Train an adapter, or take up an interrupted training, or read the finished one of the same settings.
 
     Args:
-        data: At least one corpus; embeddings of its graphs are not used.
-        config: Of the training.
-        trainer: Where and how.
-        model: Text encoder.
+        data: What may be seen of each corpus, at least one; embeddings of the graphs are not used.
+        config: Settings of the training.
+        trainer: Where and how to run.
+        model: Name or folder of the text encoder.
         folder: The adapter is written to ``folder/adapter``.
-        seed: Of everything random.
+        seed: Random seed.
         details: Recorded in the manifest.
 
     Returns:
-        The adapter; None of a ``fast_dev_run``, which writes none.
+        The adapter; None after a ``fast_dev_run``, which writes none.
 
     Raises:
         TrainingDataError: If there is no question to learn from, or a space is on both sides.
@@ -243,8 +221,8 @@ def train_adapter(
     if trainer.compile:
         raise TrainingError("trainer.compile is for the graph network; leave it out to train an adapter")
     graphs = graphs_of(data)
-    examples = [(_example(graph), graph.is_training) for graph in graphs]
-    examples = [(example, is_training) for example, is_training in examples if example.questions]
+    made = [(text_example(graph.snapshot, graph.questions, name=graph.name), graph.is_training) for graph in graphs]
+    examples = [(example, is_training) for example, is_training in made if example.questions]
     if not any(is_training for _, is_training in examples):
         raise TrainingDataError("no training space has a question with evidence; the text encoder learns from these")
     identity = RunIdentity(
@@ -298,10 +276,6 @@ def train_adapter(
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         torch.distributed.barrier()  # the others read what the first has written
     return read_adapter(target, base=model)
-
-
-def _example(graph: TrainingGraph) -> TextExample:
-    return text_example(graph.snapshot, graph.questions, name=graph.name)
 
 
 def _fingerprint(examples: Sequence[TextExample]) -> str:

@@ -27,7 +27,7 @@ def learn_weights(
     """Weights by type of question, from training questions, at the temperature of the best validation recall@10.
 
     Args:
-        make: Makes the strategy with some weights.
+        make: Makes the strategy with the given weights.
         train: Questions to learn from.
         validation: Questions that choose the temperature; without any it is the middle one.
         type_of: Type of a question by its words.

@@ -51,14 +51,9 @@ class GraphRetrieval(nn.Module):
         self.queries = QueryEncoder(speaker_dim=model.speaker_dim)
 
 
-def sketch_of(model: ModelConfig) -> LexicalSketch:
-    """The lexical sketch of a model."""
-    return LexicalSketch(model.lexical_dim)
-
-
-def context_of(model: ModelConfig) -> ContextHash:
-    """The hash of speakers and dates of a model."""
-    return ContextHash(model.speaker_dim, model.date_dim)
+def features_of(model: ModelConfig) -> tuple[LexicalSketch, ContextHash]:
+    """What makes the lexical features, and those of speakers and dates, that a model reads."""
+    return LexicalSketch(model.lexical_dim), ContextHash(model.speaker_dim, model.date_dim)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,6 +132,8 @@ def load_checkpoint(folder: Path, *, text_encoder: str | None = None) -> Checkpo
         raise CheckpointError(f"{folder / _MANIFEST}: not JSON ({error}); the checkpoint is damaged") from error
     if not isinstance(manifest, dict):
         raise CheckpointError(f"{folder / _MANIFEST}: not a JSON object; the checkpoint is damaged")
+    if "base" in manifest and "model" not in manifest:
+        raise CheckpointError(f"{folder}: holds an adapter of a text encoder, not a checkpoint; see --encoder.adapter")
     expected: dict[str, Any] = {"format": _FORMAT, "schema": schema_hash()}
     if text_encoder is not None:
         expected["text_encoder"] = text_encoder

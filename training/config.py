@@ -95,8 +95,8 @@ class AdapterConfig:
         patience: Epochs without a better validation score before the training stops early.
         questions: Questions of one space in a step.
         negatives: Other documents of the space that a step draws, beside the answers to its other questions.
-        max_tokens: In training, longer texts are cut there.
-        temperature: Divides the cosines.
+        max_tokens: Length to which texts are cut in training, in tokens.
+        temperature: Divides the cosines in the loss; above 0.
         lr: Learning rate of AdamW; it rises over the first steps, then falls linearly to 0.
         warmup_steps: Steps over which the learning rate rises; at most a quarter of all.
         weight_decay: Weight decay of AdamW.
@@ -137,7 +137,7 @@ class TrainerConfig:
         devices: Number of devices, or ``auto`` for one.
         precision: ``32-true``, ``bf16-mixed`` or ``16-mixed``.
         compile: Whether to run the encoders through ``torch.compile``.
-        fast_dev_run: One step of everything, to see that it works; writes no checkpoint.
+        fast_dev_run: Whether to run one step of each stage only, to see that it works; writes no checkpoint.
         csv_log: Whether to write metrics to a CSV file.
         wandb_mode: ``disabled`` (no logger), ``offline`` (files only) or ``online``.
         wandb_project: Name of the project in Weights & Biases; each training is a run of its own in it.
@@ -155,7 +155,7 @@ class TrainerConfig:
 
 @dataclass(frozen=True)
 class Settings:
-    """All that decides what a training of the graph encoder comes to, besides its data and its seed."""
+    """All that decides the outcome of a training of the graph encoder, besides its data and its seed."""
 
     model: ModelConfig = field(default_factory=ModelConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
@@ -165,7 +165,7 @@ def changed(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     """Settings with some fields changed.
 
     Args:
-        settings: The full model's.
+        settings: Settings to start from.
         changes: Values by field names joined by dots, such as ``model.encoder``.
 
     Raises:

@@ -17,6 +17,7 @@ from tqdm import tqdm
 from locigraph.gnn.features import TURN
 from locigraph.kg.schema import schema_hash
 from locigraph.kg.snapshot import Snapshot
+from locigraph.kg.views import View
 from locigraph.retrieval.index.descriptions import index_type, snapshot_rows
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS, PREFIX
 from locigraph.retrieval.index.milvus import Collection, CollectionSpec, MilvusIndex
@@ -24,14 +25,11 @@ from locigraph.retrieval.protocols import SearchScope
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.errors import TrainingError
 from locigraph.training.inference import encode_graph
-from locigraph.training.snapshots import View
 
 _SAMPLE = 20
 _SAMPLE_TOP_K = 10
 # Below this share of the exact neighbours an approximate index is refused.
 _LEAST_RECALL = 0.9
-
-
 # Snapshots are kept between fingerprint and encoding up to this many bytes of embeddings; larger ones are read again.
 _KEPT_BYTES = 2**29
 
@@ -68,23 +66,22 @@ def refresh(
     Only turns are written, since only turns are searched, and a search pays for every row of a space.
 
     Args:
-        index: Where to write.
-        checkpoint: Encodes.
-        views: What to encode.
-        load: Snapshot of a view, with embeddings. Each is read and encoded once, unless all of them together do not
-            fit in memory.
-        alias: Flipped to the new collection when it is complete and verified; the one before is kept, older ones are
-            dropped. None flips nothing.
-        device: Where to encode.
+        index: Vector index to write to.
+        checkpoint: The checkpoint that encodes.
+        views: Spaces, or views of them, to encode.
+        load: Reads the snapshot of a view, with embeddings. Each is read once, unless all together take too much
+            memory.
+        alias: Name that is pointed at the new collection when it is complete and verified; the collection before is
+            kept, older ones are dropped. None points no name at it.
+        device: Device on which graphs are encoded.
         progress: Name on the progress bar; None shows none.
 
     Raises:
-        TrainingError: If a weight of the checkpoint is not a number, two views have the same name, or the written
-            collection does not verify; the alias still points at the old one.
+        TrainingError: If a vector is zero or not finite, two views have the same name, or the written collection does
+            not verify; the alias still points at the old one.
     """
     if not views:
         raise TrainingError("there is no space to refresh; run locigraph build first")
-    _require_finite(checkpoint)
     named = {view.name: view for view in reversed(views)}
     for view in views:
         if named[view.name] != view:  # each would be served the other's rows
@@ -130,7 +127,9 @@ def refresh(
         previous = index.alias_target(alias)
         if previous != collection.name:  # else nothing changed, and the version before stays the one before
             index.point(alias, collection.name)
-            _drop_older(index, keep={collection.name, previous})
+            for name in index.collections():
+                if name.startswith(PREFIX) and name not in (collection.name, previous):
+                    index.drop(name)
     return Refreshed(collection.name, total, written, recall)
 
 
@@ -150,12 +149,6 @@ class _Snapshots:
             if self._room > 0:
                 self._kept[view] = found
         return found
-
-
-def _require_finite(checkpoint: Checkpoint) -> None:
-    for name, weights in checkpoint.network.state_dict().items():
-        if not weights.isfinite().all():
-            raise TrainingError(f"weight {name!r} of checkpoint {checkpoint.version!r} is NaN or infinite; train again")
 
 
 def require_usable(checkpoint: Checkpoint, vectors: NDArray[np.float32]) -> None:
@@ -190,9 +183,3 @@ def _sample_recall(collection: Collection, name: str, ids: Sequence[str], exact:
             "is needed; the alias was not changed"
         )
     return recall
-
-
-def _drop_older(index: MilvusIndex, *, keep: set[str | None]) -> None:
-    for name in index.collections():
-        if name.startswith(PREFIX) and name not in keep:
-            index.drop(name)

@@ -1,4 +1,4 @@
-"""Spaces as training examples, and the Lightning data module that deals them out."""
+"""Spaces as training examples, and the Lightning data module that hands them out."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
 
-from locigraph.gnn.features import GraphInputs, graph_inputs
+from locigraph.gnn.features import GraphInputs, graph_inputs, moved
 from locigraph.gnn.query import QueryBatch, query_batch
 from locigraph.gnn.relations import network_relations
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import Question, TurnId
-from locigraph.training.checkpoint import context_of, sketch_of
+from locigraph.training.checkpoint import features_of
 from locigraph.training.config import ModelConfig
 from locigraph.training.errors import TrainingDataError
 from locigraph.training.protocols import Embed, QuestionWriter
@@ -48,14 +48,7 @@ class SpaceExample:
 
     def to(self, device: torch.device | str) -> SpaceExample:
         """The same example on a device."""
-        return SpaceExample(
-            self.name,
-            self.inputs.to(device),
-            None if self.questions is None else self.questions.to(device),
-            self.positive.to(device),
-            None if self.pseudo is None else self.pseudo.to(device),
-            self.pseudo_positive.to(device),
-        )
+        return moved(self, device)
 
 
 def make_example(
@@ -70,14 +63,14 @@ def make_example(
     """Turn a space into tensors.
 
     Args:
-        snapshot: With embeddings, as of the questions' time.
-        questions: About this space; those whose evidence the snapshot does not show are left out.
+        snapshot: The graph as of the questions' time, with embeddings.
+        questions: Questions about this space; those whose evidence the snapshot does not show are left out.
         model: Widths of the features, and the relations.
         embed: Text embeddings, rows of length 1.
         writer: Turns facts and events into pseudo-questions; None for no pseudo-questions.
         name: Name of the example; None takes the space's.
     """
-    sketch, context = sketch_of(model), context_of(model)
+    sketch, context = features_of(model)
     inputs = graph_inputs(snapshot, sketch, context, network_relations(model.excluded_relations))
     rows = inputs.rows[: inputs.num_turns].tolist()
     place = {snapshot.turns_of[row][0]: i for i, row in enumerate(rows)}
@@ -104,8 +97,9 @@ def make_example(
 class _EpochSampler(Sampler[int]):
     """A shuffle that depends on seed and epoch only, so that a resumed run sees the same order.
 
-    It asks for the epoch: of a resumed run Lightning takes the order before it calls ``set_epoch``. Of several
-    processes each gets every so many-th of one order, which begins anew where it does not come out even.
+    It asks for the epoch itself, since Lightning takes the order of a resumed run before it calls ``set_epoch``. With
+    n processes each takes every n-th example of one order; where their number is not a multiple of n, the order is
+    continued from its beginning.
     """
 
     def __init__(self, count: int, seed: int, epoch: Callable[[], int], *, rank: int = 0, processes: int = 1) -> None:
@@ -135,7 +129,7 @@ E = TypeVar("E", bound=Example)
 
 
 class EpochDataModule(L.LightningDataModule, Generic[E]):
-    """Deals out one example per step, in an order that each epoch's seed decides.
+    """Hands out one example per step, in an order that depends on the seed and the epoch.
 
     Args:
         train: Examples to learn from; a graph network's are whole spaces, since their graphs never touch.

@@ -16,7 +16,7 @@ from locigraph.gnn.features import GraphInputs
 from locigraph.gnn.query import query_batch
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import NodeId, TurnId
-from locigraph.training.checkpoint import Checkpoint, context_of, sketch_of
+from locigraph.training.checkpoint import Checkpoint, features_of
 from locigraph.training.inference import inputs_of
 from locigraph.training.protocols import Embed
 
@@ -27,9 +27,9 @@ class Influence:
 
     Attributes:
         node_id: The neighbour.
-        relation: By which it is reached, seen from the neighbour, such as ``DERIVED_FROM`` or ``NEXT``.
-        description: Its text.
-        meaning, words, date: Its shares by text block, lexical block and context block.
+        relation: Name of the network relation by which the turn takes it in, such as ``fact`` or ``previous``.
+        description: The neighbour's text.
+        meaning, words, date: Its shares of the score by the text block, the lexical block and the context block.
         effect: By how much the score falls when the edge is deleted from the graph and all weights are computed anew.
             It may be below 0: without a neighbour that says little, the others of its relation count for more.
     """
@@ -53,12 +53,12 @@ class Explanation:
     """A turn's score and its parts; ``score`` is their sum.
 
     Attributes:
-        turn_id: The turn.
-        description: Its text.
+        turn_id: ID of the turn.
+        description: The turn's text.
         score: Inner product of question and stored vector.
         own_meaning, own_words, own_context: The turn's own shares (context: its speaker and date).
         bias: What the turn's traits give it whatever is asked.
-        influences: Of neighbours, greatest effect first.
+        influences: What each neighbour adds, greatest effect first.
     """
 
     turn_id: TurnId
@@ -83,19 +83,18 @@ def explain(
     """The best turns for a question, each with the parts of its score.
 
     Args:
-        checkpoint: Of the graph embeddings.
+        checkpoint: The checkpoint that made the graph embeddings.
         snapshot: The graph, with embeddings.
-        question: What is asked.
+        question: The question's text.
         embed: The checkpoint's text encoder.
         top_k: Turns to explain.
-        asked_at: Anchors relative dates in the question.
+        asked_at: When the question is asked; relative dates in it refer to this time.
     """
     nodes, queries = checkpoint.network.nodes.eval(), checkpoint.network.queries.eval()
     if not len(snapshot.active_rows(("episode",))):
         return []
     inputs = inputs_of(checkpoint, snapshot)
-    model = checkpoint.model
-    batch = query_batch([question], embed([question]), sketch_of(model), context_of(model), asked_at=[asked_at])
+    batch = query_batch([question], embed([question]), *features_of(checkpoint.model), asked_at=[asked_at])
     with torch.inference_mode():
         query = queries(batch)[0]
         vectors = nodes(inputs)
@@ -108,12 +107,14 @@ def explain(
         for turn in scores.argsort(descending=True, stable=True)[:top_k].tolist():
             row = int(inputs.rows[turn])
             own = (vectors.own[turn] * said[turn]).tolist()
-            influences = [
-                _influence(inputs, snapshot, nodes.relations[int(inputs.relation[edge])].name, edge, shares, effect)
-                for edge in (inputs.target == turn).nonzero().flatten().tolist()
-                for shares in [(vectors.edge[edge] * said[inputs.source[edge]]).tolist()]
-                for effect in [float(scores[turn] - nodes(_without_edge(inputs, edge)).joined()[turn] @ query)]
-            ]
+            influences = []
+            for edge in (inputs.target == turn).nonzero().flatten().tolist():
+                neighbour = int(inputs.rows[inputs.source[edge]])
+                meaning, words, date = (vectors.edge[edge] * said[inputs.source[edge]]).tolist()
+                effect = float(scores[turn] - nodes(_without_edge(inputs, edge)).joined()[turn] @ query)
+                relation = nodes.relations[int(inputs.relation[edge])].name
+                node, text = snapshot.ids[neighbour], snapshot.descriptions[neighbour]
+                influences.append(Influence(node, relation, text, meaning, words, date, effect))
             explanations.append(
                 Explanation(
                     turn_id=snapshot.turns_of[row][0],
@@ -127,14 +128,6 @@ def explain(
                 )
             )
     return explanations
-
-
-def _influence(
-    inputs: GraphInputs, snapshot: Snapshot, relation: str, edge: int, shares: list[float], effect: float
-) -> Influence:
-    row = int(inputs.rows[inputs.source[edge]])
-    meaning, words, date = shares
-    return Influence(snapshot.ids[row], relation, snapshot.descriptions[row], meaning, words, date, effect)
 
 
 def _without_edge(inputs: GraphInputs, edge: int) -> GraphInputs:

@@ -1,14 +1,17 @@
-"""Trainings that do not see what they are tested on."""
+"""Folds: trainings that do not see what they are tested on."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from locigraph.kg.language.wordings import Wordings, wording
 from locigraph.kg.types import Question
+from locigraph.kg.views import Views
 from locigraph.retrieval.evaluation import Fold, LeakError, check_folds, check_text_leak, make_folds
 from locigraph.retrieval.text.text_adapter import TextAdapter
 from locigraph.training.checkpoint import Checkpoint
@@ -17,7 +20,7 @@ from locigraph.training.errors import TrainingError
 from locigraph.training.graph_training import train_checkpoint
 from locigraph.training.protocols import Embed, QuestionWriter
 from locigraph.training.pseudo_questions import RULES
-from locigraph.training.snapshots import TrainingSet, Views
+from locigraph.training.snapshots import TrainingSet
 
 
 def plan_folds(questions: Sequence[Question], *, folds: int, validation: int, seed: int) -> tuple[Fold, ...]:
@@ -33,9 +36,7 @@ def plan_folds(questions: Sequence[Question], *, folds: int, validation: int, se
         TrainingError: If there are more folds than conversations.
         LeakError: If a conversation is on both sides.
     """
-    weights: dict[str, int] = {}
-    for question in questions:
-        weights[question.space] = weights.get(question.space, 0) + 1
+    weights = Counter(str(question.space) for question in questions)
     spaces = sorted(weights)
     if not 2 <= folds <= len(spaces):
         raise TrainingError(
@@ -46,74 +47,66 @@ def plan_folds(questions: Sequence[Question], *, folds: int, validation: int, se
     return planned
 
 
+@dataclass(frozen=True, eq=False)
 class FoldTrainer:
     """Trains without a fold's test conversations, and without questions that are worded like theirs.
 
-    Args:
+    Attributes:
         questions: Questions of the whole corpus.
         views: Graphs of the corpus.
-        trainer: Where and how to train.
+        trainer: Where and how to train; on one device.
         embed: Text encoder.
         text_encoder: ID of the text encoder.
         details: Recorded in the checkpoints' manifests, such as commit and versions.
         also: Other corpora to learn from in every fold.
         writer: Turns facts into questions, where a configuration asks for some.
         experiment: Groups the trainings in Weights & Biases.
+        notes: What a report should say of the trainings so far.
     """
 
-    def __init__(
-        self,
-        questions: Sequence[Question],
-        views: Views,
-        trainer: TrainerConfig,
-        *,
-        embed: Embed,
-        text_encoder: str,
-        details: Mapping[str, Any],
-        also: Sequence[TrainingSet] = (),
-        writer: QuestionWriter = RULES,
-        experiment: str = "",
-    ) -> None:
-        self._questions = tuple(questions)
-        self._views = views
-        if trainer.fast_dev_run:
+    questions: Sequence[Question]
+    views: Views
+    trainer: TrainerConfig
+    _: KW_ONLY
+    embed: Embed
+    text_encoder: str
+    details: Mapping[str, Any]
+    also: Sequence[TrainingSet] = ()
+    writer: QuestionWriter = RULES
+    experiment: str = ""
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.trainer.fast_dev_run:
             raise TrainingError("trainer.fast_dev_run trains nothing that could be compared; it is for locigraph train")
-        if trainer.devices not in ("auto", "1", 1):
+        if self.trainer.devices not in ("auto", "1", 1):
             raise TrainingError(
-                f"trainer.devices is {trainer.devices}; training inside folds uses one device, since every process of "
-                "several would write the index too: leave it out"
+                f"trainer.devices is {self.trainer.devices}; training inside folds uses one device, since every "
+                "process of several would write the index too: leave it out"
             )
-        self._trainer = dataclasses.replace(trainer, devices=1)
-        self._embed = embed
-        self._text_encoder = text_encoder
-        self._details = details
-        self._also = tuple(also)
-        self._writer = writer
-        self._experiment = experiment
-        self.notes: list[str] = []
 
     def data(self, fold: Fold) -> list[TrainingSet]:
         """What may be learnt from for a fold: its training side and the other corpora.
 
         Args:
-            fold: Its test conversations are not among it.
+            fold: The fold whose test conversations are left out.
 
         Raises:
             LeakError: If one of the other corpora holds a test conversation, or a training question has the wording of
                 one that is tested.
         """
-        for other in self._also:
+        for other in self.also:
             known = sorted({*other.train, *other.validation} & set(fold.test))
             if known:
                 raise LeakError(f"fold {fold.index} tests space {known[0]!r}, which the corpora to learn from hold too")
-        tested = [q for q in self._questions if q.space in fold.test]
-        side = [q for q in self._questions if q.space in {*fold.train, *fold.validation}]
-        own = TrainingSet(without_wordings(side, tested), fold.train, fold.validation, self._views)
+        tested = [q for q in self.questions if q.space in fold.test]
+        side = [q for q in self.questions if q.space in {*fold.train, *fold.validation}]
+        own = TrainingSet(without_wordings(side, tested), fold.train, fold.validation, self.views)
         left_out = len(side) - len(own.questions)
         note = f"fold {fold.index}: {left_out} training questions left out, since a test question has their wording"
         if left_out and note not in self.notes:
             self.notes.append(note)
-        others = [dataclasses.replace(o, questions=without_wordings(o.questions, tested)) for o in self._also]
+        others = [dataclasses.replace(o, questions=without_wordings(o.questions, tested)) for o in self.also]
         # On what goes in, whatever was left out above.
         check_text_leak([q.text for each in (own, *others) for q in each.questions], [q.text for q in tested])
         return [own, *others]
@@ -122,27 +115,27 @@ class FoldTrainer:
         """Train for a fold, or take up or load what is in the folder.
 
         Args:
-            fold: Its test conversations are not seen.
+            fold: The fold whose test conversations are not seen.
             settings: Model, stages and optimiser.
             folder: Folder of the training and its checkpoint.
             seed: Random seed.
             name: Shown on the progress bar and in the manifest.
 
         Raises:
-            LeakError: As ``data``.
+            LeakError: As in ``data``.
         """
         return train_checkpoint(
             self.data(fold),
             settings,
-            self._trainer,
-            embed=self._embed,
-            text_encoder=self._text_encoder,
+            dataclasses.replace(self.trainer, devices=1),
+            embed=self.embed,
+            text_encoder=self.text_encoder,
             folder=folder,
             seed=seed,
-            details={**self._details, "fold": fold.index, "name": name},
-            writer=self._writer,
+            details={**self.details, "fold": fold.index, "name": name},
+            writer=self.writer,
             name=name,
-            experiment=self._experiment,
+            experiment=self.experiment,
         )
 
 

@@ -58,12 +58,10 @@ class SignalReader:
 
     Args:
         embed: Text encoder.
-        signals: Those to compute.
     """
 
-    def __init__(self, embed: Embed, *, signals: Sequence[str] = SIGNALS) -> None:
+    def __init__(self, embed: Embed) -> None:
         self._embed = embed
-        self._signals = signals
         self._held: dict[tuple[str, str, tuple[str, ...]], tuple[Tensor, Tensor]] = {}
 
     def examples(self, data: Sequence[TrainingSet]) -> list[SignalExample]:
@@ -86,11 +84,11 @@ class SignalReader:
         return SignalExample(*self._held[key], graph.is_training)
 
     def _values(self, graph: TrainingGraph) -> tuple[Tensor, Tensor]:
-        held = TurnSignals(graph.snapshot, self._signals)
+        held = TurnSignals(graph.snapshot)
         place = {graph.snapshot.turns_of[row][0]: i for i, row in enumerate(held.rows.tolist())}
         asked = [q for q in graph.questions if any(turn in place for turn in q.evidence)]
         positive = torch.zeros(len(asked), len(place), dtype=torch.bool)
-        values = np.zeros((len(asked), len(self._signals), len(place)), dtype=np.float32)
+        values = np.zeros((len(asked), len(SIGNALS), len(place)), dtype=np.float32)
         vectors = self._embed([q.text for q in asked]) if asked else ()
         for i, (question, vector) in enumerate(zip(asked, vectors, strict=True)):
             values[i] = held.of(question.text, vector, asked_at=question.asked_at)

@@ -8,7 +8,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import lightning as L  # noqa: N812  (the name Lightning's own documentation uses)
 import torch
 from torch import Tensor, nn
 
@@ -21,11 +20,11 @@ from locigraph.training.config import Settings, TrainerConfig, TrainingConfig
 from locigraph.training.errors import CheckpointError, TrainingDataError
 from locigraph.training.examples import EpochDataModule, SpaceExample, make_example
 from locigraph.training.identity import CHECKPOINT_ALGORITHM, RunIdentity
-from locigraph.training.lightning_run import is_first_process, remove_resume_points, run_lightning
+from locigraph.training.lightning_run import RankingModule, is_first_process, remove_resume_points, run_lightning
 from locigraph.training.objectives import LOSSES, Scorer
 from locigraph.training.protocols import Embed, QuestionWriter
 from locigraph.training.pseudo_questions import RULES
-from locigraph.training.ranking_scores import RankingScores, inner_products
+from locigraph.training.ranking_scores import inner_products
 from locigraph.training.snapshots import TrainingSet, graphs_of, questions_fingerprint, sides_of, wordings_of
 
 #: The stages in the order in which they run.
@@ -33,34 +32,24 @@ STAGES = ("pretrain", "finetune")
 _START_SCALE = 10.0
 
 
-class GraphTraining(L.LightningModule):
+class GraphTraining(RankingModule):
     """Trains a ``GraphRetrieval`` through one stage.
 
     Args:
         network: The model; trained in place.
         config: Learning rates and regularisation.
         losses: Weight of each self-supervised loss; None for ranking of the turns by questions.
-        seed: Random seed of hidden edges and drawn pairs. Each epoch begins from it, so that a resumed run draws the
-            same.
+        seed: Random seed of hidden edges and drawn pairs.
     """
 
     def __init__(
         self, network: GraphRetrieval, config: TrainingConfig, losses: Mapping[str, float] | None, *, seed: int
     ) -> None:
-        super().__init__()
+        super().__init__(seed=seed)
         self.network = network
         self.config = config
         self.losses = losses
-        self.seed = seed
         self.log_scale = nn.Parameter(torch.tensor(_START_SCALE).log())  # 1 / temperature of the ranking
-        self._scores = RankingScores()
-        self._generator = torch.Generator()
-
-    def on_train_epoch_start(self) -> None:
-        """Start every epoch from its own seed."""
-        epoch_seed = 1_000 * self.seed + self.current_epoch
-        torch.manual_seed(epoch_seed)
-        self._generator.manual_seed(epoch_seed)
 
     def training_step(self, batch: SpaceExample, batch_idx: int) -> Tensor:
         """The stage's loss on one space; 0 when nothing applies to it."""
@@ -85,19 +74,11 @@ class GraphTraining(L.LightningModule):
     def _rank(self, questions: QueryBatch, vectors: TurnVectors) -> Tensor:
         return self.log_scale.exp() * inner_products(self.network.queries(questions), vectors.joined())
 
-    def on_validation_epoch_start(self) -> None:
-        """Forget the last epoch's questions."""
-        self._scores = RankingScores()
-
     def validation_step(self, batch: SpaceExample, batch_idx: int) -> None:
         """Recall and nDCG of the space's questions."""
         if batch.questions is not None:
             stored = self.network.nodes(batch.inputs).joined()
             self._scores.add(inner_products(self.network.queries(batch.questions), stored), batch.positive)
-
-    def on_validation_epoch_end(self) -> None:
-        """Log means over questions; ``val/score``, the sum of recall and nDCG, decides when to stop."""
-        self.log_dict(self._scores.means(), batch_size=1, sync_dist=True)
 
     def configure_optimizers(self) -> Any:
         """AdamW with one group for single weights, one for edge features and one for attention; linear warm-up."""

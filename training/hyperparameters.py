@@ -75,18 +75,18 @@ def search_fold(
     """Search for one fold; the first trial is the configuration as it is.
 
     Args:
-        fold: Its test conversations are only written down.
+        fold: The fold; its test conversations are recorded in the result and not used.
         settings: Where the search starts.
         train: Trains a configuration under a name and returns its validation score.
-        trials: In all; those of an interrupted search are counted in.
+        trials: Number of trials in all, those of an interrupted search included.
         folder: Keeps the trials, so that a search goes on where it was cut.
-        seed: Of the sampler.
-        identity: Of data and code; trials of another one, or of other folds, are not counted in.
-        space: What may change.
+        seed: Random seed of the sampler.
+        identity: Identity of data and code. Trials of another one, or of other folds, are not counted.
+        space: Settings that may change, with the values that are tried.
 
     Raises:
         TrainingError: If ``trials`` is below 1, a name of the space is no field, or the configuration's own value is
-            not in the space, which would search around another start than the given one.
+            not in the space, so that the search could not start from it.
     """
     if trials < 1:
         raise TrainingError(f"trials is {trials}; at least 1")
@@ -108,7 +108,12 @@ def search_fold(
         study.enqueue_trial(given)
 
     def objective(trial: optuna.Trial) -> float:
-        changes = {name: _suggest(trial, name, choice) for name, choice in space.items()}
+        changes = {
+            name: trial.suggest_categorical(name, choice.values)
+            if isinstance(choice, OneOf)
+            else trial.suggest_float(name, choice.low, choice.high, log=True)
+            for name, choice in space.items()
+        }
         return train(changed(settings, changes), f"fold-{fold.index}/trial-{trial.number}")
 
     study.optimize(objective, n_trials=max(0, trials - len(done)))
@@ -133,12 +138,6 @@ def chosen_for(found: Sequence[FoldSearch], fold: Fold) -> dict[str, Any]:
         f"the search has no fold that tests {', '.join(fold.test)}; run locigraph search with the same corpus, folds, "
         "validation and seed"
     )
-
-
-def _suggest(trial: optuna.Trial, name: str, choice: Between | OneOf) -> Any:
-    if isinstance(choice, OneOf):
-        return trial.suggest_categorical(name, choice.values)
-    return trial.suggest_float(name, choice.low, choice.high, log=True)
 
 
 def _values_of(settings: Settings, space: Mapping[str, Between | OneOf]) -> dict[str, Any]:

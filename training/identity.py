@@ -17,7 +17,7 @@ ADAPTER_ALGORITHM = 2
 
 @dataclass(frozen=True)
 class RunIdentity:
-    """All that decides what a training comes to.
+    """All that decides the outcome of a training.
 
     Attributes:
         algorithm: ``CHECKPOINT_ALGORITHM`` or ``ADAPTER_ALGORITHM``.
@@ -46,7 +46,7 @@ class RunIdentity:
     writer: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """As a manifest records it."""
+        """The identity as a manifest records it."""
         read: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         return read
 

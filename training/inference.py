@@ -1,4 +1,4 @@
-"""A checkpoint at work: questions and graphs to vectors."""
+"""Use of a checkpoint: vectors of questions and of the turns of a graph."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from locigraph.gnn.features import TURN, GraphInputs, graph_inputs
 from locigraph.gnn.query import query_batch
 from locigraph.kg.snapshot import Snapshot
-from locigraph.training.checkpoint import Checkpoint, context_of, sketch_of
+from locigraph.training.checkpoint import Checkpoint, features_of
 from locigraph.training.protocols import Embed
 
 
 class CheckpointQueryEncoder:
-    """Questions to vectors.
+    """Makes vectors of questions with a checkpoint.
 
     Args:
-        checkpoint: Frozen.
+        checkpoint: The trained model.
         embed: The text encoder that the checkpoint names.
         device: Where to run.
     """
@@ -42,8 +42,7 @@ class CheckpointQueryEncoder:
     ) -> NDArray[np.float32]:
         """float32 [questions, dim]."""
         checkpoint = self._checkpoint
-        model = checkpoint.model
-        batch = query_batch(texts, self._embed(texts), sketch_of(model), context_of(model), asked_at=asked_at)
+        batch = query_batch(texts, self._embed(texts), *features_of(checkpoint.model), asked_at=asked_at)
         with torch.inference_mode():
             vectors = self._network(batch.to(self._device))
         return _array(vectors)
@@ -51,8 +50,7 @@ class CheckpointQueryEncoder:
 
 def inputs_of(checkpoint: Checkpoint, snapshot: Snapshot) -> GraphInputs:
     """The tensors of a snapshot that a checkpoint's encoder reads."""
-    model = checkpoint.model
-    return graph_inputs(snapshot, sketch_of(model), context_of(model), checkpoint.network.nodes.relations)
+    return graph_inputs(snapshot, *features_of(checkpoint.model), checkpoint.network.nodes.relations)
 
 
 def encode_graph(
@@ -62,7 +60,7 @@ def encode_graph(
 
     Args:
         checkpoint: The model.
-        snapshot: With embeddings of the checkpoint's text encoder.
+        snapshot: The graph, with embeddings of the checkpoint's text encoder.
         device: Where to run.
 
     Returns:

@@ -24,6 +24,7 @@ from locigraph.kg.files import sync
 from locigraph.training.config import TrainerConfig
 from locigraph.training.errors import TrainingError
 from locigraph.training.examples import EpochDataModule
+from locigraph.training.ranking_scores import RankingScores
 
 # Lightning sets its own level when it is imported; its remarks would come between the progress bars.
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
@@ -32,8 +33,36 @@ logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 _RAMP = 5
 
 
+class RankingModule(L.LightningModule):
+    """What all trainings share: epochs with seeds of their own, and validation scores that decide when to stop.
+
+    Args:
+        seed: Random seed of all that a training draws. Each epoch begins from it, so that a resumed run draws the same.
+    """
+
+    def __init__(self, *, seed: int) -> None:
+        super().__init__()
+        self._seed = seed
+        self._generator = torch.Generator()
+        self._scores = RankingScores()
+
+    def on_train_epoch_start(self) -> None:
+        """Start every epoch from its own seed."""
+        epoch_seed = 1_000 * self._seed + self.current_epoch
+        torch.manual_seed(epoch_seed)
+        self._generator.manual_seed(epoch_seed)
+
+    def on_validation_epoch_start(self) -> None:
+        """Forget the last epoch's questions."""
+        self._scores = RankingScores()
+
+    def on_validation_epoch_end(self) -> None:
+        """Log means over questions; ``val/score``, the sum of recall and nDCG, decides when to stop."""
+        self.log_dict(self._scores.means(), batch_size=1, sync_dist=True)
+
+
 class AverageAndStop(L.Callback):
-    """Keeps a running average of the parameters, validates with it, remembers the best and stops when it is old.
+    """Validates with a moving average of the parameters, keeps the best one, and stops when it no longer improves.
 
     Args:
         ema_decay: Decay of the average; 0 keeps the present parameters.
@@ -55,20 +84,20 @@ class AverageAndStop(L.Callback):
         self._best: dict[str, Tensor] = {}
 
     def state_dict(self) -> dict[str, Any]:
-        """For a resume point."""
+        """The state that a resume point keeps."""
         return {
             "mean": self._mean, "steps": self._steps, "best_score": self.best_score, "best_epoch": self.best_epoch,
             "best": self._best, "start_score": self.start_score,
         }  # fmt: skip
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """From a resume point."""
+        """Take up the state from a resume point."""
         self._mean, self._best = state_dict["mean"], state_dict["best"]
         self._steps, self.best_epoch = state_dict["steps"], state_dict["best_epoch"]
         self.best_score, self.start_score = state_dict["best_score"], state_dict["start_score"]
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """A run that had stopped for lack of progress and is taken up again trains no further."""
+        """Stop at once where the run that is resumed had already stopped for lack of progress."""
         self._stop_if_old(trainer, trainer.current_epoch - 1)
 
     def on_train_batch_end(
@@ -87,13 +116,13 @@ class AverageAndStop(L.Callback):
                     self._mean[name] = held.to(value.device).lerp_(value, 1 - keep)
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Put the average in the place of the parameters."""
+        """Replace the parameters by their average."""
         if self._mean and not trainer.sanity_checking:
             self._live = {name: value.detach().clone() for name, value in pl_module.state_dict().items()}
             pl_module.load_state_dict(self._mean)
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Compare, and put the parameters back."""
+        """Keep the average if it is the best so far, and put the parameters back."""
         score = float(trainer.callback_metrics.get("val/score", float("nan")))
         if not self._mean and not trainer.sanity_checking:  # before the first step
             if math.isfinite(score):  # else no validation question can be answered
@@ -119,17 +148,17 @@ class AverageAndStop(L.Callback):
 
 
 class ResumePoint(L.Callback):
-    """Saves all that the run needs to go on, at the end of every epoch, in one rename.
+    """Saves at the end of every epoch all that the run needs to go on.
 
     Args:
-        path: The file; a crash leaves the last complete one.
+        path: File to write. It is replaced in one step, so a crash leaves the last complete one.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Write and swap in."""
+        """Write the file and put it in the place of the one before."""
         part = self._path.with_suffix(".part")
         trainer.save_checkpoint(part, weights_only=False)
         if trainer.is_global_zero:
@@ -155,8 +184,8 @@ def remove_resume_points(path: Path, *, others_only: bool = False) -> None:
     """Remove the resume points of a stage: its own, or those of other settings beside it.
 
     Args:
-        path: Of the stage's resume point, without suffix: ``folder/<stage>-<fingerprint>``.
-        others_only: Whether its own stays.
+        path: Path of the stage's resume point, without suffix: ``folder/<stage>-<fingerprint>``.
+        others_only: Whether to keep the stage's own.
     """
     stage, _, _ = path.name.rpartition("-")
     for held in path.parent.glob(f"{stage}-*.ckpt"):
@@ -176,7 +205,7 @@ class StepProgress(L.Callback):
         self._bar: tqdm[Any] | None = None
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Open the bar where the run stands."""
+        """Open the bar at the step that the run has reached."""
         if trainer.is_global_zero:
             steps = int((trainer.max_epochs or 0) * trainer.num_training_batches)
             self._bar = tqdm(desc=self._name, total=steps, initial=trainer.global_step, unit="step")
@@ -184,7 +213,7 @@ class StepProgress(L.Callback):
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """One step further."""
+        """Advance the bar by a step."""
         if self._bar is not None:
             self._bar.update()
 
@@ -230,9 +259,9 @@ def run_lightning(
     Args:
         module: Trained in place; left with the best validated moving average of its parameters or, without validation,
             the last. Logs ``val/score``, the greater the better.
-        data: What to learn from and what decides when to stop.
-        config: Where and how.
-        epochs: At most so many.
+        data: Examples to learn from, and those whose questions decide when to stop.
+        config: Where and how to run.
+        epochs: Largest number of epochs.
         patience: Epochs without a better validation before stopping.
         ema_decay: Decay of the moving average; 0 for none.
         gradient_clip: Largest norm of the gradient.

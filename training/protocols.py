@@ -1,4 +1,4 @@
-"""What training needs of others and does not make itself."""
+"""What training needs from other packages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class QuestionWriter(Protocol):
 
     @property
     def name(self) -> str:
-        """Of the writer and all that decides what it writes; part of a training's identity."""
+        """Identifies the writer and all that decides what it writes; part of a training's identity."""
         ...
 
     def write(self, statements: Sequence[str]) -> list[list[str]]:

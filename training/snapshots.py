@@ -1,70 +1,18 @@
-"""Snapshots of spaces as of the questions' times, and which of them a training may see."""
+"""What a training may see: spaces, their graphs as of the times of the questions, and the questions."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import chain
 
-from locigraph.kg.corpora import Corpus
 from locigraph.kg.language.wordings import Wordings, is_distinctive
 from locigraph.kg.snapshot import Snapshot
-from locigraph.kg.times import epoch
 from locigraph.kg.types import Question, SpaceId, Turn
+from locigraph.kg.views import View, Views
 from locigraph.training.errors import TrainingDataError
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """A space as known at a time; ``name`` is the name of the space in a collection of embeddings."""
-
-    space: SpaceId
-    as_of: datetime | None = None
-
-    @property
-    def name(self) -> str:
-        """The space's own name for the present graph."""
-        return str(self.space) if self.as_of is None else f"{self.space}@{epoch(self.as_of)}"
-
-
-class Views:
-    """Snapshots of spaces as of their questions' times, read once.
-
-    Args:
-        load: Snapshot of a space as of a time.
-        last_turn: When the last turn of each space was spoken; None where undated.
-    """
-
-    def __init__(
-        self,
-        load: Callable[[SpaceId, datetime | None], Snapshot],
-        last_turn: Mapping[SpaceId, datetime | None],
-    ) -> None:
-        self._load = load
-        self._last_turn = last_turn
-        self._held: dict[View, Snapshot] = {}
-
-    @classmethod
-    def of_corpus(cls, load: Callable[[SpaceId, datetime | None], Snapshot], corpus: Corpus) -> Views:
-        """Views of a corpus' conversations; the last turn is the latest dated one, wherever it stands."""
-        dated = {c.space: [t.spoken_at for t in c.turns if t.spoken_at is not None] for c in corpus.conversations}
-        return cls(load, {space: max(times) if times else None for space, times in dated.items()})
-
-    def of(self, space: SpaceId, as_of: datetime | None) -> View:
-        """The view that shows a space as of a time; the present one when nothing came later."""
-        last = self._last_turn.get(space)
-        if as_of is None or last is None or as_of >= last:
-            return View(space)
-        return View(space, as_of)
-
-    def snapshot(self, view: View) -> Snapshot:
-        """The snapshot of a view."""
-        if view not in self._held:
-            self._held[view] = self._load(view.space, view.as_of)
-        return self._held[view]
 
 
 @dataclass(frozen=True, eq=False)

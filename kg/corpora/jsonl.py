@@ -24,6 +24,9 @@ def read(path: str) -> Corpus:
     skipped: Counter[str] = Counter()
     seen: set[str] = set()
     for number, item in json_lines(path):
+        if not isinstance(item, dict) or "conversation_id" not in item:
+            expected = "an object with conversation_id and sessions; exports of other programs need --corpus.format"
+            raise CorpusFormatError(path, None, f"line {number}", item, expected)
         space = SpaceId(Record(item, path, None, f"line {number}").string("conversation_id"))
         if any(space == c.space for c in conversations):
             raise CorpusFormatError(path, space, "conversation_id", space, "an id that no earlier line has")

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from locigraph.kg.errors import CorpusFormatError
+from locigraph.kg.errors import CorpusFileError, CorpusFormatError
 from locigraph.kg.files import parsed_json
 from locigraph.kg.times import TIME_RANGE, is_in_range
 from locigraph.kg.types import UNSTORABLE, SpaceId, Turn, TurnId
@@ -158,7 +158,7 @@ def read_bytes(path: str) -> bytes:
         return gzip.decompress(raw) if path.endswith(".gz") else raw
     except (OSError, EOFError, zlib.error) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise CorpusFormatError(path, None, "(file)", reason, "a readable file") from error
+        raise CorpusFileError(path, reason, "name a readable file; of the formats slack alone reads folders") from error
 
 
 def file_sha256(path: str) -> str:
@@ -213,7 +213,10 @@ def decode(path: str) -> str:
     Raises:
         CorpusFormatError: If it is not UTF-8.
     """
+    content = read_bytes(path)
+    if content.startswith(b"SQLite format 3"):
+        raise CorpusFileError(path, "this is a database", "name a file of conversations; a graph is named with --store")
     try:
-        return read_bytes(path).decode("utf-8")
+        return content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise CorpusFormatError(path, None, f"byte {error.start}", error.reason, "UTF-8 text") from error

@@ -10,7 +10,7 @@ from locigraph.kg.corpora import jsonl
 from locigraph.kg.corpora.corpus import Conversation, Corpus
 from locigraph.kg.corpora.formats import FORMATS
 from locigraph.kg.corpora.parsing import Record, json_lines
-from locigraph.kg.errors import CorpusFormatError
+from locigraph.kg.errors import CorpusFileError, CorpusFormatError
 
 #: Names that stand for a bundled corpus where a path is asked for: a small one to try things on, and two to train on.
 BUNDLED: tuple[str, ...] = ("sample", "threads", "voices")
@@ -50,6 +50,8 @@ def load_corpus(
         row = jsonl.FORMAT
         with resources.as_file(resources.files("locigraph.kg.corpora") / f"{path}.jsonl") as bundled:
             corpus = replace(row.read(str(bundled)), path=path)
+    elif not Path(path).exists():
+        raise CorpusFileError(path, "no such file", f"name one, or a bundled corpus: {', '.join(BUNDLED)}")
     else:
         corpus = row.read(path)
     corpus = _usable(corpus)

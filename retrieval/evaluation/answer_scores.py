@@ -87,7 +87,7 @@ def wrong_answers(questions: Sequence[Question], count: int, *, seed: int) -> li
     """Questions with answers known to be wrong: those of a question of the same category about another conversation.
 
     Args:
-        questions: With answers.
+        questions: Questions that have an answer.
         count: Largest number of wrong answers.
         seed: Random seed of the choice.
     """

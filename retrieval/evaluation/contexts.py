@@ -16,8 +16,8 @@ def write_contexts(path: Path, runs: Sequence[StrategyRun]) -> None:
     """Write the contexts of all questions; each memory's line stands in the file once.
 
     Args:
-        path: File; should end in ``.jsonl.gz``.
-        runs: By strategy and seed; of several seeds the first is written.
+        path: File to write; its name should end in ``.jsonl.gz``.
+        runs: One for each strategy and seed; of several seeds the first is written.
     """
     place: dict[str, int] = {}
     entries = []

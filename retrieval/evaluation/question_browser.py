@@ -21,8 +21,8 @@ def browser_data(
     """What the browser shows, with every name and turn only once.
 
     Args:
-        questions: With gold.
-        runs: By strategy and seed; of several seeds the first is shown.
+        questions: Questions with their gold evidence.
+        runs: One for each strategy and seed; of several seeds the first is shown.
         texts: Wording of each question by its ID.
         turns: Wording of each turn by conversation and ID.
 

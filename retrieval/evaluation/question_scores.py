@@ -29,8 +29,8 @@ def write_question_scores(
 
     Args:
         path: File; should end in ``.jsonl.gz``.
-        questions: With gold.
-        runs: By strategy and seed; scores are means over seeds.
+        questions: Questions with their gold evidence.
+        runs: One for each strategy and seed; scores are means over seeds.
         left_out: IDs of those that no comparison takes in, which their lines say.
     """
     columns = columns_of(runs)

@@ -98,7 +98,7 @@ def cluster_bootstrap(
         Lower and upper end, [2] or [2, columns]; NaN with one cluster, whose spread cannot be known.
 
     Raises:
-        ValueError: As ``sign_flip_test``, or if ``level`` is not in (0, 1).
+        ValueError: As in ``sign_flip_test``, or if ``level`` is not in (0, 1).
 
     Source:
         Davison and Hinkley 1997, section 3.8 (resampling of whole groups).
@@ -140,7 +140,7 @@ def cluster_t_interval(values: ArrayLike, clusters: Sequence[str], *, level: flo
         Lower and upper end, [2] or [2, columns]; NaN with one cluster.
 
     Raises:
-        ValueError: As ``cluster_bootstrap``.
+        ValueError: As in ``cluster_bootstrap``.
 
     Source:
         Cochran 1977, Sampling Techniques, section 6.4: the linearised variance of a ratio of cluster sums.
@@ -265,7 +265,7 @@ def a_a_check(
         seed: Random seed of the trials and of the patterns.
 
     Raises:
-        ValueError: As ``sign_flip_test``, or if ``trials`` < 1 or ``nominal`` is not in (0, 1).
+        ValueError: As in ``sign_flip_test``, or if ``trials`` < 1 or ``nominal`` is not in (0, 1).
     """
     if trials < 1 or not 0.0 < nominal < 1.0:
         raise ValueError(f"trials is {trials} and nominal is {nominal}; expected trials >= 1, 0 < nominal < 1")

@@ -205,9 +205,9 @@ def compare(
     """Compare strategies by their scores.
 
     Args:
-        scores: Of each question by strategy, [questions, at least these columns].
+        scores: Scores of each question by strategy, [questions, at least these columns].
         columns: Names of the metrics, by column.
-        pairs: As ``comparisons`` of ``summarise``.
+        pairs: As ``comparisons`` in ``summarise``.
         metrics: As in ``summarise``.
         clusters: Conversation of each question, [questions].
         categories: Positions of the questions of each category.

@@ -161,7 +161,7 @@ class DescriptionIndexer:
         """Refuse to search spaces of which the collection lacks something: an outage is never an empty result.
 
         Raises:
-            IndexMismatchError: Names the first such space, and what to do.
+            IndexMismatchError: If there is such a space; names the first, and what to do.
         """
         collection = self.collection()
         for space in spaces:
@@ -206,7 +206,7 @@ def _description_rows(space: str, snapshot: Snapshot, rows: Sequence[int]) -> li
 
 
 def is_same_vector(held: NDArray[np.float32] | None, due: NDArray[np.float32]) -> bool:
-    """Whether the index holds a vector as it should be, NaN never."""
+    """Whether the index holds the vector that it should; a vector with NaN never is the right one."""
     return held is not None and held.shape == due.shape and bool(np.abs(held - due).max() <= _SAME_VECTOR)
 
 

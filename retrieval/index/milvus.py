@@ -107,7 +107,7 @@ class MilvusIndex:
     def create(self, name: str, spec: CollectionSpec) -> Collection:
         """Make an empty collection; one of the same name is dropped first.
 
-        It gets its name when it describes itself, so that a collection of this name is never one made by half.
+        It gets its name only when it holds the row that describes it, so a collection of this name is always whole.
         """
         if spec.index not in ("FLAT", "HNSW") or spec.metric not in ("COSINE", "IP"):
             raise IndexMismatchError(
@@ -127,7 +127,9 @@ class MilvusIndex:
         index.add_index("vector", index_type=spec.index, metric_type=spec.metric, params=parameters)
         unfinished = _UNFINISHED + name
         self.drop(unfinished)
-        self._client.create_collection(unfinished, schema=schema, index_params=index, consistency_level="Session")
+        self._client.create_collection(unfinished, schema=schema, consistency_level="Session")
+        # Not waited for: pymilvus would sleep for half a second before it asks, and there is no row to index yet.
+        self._client.create_index(unfinished, index, sync=False)
         Collection(self._client, unfinished, spec).describe_itself()
         self.drop(name)
         self._client.rename_collection(unfinished, name)
@@ -147,7 +149,8 @@ class MilvusIndex:
         """Remove collections with all that was deleted from them, whatever state the index is in.
 
         Args:
-            beginnings: How the names begin of those that a server loses. An embedded index begins with an empty folder.
+            beginnings: Beginnings of the names of the collections that are removed from a server. An embedded index
+            is emptied altogether.
         """
         if self._client.is_embedded:
             self._client.clear()
@@ -215,7 +218,7 @@ class Collection:
         """Check that the collection is what its user expects.
 
         Raises:
-            IndexMismatchError: Names the difference and the command that mends it.
+            IndexMismatchError: If it is not; names the difference and the command that mends it.
         """
         for name, held, needed in (("version", self.spec.version, version), ("schema", self.spec.schema, schema)):
             if held != needed:
@@ -314,7 +317,7 @@ class Collection:
         return found
 
     def search(self, vector: NDArray[np.float32], scope: SearchScope, *, top_k: int) -> list[VectorMatch]:
-        """Nearest rows of one space, best first; ties by node ID.
+        """Nearest rows of the scope's spaces, best first; ties by node ID.
 
         Raises:
             InvalidVectorError: If the vector holds NaN or infinity or has the wrong width.
@@ -335,17 +338,13 @@ class Collection:
             limit=top_k,
             filter=filter_expression(scope),
             search_params=parameters,
-            output_fields=["node_id", "type", "turns"],
+            output_fields=["space", "node_id", "type", "turns"],
         )
-        matches = [
-            VectorMatch(
-                NodeId(hit["entity"]["node_id"]),
-                hit["entity"]["type"],
-                _turn_ids(hit["entity"]["turns"]),
-                float(hit["distance"]),
-            )
-            for hit in found[0]
-        ]
+        matches = []
+        for hit in found[0]:
+            row = hit["entity"]
+            match = VectorMatch(NodeId(row["node_id"]), row["type"], _turn_ids(row["turns"]), float(hit["distance"]))
+            matches.append(match if isinstance(scope.space, str) else match.named_in(row["space"]))
         return sorted(matches, key=lambda match: (-match.score, match.node_id))
 
 

@@ -179,7 +179,7 @@ def weights_by_type(
 
     Args:
         retriever: Makes the candidates and signals; its own weights do not matter.
-        questions: To learn from: those of training conversations.
+        questions: Questions to learn from, about training conversations alone.
         type_of: Type of a question by its words.
         temperature: See ``learnt_weights``.
 

@@ -19,12 +19,8 @@ from locigraph.retrieval.protocols import (
     VectorSearch,
 )
 from locigraph.retrieval.query_generator import QueryGenerator, generate_queries
-from locigraph.retrieval.rank_fusion import reciprocal_rank_fusion
+from locigraph.retrieval.rank_fusion import FEW_RRF_K, reciprocal_rank_fusion
 from locigraph.retrieval.stopwatch import Stopwatch
-
-# Chosen on the bundled corpus `threads`, on both its graphs, together with the depth (docs/experiments.md). With so few
-# rankings the usual 60 hardly tells the first rank from the twentieth, and costs .02 to .04 of recall@10.
-_RRF_K = 2
 
 
 class HybridRetriever:
@@ -51,7 +47,7 @@ class HybridRetriever:
         queries: QueryGenerator = generate_queries,
         uses_windows: bool = False,
         depth: int = 50,
-        rrf_k: int = _RRF_K,
+        rrf_k: int = FEW_RRF_K,
         types: Sequence[str] | None = None,
         name: str = "v1",
     ) -> None:

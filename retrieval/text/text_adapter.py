@@ -118,6 +118,8 @@ def read_adapter(folder: Path, *, base: str) -> TextAdapter:
     folder = whole_folder(folder)
     try:
         manifest = parsed_json((folder / _MANIFEST).read_text())
+        if "text_encoder" in manifest and "base" not in manifest:
+            raise TextEncoderError(f"{folder}: holds a checkpoint, not an adapter of a text encoder; see --checkpoint")
         found = TextAdapter(
             folder, str(manifest["base"]), str(manifest["version"]), dict(manifest["details"]), Wordings.read(folder)
         )

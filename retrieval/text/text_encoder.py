@@ -235,6 +235,10 @@ def load_model(model: str, *, device: str | None = None, dtype: str = "float32")
         TextEncoderError: If the model cannot be loaded or its weights are not those expected.
     """
     source = packaged_weights(model)
+    if source is None and model.startswith(("/", ".", "~")) and not Path(model).is_dir():
+        raise TextEncoderError(
+            f"text encoder {model!r}: no such folder; name one that holds a model, or one of the hub"
+        )
     if source is not None:
         # The weights are on disk: asking the hub would only wait for a network that may not be there.
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -242,7 +246,7 @@ def load_model(model: str, *, device: str | None = None, dtype: str = "float32")
     from sentence_transformers import SentenceTransformer
     from transformers.utils import logging as hub_logging
 
-    logging.getLogger("sentence_transformers").setLevel(logging.WARNING)
+    logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
     hub_logging.disable_progress_bar()  # loading takes a second
     try:
         return SentenceTransformer(str(source or model), device=device, model_kwargs={"dtype": getattr(torch, dtype)})

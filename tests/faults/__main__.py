@@ -28,11 +28,12 @@ Tries = Callable[[int, Path], Iterator[Callable[[], None]]]
 KINDS: dict[str, tuple[Tries, int]] = {
     "faults": (cuts.tries, 35),
     "models": (cuts.kills_of_models, 5),
+    "adds": (cuts.kills_of_adds, 5),
     "damage": (damage.tries, 40),
     "residue": (residue.tries, 20),
     "tenants": (tenants.tries, 350),
     "inputs": (inputs.tries, 400),
-    "time": (doubling.tries, 150),
+    "time": (doubling.tries, 145),
 }
 
 
@@ -41,21 +42,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--count", type=int, default=1_000, help="tries of all kinds together")
     parser.add_argument("--seed", type=int, default=0, help="random seed")
-    parser.add_argument("--kinds", nargs="*", choices=sorted(KINDS), default=list(KINDS), help="kinds to try")
+    parser.add_argument(
+        "--kinds", nargs="*", type=_kind, default=[(kind, None) for kind in KINDS],
+        help="kinds to try, each with its own number of tries where one is given, such as damage=4",
+    )  # fmt: skip
     parser.add_argument("--summary", type=Path, default=None, help="JSON file to write")
     options = parser.parse_args()
-    if {*options.kinds} & {"faults", "damage", "residue", "tenants"}:
+    if {kind for kind, _ in options.kinds} & {"faults", "adds", "damage", "residue", "tenants"}:
         with tempfile.TemporaryDirectory(prefix="faults-") as folder:
             preload(lambda: workbench.run_each(Path(folder)))
     is_ending = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: is_ending.set())
     found = {}
     failures: list[str] = []
-    for kind in options.kinds:
+    for kind, given in options.kinds:
         make, share = KINDS[kind]
+        count = given or max(1, options.count * share // 1_000)
         started, tried, survived = _processor_s(), 0, 0
         with tempfile.TemporaryDirectory(prefix="faults-") as folder:
-            for each in itertools.islice(make(options.seed, Path(folder)), max(1, options.count * share // 1_000)):
+            for each in itertools.islice(make(options.seed, Path(folder)), count):
                 if is_ending.is_set():
                     break
                 tried += 1
@@ -78,6 +83,13 @@ def main() -> None:
         options.summary.parent.mkdir(parents=True, exist_ok=True)
         options.summary.write_text(json.dumps(summary, indent=1) + "\n")
     raise SystemExit(1 if failures else 0)
+
+
+def _kind(word: str) -> tuple[str, int | None]:
+    kind, _, tries = word.partition("=")
+    if kind not in KINDS or not (tries or "1").isdecimal():
+        raise argparse.ArgumentTypeError(f"{word!r} is not among {', '.join(KINDS)}, with =NUMBER or without")
+    return kind, int(tries) if tries else None
 
 
 def _processor_s() -> float:

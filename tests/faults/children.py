@@ -20,7 +20,7 @@ import torch
 
 #: Exit status of a child that was stopped where a try wanted it.
 STOPPED = 77
-_PATIENCE_S = 120  # machines may be busy; nothing here should take more than a second
+_PATIENCE_S = 600  # machines may be busy; nothing here should take more than a second
 _ENDS = (signal.SIGKILL, signal.SIGPROF)  # by the second a child is killed when it has used so much of the processor
 
 

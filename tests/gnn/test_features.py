@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from locigraph.gnn.encoders import EncoderConfig, HGTEncoder
-from locigraph.gnn.errors import GraphError, UnknownNodeTypeError
+from locigraph.gnn.errors import GraphError
 from locigraph.gnn.features import GraphInputs, graph_inputs, node_types
 from locigraph.gnn.relations import RELATIONS, network_relations
 from locigraph.kg.language.tokens import terms
+from locigraph.kg.registry import UnknownNameError
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 from tests.fakes import make_turns
 from tests.fakes_graph import CONTEXT, SKETCH, TEXT_DIM, Extra, make_inputs, make_snapshot
@@ -218,11 +219,9 @@ def test_a_snapshot_without_embeddings_is_refused() -> None:
 
 
 def test_an_unknown_node_type_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(
-        UnknownNodeTypeError, match="'mood' is not in the schema; known: 'concept', 'entity', 'episode'"
-    ):
+    with pytest.raises(UnknownNameError, match="node type 'mood' is not known; known: "):
         make_inputs(make_snapshot(TURNS, [Extra("mood", "glad")]))
-    with pytest.raises(UnknownNodeTypeError, match="'concpt' is not in the schema; nearest is 'concept'"):
+    with pytest.raises(UnknownNameError, match="node type 'concpt' is not known; nearest is 'concept'"):
         make_inputs(make_snapshot(TURNS, [Extra("concpt", "boats")]))
 
 

@@ -127,7 +127,7 @@ def test_a_malformed_line_names_file_conversation_field_and_value(
 
 
 def test_an_error_before_the_conversation_is_known_names_the_line(tmp_path: Path) -> None:
-    with pytest.raises(CorpusFormatError, match=r"corpus\.jsonl: field 'line 2\.conversation_id' is None"):
+    with pytest.raises(CorpusFormatError, match=r"corpus\.jsonl: field 'line 2' is \{\}; expected an object with"):
         read(tmp_path, line(), {})
     with pytest.raises(CorpusFormatError, match=r"field 'line 1' is 5; expected an object"):
         read(tmp_path, 5)

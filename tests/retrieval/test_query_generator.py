@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locigraph.retrieval.query_generator import MAX_CLAUSES, generate_queries
+from locigraph.kg.errors import LocigraphError
+from locigraph.retrieval.query_generator import MAX_CLAUSES, SearchQuery, WrittenQueries, generate_queries
 
 
 @pytest.mark.parametrize(
@@ -56,3 +60,100 @@ def seconds(first: date, last: date) -> tuple[int, int]:
     """The first second of the one day and the last of the other."""
     midnight = [datetime(day.year, day.month, day.day, tzinfo=UTC) for day in (first, last + timedelta(days=1))]
     return int(midnight[0].timestamp()), int(midnight[1].timestamp()) - 1
+
+
+@dataclass(frozen=True)
+class Words:
+    text: str
+    types: tuple[str, ...] = ()
+    time: str | None = None
+
+
+class Writer:
+    """Writes what it holds by question, and fails where it holds nothing."""
+
+    name = "writer 1"
+
+    def __init__(self, **written: Sequence[Words]) -> None:
+        self.written = written
+        self.asked: list[str] = []
+
+    def __call__(self, question: str, asked_on: date | None) -> Sequence[Words]:
+        self.asked.append(question)
+        if question not in self.written:
+            raise LocigraphError(f"nothing is written about {question}")
+        return self.written[question]
+
+
+ASKED_ON = date(2024, 5, 10)  # a Friday
+
+
+def test_written_queries_follow_the_question_and_their_times_are_resolved_from_the_day_of_the_question() -> None:
+    queries = WrittenQueries(
+        Writer(sea=[Words("Ann swam", ("event_node",), "last week"), Words("Ann at the sea", time="yesterday")])
+    )
+    last_week = seconds(date(2024, 4, 29), date(2024, 5, 5))
+    yesterday = seconds(date(2024, 5, 9), date(2024, 5, 9))
+    assert queries("sea", ASKED_ON) == (
+        SearchQuery("sea", None, (last_week[0], yesterday[1])),
+        SearchQuery("Ann swam", ("event_node",), last_week),
+        SearchQuery("Ann at the sea", None, yesterday),
+    )
+    assert [query.window for query in queries("sea")] == [None, None, None]
+    assert queries.notes == []
+
+
+@pytest.mark.parametrize(
+    ("time", "first", "last"),
+    [
+        ("2022", date(2022, 1, 1), date(2022, 12, 31)),
+        ("March", date(2024, 3, 1), date(2024, 3, 31)),
+        ("on 7 May 2023", date(2023, 5, 7), date(2023, 5, 7)),
+    ],
+)
+def test_a_time_is_read_with_and_without_a_preposition(time: str, first: date, last: date) -> None:
+    assert WrittenQueries(Writer(q=[Words("x", time=time)]))("q", ASKED_ON)[1].window == seconds(first, last)
+
+
+def test_words_that_name_no_time_make_no_window_and_the_question_keeps_its_own() -> None:
+    whole, written = WrittenQueries(
+        Writer(**{"Who sang in May 2023?": [Words("a song", time="when the moon was blue")]})
+    )("Who sang in May 2023?", ASKED_ON)
+    assert whole.window == seconds(date(2023, 5, 1), date(2023, 5, 31))
+    assert written.window is None
+
+
+def test_a_query_that_says_the_question_again_is_not_searched_for_twice() -> None:
+    assert WrittenQueries(Writer(sea=[Words("sea"), Words("waves"), Words("waves")]))("sea") == (
+        SearchQuery("sea"),
+        SearchQuery("waves"),
+    )
+
+
+def test_where_the_writer_fails_rules_make_the_queries_which_is_said_once_and_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    writer = Writer(sea=[Words("waves")])
+    queries = WrittenQueries(writer)
+    asked = "Where is Ann and where was Ben yesterday?"
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            assert queries(asked, ASKED_ON) == generate_queries(asked, ASKED_ON)
+        queries("hill")
+        assert [query.text for query in queries("sea")] == ["sea", "waves"]
+    assert [record.message for record in caplog.records] == [
+        f"queries are made by rules, since nothing is written about {asked}"
+    ]
+    assert queries.notes == [
+        f"the queries of 2 questions were made by rules, at first since nothing is written about {asked}"
+    ]
+
+
+def test_what_is_written_is_asked_for_once_and_a_failure_again() -> None:
+    writer = Writer(sea=[Words("waves")])
+    queries = WrittenQueries(writer)
+    for question in ("sea", "sea", "hill", "hill"):
+        queries(question)
+    assert writer.asked == ["sea", "hill", "hill"]
+    writer.written["hill"] = [Words("up")]
+    assert len(queries("hill")) == 2

@@ -8,10 +8,10 @@ import pytest
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.types import Question, SpaceId
+from locigraph.kg.views import Views
 from locigraph.retrieval.evaluation import Fold
 from locigraph.scripts.learning import settings_of_folds, training_set
 from locigraph.training.config import Settings
-from locigraph.training.snapshots import Views
 from tests.fakes import make_conversation
 
 VIEWS = Views(lambda space, as_of: pytest.fail("nothing needs to be read"), {})

@@ -1,28 +1,37 @@
-"""Trains on planted spaces, or refreshes them, and kills its own process with SIGKILL on the way.
+"""Trains on planted spaces, or refreshes them, in processes that kill themselves with SIGKILL on the way.
 
-python -m tests.training.interrupted train FOLDER EPOCHS      killed after so many epochs (0: never)
-python -m tests.training.interrupted refresh FOLDER VIEWS     killed after so many views are written (0: never)
+``python -m tests.training.interrupted`` reads calls from its input, a JSON list on each line, and forks for each of
+them, so that what takes seconds to import is imported once. It answers with what the call came to.
+
+["train", FOLDER, EPOCHS]       killed after so many epochs (0: never)
+["refresh", FOLDER, VIEWS]      killed after so many views are written (0: never)
+["train_from", FOLDER, SOURCES] trained by the packages below another folder
 """
 
 from __future__ import annotations
 
+import importlib
+import json
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from locigraph.kg.snapshot import Snapshot
+from locigraph.kg.views import View, Views
 from locigraph.retrieval.index.milvus import Collection, MilvusIndex
 from locigraph.training import lightning_run
 from locigraph.training.embedding_refresh import refresh
 from locigraph.training.graph_training import train_checkpoint
 from locigraph.training.lightning_run import ResumePoint
-from locigraph.training.snapshots import TrainingSet, View, Views
+from locigraph.training.snapshots import TrainingSet
 from tests.fakes import FakeEncoder
 from tests.fakes_graph import CPU, TEXT_DIM, planted_space, small_checkpoint, small_settings
+from tests.faults.children import in_child
 
 SPACES = {space.space: (space, questions) for space, questions in map(planted_space, range(1, 5))}
 
@@ -86,7 +95,19 @@ def refresh_all(folder: Path, kill_after: int) -> str:
         return f"{done.collection} {index.open(done.collection).count()} {done.written}"
 
 
+def train_from(folder: Path, sources: str) -> list[str]:
+    """Where the packages lie that were imported anew, and the version of their checkpoint."""
+    for name in list(sys.modules):
+        if name.split(".")[0] in ("locigraph", "tests"):
+            del sys.modules[name]
+    sys.path.insert(0, sources)
+    again = importlib.import_module("tests.training.interrupted")
+    return [str(importlib.import_module("locigraph.gnn").__file__), again.train(folder, 0)]
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    job = {"train": train, "refresh": refresh_all}[sys.argv[1]]
-    print(job(Path(sys.argv[2]), int(sys.argv[3])))
+    jobs: dict[str, Any] = {"train": train, "refresh": refresh_all, "train_from": train_from}
+    for line in sys.stdin:
+        job, where, argument = json.loads(line)
+        print(json.dumps(in_child(partial(jobs[job], Path(where), argument))), flush=True)

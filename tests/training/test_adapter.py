@@ -9,13 +9,14 @@ import pytest
 import torch
 
 from locigraph.kg.types import Question, SpaceId, TurnId
+from locigraph.kg.views import Views
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.training import lightning_run
 from locigraph.training.adapter import TextAdaptation, TextExample, text_example, train_adapter
 from locigraph.training.config import AdapterConfig
 from locigraph.training.errors import TrainingDataError, TrainingError
 from locigraph.training.lightning_run import ResumePoint
-from locigraph.training.snapshots import TrainingSet, Views
+from locigraph.training.snapshots import TrainingSet
 from tests.fakes import SPACE, make_turns
 from tests.fakes_graph import CPU, Extra, make_snapshot, planted_space
 from tests.fakes_models import tiny_text_encoder

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 
 from locigraph.kg.types import NodeId, SpaceId
+from locigraph.kg.views import View
 from locigraph.retrieval.evaluation import LeakError
+from locigraph.retrieval.evaluation.asking import joined_runs, outcomes
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
 from locigraph.retrieval.index.milvus import MilvusIndex
-from locigraph.training.comparison import joined_runs, outcomes, rank_exactly, run_checkpoint
+from locigraph.training.comparison import rank_exactly, run_checkpoint
 from locigraph.training.embedding_refresh import refresh
-from locigraph.training.snapshots import TrainingSet, View
+from locigraph.training.snapshots import TrainingSet
 from tests.training.planted import EMBED, PLANTED, QUESTIONS, VIEWS, made_of
 
 

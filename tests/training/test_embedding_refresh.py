@@ -12,6 +12,7 @@ import torch
 from locigraph.gnn.relations import RELATIONS, network_relations
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import SpaceId
+from locigraph.kg.views import View
 from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.index.descriptions import snapshot_rows
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
@@ -23,7 +24,6 @@ from locigraph.training.checkpoint import Checkpoint, load_checkpoint
 from locigraph.training.embedding_refresh import refresh
 from locigraph.training.errors import TrainingError
 from locigraph.training.inference import CheckpointQueryEncoder, encode_graph
-from locigraph.training.snapshots import View
 from tests.fakes import FakeEncoder, make_turns
 from tests.fakes_graph import TEXT_DIM, make_snapshot, planted_space, small_checkpoint
 

@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from locigraph.kg.types import Question, TurnId
-from locigraph.training.checkpoint import context_of, sketch_of
+from locigraph.training.checkpoint import features_of
 from locigraph.training.config import ModelConfig
 from locigraph.training.errors import TrainingDataError
 from locigraph.training.examples import EpochDataModule, SpaceExample, make_example
@@ -95,7 +95,7 @@ def test_relations_that_the_model_excludes_are_no_edges() -> None:
 
 
 def test_the_features_have_the_widths_of_the_model() -> None:
-    assert (sketch_of(SMALL_MODEL).dim, context_of(SMALL_MODEL).dim) == (64, 24)
+    assert [each.dim for each in features_of(SMALL_MODEL)] == [64, 24]
     bare = make_example(SNAPSHOT, [], model=ModelConfig(lexical_dim=5, speaker_dim=0, date_dim=0), embed=EMBED)
     assert (bare.inputs.lexical.shape[1], bare.inputs.context.shape[1]) == (5, 0)
 

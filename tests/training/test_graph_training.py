@@ -12,6 +12,7 @@ from locigraph.gnn.encoders import GRAPH_ENCODERS
 from locigraph.gnn.errors import GraphError
 from locigraph.kg.registry import UnknownNameError
 from locigraph.kg.types import Question, TurnId
+from locigraph.kg.views import Views
 from locigraph.training import graph_training
 from locigraph.training.checkpoint import Checkpoint, GraphRetrieval
 from locigraph.training.config import Settings, TrainingConfig, changed
@@ -21,7 +22,7 @@ from locigraph.training.graph_training import GraphTraining
 from locigraph.training.lightning_run import run_lightning
 from locigraph.training.objectives import LOSSES
 from locigraph.training.pseudo_questions import RULES
-from locigraph.training.snapshots import TrainingSet, Views
+from locigraph.training.snapshots import TrainingSet
 from tests.fakes import FakeEncoder, make_turns
 from tests.fakes_graph import CPU, SMALL_MODEL, TEXT_DIM, make_snapshot, planted_space, small_settings
 from tests.training.planted import QUESTIONS, VIEWS, made_of

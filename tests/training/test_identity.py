@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -18,19 +15,17 @@ from locigraph.kg.language.wordings import Wordings
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.times import epoch
 from locigraph.kg.types import Question, SpaceId
+from locigraph.kg.views import Views
 from locigraph.retrieval.text.text_adapter import add_adapter, save_adapter
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder, load_model
 from locigraph.training.config import changed
 from locigraph.training.identity import ADAPTER_ALGORITHM, CHECKPOINT_ALGORITHM, RunIdentity
 from locigraph.training.inference import CheckpointQueryEncoder, encode_graph
-from locigraph.training.snapshots import TrainingSet, Views
+from locigraph.training.snapshots import TrainingSet
 from tests.fakes import MONDAY, make_turns
 from tests.fakes_graph import Extra, make_snapshot, small_settings
 from tests.fakes_models import tiny_text_encoder
-from tests.training import interrupted
 from tests.training.planted import EMBED, made_of
-
-ROOT = Path(__file__).parents[2]
 
 # --- what an identity is made of -----------------------------------------------------------------------------------
 
@@ -104,42 +99,6 @@ def test_another_adapter_of_the_text_encoder_is_another_identity(tmp_path: Path)
     made = [made_of(tmp_path / "run", text_encoder=encoder.model_id) for encoder in encoders]
     fingerprints = {RunIdentity(**checkpoint.details["identity"]).fingerprint for checkpoint in made}
     assert len(fingerprints) == len({checkpoint.version for checkpoint in made}) == 3
-
-
-# --- what it is not made of ----------------------------------------------------------------------------------------
-
-
-def test_a_comment_in_a_source_file_makes_no_other_training(tmp_path: Path) -> None:
-    finished = interrupted.train(tmp_path / "run", 0)
-    manifest = tmp_path / "run" / "checkpoint" / "manifest.json"
-    written = manifest.stat().st_mtime_ns
-    # The same packages, but for comments in what decides a training.
-    sources = tmp_path / "sources"
-    (sources / "locigraph").mkdir(parents=True)
-    (sources / "tests").symlink_to(ROOT / "tests")
-    for path in (ROOT / "locigraph").glob("*"):
-        (sources / "locigraph" / path.name).symlink_to(path.resolve())
-    for package in ("gnn", "training"):
-        (sources / "locigraph" / package).unlink()
-        (sources / "locigraph" / package).mkdir()
-        for path in (ROOT / package).glob("*.py"):
-            (sources / "locigraph" / package / path.name).write_text(path.read_text() + "\n# A comment.\n")
-    job = (
-        "import locigraph.gnn as g; print(g.__file__); from tests.training import interrupted as i; import sys, pathlib"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", f"{job}; print(i.train(pathlib.Path(sys.argv[1]), 0))", str(tmp_path / "run")],
-        capture_output=True,
-        text=True,
-        cwd=sources,
-        env={**os.environ, "PYTHONPATH": str(sources)},
-        timeout=300,
-        check=True,
-    )
-    used, version = done.stdout.split()
-    assert Path(used) == sources / "locigraph" / "gnn" / "__init__.py"
-    assert version == finished
-    assert manifest.stat().st_mtime_ns == written
 
 
 # --- what a training comes to --------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from locigraph.gnn.query import QueryBatch
 from locigraph.kg.registry import UnknownNameError
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import SpaceId
+from locigraph.kg.views import Views
 from locigraph.training.checkpoint import GraphRetrieval
 from locigraph.training.examples import SpaceExample, make_example
 from locigraph.training.objectives import (
@@ -30,7 +31,7 @@ from locigraph.training.objectives import (
     two_views_loss,
 )
 from locigraph.training.pseudo_questions import RULES
-from locigraph.training.snapshots import TrainingSet, Views
+from locigraph.training.snapshots import TrainingSet
 from tests.fakes import FakeEncoder, make_turns
 from tests.fakes_graph import SMALL_MODEL, TEXT_DIM, Extra, make_snapshot, small_settings
 from tests.training.planted import QUESTIONS, made_of

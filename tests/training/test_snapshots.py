@@ -6,42 +6,14 @@ from typing import Any
 
 import pytest
 
-from locigraph.kg.corpora import Corpus
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import Question, SpaceId, TurnId
+from locigraph.kg.views import View, Views
 from locigraph.training.errors import TrainingDataError
-from locigraph.training.snapshots import TrainingSet, View, Views, graphs_of, questions_fingerprint, sides_of
-from tests.fakes import MONDAY, SPACE, make_conversation, make_turns
+from locigraph.training.snapshots import TrainingSet, graphs_of, questions_fingerprint, sides_of
+from tests.fakes import MONDAY, SPACE, make_turns
 from tests.fakes_graph import make_snapshot
-from tests.training.planted import PLANTED, QUESTIONS, VIEWS
-
-
-def test_a_view_hides_later_turns_and_is_read_once() -> None:
-    turns = make_turns(["one", "two", "three"])
-    read: list[tuple[SpaceId, datetime | None]] = []
-
-    def load(space: SpaceId, as_of: datetime | None) -> Snapshot:
-        read.append((space, as_of))
-        return make_snapshot([turn for turn in turns if as_of is None or turn.recorded_at <= as_of])
-
-    held = Views(load, {SPACE: turns[-1].spoken_at})
-    early = held.of(SPACE, MONDAY + timedelta(minutes=1))
-    assert early == View(SPACE, MONDAY + timedelta(minutes=1))
-    assert held.snapshot(early).turn_ids == ("t0", "t1")
-    assert held.snapshot(held.of(SPACE, None)).turn_ids == ("t0", "t1", "t2")
-    held.snapshot(early)
-    assert read == [(SPACE, early.as_of), (SPACE, None)]
-
-
-def test_a_time_after_the_last_turn_is_the_present() -> None:
-    held = VIEWS
-    assert held.of(SpaceId("planted1"), MONDAY) == View(SpaceId("planted1"))  # undated
-    dated = Views(lambda space, as_of: PLANTED[space][0], {SPACE: MONDAY})
-    assert dated.of(SPACE, MONDAY) == dated.of(SPACE, None) == View(SPACE)
-    assert dated.of(SPACE, MONDAY - timedelta(seconds=1)).as_of is not None
-
-
-# --- what a training may see ------------------------------------------------------------------------------------
+from tests.training.planted import QUESTIONS, VIEWS
 
 TURNS = make_turns(["one", "two", "three"])
 
@@ -121,11 +93,3 @@ def test_the_order_of_the_questions_is_part_of_their_fingerprint_since_it_orders
     assert [graph.name for graph in first] != [graph.name for graph in second]
     assert questions_fingerprint(first) != questions_fingerprint(second)
     assert questions_fingerprint(first) == questions_fingerprint(graphs_of([set_of(*asked)]))
-
-
-def test_the_last_turn_of_a_corpus_is_its_latest_wherever_it_stands() -> None:
-    conversation = make_conversation(["one", "two"], space=SPACE)
-    turns = tuple(reversed(conversation.turns))
-    held = Views.of_corpus(known, Corpus("jsonl", "x", "sha", (replace(conversation, turns=turns),), (), {}))
-    assert held.of(SPACE, MONDAY + timedelta(minutes=1)) == View(SPACE)
-    assert held.of(SPACE, MONDAY) == View(SPACE, MONDAY)

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from locigraph.kg.errors import InvalidVectorError
 from locigraph.kg.types import NodeId, TurnId
 from locigraph.retrieval.errors import FilterError, IndexMismatchError, IndexUnavailableError
+from locigraph.retrieval.index import milvus
 from locigraph.retrieval.index.milvus import Collection, CollectionSpec, IndexRow, MilvusIndex
 from locigraph.retrieval.protocols import SearchScope
 
 SPEC = CollectionSpec(8, "COSINE", "model", "schema")
-# A collection takes half a second to make; tests of reading share one.
+# Tests of reading share a collection.
 ROWS, DIM = 60, 8
 
 
@@ -193,8 +194,11 @@ HOSTILE = ['"', 'z" or pk != "', 'a" or space != "', "self", "locigraph:self", "
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_no_name_breaks_out_of_a_filter_not_even_through_the_iterators_cursor(empty: Collection, name: str) -> None:
-    count = 2_100  # the iterator's third batch
+def test_no_name_breaks_out_of_a_filter_not_even_through_the_iterators_cursor(
+    empty: Collection, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(milvus, "_BATCH", 10)
+    count = 25  # the iterator's third batch
     empty.upsert([row(i, name) for i in range(count)], random_vectors(count))
     empty.upsert([row(9_000 + i, "victim") for i in range(5)], random_vectors(5))
     assert empty.node_keys(name) == list(range(count))

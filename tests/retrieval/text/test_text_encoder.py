@@ -65,9 +65,11 @@ def test_no_texts_give_no_rows_and_load_no_model(tmp_path: Path) -> None:
 
 
 def test_an_unknown_model_is_a_clear_error(tmp_path: Path) -> None:
-    encoder = CachedTextEncoder(str(tmp_path / "absent"), cache=tmp_path / "cache.sqlite")
-    with pytest.raises(TextEncoderError, match=r"text encoder .*absent.* cannot be loaded .*name a directory"):
-        encoder.encode(["text"])
+    (tmp_path / "empty").mkdir()
+    for name, message in (("absent", "no such folder"), ("empty", "cannot be loaded .*name a directory")):
+        encoder = CachedTextEncoder(str(tmp_path / name), cache=tmp_path / "cache.sqlite")
+        with pytest.raises(TextEncoderError, match=rf"text encoder .*{name}.*{message}"):
+            encoder.encode(["text"])
 
 
 def test_packaged_weights_of_another_hash_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

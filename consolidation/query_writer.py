@@ -1,0 +1,107 @@
+"""Search queries of a question, written by a language model (``retrieval.query_generator.QueryWriter``)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from datetime import date
+from importlib.resources import files
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from locigraph.consolidation.cassette import key_of
+from locigraph.consolidation.errors import LanguageModelError, LimitReachedError, MissingReplyError, ReplyFormatError
+from locigraph.consolidation.ledger import Purpose
+from locigraph.consolidation.llm import ChatClient, Message
+from locigraph.consolidation.replies import Form, filled, one_line, strict_schema
+from locigraph.kg.schema import NODE_TYPES, searchable_types
+
+PROMPT = files("locigraph.consolidation").joinpath("prompts", "queries.txt").read_text(encoding="utf-8")
+#: Stage by which clients are made and the ledger counts.
+STAGE = "queries"
+_MOST_OF_QUESTION = 4_000  # characters that are shown
+_REST_S = 60.0  # after an outage, so that not every question waits for an endpoint that does not answer
+_Line = AfterValidator(one_line)
+
+
+class QueryForm(Form):
+    """One thing to look for."""
+
+    text: Annotated[str, Field(min_length=1, max_length=300), _Line]
+    types: list[Annotated[str, Field(json_schema_extra={"enum": "types"})]] = Field(max_length=8, default=[])
+    time: Annotated[str, Field(min_length=1, max_length=80), _Line] | None = None
+
+
+class QueriesForm(Form):
+    """What a language model replies."""
+
+    queries: list[QueryForm] = Field(min_length=1, max_length=4)
+
+
+class LLMQueries:
+    """Writes the queries of one question after another.
+
+    Args:
+        client: The model, and the cassette that keeps what it wrote.
+        clock: Tells seconds, from which a rest after an outage is measured.
+    """
+
+    def __init__(self, client: ChatClient, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._client = client
+        self._clock = clock
+        self._outage: LanguageModelError | None = None
+        self._rests_until = 0.0
+
+    @property
+    def name(self) -> str:
+        """Model and hash of model and prompt."""
+        version = hashlib.sha256(f"{self._client.model}\n{PROMPT}".encode()).hexdigest()[:12]
+        return f"{self._client.model} {version}"
+
+    def __call__(self, question: str, asked_on: date | None) -> list[QueryForm]:
+        """The queries of a question.
+
+        Args:
+            question: What is asked; it is data to the model.
+            asked_on: The day on which it is asked, which the model is told; None where it is not known.
+
+        Raises:
+            LanguageModelError: As ``ChatClient.ask``, and for a minute after an outage at once.
+        """
+        messages, types = messages_of(question, asked_on), searchable_types()
+        schema = strict_schema(QueriesForm, {"types": types})
+
+        def read(reply: object) -> list[QueryForm]:
+            queries = filled(QueriesForm, reply).queries
+            unknown = {name for query in queries for name in query.types} - {*types}
+            if unknown:
+                raise ValueError(f"types holds {min(unknown)[:80]!r}; known: {', '.join(types)}")
+            return queries
+
+        if self._outage is not None and self._clock() < self._rests_until:
+            key = key_of(self._client.request(messages, schema))
+            if not self._client.cassette.find([key]):
+                raise self._outage
+        try:
+            return self._client.ask(messages, schema, read, purpose=Purpose(STAGE))
+        except (ReplyFormatError, MissingReplyError, LimitReachedError):
+            raise  # of this question alone, or without waiting
+        except LanguageModelError as error:
+            self._outage, self._rests_until = error, self._clock() + _REST_S
+            raise
+
+
+def messages_of(question: str, asked_on: date | None) -> list[Message]:
+    """What a model is asked."""
+    document = {
+        "question": question[:_MOST_OF_QUESTION],
+        "asked_on": None if asked_on is None else asked_on.isoformat(),
+        "types": {name: NODE_TYPES[name].description for name in searchable_types()},
+    }
+    return [
+        {"role": "system", "content": PROMPT},
+        {"role": "user", "content": json.dumps(document, ensure_ascii=False)},
+    ]

@@ -1,0 +1,53 @@
+"""A memory as a retriever of LangChain; installed with ``pip install 'locigraph[langchain]'``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+from pydantic import Field
+
+from locigraph.scripts.async_memory import AsyncMemory
+from locigraph.scripts.frameworks import Asking
+from locigraph.scripts.memory import Memory, Recalled
+
+
+class MemoryRetriever(BaseRetriever):
+    """Documents of what a space remembers about a query.
+
+    ``page_content`` is the text of a hit; the metadata hold ``space``, ``turn_ids``, ``score``, ``signals``,
+    ``strategy`` and the other fields of a hit, and ``notes``, which say that turns are missing or v1 has answered.
+
+    Example:
+        >>> from locigraph import Memory
+        >>> from locigraph.langchain import MemoryRetriever
+        >>> with Memory.open("memory.sqlite") as memory:  # doctest: +SKIP
+        ...     retriever = MemoryRetriever(memory=memory, space="ana", options={"top_k": 5})
+        ...     documents = retriever.invoke("Who bought the bike?")
+
+    Attributes:
+        memory: The memory, of either kind; an ``AsyncMemory`` answers ``ainvoke`` alone.
+        space: The space that is asked.
+        options: Further arguments of ``Memory.recall``.
+    """
+
+    memory: Memory | AsyncMemory
+    space: str
+    options: dict[str, Any] = Field(default_factory=dict)
+
+    def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
+        return self._documents(self._asking().recall(query))
+
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun
+    ) -> list[Document]:
+        return self._documents(await self._asking().arecall(query))
+
+    def _asking(self) -> Asking:
+        return Asking(self.memory, self.space, self.options)
+
+    def _documents(self, found: Recalled) -> list[Document]:
+        metadata = self._asking().metadata
+        return [Document(id=hit.node_id, page_content=hit.text, metadata=metadata(hit, found)) for hit in found]

@@ -1,0 +1,57 @@
+"""A memory as a retriever of LlamaIndex; installed with ``pip install 'locigraph[llama-index]'``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+
+from locigraph.scripts.async_memory import AsyncMemory
+from locigraph.scripts.frameworks import Asking
+from locigraph.scripts.memory import Memory, Recalled
+
+
+class MemoryRetriever(BaseRetriever):  # type: ignore[misc]  # the extra may be absent where types are checked
+    """Nodes, with scores, of what a space remembers about a query.
+
+    The metadata of a node hold ``space``, ``turn_ids``, ``signals``, ``strategy`` and the other fields of a hit, and
+    ``notes``, which say that turns are missing or v1 has answered. They are for programs: a language model and an
+    embedding model see the text of the node alone.
+
+    Example:
+        >>> from locigraph import Memory
+        >>> from locigraph.llama_index import MemoryRetriever
+        >>> with Memory.open("memory.sqlite") as memory:  # doctest: +SKIP
+        ...     nodes = MemoryRetriever(memory, "ana", top_k=5).retrieve("Who bought the bike?")
+
+    Args:
+        memory: The memory, of either kind; an ``AsyncMemory`` answers ``aretrieve`` alone.
+        space: The space that is asked.
+        options: Further arguments of ``Memory.recall``.
+    """
+
+    def __init__(self, memory: Memory | AsyncMemory, space: str, **options: Any) -> None:
+        super().__init__()
+        self._asking = Asking(memory, space, options)
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return self._nodes(self._asking.recall(query_bundle.query_str))
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return self._nodes(await self._asking.arecall(query_bundle.query_str))
+
+    def _nodes(self, found: Recalled) -> list[NodeWithScore]:
+        nodes = []
+        for hit in found:
+            metadata = self._asking.metadata(hit, found)
+            hidden = list(metadata)
+            node = TextNode(
+                id_=hit.node_id,
+                text=hit.text,
+                metadata=metadata,
+                excluded_llm_metadata_keys=hidden,
+                excluded_embed_metadata_keys=hidden,
+            )
+            nodes.append(NodeWithScore(node=node, score=hit.score))
+        return nodes

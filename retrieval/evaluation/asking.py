@@ -1,0 +1,97 @@
+"""Every question asked of a strategy, and what it finds packed into contexts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tqdm import tqdm
+
+from locigraph.kg.types import Question
+from locigraph.kg.views import Views
+from locigraph.retrieval.evaluation.metrics import TOKEN_BUDGETS
+from locigraph.retrieval.evaluation.outcomes import PackedContext, QuestionOutcome, StrategyRun
+from locigraph.retrieval.evaluation.results import CURVE_TOP_KS
+from locigraph.retrieval.hits import turns_of_hits
+from locigraph.retrieval.packing import Budget, contexts_of, hits_for
+from locigraph.retrieval.protocols import Retriever
+
+_DEPTH = max(CURVE_TOP_KS)
+
+
+def run_strategy(
+    retriever: Retriever,
+    questions: Sequence[Question],
+    views: Views | None = None,
+    *,
+    name: str | None = None,
+    unanswerable: Sequence[Question] = (),
+) -> StrategyRun:
+    """Ask one strategy all questions, one at a time, as a user would, and pack what it finds into contexts.
+
+    A context may take more memories than a ranking has, so they are retrieved by a second search, which is not timed.
+
+    Args:
+        retriever: The strategy.
+        questions: Questions with evidence.
+        views: The graphs, for the contexts; None packs none.
+        name: Name of the run in the results; None takes the retriever's own.
+        unanswerable: Questions for which only contexts are packed.
+    """
+    rankings: dict[str, tuple[str, ...]] = {}
+    contexts: dict[str, dict[int, PackedContext]] = {}
+    search_ms: dict[str, float] = {}
+    encode_ms: dict[str, float] = {}
+    label = name or retriever.name
+    for question in tqdm(questions, desc=label, unit="question"):
+        result = retriever.retrieve(question.text, question.space, as_of=question.asked_at, top_k=_DEPTH)
+        rankings[question.question_id] = tuple(turns_of_hits(result.hits, top_k=_DEPTH))
+        search_ms[question.question_id] = result.timing.search_ms
+        encode_ms[question.question_id] = result.timing.encode_ms
+        if views is not None:
+            contexts[question.question_id] = packed_contexts(retriever, question, views)
+    if views is not None:
+        contexts |= {each.question_id: packed_contexts(retriever, each, views) for each in unanswerable}
+    return StrategyRun(label, rankings, search_ms, encode_ms, contexts=contexts)
+
+
+def packed_contexts(retriever: Retriever, question: Question, views: Views) -> dict[int, PackedContext]:
+    """What a strategy finds for a question, packed into contexts of each of ``TOKEN_BUDGETS``."""
+    snapshot = views.snapshot(views.of(question.space, question.asked_at))
+    found = retriever.retrieve(
+        question.text, question.space, as_of=question.asked_at, top_k=hits_for(max(TOKEN_BUDGETS))
+    )
+    contexts = contexts_of(
+        retriever,
+        question.text,
+        found.hits,
+        snapshot,
+        [Budget(tokens=tokens) for tokens in TOKEN_BUDGETS],
+        as_of=question.asked_at,
+    )
+    made = {}
+    for tokens, context in zip(TOKEN_BUDGETS, contexts, strict=True):
+        lines = context.memories
+        turns = dict.fromkeys(turn for line in lines for turn in line.turn_ids)
+        made[tokens] = PackedContext(tuple(sys.intern(str(line)) for line in lines), tuple(turns), context.tokens)
+    return made
+
+
+def joined_runs(runs: Sequence[StrategyRun], *, seed: int | None = None) -> StrategyRun:
+    """Runs of one strategy over different questions, such as those of the folds trained with one seed, as one."""
+
+    def merged(field: str) -> dict[str, Any]:
+        return {key: value for run in runs for key, value in getattr(run, field).items()}
+
+    return StrategyRun(
+        runs[0].name, merged("rankings"), merged("search_ms"), merged("encode_ms"), seed, merged("contexts")
+    )
+
+
+def outcomes(questions: Sequence[Question], fold_of: Mapping[str, int]) -> list[QuestionOutcome]:
+    """Questions with their gold evidence and the fold that tests each of them."""
+    return [
+        QuestionOutcome(q.question_id, q.space, q.category, q.evidence, q.evidence_sessions, fold_of.get(q.space))
+        for q in questions
+    ]

@@ -1,0 +1,46 @@
+"""What the retrievers of other frameworks share: they ask a memory, and hand on its hits as texts with metadata."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from locigraph.kg.errors import LocigraphError
+from locigraph.retrieval.protocols import Hit
+from locigraph.scripts.async_memory import AsyncMemory
+from locigraph.scripts.memory import Memory, Recalled
+
+
+@dataclass(frozen=True)
+class Asking:
+    """A memory with what it is asked by.
+
+    Attributes:
+        memory: The memory, which whoever opened it closes.
+        space: The space that is asked.
+        options: Further arguments of ``Memory.recall``.
+    """
+
+    memory: Memory | AsyncMemory
+    space: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def recall(self, question: str) -> Recalled:
+        """What the space remembers about a question; LocigraphError where the memory is one for asyncio."""
+        if isinstance(self.memory, AsyncMemory):
+            raise LocigraphError("an AsyncMemory is asked in a coroutine: await ainvoke(...), or await aretrieve(...)")
+        return self.memory.recall(question, space=self.space, **self.options)
+
+    async def arecall(self, question: str) -> Recalled:
+        """The same for a coroutine; a memory of either kind is asked in a thread."""
+        if isinstance(self.memory, AsyncMemory):
+            return await self.memory.recall(question, space=self.space, **self.options)
+        return await asyncio.to_thread(partial(self.recall, question))
+
+    def metadata(self, hit: Hit, found: Recalled) -> dict[str, Any]:
+        """What a framework keeps beside the text of a hit: all that the hit says, and what found it."""
+        told = {name: value for name, value in hit.as_json().items() if name != "text"}
+        return {**told, "strategy": found.strategy, "notes": list(found.notes)}

@@ -1,0 +1,72 @@
+"""What is wrong with the words of a command line, and how to mend it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from jsonargparse import ArgumentParser
+
+from locigraph.kg.errors import nearest, shortened
+
+_UNKNOWN, _MISSING = "unrecognized arguments: ", "the following arguments are required: "
+_TYPE = re.compile(
+    r'Parser key "(?P<key>[^"]+)":\s+(?:Expected a (?P<one>.+?)\. Got|.+?Subtypes: \[(?P<any>.+?)\]\n.+\n\s*Given) '
+    r"value: (?P<value>.*)",
+    re.DOTALL,
+)
+_TYPES = {
+    "<class 'int'>": "a whole number",
+    "<class 'float'>": "a number",
+    "<class 'bool'>": "true or false",
+    "<class 'str'>": "text",
+    "<class 'NoneType'>": "null",
+    "list[str]": """a list, such as '["a", "b"]'""",
+    "typing.Literal": "one of ",
+}
+
+
+def repeated(words: Sequence[str]) -> str | None:
+    """A line about the first option that is given twice, of which all but the last would be passed over; None if none.
+
+    Configurations (``--config``) may be several, and so may the items that ``--option+`` adds to a list.
+    """
+    seen: set[str] = set()
+    for word in words:
+        name = word.partition("=")[0]
+        if name in seen:
+            return f"{name} is given twice; leave one out"
+        if name.startswith("--") and name != "--config" and not name.endswith("+"):
+            seen.add(name)
+    return None
+
+
+def explained(message: str, parser: ArgumentParser) -> str:
+    """A message of the parser in words of the command line, with what to do about it."""
+    if message.startswith(_UNKNOWN):
+        return _unknown(message.removeprefix(_UNKNOWN), parser)
+    if message.startswith(_MISSING):
+        actions = {action.dest: action for action in parser._actions}
+        missing = [actions[key] for key in message.removeprefix(_MISSING).split(", ")]
+        told = [f"{(each.option_strings or [each.dest])[0]} ({str(each.help).rstrip('.')})" for each in missing]
+        return f"this is missing: {' and '.join(told)}"
+    wrong = _TYPE.fullmatch(message)
+    if wrong is None:
+        return message
+    expected = wrong["one"] or wrong["any"].replace(", <class", " or <class")
+    for name, words in _TYPES.items():
+        expected = expected.replace(name, words)
+    return f"--{wrong['key']} is {shortened(wrong['value'])}; expected {expected}"
+
+
+def _unknown(words: str, parser: ArgumentParser) -> str:
+    """Of words that belong to no option, where the first one may have been meant to go."""
+    options = [name for action in parser._actions for name in action.option_strings if not name.endswith("+")]
+    if words.startswith("-"):
+        name = re.split(r"[ =]", words)[0]
+        hint = nearest("--" + name.lstrip("-").replace("-", "_"), options)
+        return f"option {name} is not known" + (hint if hint.startswith("; nearest") else "")
+    if any(action.dest == "question" for action in parser._actions):
+        return f'{shortened(words)} follows the question; put all of it in quotes: {parser.prog} "What is it?" ...'
+    name = next((name for name in ("--space", "--corpus.path") if name in options), "--NAME")
+    return f"{shortened(words)} belongs to no option; write the name of one before it: {name} {shortened(words)}"

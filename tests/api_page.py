@@ -1,0 +1,109 @@
+"""Writes ``docs/api.md`` from the docstrings of the public API: ``python -m tests.api_page``.
+
+It reads the source and imports nothing of it, so that extras need not be installed.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "api.md"
+_HEAD = """# Python API
+
+`locigraph.Memory` and `locigraph.AsyncMemory` are the public API, with what they return and raise; everything else
+may change between versions. This page is made from the docstrings by `python -m tests.api_page`.
+"""
+#: Heading, import, file, and the classes that it holds for users.
+_PARTS = [
+    ("A memory", "from locigraph import Memory", "scripts/memory.py", ["Memory"]),
+    ("For asyncio", "from locigraph import AsyncMemory", "scripts/async_memory.py", ["AsyncMemory"]),
+    ("What recall returns", "", "scripts/memory.py", ["Recalled"]),
+    ("", "", "retrieval/protocols.py", ["Hit", "Timing"]),
+    ("", "", "retrieval/packing.py", ["Context"]),
+    ("What else is returned", "", "scripts/memory.py", ["MemoryState"]),
+    ("To whom a space belongs", "", "kg/types.py", ["Scope"]),
+    ("", "", "training/explanation.py", ["Explanation", "Influence"]),
+    ("LangChain", "from locigraph.langchain import MemoryRetriever", "locigraph/langchain.py", ["MemoryRetriever"]),
+    (
+        "LlamaIndex", "from locigraph.llama_index import MemoryRetriever", "locigraph/llama_index.py",
+        ["MemoryRetriever"],
+    ),
+    (
+        "Errors", "from locigraph.kg.errors import LocigraphError", "kg/errors.py",
+        ["LocigraphError", "StoreError", "UnknownSpaceError", "UnknownScopeError", "UnknownNodeError",
+         "TurnConflictError", "StoreVersionError"],
+    ),
+    ("", "", "retrieval/errors.py", ["IndexUnavailableError", "IndexMismatchError", "TextEncoderError"]),
+    ("", "", "training/errors.py", ["CheckpointError"]),
+]  # fmt: skip
+_SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Example|Source):$")
+
+
+def page() -> str:
+    """The text of the page."""
+    lines = [_HEAD]
+    for heading, imported, file, names in _PARTS:
+        if heading:
+            lines.append(f"## {heading}\n")
+        if imported:
+            lines.append(f"```python\n{imported}\n```\n")
+        tree = ast.parse((ROOT / file).read_text())
+        classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+        for name in names:
+            lines += _of_class(classes[name])
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _of_class(node: ast.ClassDef) -> list[str]:
+    lines = [f"### {node.name}\n", _markdown(ast.get_docstring(node) or "")]
+    for each in node.body:
+        if isinstance(each, ast.FunctionDef) and not each.name.startswith("_"):
+            lines += [_signature(node.name, each), _markdown(ast.get_docstring(each) or "")]
+    return lines
+
+
+def _signature(owner: str, function: ast.FunctionDef) -> str:
+    if any(isinstance(each, ast.Name) and each.id == "property" for each in function.decorator_list):
+        return f"#### `{owner}.{function.name}`\n"
+    arguments = function.args
+    arguments.args = arguments.args[1:]
+    result = "" if function.returns is None else f" -> {ast.unparse(function.returns)}"
+    given = re.sub(r"(: [^,=]+)=", r"\1 = ", ast.unparse(arguments))
+    whole = f"{function.name}({given}){result}"
+    if len(whole) > 100:
+        # An argument a line, as the source has it.
+        inner = re.split(r", (?=[*\w]+(?::|$|,))", given)
+        whole = f"{function.name}(\n" + "".join(f"    {each},\n" for each in inner) + f"){result}"
+    return f"#### `{owner}.{function.name}`\n\n```python\n{whole}\n```\n"
+
+
+def _markdown(docstring: str) -> str:
+    """A docstring in Google style as Markdown: its sections become lists, its examples code."""
+    lines, section = [], ""
+    for line in docstring.splitlines():
+        found = _SECTION.match(line)
+        if found:
+            section = found[1]
+            lines += [f"**{section}**", "", *(["```pycon"] if section == "Example" else [])]
+        elif not section or not line.strip():
+            if section == "Example":
+                lines.append("```")
+            section = section if line.strip() else ""
+            lines.append(line)
+        elif section == "Example":
+            lines.append(line[4:].replace("  # doctest: +SKIP", ""))
+        elif section in ("Returns", "Source"):
+            lines.append(line.strip())
+        else:
+            item = re.match(r"    ([\w*]+): (.*)", line)
+            lines.append(f"- `{item[1]}`: {item[2]}" if item else f"  {line.strip()}")
+    if section == "Example":
+        lines.append("```")
+    return re.sub(r"(?<!`)``([^`]+)``(?!`)", r"`\1`", "\n".join(lines)).rstrip() + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

@@ -1,0 +1,78 @@
+"""Fills what the model cards say in numbers, from manifests and records: ``python -m tests.model_cards``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+CARDS = [ROOT / "checkpoints" / name / "README.md" for name in ("text", "default", "mixing")]
+_BEGIN, _END = "<!-- filled by python -m tests.model_cards -->", "<!-- /filled -->"
+#: Records that a card quotes, by what they were made from, and the strategies that concern each card.
+_RECORDS = {"recorded extractions": "locomo-recorded-zero", "rules": "locomo-rules-zero"}
+_STRATEGIES = {
+    "text": ("dense-adapted", "dense", "v1-adapted", "v1"),
+    "default": ("v2-zero", "fusion-zero", "v1-adapted", "v1"),
+    "mixing": ("v2-zero",),
+}
+
+
+def filled(card: Path) -> str:
+    """The card with its part of numbers made anew."""
+    before, _, rest = card.read_text().partition(_BEGIN)
+    return f"{before}{_BEGIN}\n{_facts(card.parent)}\n{_END}{rest.partition(_END)[2]}"
+
+
+def _facts(folder: Path) -> str:
+    manifest = json.loads((folder / "manifest.json").read_text())
+    details, version = manifest["details"], manifest["version"]
+    identity = details["identity"]
+    stage = details["validation"] if "validation" in details else details["stages"]["finetune"]
+    size = sum(file.stat().st_size for file in folder.iterdir() if file.suffix in (".safetensors", ".npy"))
+    lines = [
+        f"- Fingerprint `{version}`, for the text encoder `{manifest.get('text_encoder', manifest.get('base'))}`",
+        f"- Learnt from {len(identity['train'])} conversations, seed {details['seed']}, commit `{details['commit']}`",
+        f"- {len(identity['validation'])} more decided when to stop; on these recall@10 + nDCG@10 is "
+        f"{stage['val_score']:.3f}, before training {stage['start_score']:.3f}",
+        f"- {size / 1e6:.1f} MB of weights and hashes",
+        *_of_first_stage(details),
+        "",
+        *_rows(folder.name, version),
+    ]
+    return "\n".join(lines)
+
+
+def _of_first_stage(details: dict[str, Any]) -> list[str]:
+    """A line where the self-supervised stage brought nothing."""
+    is_start = details.get("stages", {}).get("pretrain", {}).get("best_epoch") == -1
+    return ["- The self-supervised stage kept its start: no epoch of it improved on that"] if is_start else []
+
+
+def _rows(name: str, version: str) -> list[str]:
+    kept = "adapter" if name == "text" else "checkpoint"
+    records: dict[str, dict[str, Any]] = {}
+    for graph, each in _RECORDS.items():
+        file = f"{each}-mixing" if name == "mixing" else each
+        record = json.loads((ROOT / "docs" / "results" / f"{file}.json").read_text())
+        if record["manifest"]["settings"][kept] == version:
+            records[f"{graph} (docs/results/{file}.json)"] = record["strategies"]
+    if not records:
+        return [
+            "No record of this fingerprint; for the model of the same kind trained in folds see `docs/experiments.md`."
+        ]
+    rows = [
+        "| LoCoMo-10, never trained on, graph by | strategy | recall@10 [95%] | nDCG@10 |",
+        "|---|---|---|---|",
+    ]
+    for graph, strategies in records.items():
+        for strategy in _STRATEGIES[name]:
+            overall, (low, high) = strategies[strategy]["overall"], strategies[strategy]["intervals"]["recall@10"]
+            recall, ndcg = overall["recall@10"], overall["ndcg@10"]
+            rows.append(f"| {graph} | {strategy} | {recall:.3f} [{low:.3f}, {high:.3f}] | {ndcg:.3f} |")
+    return rows
+
+
+if __name__ == "__main__":
+    for each in CARDS:
+        each.write_text(filled(each))

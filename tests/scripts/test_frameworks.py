@@ -1,0 +1,105 @@
+"""A memory behind the retrievers of LangChain and LlamaIndex: the real packages, where they are installed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from locigraph import AsyncMemory, Memory
+from locigraph.kg.errors import LocigraphError, UnknownSpaceError
+
+Found = list[tuple[str, str, dict[str, Any]]]  # id, text, metadata
+Opened = Memory | AsyncMemory
+QUESTION, SOLD = "Who bought the bike?", "I sold the blue bike to Tom."
+
+
+def of_langchain(memory: Opened, space: str, **options: Any) -> tuple[Callable[[str], Found], Any]:
+    pytest.importorskip("langchain_core", reason="needs the extra 'langchain'")
+    from locigraph.langchain import MemoryRetriever
+
+    retriever = MemoryRetriever(memory=memory, space=space, options=options)
+
+    def shown(documents: Any) -> Found:
+        return [(each.id, each.page_content, each.metadata) for each in documents]
+
+    async def awaited(question: str) -> Found:
+        return shown(await retriever.ainvoke(question))
+
+    return lambda question: shown(retriever.invoke(question)), awaited
+
+
+def of_llama_index(memory: Opened, space: str, **options: Any) -> tuple[Callable[[str], Found], Any]:
+    pytest.importorskip("llama_index.core", reason="needs the extra 'llama-index'")
+    from locigraph.llama_index import MemoryRetriever
+
+    retriever = MemoryRetriever(memory, space, **options)
+
+    def shown(nodes: Any) -> Found:
+        for each in nodes:
+            assert each.get_content(metadata_mode="llm") == each.node.text  # nothing but what was said is for models
+            assert each.score == each.node.metadata["score"]
+        return [(each.node.node_id, each.node.text, each.node.metadata) for each in nodes]
+
+    async def awaited(question: str) -> Found:
+        return shown(await retriever.aretrieve(question))
+
+    return lambda question: shown(retriever.retrieve(question)), awaited
+
+
+FRAMEWORKS = pytest.mark.parametrize("framework", [of_langchain, of_llama_index], ids=["langchain", "llama-index"])
+
+
+@pytest.fixture
+def memory(place: Path) -> Iterator[Memory]:
+    with Memory.open(place / "memory.sqlite", checkpoint=str(place / "checkpoint")) as opened:
+        for number, text in enumerate((SOLD, "Was it the old one?", "Yes, Tom came by in the rain.")):
+            opened.add(space="ana", session="s1", speaker="Ana", text=text, turn_id=f"t{number}")
+        yield opened
+
+
+@FRAMEWORKS
+def test_a_retriever_finds_what_the_memory_recalls_with_all_that_a_hit_says(framework: Any, memory: Memory) -> None:
+    invoke, awaited = framework(memory, "ana", top_k=2, strategy="v2")
+    recalled = memory.recall(QUESTION, space="ana", top_k=2, strategy="v2")
+    expected = [
+        (hit.node_id, hit.text, {"space": "ana", "turn_ids": [*hit.turn_ids], "score": hit.score,
+                                 "signals": {"graph": hit.score}, "strategy": "v2"})
+        for hit in recalled
+    ]  # fmt: skip
+    for found in (invoke(QUESTION), asyncio.run(awaited(QUESTION))):
+        assert [(name, text, {key: held[key] for key in each}) for (name, text, held), (_, _, each)
+                in zip(found, expected, strict=True)] == expected  # fmt: skip
+        assert json.loads(json.dumps(found[0][2])) == found[0][2]
+
+
+@FRAMEWORKS
+def test_a_note_reaches_the_metadata_and_an_error_the_caller(framework: Any, place: Path) -> None:
+    with Memory.open(place / "memory.sqlite", checkpoint=None) as memory:
+        memory.add(space="ana", session="s1", speaker="Ana", text=SOLD)
+        invoke, _ = framework(memory, "ana")
+        (_, text, metadata), *_ = invoke(QUESTION)
+        assert (text, metadata["strategy"]) == (f"Ana: {SOLD}", "v1")
+        assert metadata["notes"] == ["v1 answers, since v2 cannot: no checkpoint is named"]
+        invoke, _ = framework(memory, "anna")
+        with pytest.raises(UnknownSpaceError, match="nearest is 'ana'"):
+            invoke(QUESTION)
+
+
+@FRAMEWORKS
+def test_an_async_memory_answers_coroutines_alone(framework: Any, place: Path) -> None:
+    async def ask() -> Found:
+        async with AsyncMemory.open(place / "memory.sqlite", checkpoint=str(place / "checkpoint")) as memory:
+            await memory.add(space="ana", session="s1", speaker="Ana", text=SOLD)
+            invoke, awaited = framework(memory, "ana")
+            with pytest.raises(LocigraphError, match="await ainvoke"):
+                invoke(QUESTION)
+            found: Awaitable[Found] = awaited(QUESTION)
+            return await found
+
+    ((_, text, metadata),) = asyncio.run(ask())
+    assert (text, metadata["strategy"]) == (f"Ana: {SOLD}", "v2")
