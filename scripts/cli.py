@@ -29,6 +29,7 @@ _HELP = {
     "reflect": "insights that several facts of a graph show together",
     "adapt": "an adapter of the text encoder from a corpus' questions",
     "train": "node and query encoder from a built graph",
+    "average": "one checkpoint with the mean of the weights of several",
     "refresh": "graph embeddings of all turns into the index",
     "evaluate": "strategies compared on held-out conversations, with statistics and a report",
     "evaluate-consolidation": "what a language model makes of conversations whose facts are known",

@@ -1,0 +1,85 @@
+"""The mean of several checkpoints' weights: one model of the same size that carries over better than each of them.
+
+Trainings that begin at the same weights end near enough to each other for the weights between them to work, and what
+one learns that is particular to its corpora is halved by the others.
+
+Source:
+    Wortsman et al. 2022, "Model soups: averaging weights of multiple fine-tuned models improves accuracy without
+    increasing inference time", arXiv:2203.05482 (the uniform soup).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from locigraph.kg.language.wordings import Wordings
+from locigraph.training.checkpoint import Checkpoint, GraphRetrieval
+from locigraph.training.errors import CheckpointError
+from locigraph.training.fusion import DETAIL
+
+
+def averaged(checkpoints: Sequence[Checkpoint], **details: Any) -> Checkpoint:
+    """The checkpoint whose weights are the mean of others', and so are those of its linear fusion.
+
+    It has seen what any of them has seen.
+
+    Args:
+        checkpoints: At least two, of the same model and text encoder, trained with the same random seed.
+        details: What else its manifest records.
+
+    Raises:
+        CheckpointError: If they do not fit together; says which and why.
+    """
+    if len(checkpoints) < 2:
+        raise CheckpointError(f"{len(checkpoints)} checkpoint to average; name at least two")
+    first = checkpoints[0]
+    for other in checkpoints[1:]:
+        for what, here, there in (
+            ("model", first.model, other.model),
+            ("text encoder", first.text_encoder, other.text_encoder),
+            ("random seed", _seed(first), _seed(other)),
+        ):
+            if here != there:
+                raise CheckpointError(
+                    f"checkpoints {first.version} and {other.version} cannot be averaged: {what} is {here!r} and "
+                    f"{there!r}; train both alike, from the same start"
+                )
+    states = [checkpoint.network.state_dict() for checkpoint in checkpoints]
+    network = GraphRetrieval(first.model, text_dim=first.text_dim)
+    network.load_state_dict({name: torch.stack([state[name] for state in states]).mean(0) for name in states[0]})
+    identities = [checkpoint.details["identity"] for checkpoint in checkpoints]
+    seen = [checkpoint.seen for checkpoint in checkpoints]
+    known = [each for each in seen if each is not None]
+    return Checkpoint(
+        network.eval(),
+        first.model,
+        first.text_encoder,
+        first.text_dim,
+        {
+            **details,
+            "identity": {
+                "seed": _seed(first),
+                **{side: sorted({s for each in identities for s in each[side]}) for side in ("train", "validation")},
+            },
+            "averaged": {checkpoint.version: checkpoint.details for checkpoint in checkpoints},
+            **_fusion(checkpoints),
+        },
+        Wordings.union(known) if len(known) == len(seen) else None,
+    )
+
+
+def _seed(checkpoint: Checkpoint) -> Any:
+    return checkpoint.details["identity"].get("seed")
+
+
+def _fusion(checkpoints: Sequence[Checkpoint]) -> dict[str, dict[str, float]]:
+    """The mean of the fusions' weights, in the manifest's form; nothing where a checkpoint has none."""
+    held = [checkpoint.details.get(DETAIL) for checkpoint in checkpoints]
+    fusions = [each for each in held if isinstance(each, dict)]
+    if len(fusions) < len(held):
+        return {}
+    names = dict.fromkeys(name for each in fusions for name in each)
+    return {DETAIL: {name: round(sum(each.get(name, 0.0) for each in fusions) / len(fusions), 4) for name in names}}
