@@ -5,6 +5,7 @@ LocigraphError                 every error a user can cause or mend; commands pr
 │   └── CorpusFileError        a corpus file that cannot be read at all
 ├── StoreError                 the store cannot do what was asked
 │   ├── UnknownSpaceError      no such space
+│   ├── UnknownScopeError      no space of such a user or agent
 │   ├── UnknownNodeError       an id that the space does not hold
 │   ├── UnknownTypeError       a node type or relation label that the schema does not hold
 │   ├── TurnConflictError      a turn id that already holds other words
@@ -48,6 +49,15 @@ class UnknownSpaceError(StoreError):
 
     def __init__(self, space: str, known: Iterable[str]) -> None:
         super().__init__(f"space {shortened(space)} is not in the store{nearest(space, known)}")
+        self.space = space
+
+
+class UnknownScopeError(StoreError):
+    """A user or agent that no space belongs to, as ``kg.types.Scope`` writes them."""
+
+    def __init__(self, scope: str, known: Iterable[str]) -> None:
+        shown = scope if len(scope) <= 80 else scope[:77] + "..."
+        super().__init__(f"no space is of {shown}{nearest(scope, known)}")
 
 
 class UnknownNodeError(StoreError):

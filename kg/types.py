@@ -42,6 +42,33 @@ def is_text(text: str) -> bool:
     return not UNSTORABLE.search(text) and len(text.encode()) <= MAX_TEXT_BYTES
 
 
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A user, an agent, or both: what a space belongs to, and by what several spaces can be asked together.
+
+    Of a space None means that nobody has said; in a question None means any.
+    """
+
+    user: str | None = None
+    agent: str | None = None
+
+    def __bool__(self) -> bool:
+        return self != ANYBODY
+
+    def __str__(self) -> str:
+        named = (
+            f"{field} {name!r}" for field, name in (("user", self.user), ("agent", self.agent)) if name is not None
+        )
+        return " and ".join(named) or "anybody"
+
+    def covers(self, other: Scope) -> bool:
+        """Whether a space of another scope is meant by this one."""
+        return self.user in (None, other.user) and self.agent in (None, other.agent)
+
+
+ANYBODY = Scope()
+
+
 class TurnState(StrEnum):
     """How far a turn's consolidation has come."""
 

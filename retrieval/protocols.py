@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from locigraph.kg.joint import joint_name
 from locigraph.kg.types import NodeId, SpaceId, TurnId
 
 #: Number of turns that a strategy returns when the caller does not say.
@@ -32,6 +33,8 @@ class Hit:
         score: What the ranking is sorted by; comparable within one result only.
         signals: Score per signal, such as ``{"bm25": 7.1, "ann": .61}``; a signal that did not find the node is absent.
         same: Source turns of worse hits that say the same and were folded into this one (see ``retrieval.view``).
+        space: The space that holds node and turns; strategies, which are told what to search, leave it empty.
+        elsewhere: As ``same``, of hits in other spaces, by space.
     """
 
     node_id: NodeId
@@ -41,6 +44,8 @@ class Hit:
     score: float
     signals: Mapping[str, float] = field(default_factory=dict)
     same: tuple[TurnId, ...] = ()
+    space: str = ""
+    elsewhere: Mapping[str, tuple[TurnId, ...]] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -50,8 +55,9 @@ class Hit:
     def as_json(self) -> dict[str, object]:
         """The hit as JSON holds it."""
         return {
-            "node_id": self.node_id, "type": self.type, "text": self.text, "turn_ids": list(self.turn_ids),
-            "score": self.score, "signals": dict(self.signals), "same": list(self.same),
+            "space": self.space, "node_id": self.node_id, "type": self.type, "text": self.text,
+            "turn_ids": list(self.turn_ids), "score": self.score, "signals": dict(self.signals),
+            "same": list(self.same), "elsewhere": {space: list(turns) for space, turns in self.elsewhere.items()},
         }  # fmt: skip
 
 
@@ -129,15 +135,16 @@ class QueryEncoder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SearchScope:
-    """What a search may see: always one space only.
+    """What a search may see: never a space that is not named.
 
     Attributes:
-        space: The space, or a view of it (see ``kg.views``); empty is an error.
+        space: The space, or a view of it (see ``kg.views``), or several that are searched together: then names of
+            nodes and turns are found as ``kg.joint.joint_name`` writes them. None, or an empty name, is an error.
         types: Node types that may be found; None for all.
         as_of: Nodes recorded later are invisible; None hides nothing.
     """
 
-    space: str
+    space: str | tuple[str, ...]
     types: tuple[str, ...] | None = None
     as_of: datetime | None = None
 
@@ -151,6 +158,11 @@ class VectorMatch:
     turn_ids: tuple[TurnId, ...]
     score: float
 
+    def named_in(self, space: str) -> VectorMatch:
+        """The match as a search of several spaces returns it."""
+        turn_ids = tuple(joint_name(space, turn) for turn in self.turn_ids)
+        return replace(self, node_id=joint_name(space, self.node_id), turn_ids=turn_ids)
+
 
 class VectorSearch(Protocol):
     """A vector index, as far as strategies use it."""
@@ -158,3 +170,20 @@ class VectorSearch(Protocol):
     def search(self, vector: NDArray[np.float32], scope: SearchScope, *, top_k: int) -> list[VectorMatch]:
         """Rows of the greatest similarity, best first."""
         ...
+
+
+class JointVectors:
+    """A vector search that sees the same spaces together, whatever space it is asked for.
+
+    Args:
+        vectors: The search.
+        spaces: The spaces.
+    """
+
+    def __init__(self, vectors: VectorSearch, spaces: Sequence[SpaceId]) -> None:
+        self._vectors = vectors
+        self._spaces = tuple(spaces)
+
+    def search(self, vector: NDArray[np.float32], scope: SearchScope, *, top_k: int) -> list[VectorMatch]:
+        """See ``VectorSearch``."""
+        return self._vectors.search(vector, replace(scope, space=self._spaces), top_k=top_k)

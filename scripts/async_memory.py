@@ -91,6 +91,7 @@ class AsyncMemory:
     restore = _awaited(Memory.restore)
     flush = _awaited(Memory.flush)
     spaces = _awaited(Memory.spaces)
+    scopes = _awaited(Memory.scopes)
     times = _awaited(Memory.times)
     recall = _awaited(Memory.recall)
     state = _awaited(Memory.state)

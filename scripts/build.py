@@ -26,6 +26,8 @@ def build(
     dry_run: bool = False,
     redact: bool = False,
     retry_failed: bool = False,
+    user: str | None = None,
+    agent: str | None = None,
 ) -> None:
     """Read conversations, consolidate every turn into the graph, and index it. Can be interrupted and run again.
 
@@ -42,11 +44,14 @@ def build(
         checkpoint: Checkpoint whose graph embeddings are kept up to date, for v2; ``default`` for the one that the
             store remembers, or the shipped one; null for none.
         retry_failed: Whether to try failed turns again.
+        user: Whose conversations these are, for ``locigraph recall --user``; null says nothing.
+        agent: Which agent's conversations these are, for ``locigraph recall --agent``; null says nothing.
     """
     from collections import Counter
 
     from locigraph.consolidation.protocols import Accounted
     from locigraph.kg.store import Store
+    from locigraph.kg.types import Scope
     from locigraph.scripts import graphs, live, opening
     from locigraph.scripts.language_models import clients_of
     from locigraph.scripts.strategies import indexer_of
@@ -71,7 +76,7 @@ def build(
                 if conversation.space in graph.spaces():
                     for failure in graph.failures(conversation.space):
                         graph.retry_turn(conversation.space, failure.turn_id)
-        failed = graphs.build_graph(read, extractor, graph, text_encoder)
+        failed = graphs.build_graph(read, extractor, graph, text_encoder, Scope(user, agent))
         indexer_of(graph, vectors, text_encoder).drain(progress=True)
         missing = live.embed_all_spaces(graph, vectors, text_encoder, checkpoint)
         known = {*graph.spaces()}

@@ -42,6 +42,7 @@ _HELP = {
     "serve": "keep a memory open for clients of HTTP and MCP",
     "spaces": "what a memory holds, space by space",
     "show": "facts and events of a space, or one of them with its history",
+    "drift": "how far the graph embeddings in use are from the present graph",
     "verify": "compare the index of descriptions with the store, or rebuild it",
     "forget": "erase turns, or a space, from graph and indexes",
 }

@@ -7,8 +7,10 @@ from locigraph.scripts.settings import DEFAULT, REMEMBERED, EncoderSettings, Ind
 
 def forget(
     *,
-    space: str,
+    space: str | None = None,
     turns: list[str] | str | None = None,
+    user: str | None = None,
+    agent: str | None = None,
     yes: bool = False,
     restore: bool = False,
     store: str = "data/graph.sqlite",
@@ -16,16 +18,19 @@ def forget(
     encoder: EncoderSettings = REMEMBERED,
     checkpoint: str | None = DEFAULT,
 ) -> None:
-    """Erase turns and the nodes drawn from them, or a whole space, for good, and make the index anew without them.
+    """Erase turns and the nodes drawn from them, a space, or all of a user or agent, and make the index anew.
 
     Forgotten turns stay forgotten: a later build with their file passes them over. The store forgets first, whatever
     state the index is in. Can be interrupted and run again.
 
     Args:
-        space: Whose memory; locigraph spaces lists what a store holds.
-        turns: Ids of the turns, separated by commas or as a list; null for all of the space, which needs --yes.
+        space: Whose memory; locigraph spaces lists what a store holds. null for all spaces of the user or agent.
+        turns: Ids of the turns of one space, separated by commas or as a list; null for all of it, which needs --yes.
+        user: All spaces of this user are erased, all or none, which needs --yes.
+        agent: All spaces of this agent are erased; with a user, those of both.
         yes: Whether to go on without the question that all turns of a space are worth.
-        restore: Whether to undo instead: the turns, which are gone, may come back with the next build of their file.
+        restore: Whether to undo instead, in one space: the turns, which are gone, may come back with the next build of
+            their file.
         store: The graph.
         index: Vector index.
         encoder: Text encoder the graph was built with.
@@ -33,19 +38,29 @@ def forget(
             one; null leaves them to a later refresh.
     """
     from locigraph.kg.errors import LocigraphError
+    from locigraph.kg.types import Scope
+    from locigraph.scripts import options
     from locigraph.scripts.memory import Memory
 
+    scope = Scope(user, agent)
+    options.check_named(space, scope)
+    if restore and (space is None or scope):
+        raise LocigraphError("--restore is for one space, since a space that is gone is nobody's; name it with --space")
+    if turns is None and not (yes or restore):
+        what, cure = (scope, "--yes") if scope else (f"space {space!r}", "--yes, or name --turns")
+        raise LocigraphError(f"{what}: all of it would be erased for good; add {cure}")
     if isinstance(turns, str):
         turns = [name for each in turns.split(",") if (name := each.strip())]
     with Memory.open(store, index=index, encoder=encoder, checkpoint=checkpoint, access="write") as memory:
         if restore:
+            assert space is not None
             count = memory.restore(space=space, turn_ids=turns)
             print(f"{count} forgotten turns of {space} may come back; run locigraph build with their file")
             return
-        if turns is None and not yes:
-            raise LocigraphError(f"space {space!r}: all of it would be erased for good; add --yes, or name --turns")
-        erased = memory.forget(space=space, turn_ids=turns, whole_space=turns is None)
-        print(f"{erased} nodes of {space} erased" if erased else "an earlier forgetting is complete now")
+        erased = memory.forget(
+            space=space, turn_ids=turns, whole_space=turns is None and not scope, user=user, agent=agent
+        )
+        print(f"{erased} nodes of {space or scope} erased" if erased else "an earlier forgetting is complete now")
 
 
 if __name__ == "__main__":

@@ -43,4 +43,4 @@ class Asking:
     def metadata(self, hit: Hit, found: Recalled) -> dict[str, Any]:
         """What a framework keeps beside the text of a hit: all that the hit says, and what found it."""
         told = {name: value for name, value in hit.as_json().items() if name != "text"}
-        return {"space": self.space, **told, "strategy": found.strategy, "notes": list(found.notes)}
+        return {**told, "strategy": found.strategy, "notes": list(found.notes)}

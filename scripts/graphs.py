@@ -21,7 +21,7 @@ from locigraph.consolidation.protocols import Accounted, Extractor
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.language import redaction
 from locigraph.kg.store import Store, TurnFailure
-from locigraph.kg.types import SpaceId, Turn, TurnId, TurnState
+from locigraph.kg.types import ANYBODY, Scope, SpaceId, Turn, TurnId, TurnState
 from locigraph.kg.views import Views
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.build_context import HybridContext
@@ -33,19 +33,20 @@ def extractor_for(consolidation: str, corpus: Corpus, clients: Clients) -> Extra
 
 
 def build_graph(
-    corpus: Corpus, extractor: Extractor, store: Store, encoder: CachedTextEncoder
+    corpus: Corpus, extractor: Extractor, store: Store, encoder: CachedTextEncoder, scope: Scope = ANYBODY
 ) -> dict[SpaceId, list[TurnFailure]]:
     """Conversations into graph; what an earlier run did is passed over.
 
     What becomes of a turn is decided by the text encoder without its adapter: graphs stay the same whatever retrieval
-    has learnt. Nodes get vectors of both.
+    has learnt. Nodes get vectors of both. The conversations belong to the scope.
 
     Returns:
         Failed turns by space, of spaces that have some.
     """
     turns = [turn for conversation in corpus.conversations for turn in conversation.turns]
     with closing(GraphWriter(store, extractor, encoder.without_adapter())) as writer:
-        spaces = writer.add(turns, progress=True)
+        scoped = [(conversation.space, scope) for conversation in corpus.conversations]
+        spaces = writer.add(turns, scoped=scoped, progress=True)
     for each in dict.fromkeys([encoder.without_adapter(), encoder]):
         embed_all(spaces, store, each)
     return {space: failed for space in spaces if (failed := store.failures(space))}
@@ -82,11 +83,14 @@ class GraphWriter:
         if kept is not None:
             kept[0].close()
 
-    def add(self, turns: Sequence[Turn], *, progress: bool = False) -> list[SpaceId]:
+    def add(
+        self, turns: Sequence[Turn], *, scoped: Sequence[tuple[SpaceId, Scope]] = (), progress: bool = False
+    ) -> list[SpaceId]:
         """Append turns, all or none, and consolidate what is pending in their spaces.
 
         Args:
             turns: New ones and ones that the store holds, of any number of spaces.
+            scoped: To whom these spaces belong, as far as that is said.
             progress: Whether to show progress bars.
 
         Returns:
@@ -100,7 +104,8 @@ class GraphWriter:
         given = list(dict.fromkeys(turn.space for turn in turns))
         for space in given:
             refuse_other_extractor(store, space, extractor)
-        store.append_turns(turns, may_rewind=extractor.name != RecordedExtractor.name or _is_whole(store, turns))
+        may_rewind = extractor.name != RecordedExtractor.name or _is_whole(store, turns)
+        store.append_turns(turns, scoped=scoped, may_rewind=may_rewind)
         known = {*store.spaces()}
         spaces = [space for space in given if space in known]
         for space in spaces:

@@ -5,15 +5,23 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, NoReturn, overload
 
-from locigraph.kg.errors import LocigraphError, StoreError, UnknownSpaceError, nearest, shortened
+from locigraph.kg.errors import (
+    LocigraphError,
+    StoreError,
+    UnknownScopeError,
+    UnknownSpaceError,
+    nearest,
+    shortened,
+)
+from locigraph.kg.joint import parted, read_apart, side_by_side
 from locigraph.kg.store import Store
-from locigraph.kg.types import SpaceId, Turn, TurnId
+from locigraph.kg.types import NodeId, Scope, SpaceId, Turn, TurnId
 from locigraph.retrieval.errors import RetrievalError
 from locigraph.retrieval.protocols import Hit, Retriever, Timing
 from locigraph.retrieval.view import DEFAULT_FOLD, ViewedRetriever
@@ -22,6 +30,7 @@ from locigraph.scripts.settings import DEFAULT, REMEMBERED, EncoderSettings, Ind
 from locigraph.scripts.strategies import STRATEGIES, built_strategies, indexer_of, require_adapter, reranked, texts_of
 
 if TYPE_CHECKING:
+    from locigraph.kg.snapshot import Snapshot
     from locigraph.kg.store.engine import Access
     from locigraph.retrieval.index.milvus import MilvusIndex
     from locigraph.retrieval.packing import Context
@@ -43,7 +52,8 @@ class Recalled(Sequence[Hit]):
         strategy: What found them.
         timing: How long that took.
         notes: What the caller should know: that another strategy answered, that turns are missing.
-        context: The hits as lines for a language model; None where no budget was given.
+        context: The hits as lines for a language model; None where no budget was given. Where several spaces were
+            asked, it names turns as ``space:turn``, and shows one conversation after the other.
     """
 
     hits: tuple[Hit, ...]
@@ -182,6 +192,8 @@ class Memory:
         spoken_at: str | datetime | None = None,
         turn_id: str | None = None,
         image_caption: str | None = None,
+        user: str | None = None,
+        agent: str | None = None,
     ) -> TurnId:
         """Remember one turn; returns its id.
 
@@ -193,15 +205,19 @@ class Memory:
             spoken_at: When, as a time or ISO 8601; UTC where it names no zone. None where it is not known.
             turn_id: Name of the turn in its space, by which it is added once; None makes one.
             image_caption: What a shared image shows; None without image.
+            user: Whose space it is, for a ``recall`` of all spaces of a user; it can be said at any turn, and once said
+                it stays. None says nothing.
+            agent: Which agent the space belongs to, in the same way.
 
         Raises:
-            StoreError: If a field is not one that a store takes, the id has other content, or it was forgotten.
+            StoreError: If a field is not one that a store takes, the id has other content, it was forgotten, or the
+                space is another user's or agent's.
         """
         (made,) = self.add_many(
             [
                 {
                     "space": space, "session": session, "speaker": speaker, "text": text, "spoken_at": spoken_at,
-                    "turn_id": turn_id, "image_caption": image_caption,
+                    "turn_id": turn_id, "image_caption": image_caption, "user": user, "agent": agent,
                 }
             ]
         )  # fmt: skip
@@ -219,40 +235,56 @@ class Memory:
         Returns:
             The ids of all, in the order given.
         """
-        made = [_turn(place, **each) for place, each in enumerate(turns)]
+        given = [_turn(place, **each) for place, each in enumerate(turns)]
+        made = [turn for turn, _ in given]
         with self._lock:
-            self._require_writer().add(made)
+            self._require_writer().add(made, scoped=[(turn.space, scope) for turn, scope in given])
         return [turn.turn_id for turn in made]
 
-    def forget(self, *, space: str, turn_ids: Sequence[str] | None = None, whole_space: bool = False) -> int:
-        """Erase turns with all that was drawn from them, or a whole space, for good.
+    def forget(
+        self,
+        *,
+        space: str | Sequence[str] | None = None,
+        turn_ids: Sequence[str] | None = None,
+        whole_space: bool = False,
+        user: str | None = None,
+        agent: str | None = None,
+    ) -> int:
+        """Erase turns with all that was drawn from them, or whole spaces, for good.
 
         The store forgets first, whatever state the index is in; called again, a cut forgetting is completed.
 
         Args:
-            space: Whose memory.
-            turn_ids: The turns.
+            space: Whose memory; None for all spaces of the user or agent.
+            turn_ids: The turns, of one space.
             whole_space: Whether to erase all turns of the space; then none are named.
+            user: All spaces of this user are erased, all or none.
+            agent: All spaces of this agent; with a user, those that belong to both.
 
         Returns:
             Number of nodes erased; 0 where an earlier forgetting was completed.
         """
-        if (turn_ids is None) != whole_space:
-            raise LocigraphError(f"space {space!r}: name the turns to erase, or say that it is the whole space")
+        scope = Scope(user, agent)
+        if (turn_ids is None) != (whole_space or bool(scope)) or (turn_ids is not None and not isinstance(space, str)):
+            raise LocigraphError(
+                f"space {space!r}: name the turns to erase, or say that it is the whole space; of a user or agent all "
+                "spaces are erased, and no turns are named"
+            )
         with self._lock:
             self._has_forgotten = True
             was_cut = self._graph.has_forgotten()
-            if self._writer is not None:
-                self._writer.drop(SpaceId(space))
             try:
+                spaces = self._named(space, scope)
+                for each in spaces if self._writer is not None else ():
+                    self._require_writer().drop(each)
                 if turn_ids is None:
-                    erased = self._graph.forget_space(SpaceId(space), going=self._encoder.forget)
+                    erased = self._graph.forget_spaces(spaces, going=self._encoder.forget)
                 else:
                     named = [TurnId(turn) for turn in turn_ids]
-                    held = {turn.turn_id for turn in self._graph.turns(SpaceId(space))}
+                    held = {turn.turn_id for turn in self._graph.turns(spaces[0])}
                     is_done = was_cut and not held & {*named}
-                    erased = 0 if is_done else self._graph.forget(SpaceId(space), named, going=self._encoder.forget)
-            except UnknownSpaceError:
+                    erased = 0 if is_done else self._graph.forget(spaces[0], named, going=self._encoder.forget)
+            except (UnknownSpaceError, UnknownScopeError):
                 if not was_cut:
                     raise
                 erased = 0
@@ -260,7 +292,7 @@ class Memory:
                 self._drain()
             except RetrievalError as error:
                 raise LocigraphError(
-                    f"{erased} nodes of {space} are erased from the store, but not yet: {error}"
+                    f"{erased} nodes of {space or scope} are erased from the store, but not yet: {error}"
                 ) from error
         return erased
 
@@ -281,10 +313,14 @@ class Memory:
 
     # --- reading -------------------------------------------------------------------------------------------
 
-    def spaces(self) -> list[SpaceId]:
-        """All spaces, sorted."""
+    def spaces(self, *, user: str | None = None, agent: str | None = None) -> list[SpaceId]:
+        """All spaces, sorted, or those of a user, of an agent, or of both."""
+        return [space for space, scope in self.scopes().items() if Scope(user, agent).covers(scope)]
+
+    def scopes(self) -> dict[SpaceId, Scope]:
+        """All spaces, sorted, with the ``user`` and the ``agent`` that they belong to; None where nobody has said."""
         with self._lock:
-            return self._graph.spaces()
+            return self._graph.scopes()
 
     def times(self, space: str) -> list[datetime]:
         """When the turns of a space were spoken, each time once, earliest first; undated turns have none."""
@@ -296,7 +332,9 @@ class Memory:
         self,
         question: str,
         *,
-        space: str,
+        space: str | Sequence[str] | None = None,
+        user: str | None = None,
+        agent: str | None = None,
         top_k: int = 10,
         budget_tokens: int | None = None,
         as_of: str | datetime | None = None,
@@ -306,11 +344,16 @@ class Memory:
         fold: float | None = DEFAULT_FOLD,
         queries: QueryGenerator | None = None,
     ) -> Recalled:
-        """What a space remembers about a question, best first.
+        """What a space, or several together, remember about a question, best first.
+
+        A space, a user or an agent is named; where several are, what is asked are the spaces to which all apply. Hits
+        of several spaces are one ranking, and each names its ``space``.
 
         Args:
             question: What to look for.
-            space: The space that is asked.
+            space: The space that is asked, or several.
+            user: All spaces of this user are asked together.
+            agent: All spaces of this agent are asked together.
             top_k: Largest number of hits.
             budget_tokens: Tokens of a context for a language model; then the hits are those that fit, whatever
                 ``top_k``. None for no context.
@@ -325,8 +368,9 @@ class Memory:
 
         Raises:
             UnknownSpaceError: If there is no such space.
-            LocigraphError: If there is no such speaker, the strategy cannot be used, or the index fails; an outage is
-                never an empty result.
+            UnknownScopeError: If no space is of such a user or agent.
+            LocigraphError: If no space is named, there is no such speaker, the strategy cannot be used, or the index
+                fails; an outage is never an empty result.
         """
         from locigraph.retrieval.multi_query import asking
         from locigraph.retrieval.packing import Budget, contexts_of, hits_for
@@ -334,21 +378,24 @@ class Memory:
         options.check_recall(
             question, top_k=top_k, budget_tokens=budget_tokens, as_of=as_of, strategy=strategy, fold=fold
         )
-        time, asked = options.time_of(as_of), SpaceId(space)
-        with self._lock, self._retriever(asked, strategy, queries) as (name, found_by, notes):
-            wanted = top_k if budget_tokens is None else max(top_k, hits_for(budget_tokens))
-            retriever = asking(queries, self._last_day)(found_by)
-            viewed = ViewedRetriever(retriever, self._graph.voices, speakers=self._speakers(asked, speaker), fold=fold)
-            found = reranked(reranker)(viewed).retrieve(question, asked, as_of=time, top_k=wanted)
-            hits, context = found.hits[:top_k], None
-            if budget_tokens is not None:
-                snapshot = self._graph.snapshot(asked, as_of=time)
-                budget = Budget(tokens=budget_tokens)
-                (context,) = contexts_of(retriever, question, found.hits, snapshot, [budget], as_of=time)
-                kept = {line.node_id for line in context.memories}
-                hits = tuple(hit for hit in found.hits if hit.node_id in kept)
-            said = (*notes, *self.notes(space))
-        return Recalled(hits, name, found.timing, said, context)
+        time = options.time_of(as_of)
+        with self._lock:
+            asked = _Asked(self._graph, self._named(space, Scope(user, agent)), is_joint=not isinstance(space, str))
+            with self._retriever(asked, strategy, queries) as (name, found_by, notes):
+                wanted = top_k if budget_tokens is None else max(top_k, hits_for(budget_tokens))
+                retriever = asking(queries, lambda _: self._last_day(asked.spaces))(found_by)
+                viewed = ViewedRetriever(retriever, asked.voices, speakers=asked.speakers(speaker), fold=fold)
+                found = reranked(reranker)(viewed).retrieve(question, asked.name, as_of=time, top_k=wanted)
+                hits, context = found.hits[:top_k], None
+                if budget_tokens is not None:
+                    budget = Budget(tokens=budget_tokens)
+                    (context,) = contexts_of(
+                        retriever, question, found.hits, asked.snapshot(time), [budget], as_of=time
+                    )
+                    kept = {line.node_id for line in context.memories}
+                    hits = tuple(hit for hit in found.hits if hit.node_id in kept)
+                said = (*notes, *opening.partial_memory(self._graph, asked.spaces))
+        return Recalled(tuple(map(asked.shown, hits)), name, found.timing, said, context)
 
     def state(self) -> MemoryState:
         """How far the memory is ready to answer.
@@ -399,30 +446,34 @@ class Memory:
             snapshot = self._graph.snapshot(SpaceId(space), as_of=time, embedding_model=self._encoder.model_id)
             return explain(checkpoint, snapshot, question, embed=self._encoder.encode, top_k=top_k, asked_at=time)
 
-    def _speakers(self, space: SpaceId, named: str | Sequence[str] | None) -> list[str] | None:
-        """The speakers of a view; raises LocigraphError for one who says nothing in the space."""
-        if named is None:
-            return None
-        wanted, known = [named] if isinstance(named, str) else list(named), self._graph.speakers(space)
-        if not wanted:
-            raise LocigraphError("speaker is an empty list; name at least one speaker, or None for all")
-        for name in wanted:
-            if name not in known:
-                raise LocigraphError(f"space {space!r} has no speaker {shortened(name)}{nearest(name, known)}")
-        return wanted
+    def _named(self, space: str | Sequence[str] | None, scope: Scope) -> list[SpaceId]:
+        """The spaces that a name, or several, and a scope all apply to; never none."""
+        options.check_named(space, scope)
+        held = self._graph.scopes()
+        named = held if space is None else [SpaceId(name) for name in ([space] if isinstance(space, str) else space)]
+        for name in named:
+            if name not in held:
+                raise UnknownSpaceError(name, held)
+        found = [name for name in dict.fromkeys(named) if scope.covers(held[name])]
+        if not found:
+            known = {
+                Scope(None if scope.user is None else each.user, None if scope.agent is None else each.agent)
+                for each in (held[name] for name in named)
+            }
+            raise UnknownScopeError(str(scope), [str(each) for each in known if each])
+        return found
 
-    def _last_day(self, space: SpaceId) -> date | None:
-        times = self.times(space)
-        return times[-1].date() if times else None
+    def _last_day(self, spaces: Sequence[SpaceId]) -> date | None:
+        times = [time for space in spaces for time in self.times(space)]
+        return max(times).date() if times else None
 
     @contextmanager
     def _retriever(
-        self, space: SpaceId, strategy: str | None, queries: QueryGenerator | None
+        self, asked: _Asked, strategy: str | None, queries: QueryGenerator | None
     ) -> Iterator[tuple[str, Retriever, list[str]]]:
-        self._graph.require_space(space)
-        notes: list[str] = []
+        spaces, notes = asked.spaces, list[str]()
         if strategy is None:
-            reason = self._fault_of_v2(space)
+            reason = self._fault_of_v2(spaces)
             strategy = "v1" if reason else "v2"
             notes += [f"v1 answers, since v2 cannot: {reason}"] if reason else []
         row = STRATEGIES[strategy]
@@ -436,13 +487,20 @@ class Memory:
             from locigraph.training.inference import CheckpointQueryEncoder
 
             embeddings = self._require_live()
-            collection = embeddings.collection(space) if self._is_readonly else embeddings.current(space)
+            collection = embeddings.collection(spaces) if self._is_readonly else embeddings.current(spaces)
             questions = CheckpointQueryEncoder(embeddings.checkpoint, self._encoder.encode)
-            found = GraphEmbeddingRetriever(collection, questions, texts_of(self._graph))
-            yield strategy, found, notes
+            texts = texts_of(self._graph, is_joint=asked.is_joint)
+            together = (lambda space, as_of: tuple(spaces)) if asked.is_joint else None
+            yield strategy, GraphEmbeddingRetriever(collection, questions, texts, view_of=together), notes
             return
         with built_strategies(
-            self._graph, self._encoder, [strategy], spaces=[space], index=index, queries=queries
+            self._graph,
+            self._encoder,
+            [strategy],
+            spaces=spaces,
+            index=index,
+            queries=queries,
+            is_joint=asked.is_joint,
         ) as built:
             yield strategy, built[strategy], notes
 
@@ -477,7 +535,7 @@ class Memory:
             )
         return self._embeddings
 
-    def _fault_of_v2(self, space: SpaceId) -> str:
+    def _fault_of_v2(self, spaces: Sequence[SpaceId]) -> str:
         """Why v2 cannot answer now; empty if it can. A writer can bring embeddings up to date, a reader cannot."""
         from locigraph.training.errors import StaleEmbeddingsError
 
@@ -485,7 +543,7 @@ class Memory:
         if found is None or not self._is_readonly:
             return self._no_v2
         try:
-            found.collection(space)
+            found.collection(spaces)
         except StaleEmbeddingsError as error:
             return str(error)
         return ""
@@ -495,6 +553,63 @@ class Memory:
         if found is None:
             raise LocigraphError(f"v2 cannot be used: {self._no_v2}")
         return found
+
+
+class _Asked:
+    """The spaces that a question goes to: one by itself, or several as one (see ``kg.joint``).
+
+    Attributes:
+        spaces: The spaces.
+        is_joint: Whether strategies see them as one, in which names carry their space.
+        name: What strategies are told to search.
+    """
+
+    def __init__(self, graph: Store, spaces: Sequence[SpaceId], *, is_joint: bool) -> None:
+        self._graph = graph
+        self.spaces = spaces
+        self.is_joint = is_joint
+        self.name = SpaceId("spaces asked together") if is_joint else spaces[0]
+
+    def voices(self, space: SpaceId, ids: Sequence[NodeId]) -> Mapping[NodeId, frozenset[str]]:
+        """See ``Store.voices``."""
+        return read_apart(ids, self._graph.voices) if self.is_joint else self._graph.voices(space, ids)
+
+    def snapshot(self, as_of: datetime | None) -> Snapshot:
+        """The graph without embeddings."""
+        found = [self._graph.snapshot(space, as_of=as_of) for space in self.spaces]
+        return side_by_side(found, self.name) if self.is_joint else found[0]
+
+    def speakers(self, named: str | Sequence[str] | None) -> list[str] | None:
+        """The speakers of a view; raises LocigraphError for one who says nothing in the spaces."""
+        if named is None:
+            return None
+        wanted = [named] if isinstance(named, str) else list(named)
+        known = {speaker for space in self.spaces for speaker in self._graph.speakers(space)}
+        if not wanted:
+            raise LocigraphError("speaker is an empty list; name at least one speaker, or None for all")
+        for name in wanted:
+            if name not in known:
+                where = repr(self.spaces[0]) + (f" and {len(self.spaces) - 1} others" if len(self.spaces) > 1 else "")
+                raise LocigraphError(f"space {where} has no speaker {shortened(name)}{nearest(name, known)}")
+        return wanted
+
+    def shown(self, hit: Hit) -> Hit:
+        """A hit with its space, and the names that node and turns have there."""
+        if not self.is_joint:
+            return replace(hit, space=self.name)
+        space, node = parted(hit.node_id)
+        same: dict[str, list[TurnId]] = {}
+        for turn in hit.same:
+            other, name = parted(turn)
+            same.setdefault(other, []).append(name)
+        return replace(
+            hit,
+            space=space,
+            node_id=node,
+            turn_ids=tuple(parted(turn)[1] for turn in hit.turn_ids),
+            same=tuple(same.pop(space, ())),
+            elsewhere={other: tuple(names) for other, names in same.items()},
+        )
 
 
 def _no_client(stage: str) -> NoReturn:
@@ -511,9 +626,11 @@ def _turn(
     spoken_at: str | datetime | None = None,
     turn_id: str | None = None,
     image_caption: str | None = None,
-) -> Turn:
+    user: str | None = None,
+    agent: str | None = None,
+) -> tuple[Turn, Scope]:
     time = options.time_of(spoken_at)
     if time is not None and time.tzinfo is None:
         time = time.replace(tzinfo=UTC)
     name = TurnId(uuid.uuid4().hex[:16] if turn_id is None else turn_id)
-    return Turn(SpaceId(space), name, space, session, place, speaker, text, time, image_caption)
+    return Turn(SpaceId(space), name, space, session, place, speaker, text, time, image_caption), Scope(user, agent)

@@ -78,7 +78,7 @@ def partial_memory(graph: Store, spaces: Sequence[SpaceId]) -> list[str]:
     for space in spaces:
         counts = graph.turn_counts(space)
         pending, failed = counts[TurnState.PENDING], counts[TurnState.FAILED]
-        causes = [f"{pending} are not consolidated yet (run locigraph build again)"] if pending else []
+        causes = [f"{pending} are not consolidated yet (run locigraph build again, or add to it)"] if pending else []
         if failed:
             causes.append(f"{failed} failed and are here as they were said, without facts (build --retry_failed true)")
         if causes:

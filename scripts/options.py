@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.registry import RowT, Table
 from locigraph.kg.times import TIME_RANGE, is_in_range
+from locigraph.kg.types import Scope
 
 
 def names(listed: str, table: Table[RowT]) -> list[str]:
@@ -41,6 +43,12 @@ def check_recall(
     if fold is not None and not 0 < fold <= 1:
         raise LocigraphError(f"fold is {fold}; a likeness is above 0 and at most 1, null folds nothing")
     time_of(as_of)
+
+
+def check_named(space: str | Sequence[str] | None, scope: Scope) -> None:
+    """Raise LocigraphError unless a space, or a user or agent, is named."""
+    if not (space or scope):
+        raise LocigraphError("no space is named; name one, which locigraph spaces lists, or a user or agent")
 
 
 def time_of(given: object) -> datetime | None:

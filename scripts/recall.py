@@ -8,7 +8,9 @@ from locigraph.scripts.settings import DEFAULT, QUICK_LLM, REMEMBERED, EncoderSe
 def recall(
     question: str,
     *,
-    space: str,
+    space: str | None = None,
+    user: str | None = None,
+    agent: str | None = None,
     store: str = "data/graph.sqlite",
     index: IndexSettings = IndexSettings(),
     encoder: EncoderSettings = REMEMBERED,
@@ -23,11 +25,15 @@ def recall(
     top_k: int = 10,
     budget_tokens: int | None = None,
 ) -> None:
-    """Answer a question with the memories of a space: scores for each signal, and source turns.
+    """Answer a question with the memories of a space, or of all spaces of a user or agent together.
+
+    Shows scores for each signal, and source turns. Where several of space, user and agent are named, all must apply.
 
     Args:
         question: What to look for.
-        space: Whose memory; locigraph spaces lists what a store holds.
+        space: Whose memory; locigraph spaces lists what a store holds. null for those of the user or agent.
+        user: The spaces of this user are asked together, as one; each memory names its space.
+        agent: The spaces of this agent are asked together.
         store: The graph.
         index: Vector index.
         encoder: Text encoder the graph was built with; v2 and the strategies named ``-adapted`` use its adapter.
@@ -48,12 +54,14 @@ def recall(
             order in which they were said. null for ``top_k`` memories with their scores.
     """
     from locigraph.consolidation.ledger import Ledger
+    from locigraph.kg.types import Scope
     from locigraph.scripts import options
     from locigraph.scripts.language_models import clients_of
     from locigraph.scripts.memory import Memory
     from locigraph.scripts.queries import queries_of
     from locigraph.scripts.terminal import hits_table, printable
 
+    options.check_named(space, Scope(user, agent))
     options.check_recall(question, top_k=top_k, budget_tokens=budget_tokens, as_of=as_of, strategy=strategy, fold=fold)
     ledger = Ledger()
     asked = queries_of(queries, clients_of(llm, ledger=ledger))
@@ -61,6 +69,8 @@ def recall(
         found = memory.recall(
             question,
             space=space,
+            user=user,
+            agent=agent,
             top_k=top_k,
             budget_tokens=budget_tokens,
             as_of=as_of,
@@ -70,7 +80,7 @@ def recall(
             fold=fold,
             queries=asked,
         )
-    shown = hits_table(found)
+    shown = hits_table(found, with_spaces=space is None)
     if found.context is not None:
         shown = printable(str(found.context))
         shown += f"\n{found.context.tokens} of {budget_tokens} tokens; {found.context.left_out} memories did not fit"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def spaces(*, store: str = "data/graph.sqlite", json: bool = False) -> None:
-    """List the spaces of a memory: turns, facts, events, and when the first and the last turn were spoken.
+    """List the spaces of a memory: whose they are, turns, facts, events, and when the first and last turn were spoken.
 
     Args:
         store: The graph.
@@ -18,12 +18,14 @@ def spaces(*, store: str = "data/graph.sqlite", json: bool = False) -> None:
 
     with existing_store(store) as graph:
         rows = []
-        for space in graph.spaces():
+        for space, scope in graph.scopes().items():
             turns, states, nodes = graph.turns(space), graph.turn_counts(space), graph.node_counts(space)
             dates = sorted(turn.spoken_at for turn in turns if turn.spoken_at is not None)
             rows.append(
                 {
                     "space": space,
+                    "user": scope.user,
+                    "agent": scope.agent,
                     "turns": len(turns),
                     "pending": states[TurnState.PENDING],
                     "failed": states[TurnState.FAILED],
@@ -38,10 +40,12 @@ def spaces(*, store: str = "data/graph.sqlite", json: bool = False) -> None:
         return
     for row in rows:
         waiting = "".join(f", {row[state]} {state}" for state in ("pending", "failed") if row[state])
+        whose = "".join(f"  {field} {row[field]}" for field in ("user", "agent") if row[field])
         days = f"  {row['first']} to {row['last']}" if row["first"] else ""
         print(
             printable(
-                f"{row['space']}  {row['turns']} turns{waiting}  {row['facts']} facts  {row['events']} events{days}"
+                f"{row['space']}{whose}  {row['turns']} turns{waiting}  {row['facts']} facts  "
+                f"{row['events']} events{days}"
             )
         )
     if not rows:

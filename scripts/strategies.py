@@ -11,11 +11,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from locigraph.kg.errors import LocigraphError
+from locigraph.kg.joint import read_apart, side_by_side
 from locigraph.kg.registry import Table
 from locigraph.kg.types import NodeId, SpaceId
+from locigraph.retrieval.protocols import JointVectors
 from locigraph.scripts.options import names
 
 if TYPE_CHECKING:
+    from locigraph.kg.snapshot import Snapshot
     from locigraph.kg.store import Store
     from locigraph.retrieval.evaluation import StrategyRun
     from locigraph.retrieval.index.descriptions import DescriptionIndexer
@@ -87,6 +90,8 @@ class SearchParts:
         index: Vector index; None if no strategy needs one.
         opened: Closes what the strategies hold.
         queries: Makes the queries of v1; None for its own rules.
+        is_joint: Whether the spaces are searched together, whatever space a strategy is asked for, as if their graphs
+            were one (see ``kg.joint``): ranks, word counts and scaled scores are those of all of them.
     """
 
     def __init__(
@@ -97,9 +102,12 @@ class SearchParts:
         index: MilvusIndex | None,
         opened: ExitStack,
         queries: QueryGenerator | None = None,
+        *,
+        is_joint: bool = False,
     ) -> None:
         self.store, self.encoder, self.spaces, self.index, self.opened = store, encoder, spaces, index, opened
         self.queries = queries
+        self.is_joint = is_joint
 
     def encoder_of(self, strategy: Strategy) -> CachedTextEncoder:
         """The text encoder that a strategy uses."""
@@ -108,30 +116,37 @@ class SearchParts:
     def snapshots(self, strategy: Strategy) -> SnapshotLoader:
         """Reads spaces with the embeddings of a strategy's text encoder."""
         model = self.encoder_of(strategy).model_id
-        return lambda space, as_of: self.store.snapshot(space, as_of=as_of, embedding_model=model)
+        return lambda space, as_of: self.snapshot(space, as_of, model)
+
+    def snapshot(self, space: SpaceId, as_of: datetime | None, model: str | None = None) -> Snapshot:
+        """The graph of a space, or of all of them side by side where they are searched together."""
+        read = self.spaces if self.is_joint else [space]
+        found = [self.store.snapshot(each, as_of=as_of, embedding_model=model) for each in read]
+        return side_by_side(found, space) if self.is_joint else found[0]
 
     @property
     def texts(self) -> NodeTexts:
         """Reads the texts of the hits of a search."""
-        return texts_of(self.store)
+        return texts_of(self.store, is_joint=self.is_joint)
 
     @cached_property
     def words(self) -> LexicalIndex:
         """BM25 over all searchable nodes."""
         from locigraph.retrieval.index.documents import LexicalIndex
 
-        return LexicalIndex(lambda space, as_of: self.store.snapshot(space, as_of=as_of))
+        return LexicalIndex(self.snapshot)
 
     @cached_property
     def words_of_turns(self) -> LexicalIndex:
         """BM25 over turns alone: what is common in facts must not weigh on the words of turns."""
         from locigraph.retrieval.index.documents import LexicalIndex
 
-        return LexicalIndex(lambda space, as_of: self.store.snapshot(space, as_of=as_of), types=("episode",))
+        return LexicalIndex(self.snapshot, types=("episode",))
 
     def vectors(self, strategy: Strategy) -> VectorSearch:
         """Description embeddings: those of the text encoder as it is are indexed, those of an adapter are not."""
-        return self._adapted if strategy.uses_adapter else self._indexed
+        found = self._adapted if strategy.uses_adapter else self._indexed
+        return JointVectors(found, self.spaces) if self.is_joint else found
 
     @cached_property
     def _indexed(self) -> VectorSearch:
@@ -391,10 +406,11 @@ def search_parts(
     spaces: Sequence[SpaceId],
     index: MilvusIndex | None = None,
     queries: QueryGenerator | None = None,
+    is_joint: bool = False,
 ) -> Iterator[SearchParts]:
     """What strategies are built of; what they hold is closed at the end. The arguments are those of ``SearchParts``."""
     with ExitStack() as opened:
-        yield SearchParts(store, encoder, spaces, index, opened, queries)
+        yield SearchParts(store, encoder, spaces, index, opened, queries, is_joint=is_joint)
 
 
 @contextmanager
@@ -406,9 +422,10 @@ def built_strategies(
     spaces: Sequence[SpaceId],
     index: MilvusIndex | None = None,
     queries: QueryGenerator | None = None,
+    is_joint: bool = False,
 ) -> Iterator[dict[str, Retriever]]:
     """Retrievers by name of those chosen strategies that neither learn nor need a checkpoint; see ``search_parts``."""
-    with search_parts(store, encoder, spaces=spaces, index=index, queries=queries) as parts:
+    with search_parts(store, encoder, spaces=spaces, index=index, queries=queries, is_joint=is_joint) as parts:
         yield made_of(parts, chosen)
 
 
@@ -428,13 +445,16 @@ def indexer_of(store: Store, index: MilvusIndex, encoder: CachedTextEncoder) -> 
     return DescriptionIndexer(store, index, encoder.without_adapter().model_id)
 
 
-def texts_of(store: Store) -> NodeTexts:
-    """Reads the texts of the hits of a search from the store."""
+def texts_of(store: Store, *, is_joint: bool = False) -> NodeTexts:
+    """Reads the texts of the hits of a search from the store; of a search of several spaces, by their joint names."""
 
     def read(space: SpaceId, node_ids: Sequence[NodeId], as_of: datetime | None) -> dict[NodeId, str]:
         return {node.id: node.description for node in store.nodes(space, ids=node_ids, as_of=as_of)}
 
-    return read
+    def read_joint(space: SpaceId, node_ids: Sequence[NodeId], as_of: datetime | None) -> dict[NodeId, str]:
+        return read_apart(node_ids, lambda each, own: read(each, own, as_of))
+
+    return read_joint if is_joint else read
 
 
 def reranked(model: str | None) -> Callable[[Retriever], Retriever]:

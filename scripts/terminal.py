@@ -21,7 +21,7 @@ def printable(text: str) -> str:
     return text.translate(_CONTROL)
 
 
-def hits_table(hits: Sequence[Hit]) -> str:
+def hits_table(hits: Sequence[Hit], *, with_spaces: bool = False) -> str:
     """Hits with score, signals, source turns and text, wrapped to the terminal; says so when there are none."""
     if not hits:
         return "nothing found"
@@ -29,9 +29,11 @@ def hits_table(hits: Sequence[Hit]) -> str:
     lines = []
     for rank, hit in enumerate(hits, start=1):
         signals = "  ".join(f"{name} {value:.3f}" for name, value in sorted(hit.signals.items()))
-        lines.append(f"{rank:>3}  {hit.score:.4f}  {hit.type}  turns {_listed(hit.turn_ids)}  [{signals}]")
-        if hit.same:
-            lines.append(f"     {len(hit.same)} more turns say the same: {_listed(hit.same)}")
+        space = f"  space {hit.space}" if with_spaces else ""
+        lines.append(f"{rank:>3}  {hit.score:.4f}  {hit.type}{space}  turns {_listed(hit.turn_ids)}  [{signals}]")
+        for where, same in {"": hit.same, **{f" in {name}": turns for name, turns in hit.elsewhere.items()}}.items():
+            if same:
+                lines.append(f"     {len(same)} more turns{where} say the same: {_listed(same)}")
         lines += textwrap.wrap(hit.description, width=width - 6, initial_indent=" " * 5, subsequent_indent=" " * 5)[:3]
     return printable("\n".join(lines))
 

@@ -15,7 +15,8 @@ def verify(
 ) -> None:
     """Check the store, its positions and NEXT edges, and compare the index with it: every row and vector.
 
-    Exits with code 1 when something differs or is incomplete.
+    Exits with code 1 when something differs, or turns failed. What the store lists as due is no difference: rows of
+    the indexes are written first, and turns that a stopped command left are counted, for the next build or add.
 
     Args:
         store: The graph, which is the truth.
@@ -54,7 +55,8 @@ def verify(
                 f"{space}: {fault}; run locigraph build with the file of the conversation"
                 for space, fault in graph.misplaced().items()
             ]
-            wrong += opening.partial_memory(graph, graph.spaces())
+            partial = opening.partial_memory(graph, graph.spaces())
+            has_failed = any(graph.failures(space) for space in graph.spaces())
     for kind, compared in differences.items():
         for found in compared:
             state = "clean" if found.is_clean else "differs"
@@ -62,8 +64,9 @@ def verify(
             print(f"{found.space}{kind}: {state} ({counted})")
     if not all(found.is_clean for compared in differences.values() for found in compared):
         wrong.insert(0, "the index differs from the store; run locigraph verify --rebuild true")
-    if wrong:
-        print("\n".join(wrong))
+    if wrong or partial:
+        print("\n".join([*wrong, *partial]))
+    if wrong or has_failed:
         raise SystemExit(1)
 
 

@@ -24,6 +24,7 @@ _PARTS = [
     ("", "", "retrieval/protocols.py", ["Hit", "Timing"]),
     ("", "", "retrieval/packing.py", ["Context"]),
     ("What else is returned", "", "scripts/memory.py", ["MemoryState"]),
+    ("To whom a space belongs", "", "kg/types.py", ["Scope"]),
     ("", "", "training/explanation.py", ["Explanation", "Influence"]),
     ("LangChain", "from locigraph.langchain import MemoryRetriever", "locigraph/langchain.py", ["MemoryRetriever"]),
     (
@@ -32,8 +33,8 @@ _PARTS = [
     ),
     (
         "Errors", "from locigraph.kg.errors import LocigraphError", "kg/errors.py",
-        ["LocigraphError", "StoreError", "UnknownSpaceError", "UnknownNodeError", "TurnConflictError",
-         "StoreVersionError"],
+        ["LocigraphError", "StoreError", "UnknownSpaceError", "UnknownScopeError", "UnknownNodeError",
+         "TurnConflictError", "StoreVersionError"],
     ),
     ("", "", "retrieval/errors.py", ["IndexUnavailableError", "IndexMismatchError", "TextEncoderError"]),
     ("", "", "training/errors.py", ["CheckpointError"]),

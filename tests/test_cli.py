@@ -57,7 +57,7 @@ BAD_CALLS = {
     "unknown strategy": (["evaluate", "--strategies", "v1,v9"], ["v9"]),
     "missing config": (["train", "--config", "absent.yaml"], ["absent.yaml"]),
     "missing question": (["recall", "--space", "x"], ["missing: question (What to look for)"]),
-    "missing space": (["recall", "q"], ["missing: --space", "locigraph spaces lists"]),
+    "missing space": (["explain", "q"], ["missing: --space", "locigraph spaces lists"]),
     "two spaces": (["recall", "q", "--space", "x", "--space=y"], ["--space is given twice"]),
     "an empty question": (["recall", " ", "--space", "x"], ["the question is empty"]),
     "an empty question to explain": (["explain", "", "--space", "x"], ["the question is empty"]),
@@ -83,6 +83,9 @@ BAD_CALLS = {
     "bad time": (["recall", "q", "--space", "x", "--as_of", "yesterday"], ["yesterday", "ISO 8601"]),
     "wrong type": (["train", "--seed", "many"], ["seed"]),
     "no token wanted": (["recall", "q", "--space", "x", "--budget_tokens", "0"], ["budget_tokens is 0"]),
+    "no space to ask": (["recall", "q"], ["no space is named", "locigraph spaces lists", "or a user"]),
+    "nothing to forget": (["forget", "--yes"], ["no space is named"]),
+    "no yes for a user": (["forget", "--user", "ana"], ["user 'ana': all of it", "add --yes"]),
     "no hit wanted": (["recall", "q", "--space", "x", "--top_k", "0"], ["top_k is 0"]),
     "less than no validation": (["train", "--validation", "-1"], ["validation is -1"]),
     "no training at all": (["evaluate", "--seeds", "0"], ["seeds is 0"]),
@@ -482,7 +485,7 @@ def test_every_answer_over_a_space_with_pending_or_failed_turns_says_so(
         code, out, error = run(capsys, *question, strategy)
         assert (code, error) == (0, "")
         assert "incomplete" in out
-        assert "are not consolidated yet (run locigraph build again) and 1 failed" in out
+        assert "are not consolidated yet (run locigraph build again, or add to it) and 1 failed" in out
     code, out, _ = run(capsys, "verify", "--store", "graph.sqlite", *tiny)
     assert code == 1
     assert "incomplete" in out

@@ -6,12 +6,19 @@ has flushed its vectors, and writing them twice changes nothing, so a crash at a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
 from locigraph.gnn.features import TURN
 from locigraph.kg.schema import schema_hash
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
 from locigraph.kg.views import View
+from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.index.descriptions import Difference, is_same_vector, snapshot_rows
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
 from locigraph.retrieval.index.milvus import Collection, MilvusIndex
@@ -20,6 +27,47 @@ from locigraph.training.embedding_refresh import Refreshed, refresh, require_usa
 from locigraph.training.errors import StaleEmbeddingsError
 from locigraph.training.inference import encode_graph
 from locigraph.training.protocols import Embed
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How far the graph embeddings that are in use are from those that a checkpoint gives the present graph.
+
+    Attributes:
+        turns: Number of turns that are to have one.
+        missing: Turns without one.
+        surplus: Rows of turns that are gone.
+        moves: Of each turn whose vector differs, the cosine distance between the one in use and the present one.
+    """
+
+    turns: int
+    missing: int
+    surplus: int
+    moves: tuple[float, ...]
+
+    def __add__(self, other: Drift) -> Drift:
+        return Drift(
+            self.turns + other.turns,
+            self.missing + other.missing,
+            self.surplus + other.surplus,
+            self.moves + other.moves,
+        )
+
+    @property
+    def stale(self) -> int:
+        """Turns whose vector differs."""
+        return len(self.moves)
+
+    @property
+    def share(self) -> float:
+        """Share of the turns that have no vector or another one; 0 without turns."""
+        return (self.missing + self.stale) / max(1, self.turns)
+
+    @property
+    def distances(self) -> dict[str, float]:
+        """Median, 95th percentile and maximum of the distances; 0 where no vector differs."""
+        moves = self.moves or (0.0,)
+        return {"median": float(np.median(moves)), "p95": float(np.percentile(moves, 95)), "max": max(moves)}
 
 
 class LiveEmbeddings:
@@ -77,13 +125,13 @@ class LiveEmbeddings:
             return len(spaces)
         return self._write_due(found, spaces)
 
-    def current(self, space: SpaceId) -> Collection:
-        """The collection, after it was brought up to date for a space; made where none of this checkpoint is in use."""
+    def current(self, spaces: Sequence[SpaceId]) -> Collection:
+        """The collection, after it was brought up to date for spaces; made where none of this checkpoint is in use."""
         found = self._in_use()
         if found is None:
             self.refresh()
-            return self.collection(space)
-        self._write_due(found, [space])
+            return self.collection(spaces)
+        self._write_due(found, spaces)
         return found
 
     def refresh(self, *, progress: str | None = None) -> Refreshed:
@@ -105,21 +153,23 @@ class LiveEmbeddings:
         self._write_due(found, self._store.spaces())
         return done
 
-    def collection(self, space: SpaceId) -> Collection:
-        """The collection, for readers, after a check that it holds the space as it is.
+    def collection(self, spaces: Sequence[SpaceId]) -> Collection:
+        """The collection, for readers, after a check that it holds the spaces as they are.
 
         Raises:
-            StaleEmbeddingsError: If it does not, or there is none of this checkpoint.
+            StaleEmbeddingsError: If it does not hold one of them so, or there is none of this checkpoint.
         """
         found = self._in_use()
         cure = "run locigraph build again, or locigraph refresh with this checkpoint"
         if found is None:
             raise StaleEmbeddingsError(f"no graph embeddings of checkpoint {self.version!r} are in use; {cure}")
-        turns, held = self._store.node_counts(space)[TURN], found.count(space)
-        if held != turns or space in self._store.changed_spaces():
-            raise StaleEmbeddingsError(
-                f"space {space!r}: {held} of {turns} turns have graph embeddings, or earlier ones; {cure}"
-            )
+        changed = self._store.changed_spaces()
+        for space in spaces:
+            turns, held = self._store.node_counts(space)[TURN], found.count(space)
+            if held != turns or space in changed:
+                raise StaleEmbeddingsError(
+                    f"space {space!r}: {held} of {turns} turns have graph embeddings, or earlier ones; {cure}"
+                )
         return found
 
     def verify(self) -> list[Difference]:
@@ -127,15 +177,42 @@ class LiveEmbeddings:
         found = self._in_use()
         if found is None:
             return []
-        differences = []
-        for space in self._store.spaces():
-            snapshot = self._snapshot(space)
-            rows, vectors = encode_graph(self.checkpoint, snapshot, device=self._device)
-            due = dict(zip(snapshot.keys[rows].tolist(), vectors, strict=True))
-            held = found.vectors(space, found.node_keys(space))
-            changed = sum(not is_same_vector(held[key], due[key]) for key in held.keys() & due.keys())
-            differences.append(Difference(space, len(due.keys() - held.keys()), len(held.keys() - due.keys()), changed))
-        return differences
+        drifts = {space: self._drift(found, self._snapshot(space)) for space in self._store.spaces()}
+        return [Difference(space, each.missing, each.surplus, each.stale) for space, each in drifts.items()]
+
+    def drift(self, space: SpaceId) -> Drift:
+        """Compare the vectors of a space that are in use, of whatever checkpoint, with those of this checkpoint.
+
+        Nothing is written: not even the text vectors of new nodes.
+
+        Raises:
+            IndexMismatchError: If the vectors in use have another width.
+        """
+        found = self._index.open(GRAPH_ALIAS) if self._index.has(GRAPH_ALIAS) else None
+        dim = self.checkpoint.network.nodes.config.vector_dim
+        if found is not None and found.spec.dim != dim:
+            raise IndexMismatchError(
+                f"the graph embeddings in use have {found.spec.dim} numbers and those of checkpoint {self.version!r} "
+                f"{dim}, so no distance can be told; run locigraph refresh with the checkpoint, or name another"
+            )
+        if self._store.unembedded(space, self._text_encoder):
+            snapshot = self._store.snapshot(space)
+            snapshot = replace(snapshot, embeddings=self._embed(snapshot.descriptions))
+        else:
+            snapshot = self._store.snapshot(space, embedding_model=self._text_encoder)
+        return self._drift(found, snapshot)
+
+    def _drift(self, collection: Collection | None, snapshot: Snapshot) -> Drift:
+        rows, vectors = encode_graph(self.checkpoint, snapshot, device=self._device)
+        due = dict(zip(snapshot.keys[rows].tolist(), vectors, strict=True))
+        space = snapshot.space
+        held = {} if collection is None else collection.vectors(space, collection.node_keys(space))
+        moves = [
+            _cosine_distance(held[key], due[key])
+            for key in sorted(held.keys() & due.keys())
+            if not is_same_vector(held[key], due[key])
+        ]
+        return Drift(len(due), len(due.keys() - held.keys()), len(held.keys() - due.keys()), tuple(moves))
 
     def _in_use(self) -> Collection | None:
         if not self._index.has(GRAPH_ALIAS):
@@ -144,7 +221,7 @@ class LiveEmbeddings:
         is_ours = found.spec.version == self.version and found.spec.schema == schema_hash()
         return found if is_ours else None
 
-    def _write_due(self, collection: Collection, spaces: list[SpaceId]) -> int:
+    def _write_due(self, collection: Collection, spaces: Sequence[SpaceId]) -> int:
         due = self._store.changed_spaces()
         written = 0
         for space in spaces:
@@ -163,6 +240,11 @@ class LiveEmbeddings:
 
     def _snapshot(self, space: SpaceId) -> Snapshot:
         return embedded_snapshot(self._store, space, self._text_encoder, self._embed)
+
+
+def _cosine_distance(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
+    cosine = float(one @ other / (np.linalg.norm(one) * np.linalg.norm(other)))
+    return max(0.0, 1.0 - cosine)
 
 
 def embedded_snapshot(store: Store, space: SpaceId, model: str, embed: Embed) -> Snapshot:

@@ -31,6 +31,7 @@ from locigraph.kg.store import (
     migrations,
     outbox,
     remembered,
+    scopes,
     sequence,
     tables,
     tombstones,
@@ -44,7 +45,18 @@ from locigraph.kg.store.rows import node_of
 from locigraph.kg.store.statements import chunks
 from locigraph.kg.store.turns import TurnFailure
 from locigraph.kg.times import epoch, moment
-from locigraph.kg.types import GraphChange, Node, NodeId, NodeStatus, Relation, SpaceId, Turn, TurnId, TurnState
+from locigraph.kg.types import (
+    GraphChange,
+    Node,
+    NodeId,
+    NodeStatus,
+    Relation,
+    Scope,
+    SpaceId,
+    Turn,
+    TurnId,
+    TurnState,
+)
 
 
 class Store:
@@ -174,6 +186,11 @@ class Store:
         with self._read() as connection:
             return [SpaceId(s) for s in connection.scalars(select(tables.spaces.c.space).order_by("space"))]
 
+    def scopes(self) -> dict[SpaceId, Scope]:
+        """All spaces, sorted, with the user and the agent that they belong to."""
+        with self._read() as connection:
+            return scopes.read(connection)
+
     def require_space(self, space: SpaceId) -> None:
         """Raise UnknownSpaceError unless the space exists."""
         with self._read() as connection:
@@ -181,7 +198,9 @@ class Store:
         if found is None:
             raise UnknownSpaceError(space, self.spaces())
 
-    def append_turns(self, turns: Sequence[Turn], *, may_rewind: bool = True) -> int:
+    def append_turns(
+        self, turns: Sequence[Turn], *, scoped: Sequence[tuple[SpaceId, Scope]] = (), may_rewind: bool = True
+    ) -> int:
         """Write turns durably, all or none; one that is there already, or was forgotten, is passed over.
 
         The store gives the positions, by session and time, so that turns may come in any portions: one by one, as new
@@ -189,6 +208,7 @@ class Store:
 
         Args:
             turns: The turns.
+            scoped: To whom their spaces belong, as far as that is said; a space keeps the user and agent it has.
             may_rewind: Whether the whole space may be made pending again, its nodes removed, where a turn comes before
                 one that is consolidated.
 
@@ -197,11 +217,11 @@ class Store:
 
         Raises:
             TurnConflictError: If an id holds other content, or held some that was forgotten.
-            StoreError: If a field is not one that a store takes, or a rewind is needed and not allowed; nothing is
-                written then.
+            StoreError: If a field is not one that a store takes, a space is another user's or agent's, or a rewind is
+                needed and not allowed; nothing is written then.
         """
         with self._write() as connection:
-            return turns_.append(connection, turns, may_rewind=may_rewind)
+            return turns_.append(connection, turns, scoped, may_rewind=may_rewind)
 
     def forgotten(self, space: SpaceId, turn_ids: Iterable[TurnId]) -> frozenset[TurnId]:
         """Those of some turns that were forgotten, and are passed over when they come again."""
@@ -377,11 +397,12 @@ class Store:
         self._empty_log()
         return erased
 
-    def forget_space(self, space: SpaceId, *, going: erase.Listener = lambda texts: None) -> int:
-        """Erase a space with everything it holds, for good as in ``forget``; returns the number of nodes removed."""
-        self.require_space(space)
+    def forget_spaces(self, spaces: Sequence[SpaceId], *, going: erase.Listener = lambda texts: None) -> int:
+        """Erase spaces, all or none, with everything they hold, for good as in ``forget``; returns how many nodes."""
+        for space in spaces:
+            self.require_space(space)
         with self._write() as connection:
-            erased = erase.space(connection, space, going)
+            erased = sum(erase.space(connection, space, going) for space in spaces)
         self._empty_log()
         return erased
 

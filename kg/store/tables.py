@@ -22,6 +22,9 @@ spaces = sa.Table(
     sa.Column("space", sa.String, primary_key=True),
     # Counts the changes of the space, from a random number on: one that is made anew has none of its earlier numbers.
     sa.Column("revision", sa.BigInteger, nullable=False, server_default="0"),
+    # Whose it is (``kg.types.Scope``); null where nobody has said.
+    sa.Column("user", sa.String),
+    sa.Column("agent", sa.String),
 )
 
 settings = sa.Table(

@@ -11,10 +11,10 @@ from operator import attrgetter
 from sqlalchemy import Connection, func, insert, select, update
 
 from locigraph.kg.errors import StoreError, shortened
-from locigraph.kg.store import rewind, sequence, tables, tombstones
+from locigraph.kg.store import rewind, scopes, sequence, tables, tombstones
 from locigraph.kg.store.rows import require_same, turn_of, turn_row
 from locigraph.kg.store.statements import chunks
-from locigraph.kg.types import NodeId, SpaceId, Turn, TurnId, TurnState
+from locigraph.kg.types import NodeId, Scope, SpaceId, Turn, TurnId, TurnState
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,9 @@ class TurnFailure:
     error: str
 
 
-def append(connection: Connection, turns: Sequence[Turn], *, may_rewind: bool) -> int:
+def append(
+    connection: Connection, turns: Sequence[Turn], scoped: Sequence[tuple[SpaceId, Scope]], *, may_rewind: bool
+) -> int:
     """Write turns that are not there yet; see ``Store.append_turns``."""
     unique: dict[tuple[SpaceId, TurnId], Turn] = {}
     for turn in sorted(turns, key=attrgetter("position")):
@@ -42,6 +44,7 @@ def append(connection: Connection, turns: Sequence[Turn], *, may_rewind: bool) -
     for space in sorted({turn.space for turn in new}):
         if not connection.execute(select(tables.spaces).where(tables.spaces.c.space == space)).first():
             connection.execute(insert(tables.spaces).values(space=space, revision=secrets.randbits(48)))
+    scopes.put(connection, scoped)
     if new:
         connection.execute(insert(tables.turns), [{**turn_row(turn), "position": sequence.NEW} for turn in new])
     for space in sorted({turn.space for turn in living}):

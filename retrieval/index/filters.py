@@ -11,11 +11,13 @@ def filter_expression(scope: SearchScope) -> str:
     """Milvus boolean expression of a scope.
 
     Raises:
-        FilterError: If the scope names no space (there is no search across spaces) or its list of types is empty.
+        FilterError: If the scope names no space (there is no search across all) or its list of types is empty.
     """
-    if not scope.space:
+    spaces = (scope.space,) if isinstance(scope.space, str) else scope.space
+    if not spaces or not all(spaces):
         raise FilterError("a search must name its space; pass the space whose memory is asked")
-    clauses = [f"space == {quote(scope.space)}"]
+    named = ", ".join(quote(space) for space in spaces)
+    clauses = [f"space == {named}" if len(spaces) == 1 else f"space in [{named}]"]
     if scope.types is not None:
         if not scope.types:
             raise FilterError(f"space {scope.space!r}: the list of node types is empty, so nothing could be found")

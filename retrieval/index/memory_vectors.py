@@ -7,6 +7,7 @@ is. A matrix product takes microseconds.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,9 +88,16 @@ class MemoryVectors:
             held.pop(space, None)
 
     def search(self, vector: NDArray[np.float32], scope: SearchScope, *, top_k: int) -> list[VectorMatch]:
-        """Rows of the greatest similarity in the space, best first; ties by node ID."""
+        """Rows of the greatest similarity in the scope's spaces, best first; ties by node ID."""
         if not scope.space:
             raise FilterError("a search must name its space; pass the space whose memory is asked")
+        if not isinstance(scope.space, str):
+            found = [
+                match.named_in(space)
+                for space in scope.space
+                for match in self.search(vector, replace(scope, space=space), top_k=top_k)
+            ]
+            return sorted(found, key=lambda match: (-match.score, match.node_id))[:top_k]
         held = self._rows.get(scope.space, [])
         if not held:
             return []

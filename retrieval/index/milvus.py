@@ -317,7 +317,7 @@ class Collection:
         return found
 
     def search(self, vector: NDArray[np.float32], scope: SearchScope, *, top_k: int) -> list[VectorMatch]:
-        """Nearest rows of one space, best first; ties by node ID.
+        """Nearest rows of the scope's spaces, best first; ties by node ID.
 
         Raises:
             InvalidVectorError: If the vector holds NaN or infinity or has the wrong width.
@@ -338,17 +338,13 @@ class Collection:
             limit=top_k,
             filter=filter_expression(scope),
             search_params=parameters,
-            output_fields=["node_id", "type", "turns"],
+            output_fields=["space", "node_id", "type", "turns"],
         )
-        matches = [
-            VectorMatch(
-                NodeId(hit["entity"]["node_id"]),
-                hit["entity"]["type"],
-                _turn_ids(hit["entity"]["turns"]),
-                float(hit["distance"]),
-            )
-            for hit in found[0]
-        ]
+        matches = []
+        for hit in found[0]:
+            row = hit["entity"]
+            match = VectorMatch(NodeId(row["node_id"]), row["type"], _turn_ids(row["turns"]), float(hit["distance"]))
+            matches.append(match if isinstance(scope.space, str) else match.named_in(row["space"]))
         return sorted(matches, key=lambda match: (-match.score, match.node_id))
 
 

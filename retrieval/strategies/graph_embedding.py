@@ -24,8 +24,9 @@ class GraphEmbeddingRetriever:
         encoder: Query encoder of the same checkpoint.
         texts: Reads the texts of the hits.
         types: Node types to search.
-        view_of: Name under which the collection holds a space as of a time. None: the collection holds the space
-            itself, with embeddings of the present graph, and nodes recorded later are filtered out.
+        view_of: Name under which the collection holds a space as of a time, or the names of several spaces that are
+            searched together. None: the collection holds the space itself, with embeddings of the present graph, and
+            nodes recorded later are filtered out.
 
     Raises:
         IndexMismatchError: If the collection and the query encoder belong to different checkpoints.
@@ -40,7 +41,7 @@ class GraphEmbeddingRetriever:
         texts: NodeTexts,
         *,
         types: Sequence[str] = DEFAULT_TYPES,
-        view_of: Callable[[SpaceId, datetime | None], str] | None = None,
+        view_of: Callable[[SpaceId, datetime | None], str | tuple[str, ...]] | None = None,
     ) -> None:
         if collection.spec.version != encoder.version:
             raise IndexMismatchError(

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from locigraph.kg.errors import UnknownSpaceError
 from locigraph.kg.registry import Table
+from locigraph.kg.types import Scope
 from locigraph.retrieval.view import DEFAULT_FOLD
 from locigraph.scripts.memory import Memory
 from locigraph.scripts.serving.keys import Caller
@@ -47,6 +48,8 @@ class TurnToAdd(_OfSpace):
     spoken_at: str | None = Field(None, description="When, as ISO 8601; UTC where it names no zone.")
     turn_id: str | None = Field(None, description="Name of the turn, by which it is added once; null makes one.")
     image_caption: str | None = Field(None, description="What a shared image shows.")
+    user: str | None = Field(None, description="Whose space it is; said once, it stays.")
+    agent: str | None = Field(None, description="Which agent the space belongs to; said once, it stays.")
 
 
 class TurnsToAdd(Request):
@@ -60,8 +63,26 @@ class TurnsToAdd(Request):
         return {turn.space for turn in self.turns}
 
 
-class Asked(_OfSpace):
-    """A question to a space."""
+class _OfScope(Request):
+    space: str | None = Field(None, description="Whose memory: the name of a space; null for those of user and agent.")
+    user: str | None = Field(None, description="All spaces of this user that the caller may use, together.")
+    agent: str | None = Field(None, description="All spaces of this agent that the caller may use, together.")
+
+    @property
+    def touched(self) -> Iterable[str]:
+        """The space that is named."""
+        return () if self.space is None else (self.space,)
+
+    def within(self, memory: Memory, caller: Caller) -> dict[str, Any]:
+        """The fields as arguments of ``Memory``, in which several spaces are those of the caller alone."""
+        given = dict(self)
+        if self.space is None and (self.user is not None or self.agent is not None):
+            given["space"] = [space for space in memory.spaces() if caller.may_use(space)]
+        return given
+
+
+class Asked(_OfScope):
+    """A question to a space, or to all of a user or agent."""
 
     question: str = Field(description="What to look for.")
     top_k: int = Field(10, ge=1, le=_MAX_TOP_K, description="Largest number of hits.")
@@ -84,10 +105,10 @@ class ToExplain(_OfSpace):
     as_of: str | None = Field(None, description="Time (ISO 8601) whose knowledge may be used; null for now.")
 
 
-class ToForget(_OfSpace):
-    """Turns to erase for good, or a whole space."""
+class ToForget(_OfScope):
+    """Turns to erase for good, or a whole space, or all spaces of a user or agent."""
 
-    turn_ids: list[str] | None = Field(None, min_length=1, description="The turns.")
+    turn_ids: list[str] | None = Field(None, min_length=1, description="The turns, of one space.")
     whole_space: bool = Field(False, description="Whether to erase all turns of the space; then none are named.")
 
 
@@ -108,8 +129,9 @@ class AddedTurns(BaseModel):
 
 
 class Hit(BaseModel):
-    """A memory that was found, with the turns that it comes from, and those that say the same."""
+    """A memory that was found, with the turns that it comes from, and those that say the same, elsewhere by space."""
 
+    space: str
     node_id: str
     type: str
     text: str
@@ -117,6 +139,7 @@ class Hit(BaseModel):
     score: float
     signals: dict[str, float]
     same: list[str]
+    elsewhere: dict[str, list[str]]
 
 
 class Answer(BaseModel):
@@ -147,9 +170,10 @@ class Forgotten(BaseModel):
 
 
 class Spaces(BaseModel):
-    """The spaces that the caller may use."""
+    """The spaces that the caller may use, and to whom they belong, as far as that was said."""
 
     spaces: list[str]
+    scopes: dict[str, Scope]
 
 
 class Times(BaseModel):
@@ -193,8 +217,8 @@ class Operation(Generic[RequestT]):
         caller.require(asked.touched)
         try:
             return self.run(memory, asked, caller)
-        except UnknownSpaceError:
-            raise caller.unknown(next(iter(asked.touched)), memory.spaces()) from None
+        except UnknownSpaceError as error:
+            raise caller.unknown(error.space, memory.spaces()) from None
 
 
 def _add(memory: Memory, asked: TurnToAdd, caller: Caller) -> Added:
@@ -206,7 +230,7 @@ def _add_many(memory: Memory, asked: TurnsToAdd, caller: Caller) -> AddedTurns:
 
 
 def _recall(memory: Memory, asked: Asked, caller: Caller) -> Answer:
-    found = memory.recall(**dict(asked))
+    found = memory.recall(**asked.within(memory, caller))
     return Answer(
         hits=[Hit.model_validate(hit.as_json()) for hit in found],
         strategy=found.strategy,
@@ -222,11 +246,12 @@ def _explain(memory: Memory, asked: ToExplain, caller: Caller) -> Explained:
 
 
 def _forget(memory: Memory, asked: ToForget, caller: Caller) -> Forgotten:
-    return Forgotten(erased=memory.forget(**dict(asked)))
+    return Forgotten(erased=memory.forget(**asked.within(memory, caller)))
 
 
 def _spaces(memory: Memory, asked: Request, caller: Caller) -> Spaces:
-    return Spaces(spaces=[space for space in memory.spaces() if caller.may_use(space)])
+    found = {space: scope for space, scope in memory.scopes().items() if caller.may_use(space)}
+    return Spaces(spaces=list(found), scopes={space: scope for space, scope in found.items() if scope})
 
 
 def _times(memory: Memory, asked: OfSpace, caller: Caller) -> Times:
@@ -245,7 +270,7 @@ OPERATIONS: Table[Operation[Any]] = Table(
             TurnsToAdd, AddedTurns, _add_many, changes=True,
         ),
         Operation(
-            "recall", "Find what a space remembers about a question, with the turns that it comes from.",
+            "recall", "Find what a space, or all of a user or agent, remember about a question, with its turns.",
             Asked, Answer, _recall,
         ),
         Operation(
@@ -253,11 +278,11 @@ OPERATIONS: Table[Operation[Any]] = Table(
             ToExplain, Explained, _explain,
         ),
         Operation(
-            "forget", "Erase turns of a space, or all of it, for good, with all that was drawn from them.",
+            "forget", "Erase turns of a space, all of it, or all of a user, for good, with all drawn from them.",
             ToForget, Forgotten, _forget, changes=True, erases=True,
         ),
         Operation(
-            "spaces", "List the spaces, each the memory of a user, agent or conversation.",
+            "spaces", "List the spaces, each the memory of a conversation, with its user and agent.",
             Request, Spaces, _spaces,
         ),
         Operation("times", "List when the turns of a space were spoken, for as_of.", OfSpace, Times, _times),

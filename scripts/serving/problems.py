@@ -14,6 +14,7 @@ from locigraph.kg.errors import (
     StoreVersionError,
     TurnConflictError,
     UnknownNodeError,
+    UnknownScopeError,
     UnknownSpaceError,
     shortened,
 )
@@ -43,6 +44,7 @@ class BusyError(LocigraphError):
 _STATUS: dict[type[LocigraphError], int] = {
     ForbiddenSpaceError: 403,
     UnknownSpaceError: 404,
+    UnknownScopeError: 404,
     UnknownNodeError: 404,
     TurnConflictError: 409,
     InvalidRequestError: 422,

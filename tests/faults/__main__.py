@@ -28,11 +28,12 @@ Tries = Callable[[int, Path], Iterator[Callable[[], None]]]
 KINDS: dict[str, tuple[Tries, int]] = {
     "faults": (cuts.tries, 35),
     "models": (cuts.kills_of_models, 5),
+    "adds": (cuts.kills_of_adds, 5),
     "damage": (damage.tries, 40),
     "residue": (residue.tries, 20),
     "tenants": (tenants.tries, 350),
     "inputs": (inputs.tries, 400),
-    "time": (doubling.tries, 150),
+    "time": (doubling.tries, 145),
 }
 
 
@@ -47,7 +48,7 @@ def main() -> None:
     )  # fmt: skip
     parser.add_argument("--summary", type=Path, default=None, help="JSON file to write")
     options = parser.parse_args()
-    if {kind for kind, _ in options.kinds} & {"faults", "damage", "residue", "tenants"}:
+    if {kind for kind, _ in options.kinds} & {"faults", "adds", "damage", "residue", "tenants"}:
         with tempfile.TemporaryDirectory(prefix="faults-") as folder:
             preload(lambda: workbench.run_each(Path(folder)))
     is_ending = threading.Event()

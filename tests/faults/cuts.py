@@ -38,15 +38,21 @@ _STAGES = (
     ("build", "refresh", "add"),
     ("build", "append", "forget"),
     ("build", "append", "forget_space"),
+    ("build", "refresh", "add", "forget_user"),
     ("build", "forget", "build"),
     ("build", "forget", "restore"),
 )
 #: Two conversations side by side, by language models.
 _BY_MODELS = (("build_by_models",),)
+_BY_ADD = (("build", "refresh", "add"),)
 _AT_A_CALL = ("exit", "kill", "interrupt", "full disk", "power loss")
 _ANYWHERE = ("killed", "interrupted")
 # What a complete forgetting says when it is asked for again.
-_DONE = {"forget": "or no longer", "forget_space": "space 'harbor' is not in the store"}
+_DONE = {
+    "forget": "or no longer",
+    "forget_space": "space 'harbor' is not in the store",
+    "forget_user": "no space is of user 'ann'",
+}
 _READS = ("SELECT", "PRAGMA", "BEGIN", "ROLLBACK")
 _FULL = sa.exc.OperationalError("", None, sqlite3.OperationalError("database or disk is full"))
 _READING_CALLS = ("query", "search", "has", "list", "describe", "read", "get", "close", "connect")
@@ -163,6 +169,11 @@ def kills_of_models(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
     return _tries(seed, folder, _BY_MODELS, ("kill", "killed"))
 
 
+def kills_of_adds(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
+    """Tries without end of ``kill -9`` at a writing call of ``Memory.add`` and the ``recall`` after it."""
+    return _tries(seed, folder, _BY_ADD, ("kill",))
+
+
 def _tries(
     seed: int, folder: Path, rows: Sequence[tuple[str, ...]], ways: Sequence[str]
 ) -> Iterator[Callable[[], None]]:
@@ -216,7 +227,10 @@ def _check(place: Path, stage: _Stage, way: str, at: float) -> None:
             in_child(lambda: _counted(place, stage.command, int(at), way))
         else:
             in_child(lambda: _stopped_after(at, way, place, stage.command))
-        in_child(lambda: _again(place, stage, what, has_lost_files=way == "power loss" and _lose(place, stage.start)))
+        has_lost_files = way == "power loss" and _lose(place, stage.start)
+        if stage.command == "add" and not has_lost_files:
+            in_child(lambda: _verified(place))
+        in_child(lambda: _again(place, stage, what, has_lost_files=has_lost_files))
     except ChildError as error:
         raise AssertionError(f"{what}: {error}") from error
 
@@ -230,6 +244,14 @@ def _lose(place: Path, start: Path) -> bool:
             lost.append(path)
             path.write_bytes(b"")
     return bool(lost)
+
+
+def _verified(place: Path) -> None:
+    """A memory that was complete has nothing but due work after a cut ``add``, before anything is called again."""
+    copy = place.with_name("verified")
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(place, copy)
+    workbench.run_all(copy, "verify")
 
 
 def _again(place: Path, stage: _Stage, what: str, *, has_lost_files: bool) -> None:

@@ -10,8 +10,19 @@ from pathlib import Path
 
 import numpy as np
 
+from locigraph.kg.joint import joint_name, parted
 from locigraph.kg.store import Store
-from locigraph.kg.types import MAX_NAME_BYTES, GraphChange, NodeId, NodeStatus, NodeUpdate, SpaceId, TurnId, is_name
+from locigraph.kg.types import (
+    MAX_NAME_BYTES,
+    GraphChange,
+    NodeId,
+    NodeStatus,
+    NodeUpdate,
+    Scope,
+    SpaceId,
+    TurnId,
+    is_name,
+)
 from locigraph.retrieval.index.descriptions import DescriptionIndexer
 from locigraph.retrieval.index.documents import LexicalIndex
 from locigraph.retrieval.index.memory_vectors import MemoryVectors
@@ -67,7 +78,7 @@ def _faults(folder: Path, names: list[SpaceId]) -> list[str | None]:
         indexer.drain()
         found: list[str | None] = []
         for name in dict.fromkeys(names):
-            for check in (_store_reads, _store_writes, _indexes, _index_writes):
+            for check in (_store_reads, _store_writes, _scopes, _indexes, _index_writes):
                 try:
                     check(store, indexer, name)
                     found.append(None)
@@ -75,7 +86,7 @@ def _faults(folder: Path, names: list[SpaceId]) -> list[str | None]:
                     found.append(f"{check.__name__} as {name!r}: {traceback.format_exc()[-1_500:]}")
         before = {node.id for node in store.nodes(VICTIM)}
         for name in dict.fromkeys(names):
-            store.forget_space(name)
+            store.forget_spaces([space for space, scope in store.scopes().items() if Scope(name).covers(scope)])
         indexer.drain()
         is_whole = {node.id for node in store.nodes(VICTIM)} == before and store.spaces() == [VICTIM]
         is_whole = is_whole and all(each.is_clean for each in indexer.verify())
@@ -107,6 +118,21 @@ def _store_writes(store: Store, indexer: DescriptionIndexer, name: SpaceId) -> N
     assert store.setting(f"extractor/{VICTIM}") is None
     assert store.snapshot(VICTIM).fingerprint == before
     indexer.drain()
+
+
+def _scopes(store: Store, indexer: DescriptionIndexer, name: SpaceId) -> None:
+    store.append_turns([], scoped=[(name, Scope(name, name)), (VICTIM, Scope(VICTIM))])
+    for asked in (Scope(name), Scope(agent=name), Scope(name, name)):
+        assert [space for space, scope in store.scopes().items() if asked.covers(scope)] == [name]
+    own = {joint_name(name, node.id) for node in store.nodes(name)}
+    assert {parted(node)[0] for node in own} == {name}
+    assert not own & {joint_name(VICTIM, node.id) for node in store.nodes(VICTIM)}
+    memory = MemoryVectors()
+    for space in (VICTIM, name):
+        memory.add_snapshot(store.snapshot(space, embedding_model=_ENCODER.model_id))
+    query = _ENCODER.encode(["I painted victim"])[0]
+    for searched in (indexer.collection(), memory):
+        assert {match.node_id for match in searched.search(query, SearchScope((name, "nobody")), top_k=50)} == own
 
 
 def _indexes(store: Store, indexer: DescriptionIndexer, name: SpaceId) -> None:

@@ -73,10 +73,10 @@ def commands(folder: Path) -> dict[str, Callable[[], None]]:
         recall.recall(_QUESTION, space="harbor", store=store, strategy=strategy, checkpoint=checkpoint)
 
     def add() -> None:
-        turn = {"session": "s9", "speaker": "Ann", "turn_id": "t9", "spoken_at": "2024-04-01T10:00"}
+        turn = {"session": "s9", "speaker": "Ann", "turn_id": "t9", "spoken_at": "2024-04-01T10:00", "user": "ann"}
         with Memory.open(store, checkpoint=checkpoint) as memory:
             memory.add(space="harbor", text="I sail to the islands.", **turn)
-            assert "t9" in {turn for hit in memory.recall(_QUESTION, space="harbor", top_k=99) for turn in hit.turn_ids}
+            assert "t9" in {turn for hit in memory.recall(_QUESTION, user="ann", top_k=99) for turn in hit.turn_ids}
 
     def build_by_models() -> None:
         with stub_server(Stub(extracted)) as stub:
@@ -91,6 +91,7 @@ def commands(folder: Path) -> dict[str, Callable[[], None]]:
         "add": add,
         "forget": lambda: forget.forget(space="harbor", turns=["t1", "t3"], store=store),
         "forget_space": lambda: forget.forget(space="harbor", yes=True, store=store),
+        "forget_user": lambda: forget.forget(user="ann", yes=True, store=store),
         "restore": lambda: forget.forget(space="harbor", turns=["t1"], restore=True, store=store),
         "rebuild": lambda: verify.verify(store=store, rebuild=True),
         "refresh": lambda: refresh.refresh(store=store, checkpoint=checkpoint),
@@ -139,6 +140,7 @@ def run_each(folder: Path) -> None:
 def state(folder: Path) -> dict[str, Any]:
     """All that a memory holds, without keys and counters, which an interruption may change."""
     tables = {
+        "spaces": "SELECT space, user, agent FROM spaces ORDER BY space",
         "turns": "SELECT space, turn_id, position, speaker, text, state, error FROM turns ORDER BY space, turn_id",
         "nodes": "SELECT space, id, type, label, description, status, created_at, valid_from, valid_to, attributes "
         "FROM nodes ORDER BY space, id",

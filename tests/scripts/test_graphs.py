@@ -99,7 +99,7 @@ def test_what_a_writer_keeps_between_turns_never_changes_the_graph(tmp_path: Pat
             return
         held = store.turns(SPACE) if SPACE in store.spaces() else []
         if step == "forget all" and held:
-            store.forget_space(SPACE)
+            store.forget_spaces([SPACE])
             store.restore(SPACE)
         elif held:
             store.forget(SPACE, [held[number % len(held)].turn_id])

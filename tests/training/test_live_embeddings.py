@@ -13,12 +13,13 @@ from locigraph.consolidation.extractors.rules import RuleExtractor
 from locigraph.consolidation.pipeline import Consolidator
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId, Turn, TurnId
+from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.index.descriptions import DescriptionIndexer
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
-from locigraph.retrieval.index.milvus import Collection, MilvusIndex
+from locigraph.retrieval.index.milvus import Collection, CollectionSpec, MilvusIndex
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.errors import StaleEmbeddingsError
-from locigraph.training.live_embeddings import LiveEmbeddings
+from locigraph.training.live_embeddings import Drift, LiveEmbeddings
 from tests.fakes import OTHER_SPACE, SPACE, FakeContext, FakeEncoder, make_turns
 from tests.fakes_graph import TEXT_DIM, small_checkpoint
 
@@ -76,26 +77,26 @@ def test_a_new_turn_is_encoded_with_its_space_and_no_other(place: Place) -> None
     assert place.live.update() == 1
     assert encoded == [4]
     assert place.index.alias_target(GRAPH_ALIAS) == before
-    assert place.live.collection(SPACE).count(SPACE) == 4
+    assert place.live.collection([SPACE]).count(SPACE) == 4
     assert place.live.update() == 0
 
 
 def test_a_space_that_has_changed_is_refused_until_it_is_written(place: Place) -> None:
     with pytest.raises(StaleEmbeddingsError, match="no graph embeddings of checkpoint"):
-        place.live.collection(SPACE)
+        place.live.collection([SPACE])
     place.say(*TURNS[SPACE][:3], *TURNS[OTHER_SPACE][:3])
     place.live.update()
     place.say(TURNS[SPACE][3])
     with pytest.raises(StaleEmbeddingsError, match=r"space 'harbor': 3 of 4 turns have graph embeddings"):
-        place.live.collection(SPACE)
-    assert place.live.collection(OTHER_SPACE).count(OTHER_SPACE) == 3
+        place.live.collection([SPACE])
+    assert place.live.collection([OTHER_SPACE]).count(OTHER_SPACE) == 3
 
 
 def test_a_space_that_is_asked_is_brought_up_to_date_and_others_are_left(place: Place) -> None:
     place.say(*TURNS[SPACE][:3], *TURNS[OTHER_SPACE][:3])
-    assert place.live.current(SPACE).count(SPACE) == 3  # the first collection, which holds every space
+    assert place.live.current([SPACE]).count(SPACE) == 3  # the first collection, which holds every space
     place.say(TURNS[SPACE][3], TURNS[OTHER_SPACE][3])
-    found = place.live.current(SPACE)
+    found = place.live.current([SPACE])
     assert (found.count(SPACE), found.count(OTHER_SPACE)) == (4, 3)
     assert [*place.store.changed_spaces()] == [OTHER_SPACE]
 
@@ -187,4 +188,62 @@ def test_another_checkpoint_gets_a_collection_of_its_own(place: Place) -> None:
     assert live.update() == 1
     assert place.index.alias_target(GRAPH_ALIAS) != before
     with pytest.raises(StaleEmbeddingsError, match="no graph embeddings of checkpoint"):
-        place.live.collection(SPACE)
+        place.live.collection([SPACE])
+
+
+def test_nothing_drifts_right_after_an_update_and_nothing_is_there_before_the_first(place: Place) -> None:
+    place.say(*TURNS[SPACE][:3])
+    before = place.live.drift(SPACE)
+    assert (before.turns, before.missing, before.stale, before.share) == (3, 3, 0, 1.0)
+    place.live.update()
+    after = place.live.drift(SPACE)
+    assert (after, after.share) == (Drift(3, 0, 0, ()), 0.0)
+    assert after.distances == {"median": 0.0, "p95": 0.0, "max": 0.0}
+
+
+def test_drift_counts_what_was_appended_and_what_that_moved_and_writes_nothing(place: Place) -> None:
+    place.say(*TURNS[SPACE][:3], *TURNS[OTHER_SPACE][:3])
+    place.live.update()
+    held = place.collection()
+    before = held.vectors(SPACE, held.node_keys(SPACE))
+    place.say(TURNS[SPACE][3])
+    lacking = place.store.unembedded(SPACE, ENCODER.model_id)
+    found = place.live.drift(SPACE)
+    assert place.store.unembedded(SPACE, ENCODER.model_id) == lacking
+    assert (place.collection().count(SPACE), [*place.store.changed_spaces()]) == (3, [SPACE])
+    assert place.live.drift(OTHER_SPACE) == Drift(3, 0, 0, ())
+    place.live.update()
+    after = place.collection().vectors(SPACE, list(before))
+    moved = [key for key in before if np.abs(before[key] - after[key]).max() > 1e-4]
+    far = [1 - before[k] @ after[k] / np.linalg.norm(before[k]) / np.linalg.norm(after[k]) for k in moved]
+    assert moved
+    assert (found.turns, found.missing, found.stale, found.surplus) == (4, 1, len(moved), 0)
+    assert found.share == (1 + len(moved)) / 4
+    np.testing.assert_allclose(sorted(found.moves), sorted(far), atol=1e-5)
+    assert found.distances["max"] == max(found.moves)
+    assert (found + place.live.drift(OTHER_SPACE)).turns == 7
+
+
+def test_drift_tells_how_far_another_checkpoint_would_move_all_vectors(place: Place) -> None:
+    place.say(*TURNS[SPACE])
+    place.live.update()
+    other = small_checkpoint(seed=1, text_encoder=ENCODER.model_id)
+    found = LiveEmbeddings(place.store, place.index, other, ENCODER.encode, text_encoder=ENCODER.model_id).drift(SPACE)
+    assert (found.share, found.stale, found.missing) == (1.0, len(TURNS[SPACE]), 0)
+    assert 0 < found.distances["median"] <= found.distances["p95"] <= found.distances["max"] <= 2
+
+
+def test_a_turn_that_is_forgotten_leaves_a_surplus_row_until_the_index_hears_of_it(place: Place) -> None:
+    place.say(*TURNS[SPACE])
+    place.live.update()
+    place.store.forget(SPACE, [TURNS[SPACE][-1].turn_id])
+    found = place.live.drift(SPACE)
+    assert (found.turns, found.surplus, found.missing) == (len(TURNS[SPACE]) - 1, 1, 0)
+
+
+def test_vectors_of_another_width_have_no_distance(place: Place) -> None:
+    place.say(*TURNS[SPACE])
+    wide = place.index.create("emb_wide", CollectionSpec(4, "IP", "other", "schema"))
+    place.index.point(GRAPH_ALIAS, wide.name)
+    with pytest.raises(IndexMismatchError, match="in use have 4 numbers and those of checkpoint"):
+        place.live.drift(SPACE)

@@ -169,5 +169,5 @@ def test_the_past_reads_as_if_the_later_had_not_happened(store: Store, operation
         snapshot = store.snapshot(turn.space, as_of=time)
         assert list(snapshot.descriptions) == [text for _, text, _, _ in copy]
         assert snapshot.active.tolist() == [status is NodeStatus.ACTIVE for _, _, status, _ in copy]
-    store.forget_space(turn.space)
+    store.forget_spaces([turn.space])
     store.restore(turn.space)

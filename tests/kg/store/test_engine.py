@@ -52,7 +52,8 @@ def test_a_store_carries_our_mark_and_one_of_an_earlier_version_gets_it(tmp_path
         (mark,) = connection.execute("PRAGMA application_id").fetchone()
         connection.execute("PRAGMA application_id = 0")
         connection.execute("ALTER TABLE provenance DROP COLUMN worded")
-        connection.execute("ALTER TABLE spaces DROP COLUMN revision")
+        for column in ("revision", "user", "agent"):
+            connection.execute(f"ALTER TABLE spaces DROP COLUMN {column}")
         for table in ("changed_spaces", "tombstones"):
             connection.execute(f"DROP TABLE {table}")
         connection.execute("UPDATE alembic_version SET version_num = '0001'")

@@ -91,7 +91,7 @@ def test_an_edge_that_a_forgotten_turn_drew_between_nodes_that_stay_goes_too(sto
 def test_a_key_that_was_forgotten_is_never_given_again(store: Store) -> None:
     planted(store)
     highest = int(store.snapshot(SPACE).keys.max())
-    store.forget_space(SPACE)
+    store.forget_spaces([SPACE])
     store.restore(SPACE)
     planted(store)
     assert int(store.snapshot(SPACE).keys.min()) > highest
@@ -112,7 +112,7 @@ def test_forgetting_a_space_leaves_no_row_of_it_and_every_row_of_the_others(stor
     before = dump(tmp_path / "graph.sqlite", without=("outbox", "sqlite_sequence"))
     planted(store, SPACE)
     store.set_setting(f"extractor/{SPACE}", "rules")
-    store.forget_space(SPACE)
+    store.forget_spaces([SPACE])
     assert store.restore(SPACE) == 3  # digests alone were left
     assert dump(tmp_path / "graph.sqlite", without=("outbox", "sqlite_sequence")) == before
     assert store.spaces() == [OTHER_SPACE]
@@ -122,7 +122,7 @@ def test_a_forgotten_space_may_come_back_and_be_built_by_another_extractor(store
     planted(store)
     store.set_setting(f"extractor/{SPACE}", "rules")
     store.set_setting(f"extractor/other/{SPACE}", "rules")  # of a space whose name ends alike
-    store.forget_space(SPACE)
+    store.forget_spaces([SPACE])
     assert store.setting(f"extractor/{SPACE}") is None
     assert store.setting(f"extractor/other/{SPACE}") == "rules"
     store.restore(SPACE)

@@ -157,7 +157,7 @@ def test_any_turn_survives_the_round_trip(store: Store, turns: list[Turn]) -> No
         assert [turn.position for turn in held] == list(range(len(turns)))
         assert {replace(turn, position=0) for turn in held} == {replace(turn, position=0) for turn in turns}
         assert store.turns(turns[0].space, state=TurnState.PENDING) == held
-        store.forget_space(turns[0].space)
+        store.forget_spaces([turns[0].space])
         store.restore(turns[0].space)
     assert store.spaces() == []
 
@@ -190,7 +190,7 @@ def test_any_node_survives_the_round_trip(
     ids = store.commit(GraphChange(SPACE, turn.recorded_at, turn.turn_id, (new,), embedding_model="m"))
     node = store.node(SPACE, ids["n"])
     snapshot = store.snapshot(SPACE, embedding_model="m")
-    store.forget_space(SPACE)
+    store.forget_spaces([SPACE])
     store.restore(SPACE)
     assert (node.type, node.label, node.description) == (kind, label, description)
     assert (node.valid_from, node.valid_to, dict(node.attributes)) == (*times, attributes)
@@ -406,7 +406,7 @@ def test_two_spaces_may_use_the_same_turn_and_node_ids(store: Store) -> None:
     assert mine == theirs
     store.commit(GraphChange(SPACE, MONDAY, updates=(NodeUpdate(mine["fact"], label="changed"),)))
     assert store.node(OTHER_SPACE, mine["fact"]).label == "Ann repairs boats"
-    store.forget_space(SPACE)
+    store.forget_spaces([SPACE])
     assert len(store.nodes(OTHER_SPACE)) == 3
     assert len(store.relations(OTHER_SPACE)) == 2
 
@@ -416,8 +416,8 @@ def test_reading_an_unknown_space_is_an_error_and_never_an_empty_result(store: S
     ghost = SpaceId("ghost")
     for read in (
         store.turns, store.failures, store.nodes, store.relations, store.snapshot,
-        store.forget_space, lambda space: store.forget(space, []), lambda space: store.unembedded(space, "m"),
-        lambda space: store.node(space, NodeId("x")),
+        lambda space: store.forget_spaces([space]), lambda space: store.forget(space, []),
+        lambda space: store.unembedded(space, "m"), lambda space: store.node(space, NodeId("x")),
     ):  # fmt: skip
         with pytest.raises(UnknownSpaceError, match="space 'ghost' is not in the store"):
             read(ghost)

@@ -67,6 +67,6 @@ def test_opening_twice_migrates_once(tmp_path: Path) -> None:
     path = tmp_path / "graph.sqlite"
     with Store(path), Store(path) as second:
         second.append_turns([make_turn(0, "hello")])
-    assert dump(path)["alembic_version"] == [("0004",)]
+    assert dump(path)["alembic_version"] == [("0005",)]
     with Store(path) as third:
         assert third.spaces() == [SPACE]

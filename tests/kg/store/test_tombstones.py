@@ -32,7 +32,7 @@ def test_a_forgotten_turn_is_passed_over_in_every_later_append(store: Store) -> 
 
 
 def test_a_forgotten_space_stays_forgotten_and_is_not_made_by_an_append(store: Store) -> None:
-    store.forget_space(SPACE)
+    store.forget_spaces([SPACE])
     assert store.append_turns(TURNS) == 0
     assert store.spaces() == []
 

@@ -241,7 +241,7 @@ def test_verify_counts_the_rows_of_a_space_that_is_gone(store: Store, clean: Mil
     tell(store, OTHER_SPACE)
     indexer = indexer_of(store, clean)
     indexer.drain()
-    store.forget_space(OTHER_SPACE)
+    store.forget_spaces([OTHER_SPACE])
     assert indexer.verify() == [Difference(OTHER_SPACE, 0, 3, 0), Difference(SPACE, 0, 0, 0)]
     indexer.drain()
     assert indexer.verify() == [Difference(SPACE, 0, 0, 0)]

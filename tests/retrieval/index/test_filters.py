@@ -22,6 +22,7 @@ def test_scope_becomes_a_hand_written_expression() -> None:
     scope = SearchScope("harbor", ("episode", "reflection"), datetime(1970, 1, 2, tzinfo=UTC))
     expected = 'space == "harbor" and type in ["episode", "reflection"] and recorded_at <= 86400'
     assert filter_expression(scope) == expected
+    assert filter_expression(SearchScope(("a", 'b"'))) == 'space in ["a", "b\\""]'
 
 
 def test_quotation_marks_and_backslashes_are_escaped() -> None:
@@ -50,8 +51,9 @@ def test_control_characters_are_refused(value: str) -> None:
 
 
 def test_a_scope_must_name_its_space_and_some_type() -> None:
-    with pytest.raises(FilterError, match="must name its space"):
-        filter_expression(SearchScope(""))
+    for spaces in ("", (), ("harbor", "")):
+        with pytest.raises(FilterError, match="must name its space"):
+            filter_expression(SearchScope(spaces))
     with pytest.raises(FilterError, match="types is empty"):
         filter_expression(SearchScope("harbor", ()))
 
@@ -75,6 +77,29 @@ QUERY = np.ones(2, dtype=np.float32)
 @pytest.mark.parametrize("template", ["{}", 'x" or space == "victim{}', '{}" or "1" == "1', '\\" or 1 == 1 or "{}'])
 def test_a_hostile_space_never_sees_the_rows_of_another(collection: Collection, template: str, name: str) -> None:
     assert collection.search(QUERY, SearchScope(template.format(name)), top_k=5) == []
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(HOSTILE, min_size=1, max_size=4))
+@pytest.mark.parametrize("template", ["{}", 'x"] or space == "victim{}', '\\"] or 1 == 1 or space in ["{}'])
+def test_hostile_spaces_that_are_asked_together_never_see_the_rows_of_another(
+    collection: Collection, template: str, names: list[str]
+) -> None:
+    spaces = tuple(template.format(name) for name in names)
+    assert collection.search(QUERY, SearchScope(spaces), top_k=5) == []
+
+
+def test_spaces_that_are_asked_together_are_one_ranking_in_which_names_carry_their_space(
+    collection: Collection,
+) -> None:
+    rows = [IndexRow(name, 7, NodeId("own"), "episode", 0, (TurnId("t"),)) for name in ("a:b", "a%3Ab")]
+    collection.upsert(rows, np.array([[1, 1], [1, 0]], dtype=np.float32))
+    found = collection.search(QUERY, SearchScope(("a:b", "a%3Ab", "nobody")), top_k=5)
+    assert [(match.node_id, match.turn_ids) for match in found] == [
+        ("a%3Ab:own", ("a%3Ab:t",)), ("a%253Ab:own", ("a%253Ab:t",)),
+    ]  # fmt: skip
+    for name in ("a:b", "a%3Ab"):
+        collection.delete_nodes(name, [7])
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -47,12 +47,12 @@ def test_what_is_added_is_recalled_explained_listed_and_forgotten(client: httpx.
     (explained,) = ask(client, "explain", {"space": "ana", "question": "Who bought the bike?", "top_k": 1})["turns"]
     assert explained["turn_id"] == said
     assert explained["influences"][0].keys() >= {"relation", "description", "effect"}
-    assert client.get("/v1/spaces").json() == {"spaces": ["ana"]}
+    assert client.get("/v1/spaces").json()["spaces"] == ["ana"]
     assert ask(client, "forget", {"space": "ana", "turn_ids": [said]})["erased"] > 0
     left = ask(client, "recall", {"space": "ana", "question": "Who bought the bike?"})["hits"]
     assert {turn for hit in left for turn in hit["turn_ids"]} == {*others}
     ask(client, "forget", {"space": "ana", "whole_space": True})
-    assert client.get("/v1/spaces").json() == {"spaces": []}
+    assert client.get("/v1/spaces").json()["spaces"] == []
 
 
 def test_a_context_and_a_strategy_can_be_asked_for(client: httpx.Client) -> None:
@@ -115,7 +115,7 @@ def test_a_web_page_cannot_write_by_a_form(client: httpx.Client, kind: str | Non
     headers = {} if kind is None else {"Content-Type": kind}
     answer = client.post("/v1/add", content=json.dumps(TURN).encode(), headers=headers)
     assert "Content-Type: application/json" in refusal(answer)[1]
-    assert client.get("/v1/spaces").json() == {"spaces": []}
+    assert client.get("/v1/spaces").json()["spaces"] == []
 
 
 def test_a_web_page_cannot_reach_the_server_by_another_name(client: httpx.Client) -> None:
@@ -139,9 +139,32 @@ def test_a_key_is_needed_and_opens_only_its_own_spaces(guarded: httpx.Client) ->
     }.items():  # fmt: skip
         answer = guarded.post(f"/v1/{operation}", json=asked, headers=BO)
         assert refusal(answer) == (403, "key 'bo' may not use space 'ana'; its spaces: bo")
-    assert guarded.get("/v1/spaces", headers=BO).json() == {"spaces": ["bo"]}
+    assert guarded.get("/v1/spaces", headers=BO).json()["spaces"] == ["bo"]
     assert len(ask(guarded, "recall", {"space": "bo", "question": "bike"}, **BO)["hits"]) == 1
-    assert guarded.get("/v1/spaces", headers=ANA).json() == {"spaces": ["ana"]}
+    assert guarded.get("/v1/spaces", headers=ANA).json()["spaces"] == ["ana"]
+
+
+def test_all_chats_of_a_user_are_one_answer_within_what_the_key_may_use(guarded: httpx.Client) -> None:
+    for space in ("ana", "team/x", "team/y"):
+        ask(guarded, "add", TURN | {"space": space, "user": "ana", "text": f"The bike of {space} is blue."}, **ANA)
+    ask(guarded, "add", TURN | {"space": "bo", "user": "ana", "agent": "helper"}, **BO)
+
+    def spaces_of(headers: dict[str, str], **scope: str) -> set[str]:
+        return {hit["space"] for hit in ask(guarded, "recall", {"question": "bike"} | scope, **headers)["hits"]}
+
+    assert spaces_of(ANA, user="ana") == {"ana", "team/x", "team/y"}
+    assert spaces_of(BO, user="ana") == spaces_of(BO, agent="helper") == {"bo"}
+    nobody = guarded.post("/v1/recall", json={"question": "bike", "agent": "helper"}, headers=ANA)
+    assert refusal(nobody) == (404, "no space is of agent 'helper'; there are none yet")
+    assert "no space is named" in refusal(guarded.post("/v1/recall", json={"question": "bike"}, headers=ANA))[1]
+    taken = guarded.post("/v1/add", json=TURN | {"space": "team/x", "user": "bo"}, headers=ANA)
+    assert refusal(taken) == (
+        400, "space 'team/x' is of user 'ana' and not of 'bo'; nothing was written; add to another space",
+    )  # fmt: skip
+    assert guarded.get("/v1/spaces", headers=BO).json()["scopes"] == {"bo": {"user": "ana", "agent": "helper"}}
+    ask(guarded, "forget", {"user": "ana"}, **ANA)
+    assert guarded.get("/v1/spaces", headers=ANA).json()["spaces"] == []
+    assert spaces_of(BO, user="ana") == {"bo"}
 
 
 def test_what_holds_nothing_of_a_memory_needs_no_key(guarded: httpx.Client) -> None:
@@ -174,7 +197,7 @@ def test_a_request_that_is_too_large_is_refused_however_it_is_sent(place: Path) 
         for content in (large, iter([large[:600], large[600:]])):  # with its length, and in chunks of unknown number
             answer = client.post("/v1/add", content=content, headers=json_type)
             assert (answer.status_code, said in refusal(answer)[1]) == (413, True)
-        assert client.get("/v1/spaces").json() == {"spaces": []}
+        assert client.get("/v1/spaces").json()["spaces"] == []
 
 
 def test_readiness_says_what_index_and_checkpoint_are_in(place: Path) -> None:

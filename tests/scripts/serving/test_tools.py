@@ -74,7 +74,7 @@ async def every_tool(client: Client) -> None:
     assert (await call(client, "forget", space="ana", turn_ids=[said]))["erased"] > 0
     found = await call(client, "recall", space="ana", question="Who bought the bike?")
     assert {turn for hit in found["hits"] for turn in hit["turn_ids"]} == {*more["turn_ids"]}
-    assert await call(client, "spaces") == {"spaces": ["ana"]}
+    assert (await call(client, "spaces"))["spaces"] == ["ana"]
     for name, asked, words in (
         ("recall", {"space": "anna", "question": "x"}, "space 'anna' is not in the store; nearest is 'ana'"),
         ("recall", {"space": "ana", "question": "x", "topk": 1}, "field 'topk' is 1"),
@@ -122,7 +122,7 @@ def test_a_key_opens_only_its_own_spaces_over_mcp_too(place: Path) -> None:
     ana, bo = KEYS
 
     async def of_ana(client: Client) -> None:
-        await call(client, "add", **TURN)
+        await call(client, "add", **TURN | {"user": "ana"})
 
     async def of_bo(client: Client) -> None:
         for name, asked in (
@@ -131,14 +131,17 @@ def test_a_key_opens_only_its_own_spaces_over_mcp_too(place: Path) -> None:
         ):  # fmt: skip
             result = await client.call_tool(name, asked)
             assert text_of(result) == "key 'bo' may not use space 'ana'; its spaces: bo"
-        assert await call(client, "spaces") == {"spaces": []}
+        assert await call(client, "spaces") == {"spaces": [], "scopes": {}}
+        for name, asked in (("recall", {"question": "bike"}), ("forget", {})):
+            result = await client.call_tool(name, asked | {"user": "ana"})
+            assert text_of(result) == "no space is of user 'ana'; there are none yet"
 
     with serving(place, keys=Keyring(KEYS)) as http:
         over_http(http.base_url, of_ana, key=ana)
         for mode in ("auto", "legacy"):
             over_http(http.base_url, of_bo, key=bo, mode=mode)
         assert http.post("/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).status_code == 401
-        assert http.get("/v1/spaces", headers=bearer(ana)).json() == {"spaces": ["ana"]}
+        assert http.get("/v1/spaces", headers=bearer(ana)).json()["spaces"] == ["ana"]
 
 
 def test_limits_hold_over_mcp_too(place: Path) -> None:

@@ -1,0 +1,81 @@
+"""What is lost, or won, when the sittings of a conversation are spaces of one user, and not one space.
+
+    python -m benchmarks.scopes [--corpus sample] [--conversations NAME ...]
+
+Every conversation is added twice: as one space, and with a space for each session, all of one user. The same questions
+are asked to the one space and to the user. Words are then counted in smaller spaces for v2, facts that are said in two
+sessions are two, and no neighbour of a turn is in another session.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from locigraph.kg.types import Turn
+from locigraph.retrieval.evaluation.metrics import evidence_recall
+from locigraph.retrieval.hits import turns_of_hits
+from locigraph.scripts import opening
+from locigraph.scripts.memory import Memory
+from locigraph.scripts.settings import CorpusSettings, EncoderSettings
+
+_DEPTH = 10
+
+
+def main() -> None:
+    """Print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", default="sample")
+    parser.add_argument("--conversations", nargs="*", default=None)
+    parser.add_argument("--strategies", nargs="+", default=["v2", "v1", "bm25", "dense"])
+    parser.add_argument("--cache", default="runs/text_cache.sqlite", help="of the text encoder")
+    options = parser.parse_args()
+    corpus = opening.read_corpus(CorpusSettings(path=options.corpus, conversations=options.conversations))
+    encoder = EncoderSettings(adapter="default", cache=options.cache)
+    scores: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Memory.open(f"{folder}/graph.sqlite", encoder=encoder) as memory,
+    ):
+        for conversation in corpus.conversations:
+            memory.add_many([*_given(conversation.turns), *_by_session(conversation.turns)])
+        memory.flush()
+        for strategy in options.strategies:
+            for question in corpus.questions:
+                for is_joint in (False, True):
+                    hits = memory.recall(
+                        question.text,
+                        space=None if is_joint else question.space,
+                        user=question.space if is_joint else None,
+                        top_k=_DEPTH,
+                        strategy=strategy,
+                        fold=None,
+                    )
+                    ranking = turns_of_hits(hits, top_k=_DEPTH)
+                    scores[strategy, "user" if is_joint else "one space"].append(
+                        evidence_recall(ranking, frozenset(question.evidence), _DEPTH)
+                    )
+    print(f"{len(corpus.questions)} questions, recall@{_DEPTH}")
+    for (strategy, name), found in scores.items():
+        print(f"{strategy:<10}{name:<12}{np.mean(found):.3f}")
+
+
+def _given(turns: Sequence[Turn]) -> list[dict[str, Any]]:
+    """Turns as ``Memory.add_many`` takes them."""
+    names = ("space", "speaker", "text", "spoken_at", "turn_id", "image_caption")
+    return [{name: asdict(turn)[name] for name in names} | {"session": turn.session_id} for turn in turns]
+
+
+def _by_session(turns: Sequence[Turn]) -> Iterator[dict[str, Any]]:
+    for turn in _given(turns):
+        yield turn | {"space": f"{turn['space']}/{turn['session']}", "user": turn["space"]}
+
+
+if __name__ == "__main__":
+    main()

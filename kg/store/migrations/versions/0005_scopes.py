@@ -1,0 +1,14 @@
+"""Spaces may belong to a user and an agent, whose spaces are asked together."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0005"
+down_revision = "0004"
+
+
+def upgrade() -> None:
+    for name in ("user", "agent"):
+        op.add_column("spaces", sa.Column(name, sa.String))

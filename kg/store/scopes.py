@@ -1,0 +1,42 @@
+"""To which user and agent spaces belong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from sqlalchemy import Connection, select, update
+
+from locigraph.kg.errors import StoreError, shortened
+from locigraph.kg.store.tables import spaces
+from locigraph.kg.types import MAX_NAME_BYTES, Scope, SpaceId, is_name
+
+
+def put(connection: Connection, scopes: Sequence[tuple[SpaceId, Scope]]) -> None:
+    """Say of spaces that are stored to whom they belong; others are passed over.
+
+    Raises:
+        StoreError: If a name is not one that a store takes, or a space belongs to another user or agent.
+    """
+    for space, scope in dict.fromkeys(scopes):
+        given = {field: name for field, name in asdict(scope).items() if name is not None}
+        held = connection.execute(select(spaces).where(spaces.c.space == space)).mappings().first() if given else None
+        for field, name in given.items():
+            if not is_name(name):
+                raise StoreError(
+                    f"space {space!r}: {field} is {shortened(name)}; expected 1 to {MAX_NAME_BYTES} bytes without "
+                    "control characters; nothing was written"
+                )
+            if held is not None and held[field] not in (None, name):
+                raise StoreError(
+                    f"space {space!r} is of {field} {held[field]!r} and not of {name!r}; nothing was written; add to "
+                    "another space"
+                )
+        if held is not None and any(held[field] is None for field in given):
+            connection.execute(update(spaces).where(spaces.c.space == space).values(given))
+
+
+def read(connection: Connection) -> dict[SpaceId, Scope]:
+    """All spaces, sorted, with what they belong to."""
+    rows = connection.execute(select(spaces.c.space, spaces.c.user, spaces.c.agent).order_by(spaces.c.space))
+    return {SpaceId(row.space): Scope(row.user, row.agent) for row in rows}

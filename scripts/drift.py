@@ -1,0 +1,70 @@
+"""``locigraph drift``: how far the graph embeddings in use are from the present graph."""
+
+from __future__ import annotations
+
+from locigraph.scripts.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings
+
+
+def drift(
+    *,
+    space: str | None = None,
+    store: str = "data/graph.sqlite",
+    index: IndexSettings = IndexSettings(),
+    encoder: EncoderSettings = REMEMBERED,
+    checkpoint: str | None = DEFAULT,
+    json: bool = False,
+) -> None:
+    """Report what share of the turns v2 has no vector of, or an old one, and how far these would move. Changes nothing.
+
+    A recall brings the spaces that it asks up to date, so what drifts lies between recalls: turns that were added and
+    never asked for are missing, and with them the counts of words have moved by which all turns of their space are
+    weighed. With another checkpoint than the one in use every vector differs: the report says how far a
+    ``locigraph refresh`` with it would move them. Distances are cosine distances of the vectors that differ.
+
+    Args:
+        space: The space to report on; null for all, and all of them together.
+        store: The graph.
+        index: Vector index.
+        encoder: Text encoder the graph was built with.
+        checkpoint: Checkpoint that encodes the present graph; ``default`` for the one that the store remembers, or the
+            shipped one.
+        json: Whether to print JSON, one object for each space, then one for all with the space null, instead of lines.
+    """
+    from json import dumps
+
+    from locigraph.kg.errors import LocigraphError
+    from locigraph.kg.types import SpaceId
+    from locigraph.scripts import live, opening
+    from locigraph.scripts.terminal import printable
+    from locigraph.training.live_embeddings import Drift
+
+    if checkpoint is None:
+        raise LocigraphError("checkpoint is null; drift compares with what a checkpoint encodes, so name one")
+    with opening.existing_store(store) as graph:
+        if space is not None:
+            graph.require_space(SpaceId(space))
+        text_encoder = opening.text_encoder(live.encoder_settings(encoder, graph, checkpoint))
+        with opening.vector_index(index, store, must_exist=True) as vectors:
+            embeddings, reason = live.opened_embeddings(graph, vectors, text_encoder, checkpoint)
+            if embeddings is None:
+                raise LocigraphError(f"there is nothing to compare with: {reason}")
+            spaces = graph.spaces() if space is None else [SpaceId(space)]
+            found: dict[str | None, Drift] = {each: embeddings.drift(each) for each in spaces}
+    if space is None:
+        found[None] = sum(found.values(), Drift(0, 0, 0, ()))
+    for name, each in found.items():
+        counts = {"turns": each.turns, "missing": each.missing, "stale": each.stale, "surplus": each.surplus}
+        if json:
+            print(dumps({"space": name, **counts, "share": each.share, "distance": each.distances}))
+            continue
+        far = "  ".join(f"{what} {distance:.4f}" for what, distance in each.distances.items())
+        said = (
+            f"{each.share:.1%} of {each.turns} turns ({each.missing} missing, {each.stale} stale), {each.surplus} gone"
+        )
+        print(printable(f"{'all spaces' if name is None else name}: {said}; distance {far}"))
+
+
+if __name__ == "__main__":
+    from locigraph.scripts.cli import run_file
+
+    run_file(__file__)
