@@ -22,7 +22,9 @@ def average(*, checkpoints: list[str], output: str = "data/average") -> None:
     read = [load_checkpoint(Path(folder)) for folder in checkpoints]
     made = averaged(read, **provenance.manifest(read[0].details["identity"]["seed"] if read else 0))
     made.save(Path(output) / "checkpoint")
-    print(f"checkpoint {made.version} in {Path(output) / 'checkpoint'}: the mean of {', '.join(made.details['averaged'])}")
+    print(
+        f"checkpoint {made.version} in {Path(output) / 'checkpoint'}: the mean of {', '.join(made.details['averaged'])}"
+    )
 
 
 if __name__ == "__main__":

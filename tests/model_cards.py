@@ -14,7 +14,7 @@ _RECORDS = {"recorded extractions": "locomo-recorded-zero", "rules": "locomo-rul
 _STRATEGIES = {
     "text": ("dense-adapted", "dense", "v1-adapted", "v1"),
     "default": ("v2-zero", "fusion-zero", "v1-adapted", "v1"),
-    "mixing": ("v2-zero",),
+    "mixing": ("v2-zero", "fusion-zero"),
 }
 
 
@@ -28,25 +28,30 @@ def _facts(folder: Path) -> str:
     manifest = json.loads((folder / "manifest.json").read_text())
     details, version = manifest["details"], manifest["version"]
     identity = details["identity"]
-    stage = details["validation"] if "validation" in details else details["stages"]["finetune"]
     size = sum(file.stat().st_size for file in folder.iterdir() if file.suffix in (".safetensors", ".npy"))
     lines = [
         f"- Fingerprint `{version}`, for the text encoder `{manifest.get('text_encoder', manifest.get('base'))}`",
         f"- Learnt from {len(identity['train'])} conversations, seed {details['seed']}, commit `{details['commit']}`",
-        f"- {len(identity['validation'])} more decided when to stop; on these recall@10 + nDCG@10 is "
-        f"{stage['val_score']:.3f}, before training {stage['start_score']:.3f}",
+        *[line for name, each in details.get("averaged", {"": details}).items() for line in _training(name, each)],
         f"- {size / 1e6:.1f} MB of weights and hashes",
-        *_of_first_stage(details),
         "",
         *_rows(folder.name, version),
     ]
     return "\n".join(lines)
 
 
-def _of_first_stage(details: dict[str, Any]) -> list[str]:
-    """A line where the self-supervised stage brought nothing."""
-    is_start = details.get("stages", {}).get("pretrain", {}).get("best_epoch") == -1
-    return ["- The self-supervised stage kept its start: no epoch of it improved on that"] if is_start else []
+def _training(version: str, details: dict[str, Any]) -> list[str]:
+    """What a training came to; ``version`` is its checkpoint's where several were averaged."""
+    stage = details["validation"] if "validation" in details else details["stages"]["finetune"]
+    identity = details["identity"]
+    whole = f"Of {len(identity['train'])} conversations, in the mean as `{version}`: " if version else ""
+    lines = [
+        f"- {whole}{len(identity['validation'])} more decided when to stop; on these recall@10 + nDCG@10 is "
+        f"{stage['val_score']:.3f}, before training {stage['start_score']:.3f}"
+    ]
+    if details.get("stages", {}).get("pretrain", {}).get("best_epoch") == -1:
+        lines.append("- Its self-supervised stage kept its start: no epoch of it improved on that")
+    return lines
 
 
 def _rows(name: str, version: str) -> list[str]:

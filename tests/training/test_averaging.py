@@ -14,18 +14,19 @@ from locigraph.training.fusion import DETAIL, fusion_of
 from tests.fakes_graph import small_checkpoint
 
 
-def trained_on(space: str, weight: float, *, seed: int = 0, **details: Any) -> Checkpoint:
+def trained_on(space: str, weight: float, *, seed: int = 0, fusion: dict[str, float] | None = None) -> Checkpoint:
     made = small_checkpoint()
     with torch.no_grad():
         for parameter in made.network.parameters():
             parameter.fill_(weight)
     identity = {"train": [space], "validation": [f"{space}-held"], "seed": seed}
-    return replace(made, details={"identity": identity, **details}, seen=Wordings([space]))
+    details: dict[str, Any] = {"identity": identity} | ({} if fusion is None else {DETAIL: fusion})
+    return replace(made, details=details, seen=Wordings([space]))
 
 
 def test_the_weights_of_network_and_fusion_are_the_mean() -> None:
-    first = trained_on("a", 1.0, **{DETAIL: {"dense": 0.5, "bm25": 0.5}})
-    second = trained_on("b", 4.0, **{DETAIL: {"dense": 0.1, "date": 0.9}})
+    first = trained_on("a", 1.0, fusion={"dense": 0.5, "bm25": 0.5})
+    second = trained_on("b", 4.0, fusion={"dense": 0.1, "date": 0.9})
     made = averaged([first, second], commit="abc")
     assert all(bool((parameter == 2.5).all()) for parameter in made.network.parameters())
     assert fusion_of(made).weights == {"dense": 0.3, "bm25": 0.25, "date": 0.45}
@@ -45,7 +46,7 @@ def test_it_has_seen_what_each_has_seen(tmp_path: Any) -> None:
 
 
 def test_without_a_fusion_of_each_there_is_none() -> None:
-    made = averaged([trained_on("a", 1.0, **{DETAIL: {"dense": 1.0}}), trained_on("b", 2.0)])
+    made = averaged([trained_on("a", 1.0, fusion={"dense": 1.0}), trained_on("b", 2.0)])
     with pytest.raises(CheckpointError, match="holds no weights of a fusion"):
         fusion_of(made)
 
