@@ -83,11 +83,13 @@ def replied(request: dict[str, Any]) -> Any:
 
 
 def options(folder: Path, stub: Stub, *more: str) -> list[str]:
-    return [
-        "answer", "--results", str(folder), "--corpus.path", str(folder.parent / "locomo.json"), "--corpus.format",
-        "locomo", "--llm.base_url", stub.url, "--llm.model", "m", "--llm.cassette", str(folder.parent / "tape.sqlite"),
-        *more,
-    ]  # fmt: skip
+    """Words of the command; ``more`` changes options or adds some."""
+    usual = {
+        "--results": str(folder), "--corpus.path": str(folder.parent / "locomo.json"), "--corpus.format": "locomo",
+        "--llm.base_url": stub.url, "--llm.model": "m", "--llm.cassette": str(folder.parent / "tape.sqlite"),
+    }  # fmt: skip
+    changed = usual | dict(zip(more[::2], more[1::2], strict=True))
+    return ["answer", *(word for pair in changed.items() for word in pair)]
 
 
 def test_answers_are_judged_and_abstention_is_scored_apart(evaluated: Path, capsys: pytest.CaptureFixture[str]) -> None:

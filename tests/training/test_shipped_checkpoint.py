@@ -73,7 +73,10 @@ def test_it_loads_for_the_default_text_encoder_with_the_adapter_and_is_small(nam
 def test_it_has_seen_threads_and_the_part_of_voices_that_the_adapter_has_not(name: str) -> None:
     loaded = load_checkpoint(CHECKPOINTS / name)
     adapter = read_adapter(ADAPTER, base=DEFAULT_MODEL)
-    assert loaded.details["settings"]["corpus"]["sha256"] == load_corpus("jsonl", "threads").sha256
+    learnt = [each["settings"]["corpus"] for each in loaded.details["averaged"].values()]
+    assert {each["path"]: each["sha256"] for each in learnt} == {
+        name: load_corpus("jsonl", name).sha256 for name in ("threads", "voices")
+    }
     assert loaded.spaces == spaces_of("threads") | (spaces_of("voices") - adapter.spaces)
 
 
