@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
 import os
@@ -108,9 +109,11 @@ def test_a_limit_is_kept_to_the_last_reply_and_a_higher_one_ends_in_the_same_gra
 
 
 def test_ctrl_c_waits_for_replies_under_way_asks_nothing_more_and_the_build_goes_on(
-    expected: list[Any], tmp_path: Path
+    expected: list[Any], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     number = itertools.count()
+    gc.disable()  # an interrupt that arrives while the collector calls a finaliser is lost, as Python documents
+    request.addfinalizer(gc.enable)
 
     def interrupting(request: dict[str, Any]) -> Any:
         if next(number) == 12:
