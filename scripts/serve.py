@@ -92,13 +92,16 @@ def serve(
                 print(f"{store} at http://{_written(address[0])}:{address[1]}; stop with Ctrl-C", flush=True)
 
         # uvicorn raises the signal that stopped it once more when it is done, which must not end in an error.
-        for each in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(each, lambda *_: None)
+        before = {each: signal.signal(each, lambda *_: None) for each in (signal.SIGTERM, signal.SIGINT)}
         settings = uvicorn.Config(
             app, log_level="warning", access_log=False, server_header=False, ws="none", lifespan="on",
             timeout_graceful_shutdown=_STOP_S,
         )  # fmt: skip
-        Server(settings).run(sockets=[listener])
+        try:
+            Server(settings).run(sockets=[listener])
+        finally:
+            for each, handler in before.items():
+                signal.signal(each, handler)
 
 
 def _serve_stdio(store: str, index: IndexSettings, encoder: EncoderSettings, checkpoint: str | None) -> None:
