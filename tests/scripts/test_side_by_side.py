@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
 import json
 import os
@@ -112,8 +111,9 @@ def test_ctrl_c_waits_for_replies_under_way_asks_nothing_more_and_the_build_goes
     expected: list[Any], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     number = itertools.count()
-    gc.disable()  # an interrupt that arrives while the collector calls a finaliser is lost, as Python documents
-    request.addfinalizer(gc.enable)
+    # Shells start what runs in the background with interrupts ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
 
     def interrupting(request: dict[str, Any]) -> Any:
         if next(number) == 12:
