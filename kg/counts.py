@@ -8,7 +8,7 @@ from typing import Self
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Base of frozen dataclasses whose fields are all numbers: two of a kind add up field by field."""
+    """Base of frozen dataclasses of numbers, or tuples of them: two of a kind add up field by field."""
 
     def __add__(self, other: Self, /) -> Self:
         return type(self)(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))

@@ -170,20 +170,3 @@ class VectorSearch(Protocol):
     def search(self, vector: NDArray[np.float32], scope: SearchScope, *, top_k: int) -> list[VectorMatch]:
         """Rows of the greatest similarity, best first."""
         ...
-
-
-class JointVectors:
-    """A vector search that sees the same spaces together, whatever space it is asked for.
-
-    Args:
-        vectors: The search.
-        spaces: The spaces.
-    """
-
-    def __init__(self, vectors: VectorSearch, spaces: Sequence[SpaceId]) -> None:
-        self._vectors = vectors
-        self._spaces = tuple(spaces)
-
-    def search(self, vector: NDArray[np.float32], scope: SearchScope, *, top_k: int) -> list[VectorMatch]:
-        """See ``VectorSearch``."""
-        return self._vectors.search(vector, replace(scope, space=self._spaces), top_k=top_k)

@@ -18,7 +18,6 @@ def average(*, checkpoints: list[str], output: str = "data/average") -> None:
     from locigraph.training.averaging import averaged
     from locigraph.training.checkpoint import load_checkpoint
 
-    provenance.source_commit()
     read = [load_checkpoint(Path(folder)) for folder in checkpoints]
     made = averaged(read, **provenance.manifest(read[0].details["identity"]["seed"] if read else 0))
     made.save(Path(output) / "checkpoint")

@@ -51,7 +51,7 @@ def drift(
             spaces = graph.spaces() if space is None else [SpaceId(space)]
             found: dict[str | None, Drift] = {each: embeddings.drift(each) for each in spaces}
     if space is None:
-        found[None] = sum(found.values(), Drift(0, 0, 0, ()))
+        found[None] = sum(found.values(), Drift())
     for name, each in found.items():
         counts = {"turns": each.turns, "missing": each.missing, "stale": each.stale, "surplus": each.surplus}
         if json:

@@ -50,7 +50,7 @@ def forget(
         what, cure = (scope, "--yes") if scope else (f"space {space!r}", "--yes, or name --turns")
         raise LocigraphError(f"{what}: all of it would be erased for good; add {cure}")
     if isinstance(turns, str):
-        turns = [name for each in turns.split(",") if (name := each.strip())]
+        turns = options.parts(turns)
     with Memory.open(store, index=index, encoder=encoder, checkpoint=checkpoint, access="write") as memory:
         if restore:
             assert space is not None

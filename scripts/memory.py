@@ -5,32 +5,24 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, NoReturn, overload
 
-from locigraph.kg.errors import (
-    LocigraphError,
-    StoreError,
-    UnknownScopeError,
-    UnknownSpaceError,
-    nearest,
-    shortened,
-)
-from locigraph.kg.joint import parted, read_apart, side_by_side
+from locigraph.kg.errors import LocigraphError, StoreError, UnknownScopeError, UnknownSpaceError
 from locigraph.kg.store import Store
-from locigraph.kg.types import NodeId, Scope, SpaceId, Turn, TurnId
+from locigraph.kg.types import Scope, SpaceId, Turn, TurnId
 from locigraph.retrieval.errors import RetrievalError
 from locigraph.retrieval.protocols import Hit, Retriever, Timing
 from locigraph.retrieval.view import DEFAULT_FOLD, ViewedRetriever
 from locigraph.scripts import live, opening, options
+from locigraph.scripts.asked_spaces import AskedSpaces, named_spaces
 from locigraph.scripts.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings
 from locigraph.scripts.strategies import STRATEGIES, built_strategies, indexer_of, require_adapter, reranked, texts_of
 
 if TYPE_CHECKING:
-    from locigraph.kg.snapshot import Snapshot
     from locigraph.kg.store.engine import Access
     from locigraph.retrieval.index.milvus import MilvusIndex
     from locigraph.retrieval.packing import Context
@@ -274,9 +266,10 @@ class Memory:
             self._has_forgotten = True
             was_cut = self._graph.has_forgotten()
             try:
-                spaces = self._named(space, scope)
-                for each in spaces if self._writer is not None else ():
-                    self._require_writer().drop(each)
+                spaces = named_spaces(self._graph, space, scope)
+                if self._writer is not None:
+                    for each in spaces:
+                        self._writer.drop(each)
                 if turn_ids is None:
                     erased = self._graph.forget_spaces(spaces, going=self._encoder.forget)
                 else:
@@ -380,7 +373,9 @@ class Memory:
         )
         time = options.time_of(as_of)
         with self._lock:
-            asked = _Asked(self._graph, self._named(space, Scope(user, agent)), is_joint=not isinstance(space, str))
+            asked = AskedSpaces(
+                self._graph, named_spaces(self._graph, space, Scope(user, agent)), is_joint=not isinstance(space, str)
+            )
             with self._retriever(asked, strategy, queries) as (name, found_by, notes):
                 wanted = top_k if budget_tokens is None else max(top_k, hits_for(budget_tokens))
                 retriever = asking(queries, lambda _: self._last_day(asked.spaces))(found_by)
@@ -446,30 +441,13 @@ class Memory:
             snapshot = self._graph.snapshot(SpaceId(space), as_of=time, embedding_model=self._encoder.model_id)
             return explain(checkpoint, snapshot, question, embed=self._encoder.encode, top_k=top_k, asked_at=time)
 
-    def _named(self, space: str | Sequence[str] | None, scope: Scope) -> list[SpaceId]:
-        """The spaces that a name, or several, and a scope all apply to; never none."""
-        options.check_named(space, scope)
-        held = self._graph.scopes()
-        named = held if space is None else [SpaceId(name) for name in ([space] if isinstance(space, str) else space)]
-        for name in named:
-            if name not in held:
-                raise UnknownSpaceError(name, held)
-        found = [name for name in dict.fromkeys(named) if scope.covers(held[name])]
-        if not found:
-            known = {
-                Scope(None if scope.user is None else each.user, None if scope.agent is None else each.agent)
-                for each in (held[name] for name in named)
-            }
-            raise UnknownScopeError(str(scope), [str(each) for each in known if each])
-        return found
-
     def _last_day(self, spaces: Sequence[SpaceId]) -> date | None:
         times = [time for space in spaces for time in self.times(space)]
         return max(times).date() if times else None
 
     @contextmanager
     def _retriever(
-        self, asked: _Asked, strategy: str | None, queries: QueryGenerator | None
+        self, asked: AskedSpaces, strategy: str | None, queries: QueryGenerator | None
     ) -> Iterator[tuple[str, Retriever, list[str]]]:
         spaces, notes = asked.spaces, list[str]()
         if strategy is None:
@@ -553,63 +531,6 @@ class Memory:
         if found is None:
             raise LocigraphError(f"v2 cannot be used: {self._no_v2}")
         return found
-
-
-class _Asked:
-    """The spaces that a question goes to: one by itself, or several as one (see ``kg.joint``).
-
-    Attributes:
-        spaces: The spaces.
-        is_joint: Whether strategies see them as one, in which names carry their space.
-        name: What strategies are told to search.
-    """
-
-    def __init__(self, graph: Store, spaces: Sequence[SpaceId], *, is_joint: bool) -> None:
-        self._graph = graph
-        self.spaces = spaces
-        self.is_joint = is_joint
-        self.name = SpaceId("spaces asked together") if is_joint else spaces[0]
-
-    def voices(self, space: SpaceId, ids: Sequence[NodeId]) -> Mapping[NodeId, frozenset[str]]:
-        """See ``Store.voices``."""
-        return read_apart(ids, self._graph.voices) if self.is_joint else self._graph.voices(space, ids)
-
-    def snapshot(self, as_of: datetime | None) -> Snapshot:
-        """The graph without embeddings."""
-        found = [self._graph.snapshot(space, as_of=as_of) for space in self.spaces]
-        return side_by_side(found, self.name) if self.is_joint else found[0]
-
-    def speakers(self, named: str | Sequence[str] | None) -> list[str] | None:
-        """The speakers of a view; raises LocigraphError for one who says nothing in the spaces."""
-        if named is None:
-            return None
-        wanted = [named] if isinstance(named, str) else list(named)
-        known = {speaker for space in self.spaces for speaker in self._graph.speakers(space)}
-        if not wanted:
-            raise LocigraphError("speaker is an empty list; name at least one speaker, or None for all")
-        for name in wanted:
-            if name not in known:
-                where = repr(self.spaces[0]) + (f" and {len(self.spaces) - 1} others" if len(self.spaces) > 1 else "")
-                raise LocigraphError(f"space {where} has no speaker {shortened(name)}{nearest(name, known)}")
-        return wanted
-
-    def shown(self, hit: Hit) -> Hit:
-        """A hit with its space, and the names that node and turns have there."""
-        if not self.is_joint:
-            return replace(hit, space=self.name)
-        space, node = parted(hit.node_id)
-        same: dict[str, list[TurnId]] = {}
-        for turn in hit.same:
-            other, name = parted(turn)
-            same.setdefault(other, []).append(name)
-        return replace(
-            hit,
-            space=space,
-            node_id=node,
-            turn_ids=tuple(parted(turn)[1] for turn in hit.turn_ids),
-            same=tuple(same.pop(space, ())),
-            elsewhere={other: tuple(names) for other, names in same.items()},
-        )
 
 
 def _no_client(stage: str) -> NoReturn:

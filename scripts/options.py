@@ -11,14 +11,18 @@ from locigraph.kg.times import TIME_RANGE, is_in_range
 from locigraph.kg.types import Scope
 
 
+def parts(listed: str) -> list[str]:
+    """What commas separate in a text, without blanks around it and without empty parts."""
+    return [part.strip() for part in listed.split(",") if part.strip()]
+
+
 def names(listed: str, table: Table[RowT]) -> list[str]:
     """Names separated by commas, each once.
 
     Raises:
         UnknownNameError: If the table lacks one; lists those that it holds.
     """
-    found = [name.strip() for name in listed.split(",") if name.strip()]
-    return list(dict.fromkeys(table[name].name for name in found))
+    return list(dict.fromkeys(table[name].name for name in parts(listed)))
 
 
 def check_question(question: str) -> None:

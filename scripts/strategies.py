@@ -14,7 +14,6 @@ from locigraph.kg.errors import LocigraphError
 from locigraph.kg.joint import read_apart, side_by_side
 from locigraph.kg.registry import Table
 from locigraph.kg.types import NodeId, SpaceId
-from locigraph.retrieval.protocols import JointVectors
 from locigraph.scripts.options import names
 
 if TYPE_CHECKING:
@@ -145,6 +144,8 @@ class SearchParts:
 
     def vectors(self, strategy: Strategy) -> VectorSearch:
         """Description embeddings: those of the text encoder as it is are indexed, those of an adapter are not."""
+        from locigraph.retrieval.index.joint_vectors import JointVectors
+
         found = self._adapted if strategy.uses_adapter else self._indexed
         return JointVectors(found, self.spaces) if self.is_joint else found
 

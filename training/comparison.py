@@ -9,7 +9,7 @@ import numpy as np
 from locigraph.kg.types import Question
 from locigraph.kg.views import Views
 from locigraph.retrieval.evaluation import StrategyRun
-from locigraph.retrieval.evaluation.asking import run_strategy
+from locigraph.retrieval.evaluation.asking import DEPTH, run_strategy
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
 from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.retrieval.protocols import NodeTexts, Retriever
@@ -19,8 +19,6 @@ from locigraph.training.embedding_refresh import refresh
 from locigraph.training.folds import refuse_known
 from locigraph.training.inference import CheckpointQueryEncoder, encode_graph
 from locigraph.training.protocols import Embed
-
-_DEPTH = 50  # turns of an exact ranking
 
 
 def run_checkpoint(
@@ -95,7 +93,7 @@ def rank_exactly(
         snapshot = views.snapshot(view)
         rows, stored = encode_graph(checkpoint, snapshot)
         queries = encoder.encode_queries([q.text for q in asked], asked_at=[q.asked_at for q in asked])
-        order = np.argsort(-(queries @ stored.T), axis=1, kind="stable")[:, :_DEPTH]
+        order = np.argsort(-(queries @ stored.T), axis=1, kind="stable")[:, :DEPTH]
         for question, best in zip(asked, order, strict=True):
             rankings[question.question_id] = tuple(snapshot.turns_of[rows[i]][0] for i in best)
     no_time = {question.question_id: 0.0 for question in questions}

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from locigraph.gnn.features import TURN
+from locigraph.kg.counts import Counts
 from locigraph.kg.schema import schema_hash
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
@@ -30,7 +31,7 @@ from locigraph.training.protocols import Embed
 
 
 @dataclass(frozen=True)
-class Drift:
+class Drift(Counts):
     """How far the graph embeddings that are in use are from those that a checkpoint gives the present graph.
 
     Attributes:
@@ -40,18 +41,10 @@ class Drift:
         moves: Of each turn whose vector differs, the cosine distance between the one in use and the present one.
     """
 
-    turns: int
-    missing: int
-    surplus: int
-    moves: tuple[float, ...]
-
-    def __add__(self, other: Drift) -> Drift:
-        return Drift(
-            self.turns + other.turns,
-            self.missing + other.missing,
-            self.surplus + other.surplus,
-            self.moves + other.moves,
-        )
+    turns: int = 0
+    missing: int = 0
+    surplus: int = 0
+    moves: tuple[float, ...] = ()
 
     @property
     def stale(self) -> int:

@@ -17,7 +17,8 @@ from locigraph.retrieval.hits import turns_of_hits
 from locigraph.retrieval.packing import Budget, contexts_of, hits_for
 from locigraph.retrieval.protocols import Retriever
 
-_DEPTH = max(CURVE_TOP_KS)
+#: Turns of a ranking.
+DEPTH = max(CURVE_TOP_KS)
 
 
 def run_strategy(
@@ -45,8 +46,8 @@ def run_strategy(
     encode_ms: dict[str, float] = {}
     label = name or retriever.name
     for question in tqdm(questions, desc=label, unit="question"):
-        result = retriever.retrieve(question.text, question.space, as_of=question.asked_at, top_k=_DEPTH)
-        rankings[question.question_id] = tuple(turns_of_hits(result.hits, top_k=_DEPTH))
+        result = retriever.retrieve(question.text, question.space, as_of=question.asked_at, top_k=DEPTH)
+        rankings[question.question_id] = tuple(turns_of_hits(result.hits, top_k=DEPTH))
         search_ms[question.question_id] = result.timing.search_ms
         encode_ms[question.question_id] = result.timing.encode_ms
         if views is not None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from locigraph.kg.corpora import load_corpus
 from locigraph.retrieval.strategies.turn_signals import SIGNALS
@@ -20,6 +21,7 @@ from tests.fakes_graph import planted_space
 
 CHECKPOINTS = Path(__file__).parents[2] / "checkpoints"
 ADAPTER = CHECKPOINTS / "text"
+CONFIGS = CHECKPOINTS.parent / "configs" / "train"
 #: Graph encoder of each checkpoint, by folder.
 SHIPPED = {"default": "hgt", "mixing": "mixing"}
 
@@ -78,6 +80,13 @@ def test_it_has_seen_threads_and_the_part_of_voices_that_the_adapter_has_not(nam
         name: load_corpus("jsonl", name).sha256 for name in ("threads", "voices")
     }
     assert loaded.spaces == spaces_of("threads") | (spaces_of("voices") - adapter.spaces)
+
+
+def test_both_configurations_name_the_part_of_voices_that_the_adapter_has_not_seen() -> None:
+    unseen = spaces_of("voices") - read_adapter(ADAPTER, base=DEFAULT_MODEL).spaces
+    both, alone = (yaml.safe_load((CONFIGS / f"{name}.yaml").read_text()) for name in ("default", "voices"))
+    voices = [each["corpus"] for each in both["also"] if "corpus" in each]
+    assert [set(corpus["conversations"]) for corpus in (*voices, alone["corpus"])] == [unseen] * 3
 
 
 @pytest.mark.parametrize("name", SHIPPED)

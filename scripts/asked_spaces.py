@@ -1,0 +1,93 @@
+"""Which spaces a question or a forgetting names, and several of them as one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from locigraph.kg.errors import LocigraphError, UnknownScopeError, UnknownSpaceError, nearest, shortened
+from locigraph.kg.joint import parted, read_apart, side_by_side
+from locigraph.kg.store import Store
+from locigraph.kg.types import NodeId, Scope, SpaceId, TurnId
+from locigraph.retrieval.protocols import Hit
+from locigraph.scripts import options
+
+if TYPE_CHECKING:
+    from locigraph.kg.snapshot import Snapshot
+
+
+def named_spaces(graph: Store, space: str | Sequence[str] | None, scope: Scope) -> list[SpaceId]:
+    """The spaces that a name, or several, and a scope all apply to; never none."""
+    options.check_named(space, scope)
+    held = graph.scopes()
+    named = held if space is None else [SpaceId(name) for name in ([space] if isinstance(space, str) else space)]
+    for name in named:
+        if name not in held:
+            raise UnknownSpaceError(name, held)
+    found = [name for name in dict.fromkeys(named) if scope.covers(held[name])]
+    if not found:
+        known = {
+            Scope(None if scope.user is None else each.user, None if scope.agent is None else each.agent)
+            for each in (held[name] for name in named)
+        }
+        raise UnknownScopeError(str(scope), [str(each) for each in known if each])
+    return found
+
+
+class AskedSpaces:
+    """The spaces that a question goes to: one by itself, or several as one (see ``kg.joint``).
+
+    Attributes:
+        spaces: The spaces.
+        is_joint: Whether strategies see them as one, in which names carry their space.
+        name: What strategies are told to search.
+    """
+
+    def __init__(self, graph: Store, spaces: Sequence[SpaceId], *, is_joint: bool) -> None:
+        self._graph = graph
+        self.spaces = spaces
+        self.is_joint = is_joint
+        self.name = SpaceId("spaces asked together") if is_joint else spaces[0]
+
+    def voices(self, space: SpaceId, ids: Sequence[NodeId]) -> Mapping[NodeId, frozenset[str]]:
+        """See ``Store.voices``."""
+        return read_apart(ids, self._graph.voices) if self.is_joint else self._graph.voices(space, ids)
+
+    def snapshot(self, as_of: datetime | None) -> Snapshot:
+        """The graph without embeddings."""
+        found = [self._graph.snapshot(space, as_of=as_of) for space in self.spaces]
+        return side_by_side(found, self.name) if self.is_joint else found[0]
+
+    def speakers(self, named: str | Sequence[str] | None) -> list[str] | None:
+        """The speakers of a view; raises LocigraphError for one who says nothing in the spaces."""
+        if named is None:
+            return None
+        wanted = [named] if isinstance(named, str) else list(named)
+        known = {speaker for space in self.spaces for speaker in self._graph.speakers(space)}
+        if not wanted:
+            raise LocigraphError("speaker is an empty list; name at least one speaker, or None for all")
+        for name in wanted:
+            if name not in known:
+                where = repr(self.spaces[0]) + (f" and {len(self.spaces) - 1} others" if len(self.spaces) > 1 else "")
+                raise LocigraphError(f"space {where} has no speaker {shortened(name)}{nearest(name, known)}")
+        return wanted
+
+    def shown(self, hit: Hit) -> Hit:
+        """A hit with its space, and the names that node and turns have there."""
+        if not self.is_joint:
+            return replace(hit, space=self.name)
+        space, node = parted(hit.node_id)
+        same: dict[str, list[TurnId]] = {}
+        for turn in hit.same:
+            other, name = parted(turn)
+            same.setdefault(other, []).append(name)
+        return replace(
+            hit,
+            space=space,
+            node_id=node,
+            turn_ids=tuple(parted(turn)[1] for turn in hit.turn_ids),
+            same=tuple(same.pop(space, ())),
+            elsewhere={other: tuple(names) for other, names in same.items()},
+        )
