@@ -54,18 +54,15 @@ def main() -> None:
             cells = []
             for depth in options.depth:
                 v1 = HybridRetriever(lexical, vectors, encoder, rrf_k=rrf_k, depth=depth)
-                try:
-                    scores = [
-                        score_ranking(
-                            turns_of_hits(
-                                v1.retrieve(q.text, SpaceId(q.space), as_of=q.asked_at, top_k=depth).hits, top_k=50
-                            ),
-                            set(q.evidence),
-                        )
-                        for q in tqdm(corpus.questions, desc=f"k {rrf_k}, depth {depth}", unit="question", leave=False)
-                    ]
-                finally:
-                    v1.close()
+                scores = [
+                    score_ranking(
+                        turns_of_hits(
+                            v1.retrieve(q.text, SpaceId(q.space), as_of=q.asked_at, top_k=depth).hits, top_k=50
+                        ),
+                        set(q.evidence),
+                    )
+                    for q in tqdm(corpus.questions, desc=f"k {rrf_k}, depth {depth}", unit="question", leave=False)
+                ]
                 cells.append(" / ".join(f"{np.mean([score[metric] for score in scores]):.4f}" for metric in _METRICS))
             print(f"{rrf_k:>6}" + "".join(f"{cell:>18}" for cell in cells), flush=True)
 

@@ -84,9 +84,7 @@ def hybrid(parts: SearchParts) -> Retriever:
     encoder = parts.encoder.without_adapter()
     for space in parts.spaces:
         vectors.add_snapshot(parts.store.snapshot(space, embedding_model=encoder.model_id))
-    made = HybridRetriever(parts.words, vectors, encoder)
-    parts.opened.callback(made.close)
-    return made
+    return HybridRetriever(parts.words, vectors, encoder)
 
 
 def shown(questions: Sequence[Question], scores: Scores, before: Scores | None) -> str:

@@ -77,6 +77,11 @@ class Consolidator:
         self._context = context
         self._known: SpaceState | None = None  # of the last space
 
+    @property
+    def turns_known(self) -> int:
+        """Number of turns of the last space, whose graph is kept in memory for its next turn."""
+        return 0 if self._known is None else len(self._known.turns)
+
     def run(self, space: SpaceId, *, on_turn: Callable[[], None] = lambda: None) -> Outcome:
         """Consolidate every pending turn of a space; what is done already is passed over.
 

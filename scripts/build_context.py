@@ -34,10 +34,6 @@ class HybridContext:
         self._lexical = LexicalIndex(self._load, types=plannable_types())
         self._retriever = HybridRetriever(self._lexical, self._vectors, encoder, types=plannable_types(), depth=20)
 
-    def close(self) -> None:
-        """Stop the retriever's threads."""
-        self._retriever.close()
-
     def drop(self, space: SpaceId) -> None:
         """Let go of a space; it is read again when it is next asked."""
         self._lexical.drop(space)

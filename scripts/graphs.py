@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -44,9 +44,8 @@ def build_graph(
         Failed turns by space, of spaces that have some.
     """
     turns = [turn for conversation in corpus.conversations for turn in conversation.turns]
-    with closing(GraphWriter(store, extractor, encoder.without_adapter())) as writer:
-        scoped = [(conversation.space, scope) for conversation in corpus.conversations]
-        spaces = writer.add(turns, scoped=scoped, progress=True)
+    scoped = [(conversation.space, scope) for conversation in corpus.conversations]
+    spaces = GraphWriter(store, extractor, encoder.without_adapter()).add(turns, scoped=scoped, progress=True)
     for each in dict.fromkeys([encoder.without_adapter(), encoder]):
         embed_all(spaces, store, each)
     return {space: failed for space in spaces if (failed := store.failures(space))}
@@ -59,29 +58,22 @@ class GraphWriter:
         store: The graph.
         extractor: Makes the graph.
         encoder: Text encoder without adapter.
-        keep: Number of spaces of which is kept in memory what the next turn's consolidation needs, while nobody else
-            changes them.
+        keep: What the next turn's consolidation needs stays in memory for the spaces that were used last, as long as
+            they have so many turns together; for the very last one always.
     """
 
-    def __init__(self, store: Store, extractor: Extractor, encoder: CachedTextEncoder, *, keep: int = 1) -> None:
+    def __init__(self, store: Store, extractor: Extractor, encoder: CachedTextEncoder, *, keep: int = 0) -> None:
         self._store = store
         self._extractor = extractor
         self._encoder = encoder
         self._keep = keep
-        self._kept: OrderedDict[SpaceId, tuple[HybridContext, Consolidator]] = OrderedDict()  # used last at the end
+        self._kept: dict[SpaceId, Consolidator] = {}  # used last at the end
         self._lock = Lock()
-
-    def close(self) -> None:
-        """Keep nothing any longer."""
-        for space in list(self._kept):
-            self.drop(space)
 
     def drop(self, space: SpaceId) -> None:
         """Keep nothing of a space in memory, such as one of which something was forgotten."""
         with self._lock:
-            kept = self._kept.pop(space, None)
-        if kept is not None:
-            kept[0].close()
+            self._kept.pop(space, None)
 
     def add(
         self, turns: Sequence[Turn], *, scoped: Sequence[tuple[SpaceId, Scope]] = (), progress: bool = False
@@ -132,20 +124,18 @@ class GraphWriter:
 
     def _consolidate(self, space: SpaceId, on_turn: Callable[[], None]) -> None:
         with self._lock:
-            kept = self._kept.pop(space, None)
-        # A context of its own: what it holds of a space is of no use to another.
-        context = HybridContext(self._store, self._encoder) if kept is None else kept[0]
-        consolidator = Consolidator(self._store, self._extractor, self._encoder, context) if kept is None else kept[1]
-        try:
-            consolidator.run(space, on_turn=on_turn)
-        except BaseException:
-            context.close()
-            raise
+            consolidator = self._kept.pop(space, None)
+        if consolidator is None:
+            # A context of its own: what it holds of a space is of no use to another.
+            context = HybridContext(self._store, self._encoder)
+            consolidator = Consolidator(self._store, self._extractor, self._encoder, context)
+        consolidator.run(space, on_turn=on_turn)
         with self._lock:
-            self._kept[space] = context, consolidator
-            oldest = list(self._kept)[: -self._keep]
-        for each in oldest:
-            self.drop(each)
+            self._kept[space] = consolidator
+            turns = accumulate(each.turns_known for each in reversed(self._kept.values()))
+            for each, total in list(zip(reversed(self._kept), turns, strict=True))[1:]:
+                if total > self._keep:
+                    del self._kept[each]
 
 
 def _side_by_side(consolidate: Callable[[SpaceId], None], spaces: Sequence[SpaceId], extractor: Accounted) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from locigraph.training.explanation import Explanation
     from locigraph.training.live_embeddings import LiveEmbeddings
 
-#: Number of spaces of which a memory keeps what their next turn needs.
-_SPACES_KEPT = 8
+# Turns of the spaces of which a memory keeps what their next turn needs, at some 10 KB a turn.
+_TURNS_KEPT = 10_000
+# v2 reads no descriptions, so its answers wait for their index only where this many are due.
+_DUE_AT_MOST = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,8 +460,10 @@ class Memory:
         require_adapter([strategy], self._settings.adapter)
         # Milvus Lite lets one process at a time in: who needs no vectors need not wait for another.
         index = self._index() if row.needs_index else None
-        if row.needs_index and not self._is_readonly and self._graph.outbox_size():
-            self._drain()
+        if row.needs_index and not self._is_readonly:
+            room = _DUE_AT_MOST if row.is_claimant and not self._graph.has_forgotten() else 0
+            if self._graph.outbox_size() > room:
+                self._drain()
         if row.is_claimant:
             from locigraph.retrieval.strategies.graph_embedding import GraphEmbeddingRetriever
             from locigraph.training.inference import CheckpointQueryEncoder
@@ -492,8 +496,7 @@ class Memory:
 
             live.remember_encoder(self._graph, self._settings, self._encoder)
             extractor = EXTRACTORS["rules"].build(Corpus("jsonl", "", "", (), (), {}), _no_client)
-            writer = GraphWriter(self._graph, extractor, self._encoder.without_adapter(), keep=_SPACES_KEPT)
-            self._writer = self._opened.enter_context(closing(writer))
+            self._writer = GraphWriter(self._graph, extractor, self._encoder.without_adapter(), keep=_TURNS_KEPT)
         return self._writer
 
     def _index(self) -> MilvusIndex:

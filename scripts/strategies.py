@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -171,11 +172,14 @@ def _hybrid(parts: SearchParts, strategy: Strategy, **options: Any) -> Retriever
 
     if parts.queries is not None:
         options["queries"] = parts.queries
-    made = HybridRetriever(
-        parts.words, parts.vectors(strategy), parts.encoder_of(strategy), name=strategy.name, **options
+    return HybridRetriever(
+        parts.words,
+        parts.vectors(strategy),
+        parts.encoder_of(strategy),
+        name=strategy.name,
+        pool=parts.opened.enter_context(ThreadPoolExecutor(1, thread_name_prefix="ann")),
+        **options,
     )
-    parts.opened.callback(made.close)
-    return made
 
 
 def _hybrid_usual(parts: SearchParts, strategy: Strategy) -> Retriever:

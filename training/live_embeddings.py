@@ -6,7 +6,7 @@ has flushed its vectors, and writing them twice changes nothing, so a crash at a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,7 +20,7 @@ from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
 from locigraph.kg.views import View
 from locigraph.retrieval.errors import IndexMismatchError
-from locigraph.retrieval.index.descriptions import Difference, is_same_vector, snapshot_rows
+from locigraph.retrieval.index.descriptions import Difference, snapshot_rows
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
 from locigraph.retrieval.index.milvus import Collection, MilvusIndex
 from locigraph.training.checkpoint import Checkpoint
@@ -28,6 +28,13 @@ from locigraph.training.embedding_refresh import Refreshed, refresh, require_usa
 from locigraph.training.errors import StaleEmbeddingsError
 from locigraph.training.inference import encode_graph
 from locigraph.training.protocols import Embed
+
+#: A score moves by at most this share of what it can be.
+TOLERANCE = 1e-3
+# What another order of sums, and an index, may move a vector by, as a share of its length.
+_ROUNDING = 1e-4
+# Numbers of the vectors that are kept in memory for the next comparison, of 4 bytes each.
+_KEPT_NUMBERS = 2**25
 
 
 @dataclass(frozen=True)
@@ -66,8 +73,10 @@ class Drift(Counts):
 class LiveEmbeddings:
     """The collection of graph embeddings that is in use.
 
-    A changed space is encoded as a whole: the weights of its words depend on how often they occur in all of it. So the
-    collection is always what a full refresh would write, whatever has been appended or forgotten in between.
+    A changed space is encoded as a whole: the weights of its words depend on how often they occur in all of it. What is
+    written are the turns whose vector moves by more than ``tolerance``, which in a dialogue are those that the edges of
+    a new turn reach. So the collection is always what a full refresh would write, but for that tolerance, whatever has
+    been appended or forgotten in between.
 
     Args:
         store: The graph.
@@ -76,6 +85,7 @@ class LiveEmbeddings:
         embed: The text encoder that the checkpoint names.
         text_encoder: ID under which the store keeps that encoder's vectors.
         device: Device on which graphs are encoded.
+        tolerance: A turn's vector is written again when it is to move by more than this share of its length.
 
     Attributes:
         checkpoint: The checkpoint that encodes.
@@ -91,6 +101,7 @@ class LiveEmbeddings:
         *,
         text_encoder: str,
         device: str = "cpu",
+        tolerance: float = TOLERANCE,
     ) -> None:
         self._store = store
         self._index = index
@@ -99,6 +110,8 @@ class LiveEmbeddings:
         self._embed = embed
         self._text_encoder = text_encoder
         self._device = device
+        self._tolerance = tolerance
+        self._last = _LastWritten()
 
     def update(self, *, progress: str | None = None) -> int:
         """Encode and write what has changed; everything where no collection of this checkpoint is in use.
@@ -203,7 +216,7 @@ class LiveEmbeddings:
         moves = [
             _cosine_distance(held[key], due[key])
             for key in sorted(held.keys() & due.keys())
-            if not is_same_vector(held[key], due[key])
+            if not self._is_near(held[key], due[key], rounding=_ROUNDING)
         ]
         return Drift(len(due), len(due.keys() - held.keys()), len(held.keys() - due.keys()), tuple(moves))
 
@@ -215,24 +228,75 @@ class LiveEmbeddings:
         return found if is_ours else None
 
     def _write_due(self, collection: Collection, spaces: Sequence[SpaceId]) -> int:
+        if collection is not self._last.collection:  # a server's always is another, since other processes write there
+            self._last = _LastWritten(collection)
+        last = self._last
         due = self._store.changed_spaces()
         written = 0
         for space in spaces:
-            if space not in due and collection.count(space) == self._store.node_counts(space)[TURN]:
+            if space not in due and last.is_whole(space, self._store.node_counts(space)[TURN]):
                 continue
             snapshot = self._snapshot(space)
             rows, vectors = encode_graph(self.checkpoint, snapshot, device=self._device)
             require_usable(self.checkpoint, vectors)
-            collection.upsert(snapshot_rows(space, snapshot, rows), vectors)
-            present = {*snapshot.keys[rows].tolist()}
-            collection.delete_nodes(space, [key for key in collection.node_keys(space) if key not in present])
+            present = dict(zip(snapshot.keys[rows].tolist(), vectors, strict=True))
+            held = last.taken(space)
+            moved = [row for row, (key, due) in enumerate(present.items()) if not self._is_near(held.get(key), due)]
+            collection.upsert(snapshot_rows(space, snapshot, rows[moved]), vectors[moved])
+            surplus = (held or dict.fromkeys(collection.node_keys(space))).keys() - present.keys()
+            collection.delete_nodes(space, sorted(surplus))
             collection.flush()
+            present |= {key: held[key] for key in present.keys() - snapshot.keys[rows[moved]].tolist()}
+            last.keep(space, present)
             self._store.acknowledge_change(space, due.get(space, 0))
             written += 1
         return written
 
+    def _is_near(self, held: NDArray[np.float32] | None, due: NDArray[np.float32], *, rounding: float = 0.0) -> bool:
+        """Whether a vector is held and within the tolerance; one with NaN never is."""
+        most = (self._tolerance + rounding) * np.linalg.norm(due)
+        return held is not None and bool(np.linalg.norm(held - due) <= most)
+
     def _snapshot(self, space: SpaceId) -> Snapshot:
         return embedded_snapshot(self._store, space, self._text_encoder, self._embed)
+
+
+class _LastWritten:
+    """What this process has last written to a collection, so that the next time only what has moved is written.
+
+    Args:
+        collection: The collection.
+
+    Attributes:
+        collection: The collection.
+    """
+
+    def __init__(self, collection: Collection | None = None) -> None:
+        self.collection = collection
+        self._whole: set[SpaceId] = set()
+        self._vectors: dict[SpaceId, dict[int, NDArray[np.float32]]] = {}
+
+    def is_whole(self, space: SpaceId, turns: int) -> bool:
+        """Whether the collection holds so many turns of a space; counted once, since nobody else writes to it."""
+        assert self.collection is not None
+        if space not in self._whole and self.collection.count(space) == turns:
+            self._whole.add(space)
+        return space in self._whole
+
+    def taken(self, space: SpaceId) -> dict[int, NDArray[np.float32]]:
+        """The vectors of a space by node key, which are forgotten here until they are kept again; none if unknown."""
+        self._whole.discard(space)
+        return self._vectors.pop(space, {})
+
+    def keep(self, space: SpaceId, vectors: Mapping[int, NDArray[np.float32]]) -> None:
+        """Remember what a space's rows now are; the spaces that were not written for longest make room."""
+        self._whole.add(space)
+        self._vectors[space] = {key: vector.copy() for key, vector in vectors.items()}  # not views of a larger array
+        room = _KEPT_NUMBERS
+        for each in reversed(list(self._vectors)):
+            room -= sum(vector.size for vector in self._vectors[each].values())
+            if room < 0:
+                del self._vectors[each]
 
 
 def _cosine_distance(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:

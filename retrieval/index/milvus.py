@@ -89,6 +89,8 @@ class MilvusIndex:
     def __init__(self, uri: str, *, token: str = "") -> None:
         self.uri = uri
         self._client = GuardedClient(uri, token)
+        # Of an embedded index, which no other process can change; emptied by whatever makes or renames a collection.
+        self._opened: dict[str, Collection] = {}
 
     def close(self) -> None:
         """End the connection."""
@@ -126,6 +128,7 @@ class MilvusIndex:
         parameters = _HNSW if spec.index == "HNSW" else {}
         index.add_index("vector", index_type=spec.index, metric_type=spec.metric, params=parameters)
         unfinished = _UNFINISHED + name
+        self._opened.clear()
         self.drop(unfinished)
         self._client.create_collection(unfinished, schema=schema, consistency_level="Session")
         # Not waited for: pymilvus would sleep for half a second before it asks, and there is no row to index yet.
@@ -152,6 +155,7 @@ class MilvusIndex:
             beginnings: Beginnings of the names of the collections that are removed from a server. An embedded index
             is emptied altogether.
         """
+        self._opened.clear()
         if self._client.is_embedded:
             self._client.clear()
             return
@@ -164,9 +168,13 @@ class MilvusIndex:
     def open(self, name: str) -> Collection:
         """Open the collection of that name, or the one that an alias of that name points at.
 
+        Of an embedded index it is the same object as long as no collection was made, dropped or pointed at since.
+
         Raises:
             IndexMismatchError: If there is none, or it is not one of ours.
         """
+        if name in self._opened:
+            return self._opened[name]
         if not self.has(name):
             raise IndexMismatchError(
                 f"index {self.uri!r} holds no collection {name!r}; run locigraph build or refresh first"
@@ -180,14 +188,18 @@ class MilvusIndex:
                 f"collection {name!r} of index {self.uri!r} does not describe itself: an earlier version or other "
                 "software made it; run locigraph verify --rebuild true (and then refresh), or name another index"
             ) from error
-        return Collection(self._client, name, spec)
+        found = Collection(self._client, name, spec)
+        if self._client.is_embedded:
+            self._opened[name] = found
+        return found
 
     def has(self, name: str) -> bool:
         """Whether a collection or alias of that name exists."""
-        return bool(self._client.has_collection(name))
+        return name in self._opened or bool(self._client.has_collection(name))
 
     def drop(self, name: str) -> None:
         """Remove a collection if it is there; by its own name only, since Milvus would follow an alias to another."""
+        self._opened.clear()
         if name in self._client.list_collections():
             self._client.drop_collection(name)
 
@@ -200,6 +212,7 @@ class MilvusIndex:
 
     def point(self, alias: str, name: str) -> None:
         """Make an alias point at a collection; readers see the old or the new, never neither."""
+        self._opened.clear()
         if self.alias_target(alias) is None:
             self._client.create_alias(name, alias)
         else:

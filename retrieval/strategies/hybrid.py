@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from datetime import datetime
+from functools import partial
 
 from locigraph.kg.schema import searchable_types
 from locigraph.kg.types import NodeId, SpaceId
@@ -36,6 +37,7 @@ class HybridRetriever:
         rrf_k: Constant of reciprocal rank fusion.
         types: Node types to search; None for all searchable types.
         name: Name of the strategy in results.
+        pool: Searches the ANN arm beside the BM25 arm; None where the vectors are in memory and nothing is waited for.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class HybridRetriever:
         rrf_k: int = FEW_RRF_K,
         types: Sequence[str] | None = None,
         name: str = "v1",
+        pool: Executor | None = None,
     ) -> None:
         self.name = name
         self._lexical = lexical
@@ -60,11 +63,7 @@ class HybridRetriever:
         self._depth = depth
         self._rrf_k = rrf_k
         self._types = searchable_types() if types is None else tuple(types)
-        self._pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="v1-arm")
-
-    def close(self) -> None:
-        """Stop the arms' threads."""
-        self._pool.shutdown()
+        self._pool = pool
 
     def retrieve(
         self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
@@ -90,10 +89,11 @@ class HybridRetriever:
 
         for each, vector in zip(queries, vectors, strict=True):
             types = self._types if each.types is None else each.types
-            ann = self._pool.submit(self._vectors.search, vector, SearchScope(space, types, as_of), top_k=depth)
+            search = partial(self._vectors.search, vector, SearchScope(space, types, as_of), top_k=depth)
+            ann = search if self._pool is None else self._pool.submit(search).result
             bm25 = self._lexical.search(each.text, space, types=types, as_of=as_of, top_k=depth)
             take("bm25", [(document.node_id, score) for document, score in bm25], each.window)
-            take("ann", [(match.node_id, match.score) for match in ann.result()], each.window)
+            take("ann", [(match.node_id, match.score) for match in ann()], each.window)
         hits = []
         for node_id, score in reciprocal_rank_fusion(rankings, rrf_k=self._rrf_k):
             document = self._lexical.document(space, node_id, as_of=as_of)

@@ -14,6 +14,7 @@ from locigraph.kg.errors import LocigraphError
 from locigraph.scripts.async_memory import AsyncMemory
 from locigraph.scripts.memory import Memory
 from locigraph.scripts.serving.keys import Caller
+from locigraph.scripts.serving.line import Line
 from locigraph.scripts.serving.operations import Operation, Request
 from locigraph.scripts.serving.problems import INTERNAL, BusyError
 
@@ -32,6 +33,7 @@ class Service:
 
     def __init__(self, memory: AsyncMemory) -> None:
         self._memory = memory
+        self._line = Line(memory)
         self._waiting = 0
         self.not_ready = "models are being loaded; ask again in some seconds"
         self.registry = CollectorRegistry()
@@ -88,7 +90,8 @@ class Service:
         self._waiting += 1
         end = "failed"
         try:
-            answer = await self._memory.call(work)
+            about = frozenset(asked.touched) or name
+            answer = await self._line.call(work, about=about, changes=operation.changes)
             end = "ok"
         except LocigraphError:
             end = "refused"

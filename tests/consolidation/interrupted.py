@@ -47,10 +47,7 @@ def build(path: Path, *, kill_at: int = 0) -> None:
         if kill_at:
             sa.event.listen(sa.Engine, "before_cursor_execute", count)
         context = HybridContext(store, encoder)
-        try:
-            Consolidator(store, RuleExtractor(), encoder, context).run(SPACE)
-        finally:
-            context.close()
+        Consolidator(store, RuleExtractor(), encoder, context).run(SPACE)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -162,8 +161,8 @@ def test_a_build_and_a_classification_may_run_side_by_side(tmp_path: Path) -> No
 
         def consolidate() -> None:
             try:
-                with closing(HybridContext(writer, ENCODER)) as context:
-                    Consolidator(writer, FakeExtractor(), ENCODER, context).run(SPACE)
+                context = HybridContext(writer, ENCODER)
+                Consolidator(writer, FakeExtractor(), ENCODER, context).run(SPACE)
             except BaseException as error:
                 faults.append(error)
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -169,7 +168,8 @@ def test_a_node_type_added_by_one_row_is_planned_shown_committed_and_searched(fe
         seen.append([f"{shown.type}: {shown.description}" for shown in context.nodes])
         return Blueprint((node("f", f"Ann is glad of {turn.text}", turn.turn_id, kind=feeling),))
 
-    with Store(tmp_path / "own.sqlite") as store, closing(HybridContext(store, FakeEncoder())) as context:
+    with Store(tmp_path / "own.sqlite") as store:
+        context = HybridContext(store, FakeEncoder())
         store.append_turns(make_turns(["red boats", "boats"]))
         assert Consolidator(store, FakeExtractor(plan), FakeEncoder(), context).run(SPACE) == Outcome(2, 0)
         assert seen == [[], ["feeling: Ann is glad of red boats"]]
@@ -260,8 +260,8 @@ def test_a_retried_turn_is_not_shown_and_cannot_end_what_was_said_after_it(store
         return rules.plan(turn, context, complaint=complaint)
 
     for plan in (failing, mended):
-        with closing(HybridContext(store, FakeEncoder())) as context:
-            Consolidator(store, FakeExtractor(plan), FakeEncoder(), context).run(SPACE)
+        context = HybridContext(store, FakeEncoder())
+        Consolidator(store, FakeExtractor(plan), FakeEncoder(), context).run(SPACE)
         for failure in store.failures(SPACE):
             store.retry_turn(SPACE, failure.turn_id)
     assert store.failures(SPACE) == []
@@ -433,7 +433,6 @@ def test_later_turns_see_a_fact_as_it_was_reworded_and_not_once_it_is_archived(s
     encoder = FakeEncoder()
     context = HybridContext(store, encoder)
     Consolidator(store, FakeExtractor(plan), encoder, context).run(SPACE)
-    context.close()
     assert seen == [[], ["Ann likes tea"], ["Ann hates tea"], []]
 
 

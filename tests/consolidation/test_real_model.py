@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal
 
@@ -106,8 +105,8 @@ def test_a_turn_ends_done_and_is_replayed_without_the_server_or_failed_with_its_
                 FakeEncoder(64),
             )
             store.append_turns(TURNS)
-            with closing(HybridContext(store, encoder)) as context:
-                Consolidator(store, extractor, encoder, context).run(SPACE)
+            context = HybridContext(store, encoder)
+            Consolidator(store, extractor, encoder, context).run(SPACE)
             assert len(store.turns(SPACE, state=TurnState.PENDING)) == 0
             if failures := store.failures(SPACE):
                 assert "after 2 attempts; see" in failures[0].error

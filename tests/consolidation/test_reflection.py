@@ -136,7 +136,6 @@ def test_no_architect_is_shown_a_reflection(store: Store) -> None:
     context = HybridContext(store, ENCODER)
     turn = make_turns(["Ann's activities: painting, climbing, swimming."])[0]
     kinds = {store.node(SPACE, node_id).type for node_id in context.find(turn, limit=50)}
-    context.close()
     assert kinds <= {"knowledge_node"}
 
 

@@ -104,6 +104,5 @@ def test_v1_and_a_strategy_without_generator_stay_as_they_are() -> None:
     v1, dense = HybridRetriever(lexical_of(make_snapshot([])), FixedVectors([]), FakeEncoder(TEXT_DIM)), ByText()
     made = asking(of(SearchQuery("one")), lambda space: LAST)
     assert made(v1) is v1
-    v1.close()
     assert isinstance(made(dense), MultiQueryRetriever)
     assert asking(None, lambda space: LAST)(dense) is dense

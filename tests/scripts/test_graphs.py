@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -106,20 +105,16 @@ def test_what_a_writer_keeps_between_turns_never_changes_the_graph(tmp_path: Pat
         if step != "forget unsaid":  # the revision tells it too
             writer.drop(SPACE)
 
-    def opened(store: Store) -> closing[GraphWriter]:
-        return closing(GraphWriter(store, RuleExtractor(), cast(Any, PlainEncoder()), keep=2))
+    def writer_of(store: Store) -> GraphWriter:
+        return GraphWriter(store, RuleExtractor(), cast(Any, PlainEncoder()), keep=9)
 
     folder = Path(mkdtemp(dir=tmp_path))
     paths = folder / "kept.sqlite", folder / "anew.sqlite"
-    with Store(paths[0]) as kept, Store(paths[1]) as anew, opened(kept) as writer:
+    with Store(paths[0]) as kept, Store(paths[1]) as anew:
+        writer = writer_of(kept)
         for number, step in enumerate(steps):
-            if step == "add beside it":
-                with opened(kept) as other:
-                    take(number, step, kept, other)
-            else:
-                take(number, step, kept, writer)
-            with opened(anew) as fresh:
-                take(number, step, anew, fresh)
+            take(number, step, kept, writer_of(kept) if step == "add beside it" else writer)
+            take(number, step, anew, writer_of(anew))
     kept_rows, anew_rows = (dump(path, without=(*QUEUE, "tombstones", "settings")) for path in paths)
     assert kept_rows == anew_rows
 
@@ -134,10 +129,8 @@ def test_after_an_outage_within_a_turn_the_space_is_read_anew(tmp_path: Path) ->
             return super().plan(turn, context, complaint=complaint)
 
     extractor = Failing()
-    with (
-        Store(tmp_path / "graph.sqlite") as store,
-        closing(GraphWriter(store, extractor, cast(Any, PlainEncoder()))) as writer,
-    ):
+    with Store(tmp_path / "graph.sqlite") as store:
+        writer = GraphWriter(store, extractor, cast(Any, PlainEncoder()))
         writer.add([make_turn(0, "one")])
         extractor.fails = True
         with pytest.raises(OSError, match="gone"):
@@ -150,3 +143,14 @@ def test_after_an_outage_within_a_turn_the_space_is_read_anew(tmp_path: Path) ->
             "Ann: three",
         ]
         assert store.misplaced() == {}
+
+
+def test_the_spaces_used_last_are_kept_as_long_as_they_have_few_turns_together(tmp_path: Path) -> None:
+    one, two, three = (SpaceId(name) for name in ("one", "two", "three"))
+    with Store(tmp_path / "graph.sqlite") as store:
+        writer = GraphWriter(store, FakeExtractor(), cast(Any, PlainEncoder()), keep=3)
+        for space, kept in ((one, [one]), (two, [one, two]), (one, [two, one]), (three, [one, three])):
+            writer.add([make_turn(len(store.turns(space)) if space in store.spaces() else 0, "Hello", space=space)])
+            assert [*writer._kept] == kept
+        writer.add([make_turn(number, "Hello", space=three) for number in range(1, 5)])
+        assert [*writer._kept] == [three]

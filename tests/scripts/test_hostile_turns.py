@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,8 +47,8 @@ def consolidated(store: Store, folder: Path, command: dict[str, Any]) -> int:
         client = ChatClient(Endpoint(stub.url, "m"), Cassette(folder / "c.sqlite"))
         for space, texts in ((OTHER_SPACE, SAID), (SPACE, [*SAID, HOSTILE])):
             store.append_turns(make_conversation(texts, space=space).turns)
-            with closing(HybridContext(store, encoder)) as context:
-                failed += Consolidator(store, LLMExtractor(client, client), encoder, context).run(space).failed
+            context = HybridContext(store, encoder)
+            failed += Consolidator(store, LLMExtractor(client, client), encoder, context).run(space).failed
     return failed
 
 

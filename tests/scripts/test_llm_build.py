@@ -6,7 +6,6 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,8 +53,8 @@ def build(
     failed = 0
     for conversation in conversations:
         store.append_turns(conversation.turns)
-        with closing(HybridContext(store, encoder)) as context:
-            failed += Consolidator(store, extractor, encoder, context).run(conversation.space).failed
+        context = HybridContext(store, encoder)
+        failed += Consolidator(store, extractor, encoder, context).run(conversation.space).failed
     return failed
 
 

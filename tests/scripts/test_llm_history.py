@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -64,8 +63,8 @@ def build(store: Store, folder: Path, texts: list[str]) -> None:
     store.append_turns(make_turns(*([text] for text in texts)))
     with stub_server(Stub(architect)) as stub:
         client = ChatClient(Endpoint(stub.url, "m"), Cassette(folder / "c.sqlite"))
-        with closing(HybridContext(store, ENCODER)) as context:
-            assert Consolidator(store, LLMExtractor(client, client), ENCODER, context).run(SPACE).failed == 0
+        context = HybridContext(store, ENCODER)
+        assert Consolidator(store, LLMExtractor(client, client), ENCODER, context).run(SPACE).failed == 0
 
 
 def fact_of(store: Store, words: str, as_of: datetime | None = None) -> Node:
@@ -109,8 +108,8 @@ def test_an_archived_fact_leaves_every_index_and_comes_back_by_the_time_before(s
         assert fact_of(store, "Porto").id in held
         assert gone.id not in held
         words = LexicalIndex(lambda space, as_of: store.snapshot(space, as_of=as_of))
-        with closing(HybridRetriever(words, indexer.collection(), ENCODER)) as v1:
-            now, then = (v1.retrieve(gone.description, SPACE, as_of=time).hits for time in (None, week(1)))
+        v1 = HybridRetriever(words, indexer.collection(), ENCODER)
+        now, then = (v1.retrieve(gone.description, SPACE, as_of=time).hits for time in (None, week(1)))
     assert gone.id not in {hit.node_id for hit in now}
     assert gone.id in {hit.node_id for hit in then}
     assert not [hit for hit in then if "joke" in hit.description]

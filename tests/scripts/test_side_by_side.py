@@ -8,7 +8,6 @@ import os
 import signal
 import threading
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
@@ -35,8 +34,8 @@ def build(store: Store, url: str, folder: Path, *, concurrency: int = 6, ledger:
     endpoint = Endpoint(url, "m", timeout_s=5, deadline_s=0.01, concurrency=concurrency)
     cassette = Cassette(folder / "replies.sqlite")
     extractor = LLMExtractor(*(ChatClient(endpoint, cassette, ledger or Ledger()) for _ in range(2)))
-    with closing(GraphWriter(store, extractor, cast(Any, FakeEncoder(512)))) as writer:
-        return writer.add(TURNS)
+    writer = GraphWriter(store, extractor, cast(Any, FakeEncoder(512)))
+    return writer.add(TURNS)
 
 
 def graphs(store: Store) -> list[Any]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -33,11 +34,8 @@ HELD = make_snapshot(
 
 @contextmanager
 def v1(vectors: VectorSearch, held: Snapshot = HELD, **options: Any) -> Iterator[HybridRetriever]:
-    retriever = HybridRetriever(lexical_of(held), vectors, FakeEncoder(TEXT_DIM), **options)
-    try:
-        yield retriever
-    finally:
-        retriever.close()
+    with ThreadPoolExecutor(1) as pool:
+        yield HybridRetriever(lexical_of(held), vectors, FakeEncoder(TEXT_DIM), pool=pool, **options)
 
 
 def ranked(hits: Sequence[Hit]) -> list[tuple[str, object]]:

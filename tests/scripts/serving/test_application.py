@@ -206,7 +206,9 @@ def test_readiness_says_what_index_and_checkpoint_are_in(place: Path) -> None:
         found = client.get("/ready").json()
         assert (found["status"], found["strategy"], found["reason"]) == ("ready", "v2", "")
         assert found["index"] == {"due_rows": found["index"]["due_rows"], "due_spaces": 1}
-        ask(client, "recall", {"space": "ana", "question": "bike"})
+        ask(client, "recall", {"space": "ana", "question": "bike"})  # v2 needs no descriptions
+        assert client.get("/ready").json()["index"] == found["index"] | {"due_spaces": 0}
+        ask(client, "recall", {"space": "ana", "question": "bike", "strategy": "v1"})
         assert client.get("/ready").json()["index"] == {"due_rows": 0, "due_spaces": 0}
 
 
