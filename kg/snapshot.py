@@ -81,6 +81,11 @@ class Snapshot:
         return {node: row for row, node in enumerate(self.ids)}
 
     @cached_property
+    def place_of(self) -> dict[TurnId, int]:
+        """Place of each turn in the conversation."""
+        return {turn: place for place, turn in enumerate(self.turn_ids)}
+
+    @cached_property
     def turns_of(self) -> tuple[tuple[TurnId, ...], ...]:
         """Source turns of every node, in conversation order, [nodes]."""
         groups: list[list[TurnId]] = [[] for _ in self.ids]

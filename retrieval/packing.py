@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from functools import lru_cache
 from itertools import groupby
 
 import numpy as np
@@ -163,7 +164,7 @@ class _Candidate:
 
 
 def _candidates(hits: Sequence[Hit], snapshot: Snapshot, order: Sequence[NodeId] | None) -> list[_Candidate]:
-    place = {turn: at for at, turn in enumerate(snapshot.turn_ids)}
+    place = snapshot.place_of
     given = {} if order is None else {node: at for at, node in enumerate(order)}
     made = []
     for hit in hits:
@@ -236,6 +237,7 @@ class _Left:
         return True
 
 
+@lru_cache(maxsize=2**17)  # an evaluation packs the same memories for every strategy
 def _cost(line: ContextLine | Omission) -> tuple[int, int]:
     """Tokens and words of a line."""
     text = str(line)
