@@ -9,7 +9,7 @@ def average(*, checkpoints: list[str], output: str = "data/average") -> None:
     The mean carries over to other talk better than each of them (docs/experiments.md).
 
     Args:
-        checkpoints: Folders of at least two checkpoints, of the same model, text encoder and random seed.
+        checkpoints: Folders of at least two checkpoints, of the same model and text encoder.
         output: The checkpoint is written to the folder ``checkpoint`` in it.
     """
     from pathlib import Path

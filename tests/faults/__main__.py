@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.faults import cuts, damage, doubling, inputs, residue, tenants, workbench
+from tests.faults import cuts, damage, doubling, inputs, residue, served, tenants, workbench
 from tests.faults.children import preload
 
 Tries = Callable[[int, Path], Iterator[Callable[[], None]]]
@@ -29,10 +29,11 @@ KINDS: dict[str, tuple[Tries, int]] = {
     "faults": (cuts.tries, 35),
     "models": (cuts.kills_of_models, 5),
     "adds": (cuts.kills_of_adds, 5),
+    "serve": (served.tries, 10),
     "damage": (damage.tries, 40),
     "residue": (residue.tries, 20),
     "tenants": (tenants.tries, 350),
-    "inputs": (inputs.tries, 400),
+    "inputs": (inputs.tries, 390),
     "time": (doubling.tries, 145),
 }
 
@@ -48,7 +49,9 @@ def main() -> None:
     )  # fmt: skip
     parser.add_argument("--summary", type=Path, default=None, help="JSON file to write")
     options = parser.parse_args()
-    if {kind for kind, _ in options.kinds} & {"faults", "adds", "damage", "residue", "tenants"}:
+    if "serve" in dict(options.kinds):
+        served.load()
+    if {kind for kind, _ in options.kinds} & {"faults", "adds", "serve", "damage", "residue", "tenants"}:
         with tempfile.TemporaryDirectory(prefix="faults-") as folder:
             preload(lambda: workbench.run_each(Path(folder)))
     is_ending = threading.Event()
