@@ -1,4 +1,4 @@
-"""A server that is stopped under load: what it acknowledged is there, what it forgot is gone, and its checks are clean."""
+"""A server that is stopped under load: what it acknowledged is there, what it forgot is gone, all checks are clean."""
 
 from __future__ import annotations
 
