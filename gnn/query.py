@@ -8,7 +8,6 @@ from datetime import datetime
 
 import numpy as np
 import torch
-import torch.nn.functional as F  # noqa: N812  (the name every PyTorch reader knows)
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -87,19 +86,9 @@ class QueryEncoder(nn.Module):
         self.lexical_weight = nn.Parameter(torch.tensor(_LEXICAL_START))
         self.context_weight = nn.Parameter(torch.tensor([_SPEAKER_START, _DATE_START]))
 
-    def forward(self, batch: QueryBatch, *, noise: float = 0.0) -> Tensor:
-        """Encode questions.
-
-        Args:
-            batch: The questions.
-            noise: In training, length of the random vector that is added to each unit-length embedding.
-
-        Returns:
-            [questions, vector_dim].
-        """
+    def forward(self, batch: QueryBatch) -> Tensor:
+        """Encode questions, [questions, vector_dim]."""
         text = batch.text
-        if self.training and noise:
-            text = F.normalize(text + torch.randn_like(text) * noise / text.shape[1] ** 0.5, dim=1)
         speaker, date = batch.context[:, : self.speaker_dim], batch.context[:, self.speaker_dim :]
         blocks = [
             text,

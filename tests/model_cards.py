@@ -45,6 +45,9 @@ def _training(version: str, details: dict[str, Any]) -> list[str]:
     stage = details["validation"] if "validation" in details else details["stages"]["finetune"]
     identity = details["identity"]
     whole = f"Of {len(identity['train'])} conversations, in the mean as `{version}`: " if version else ""
+    if not identity["validation"]:
+        epochs = identity["config"]["training"]["epochs"]
+        return [f"- {whole}seed {identity['seed']}, {epochs} epochs, nothing held back"]
     lines = [
         f"- {whole}{len(identity['validation'])} more decided when to stop; on these recall@10 + nDCG@10 is "
         f"{stage['val_score']:.3f}, before training {stage['start_score']:.3f}"

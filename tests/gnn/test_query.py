@@ -80,33 +80,6 @@ def test_each_question_is_encoded_as_if_alone() -> None:
         torch.testing.assert_close(encoder(batch([text]))[0], together[row])
 
 
-def test_noise_turns_the_text_in_training_only() -> None:
-    encoder, questions = encoder_of(), batch()
-    quiet = encoder(questions)
-    assert torch.equal(encoder(questions, noise=1.0), quiet)
-    encoder.train()
-    assert torch.equal(encoder(questions), quiet)
-    torch.manual_seed(0)
-    noisy = encoder(questions, noise=1.0)
-    assert not torch.allclose(noisy[:, :6], quiet[:, :6])
-    torch.testing.assert_close(noisy[:, :6].norm(dim=1), torch.ones(3))
-    assert torch.equal(noisy[:, 6:], quiet[:, 6:])
-
-
-@pytest.mark.parametrize("noise", [0.1, 1.0])
-def test_noise_is_as_long_as_it_says_whatever_the_width(noise: float) -> None:
-    encoder = encoder_of().train()
-    for width in (16, 1024):
-        text = torch.zeros(400, width)
-        text[:, 0] = 1
-        questions = QueryBatch(text, torch.zeros(400, 16), torch.zeros(400, 24))
-        torch.manual_seed(0)
-        turned = encoder(questions, noise=noise)[:, :width]
-        # Orthogonal to the text the noise is about as long as it is in all; the sum is cut to length 1 again.
-        tangent = (turned[:, 1:].norm(dim=1) / turned[:, 0].abs()).median().item()
-        assert tangent == pytest.approx(noise, rel=0.2)
-
-
 def test_a_model_without_context_works() -> None:
     questions = query_batch(TEXTS, FakeEncoder(6).encode(TEXTS), SKETCH, ContextHash(0, 0))
     vectors = QueryEncoder(speaker_dim=0).eval()(questions)
