@@ -18,7 +18,7 @@ from locigraph.retrieval.evaluation import Fold, Results, StrategyRun
 from locigraph.retrieval.evaluation.asking import joined_runs, run_strategy
 from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.retrieval.multi_query import asking
-from locigraph.retrieval.protocols import NodeTexts, Retriever
+from locigraph.retrieval.protocols import Retriever
 from locigraph.retrieval.query_generator import QueryGenerator
 from locigraph.retrieval.strategies.weighted_sum import Fusion, FusionRetriever
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
@@ -34,7 +34,6 @@ from locigraph.scripts.strategies import (
     made_of,
     reranked,
     search_parts,
-    texts_of,
 )
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.comparison import run_checkpoint
@@ -53,7 +52,6 @@ class Asker:
         encoder: Text encoder, with its adapter if it has one.
         views: Graphs of the corpus.
         index: Where graph embeddings go.
-        texts: Reads the texts of hits.
         second_look: Adds several queries and a cross-encoder, if there are any.
         unanswerable: Questions for which only contexts are packed.
         packs: Whether to pack contexts.
@@ -63,7 +61,6 @@ class Asker:
     encoder: CachedTextEncoder
     views: Views
     index: MilvusIndex
-    texts: NodeTexts
     second_look: Callable[[Retriever], Retriever]
     unanswerable: Sequence[Question]
     packs: bool
@@ -76,7 +73,6 @@ class Asker:
             index=self.index,
             views=self.views,
             embed=self.encoder.encode,
-            texts=self.texts,
             second_look=self.second_look,
             name=name,
             packs=self.packs,
@@ -249,7 +245,6 @@ class Evaluation:
                 self.encoder,
                 views,
                 vectors,
-                texts_of(graph),
                 lambda retriever: look_again(several(retriever)),
                 corpus.unanswerable,
                 self.contexts,

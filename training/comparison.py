@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 
 import numpy as np
 
-from locigraph.kg.types import Question
+from locigraph.kg.types import NodeId, Question, SpaceId
 from locigraph.kg.views import Views
 from locigraph.retrieval.evaluation import StrategyRun
 from locigraph.retrieval.evaluation.asking import DEPTH, run_strategy
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
 from locigraph.retrieval.index.milvus import MilvusIndex
-from locigraph.retrieval.protocols import NodeTexts, Retriever
+from locigraph.retrieval.protocols import Retriever
 from locigraph.retrieval.strategies.graph_embedding import GraphEmbeddingRetriever
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.embedding_refresh import refresh
@@ -28,7 +29,6 @@ def run_checkpoint(
     index: MilvusIndex,
     views: Views,
     embed: Embed,
-    texts: NodeTexts,
     second_look: Callable[[Retriever], Retriever] = lambda retriever: retriever,
     name: str | None = None,
     packs: bool = True,
@@ -42,7 +42,6 @@ def run_checkpoint(
         index: Vector index that the embeddings are written to.
         views: The questions' graphs.
         embed: Text encoder.
-        texts: Reads the texts of the hits.
         second_look: Wraps the retriever, for example in a reranker.
         name: Name of the run in the results; None for v2.
         packs: Whether to pack what is found into contexts.
@@ -54,6 +53,11 @@ def run_checkpoint(
     refuse_known(checkpoint, questions, option="checkpoint")
     needed = list(dict.fromkeys(views.of(q.space, q.asked_at) for q in (*questions, *unanswerable)))
     done = refresh(index, checkpoint, needed, views.snapshot, alias=None)
+
+    def texts(space: SpaceId, node_ids: Sequence[NodeId], as_of: datetime | None) -> dict[NodeId, str]:
+        held = views.snapshot(views.of(space, as_of))
+        return {node: held.descriptions[held.row_of[node]] for node in node_ids}
+
     retriever = GraphEmbeddingRetriever(
         index.open(done.collection),
         CheckpointQueryEncoder(checkpoint, embed),

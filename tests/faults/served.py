@@ -14,6 +14,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import httpx
 
@@ -109,6 +110,7 @@ def _ask(address: str, client: int, seed: int, told: _Told) -> None:
         for number in range(_ALL):
             space, turn = randomness.choice(_SPACES), f"c{client}n{number}"
             what = randomness.choice(["add", "add", "add", "recall", "recall", "forget"])
+            request: tuple[str, dict[str, Any]]
             if what == "add" or not mine:
                 said = {"session": f"s{client}", "speaker": "Ann", "text": f"Boat {turn} sails."}
                 request = "add", {"space": space, "turn_id": turn, **said}

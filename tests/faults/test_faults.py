@@ -18,7 +18,17 @@ from tests.faults.__main__ import KINDS
 ROOT = Path(__file__).parents[2]
 
 
-TRIES = {"faults": 3, "models": 1, "adds": 4, "damage": 3, "residue": 1, "tenants": 40, "inputs": 60, "time": 20}
+TRIES = {
+    "faults": 3,
+    "models": 1,
+    "adds": 4,
+    "serve": 2,
+    "damage": 3,
+    "residue": 1,
+    "tenants": 40,
+    "inputs": 60,
+    "time": 20,
+}
 
 
 def tried(tries: Mapping[str, int], folder: Path) -> tuple[dict[str, Any], str]:

@@ -25,7 +25,6 @@ def test_a_comparison_asks_every_question_once_and_leaves_nothing_in_the_index(t
             index=index,
             views=VIEWS,
             embed=EMBED,
-            texts=lambda space, ids, as_of: dict.fromkeys(ids, "text"),
         )
         runs = []
         for space in PLANTED:
@@ -66,6 +65,6 @@ def test_a_checkpoint_is_not_asked_about_what_it_was_trained_or_validated_on(tmp
             MilvusIndex(str(tmp_path / "index.db")) as index,
             pytest.raises(LeakError, match=f"was trained or validated on space '{space}'"),
         ):
-            run_checkpoint(trained, asked, index=index, views=VIEWS, embed=EMBED, texts=lambda *asked: {})
+            run_checkpoint(trained, asked, index=index, views=VIEWS, embed=EMBED)
     asked = [q for q in QUESTIONS if q.space == unseen]
     assert len(rank_exactly(trained, asked, VIEWS, EMBED, name="x").rankings) == len(asked)
