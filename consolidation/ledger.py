@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Protocol
 
 from locigraph.consolidation.errors import LimitReachedError, StoppedError
-from locigraph.kg.counts import Counts
+from locigraph.kg.counts import Spent
 from locigraph.kg.types import SpaceId, TurnId
 
 _CHARACTERS_A_TOKEN = 4  # of English, for what no endpoint has counted
@@ -25,25 +24,6 @@ class Prices:
 
 
 @dataclass(frozen=True, slots=True)
-class Spent(Counts):
-    """Calls, tokens read and written, and what they cost."""
-
-    calls: int = 0
-    read: int = 0
-    written: int = 0
-    cost: float = 0.0
-
-    @property
-    def tokens(self) -> int:
-        """Tokens read and written."""
-        return self.read + self.written
-
-    def __str__(self) -> str:
-        cost = f", cost {self.cost:.4f}" if self.cost else ""
-        return f"{self.calls:,} calls, {self.read:,} tokens read, {self.written:,} written{cost}"
-
-
-@dataclass(frozen=True, slots=True)
 class Purpose:
     """What a call is made for: a stage such as ``architect``, and the turn, where it is about one."""
 
@@ -52,20 +32,22 @@ class Purpose:
     turn_id: TurnId | None = None
 
 
-class Settings(Protocol):
-    """The store as the ledger sees it: it remembers what the ledger holds of each space."""
+class Accounts(Protocol):
+    """The store as the ledger sees it: it remembers what was spent on each space."""
 
-    def setting(self, name: str) -> str | None:
-        """A remembered value, or None."""
+    def spent(self, space: SpaceId) -> Mapping[tuple[str, str], Spent]:
+        """What was spent on a space, by turn and stage; turn ``""`` stands for what is about no turn."""
         ...
 
-    def set_setting(self, name: str, value: str) -> None:
-        """Remember a value under a name."""
+    def add_spent(self, space: SpaceId, turn_id: str, stage: str, spent: Spent) -> None:
+        """Remember that more was spent."""
         ...
 
 
 class Ledger:
-    """What was spent by stage and turn, earlier runs on the same store included; threads may use it at the same time.
+    """What was spent by stage, earlier runs on the same store included; threads may use it at the same time.
+
+    The store remembers it by turn as well.
 
     Replies from a cassette cost nothing and are not counted.
 
@@ -81,30 +63,24 @@ class Ledger:
     def __init__(self, *, max_tokens: int | None = None, max_cost: float | None = None) -> None:
         self._max_tokens = max_tokens
         self._max_cost = max_cost
-        self._pages: dict[SpaceId | None, dict[str, dict[str, Spent]]] = {}  # space -> turn -> stage
-        self._stages: dict[str, Spent] = {}  # the sums of all pages
+        self._stages: dict[str, Spent] = {}
+        self._counted: set[SpaceId | None] = set()  # what was spent on these is in the sums
         self._under_way: dict[int, Spent] = {}  # the most that each request may cost whose reply is not there yet
         self._requests = 0
         self._is_stopped = False
-        self._store: Settings | None = None
+        self._store: Accounts | None = None
         self._changed = threading.Condition()
         self.invalid = self.repaired = 0
 
-    def bind(self, store: Settings, spaces: list[SpaceId]) -> None:
+    def bind(self, store: Accounts, spaces: list[SpaceId]) -> None:
         """Go on from what a store remembers of these spaces, and have it remember what is spent from now on."""
         with self._changed:
             self._store = store
             self._is_stopped = False
-            for space in spaces:
-                held = json.loads(store.setting(_name(space)) or "{}")
-                self._pages[space] = {
-                    turn: {stage: Spent(**spent) for stage, spent in stages.items()} for turn, stages in held.items()
-                }
-            self._stages = {}
-            for page in self._pages.values():
-                for stages in page.values():
-                    for stage, spent in stages.items():
-                        self._add(stage, spent)
+            for space in {*spaces} - self._counted:
+                for (_, stage), spent in store.spent(space).items():
+                    self._add(stage, spent)
+            self._counted.update(spaces)
 
     @contextmanager
     def request(self, read: int, written: int, prices: Prices) -> Iterator[None]:
@@ -173,14 +149,10 @@ class Ledger:
         """Count one call, before its reply is used."""
         with self._changed:
             spent = _spent(read, written, prices)
-            stages = self._pages.setdefault(purpose.space, {}).setdefault(purpose.turn_id or "", {})
-            stages[purpose.stage] = stages.get(purpose.stage, Spent()) + spent
             self._add(purpose.stage, spent)
+            self._counted.add(purpose.space)
             if self._store is not None and purpose.space is not None:
-                page = {
-                    turn: {s: asdict(v) for s, v in held.items()} for turn, held in self._pages[purpose.space].items()
-                }
-                self._store.set_setting(_name(purpose.space), json.dumps(page))
+                self._store.add_spent(purpose.space, purpose.turn_id or "", purpose.stage, spent)
 
     def judge(self, *, is_repaired: bool) -> None:
         """Count a reply that could not be used, or one that is right after one that could not."""
@@ -198,10 +170,6 @@ class Ledger:
         with self._changed:
             return dict(self._stages)
 
-    def by_turn(self, space: SpaceId) -> Mapping[str, Spent]:
-        """What was spent on each turn of a space."""
-        return {turn: sum(stages.values(), Spent()) for turn, stages in self._pages.get(space, {}).items() if turn}
-
     def _add(self, stage: str, spent: Spent) -> None:
         self._stages[stage] = self._stages.get(stage, Spent()) + spent
 
@@ -209,10 +177,6 @@ class Ledger:
         """The first limit that a sum is beyond, with its name."""
         limits = (("max_tokens", total.tokens, self._max_tokens), ("max_cost", total.cost, self._max_cost))
         return next(((name, limit) for name, value, limit in limits if limit is not None and value > limit), None)
-
-
-def _name(space: SpaceId) -> str:
-    return f"spent/{space}"  # is forgotten with its space
 
 
 def _spent(read: int, written: int, prices: Prices) -> Spent:

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from locigraph.consolidation.blueprint import Blueprint, ContextNode, Wording
-from locigraph.consolidation.ledger import Ledger, Spent
+from locigraph.consolidation.ledger import Ledger
+from locigraph.kg.counts import Spent
 from locigraph.kg.types import Node, NodeId, SpaceId, Turn
 
 

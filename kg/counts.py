@@ -12,3 +12,22 @@ class Counts:
 
     def __add__(self, other: Self, /) -> Self:
         return type(self)(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
+
+
+@dataclass(frozen=True, slots=True)
+class Spent(Counts):
+    """Calls of language models, tokens that they read and wrote, and what these cost."""
+
+    calls: int = 0
+    read: int = 0
+    written: int = 0
+    cost: float = 0.0
+
+    @property
+    def tokens(self) -> int:
+        """Tokens read and written."""
+        return self.read + self.written
+
+    def __str__(self) -> str:
+        cost = f", cost {self.cost:.4f}" if self.cost else ""
+        return f"{self.calls:,} calls, {self.read:,} tokens read, {self.written:,} written{cost}"

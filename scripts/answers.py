@@ -16,8 +16,9 @@ from tqdm import tqdm
 from locigraph.consolidation.answering import answer_from, covered_facts, grade_of, prompt_versions
 from locigraph.consolidation.errors import ReplyFormatError
 from locigraph.consolidation.llm import ChatClient
+from locigraph.kg.counts import Spent
 from locigraph.kg.files import replace_file
-from locigraph.kg.types import Question
+from locigraph.kg.types import Question, SpaceId
 from locigraph.retrieval.evaluation.answer_scores import (
     AnswerRecord,
     Verdict,
@@ -31,7 +32,7 @@ _Made = TypeVar("_Made")
 
 
 class SpentFile:
-    """What the ledger remembers from run to run, as a JSON file.
+    """What was spent in earlier runs, as a JSON file: space to stage to counts.
 
     Args:
         path: The file; made when something is first spent.
@@ -39,15 +40,16 @@ class SpentFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._held: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+        self._held: dict[str, dict[str, dict[str, float]]] = json.loads(path.read_text()) if path.exists() else {}
 
-    def setting(self, name: str) -> str | None:
-        """What is remembered under a name, or None."""
-        return self._held.get(name)
+    def spent(self, space: SpaceId) -> dict[tuple[str, str], Spent]:
+        """What was spent on the questions to a space, by stage."""
+        return {("", stage): Spent(**counts) for stage, counts in self._held.get(space, {}).items()}  # type: ignore[arg-type]
 
-    def set_setting(self, name: str, value: str) -> None:
-        """Remember a value."""
-        self._held[name] = value
+    def add_spent(self, space: SpaceId, turn_id: str, stage: str, spent: Spent) -> None:
+        """Remember that more was spent."""
+        so_far = self.spent(space).get(("", stage), Spent())
+        self._held.setdefault(space, {})[stage] = dataclasses.asdict(so_far + spent)
         replace_file(self._path, json.dumps(self._held))
 
 

@@ -49,9 +49,10 @@ def build(
     """
     from collections import Counter
 
+    from locigraph.consolidation.errors import LanguageModelError
     from locigraph.consolidation.protocols import Accounted
-    from locigraph.kg.store import Store
-    from locigraph.kg.types import Scope
+    from locigraph.kg.store import Store, TurnFailure
+    from locigraph.kg.types import Scope, SpaceId
     from locigraph.scripts import graphs, live, opening
     from locigraph.scripts.language_models import clients_of
     from locigraph.scripts.strategies import indexer_of
@@ -72,11 +73,12 @@ def build(
     with Store(store) as graph, opening.vector_index(index, store) as vectors:
         live.remember_encoder(graph, used, text_encoder)
         if retry_failed:
-            for conversation in read.conversations:
-                if conversation.space in graph.spaces():
-                    for failure in graph.failures(conversation.space):
-                        graph.retry_turn(conversation.space, failure.turn_id)
-        failed = graphs.build_graph(read, extractor, graph, text_encoder, Scope(user, agent))
+            graphs.make_failed_pending(read, graph)
+        failed, stopped = dict[SpaceId, list[TurnFailure]](), None
+        try:
+            failed = graphs.build_graph(read, extractor, graph, text_encoder, Scope(user, agent))
+        except LanguageModelError as error:  # a limit, or an outage: what is done can be asked until it goes on
+            stopped = error
         indexer_of(graph, vectors, text_encoder).drain(progress=True)
         missing = live.embed_all_spaces(graph, vectors, text_encoder, checkpoint)
         known = {*graph.spaces()}
@@ -85,6 +87,8 @@ def build(
         for conversation in read.conversations:
             counts += graph.node_counts(conversation.space) if conversation.space in known else Counter()
             forgotten += len(graph.forgotten(conversation.space, [turn.turn_id for turn in conversation.turns]))
+    if stopped is not None:
+        raise stopped
     if isinstance(extractor, Accounted):
         for stage, spent in extractor.ledger.by_stage().items():
             print(f"{stage}: {spent}")

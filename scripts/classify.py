@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from locigraph.scripts.settings import EncoderSettings, LLMSettings
+from locigraph.scripts.settings import REMEMBERED, EncoderSettings, LLMSettings
 
 
 def classify(
@@ -11,7 +11,7 @@ def classify(
     once: bool = False,
     interval: float | None = None,
     threshold: float = 0.12,
-    encoder: EncoderSettings = EncoderSettings(),
+    encoder: EncoderSettings = REMEMBERED,
     llm: LLMSettings = LLMSettings(),
     max_tokens: int | None = None,
     max_cost: float | None = None,

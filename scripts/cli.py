@@ -96,6 +96,8 @@ def _choose(words: list[str]) -> None:
 def _run(command: str, words: list[str]) -> None:
     function = _command(command)
     parser = _parser(command)
+    if command == "show" and words and not words[0].startswith("-"):
+        words = ["--space", *words]
     for before, word in pairwise(["", *words]):
         if before == "--config" or word.startswith("--config="):
             _check_configuration(word.removeprefix("--config="))

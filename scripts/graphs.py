@@ -15,10 +15,10 @@ from tqdm import tqdm
 
 from locigraph.consolidation.extractors import EXTRACTORS, Clients
 from locigraph.consolidation.extractors.recorded import RecordedExtractor
-from locigraph.consolidation.ledger import Spent
 from locigraph.consolidation.pipeline import Consolidator, claim_space, refuse_other_extractor
 from locigraph.consolidation.protocols import Accounted, Extractor
 from locigraph.kg.corpora import Corpus
+from locigraph.kg.counts import Spent
 from locigraph.kg.language import redaction
 from locigraph.kg.store import Store, TurnFailure
 from locigraph.kg.types import ANYBODY, Scope, SpaceId, Turn, TurnId, TurnState
@@ -160,6 +160,13 @@ def _is_whole(store: Store, turns: Sequence[Turn]) -> bool:
     given = {(turn.space, turn.turn_id) for turn in turns}
     spaces = {turn.space for turn in turns} & {*store.spaces()}
     return all((space, turn.turn_id) in given for space in spaces for turn in store.turns(space))
+
+
+def make_failed_pending(corpus: Corpus, store: Store) -> None:
+    """Let the failed turns of a corpus be consolidated again."""
+    for space in {conversation.space for conversation in corpus.conversations} & {*store.spaces()}:
+        for failure in store.failures(space):
+            store.retry_turn(space, failure.turn_id)
 
 
 def redacted(corpus: Corpus) -> Corpus:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -28,11 +29,16 @@ def summary_of(node: Node) -> dict[str, Any]:
 def record_of(graph: Store, space: SpaceId, node_id: NodeId, as_of: datetime | None) -> dict[str, Any]:
     """A node with its earlier versions, source turns and edges, as known at a time.
 
+    Of each source turn it says how many tokens language models have read and written for it.
+
     Raises:
         UnknownNodeError: If there is no such node.
     """
     node = graph.node(space, node_id, as_of=as_of)
     said = {turn.turn_id: turn.utterance for turn in graph.turns(space)}
+    tokens = Counter[str]()
+    for (turn, _), spent in graph.spent(space).items():
+        tokens[turn] += spent.tokens
     edges = [edge for edge in graph.relations(space, as_of=as_of) if node_id in (edge.source, edge.target)]
     others = [edge.target if edge.source == node_id else edge.source for edge in edges]
     texts = {
@@ -47,7 +53,9 @@ def record_of(graph: Store, space: SpaceId, node_id: NodeId, as_of: datetime | N
             {"until": later.update_time.isoformat(), "status": str(earlier.status), **summary_of(earlier)}
             for later, earlier in _history(graph, space, node)
         ],
-        "sources": [{"turn_id": turn, "text": said[turn]} for turn in node.provenance if turn in said],
+        "sources": [
+            {"turn_id": turn, "text": said[turn], "tokens": tokens[turn]} for turn in node.provenance if turn in said
+        ],
         "edges": [
             {
                 "label": edge.label,
@@ -71,7 +79,9 @@ def lines_of(found: dict[str, Any]) -> list[str]:
     lines = [line_of(found), f"  {found['status']}, known since {found['known_since']}"]
     for version in found["history"]:
         lines.append(f"  until {version['until']} ({version['status']}): {version['text']}")
-    lines += [f"  said in {source['turn_id']}: {source['text']}" for source in found["sources"]]
+    for source in found["sources"]:
+        cost = f" ({source['tokens']:,} tokens)" if source["tokens"] else ""
+        lines.append(f"  said in {source['turn_id']}{cost}: {source['text']}")
     lines += [
         f"  {edge['label']} {edge['direction']} {edge['node']}: {edge['text']}" for edge in found["edges"][:_MOST_EDGES]
     ]

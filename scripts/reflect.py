@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from locigraph.scripts.settings import EncoderSettings, LLMSettings
+from locigraph.scripts.settings import REMEMBERED, EncoderSettings, LLMSettings
 
 
 def reflect(
@@ -10,7 +10,7 @@ def reflect(
     store: str = "data/graph.sqlite",
     once: bool = False,
     interval: float | None = None,
-    encoder: EncoderSettings = EncoderSettings(),
+    encoder: EncoderSettings = REMEMBERED,
     llm: LLMSettings = LLMSettings(),
     max_tokens: int | None = None,
     max_cost: float | None = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from locigraph.scripts.settings import EncoderSettings
+from locigraph.scripts.settings import REMEMBERED, EncoderSettings
 
 
 def resolve(
@@ -11,7 +11,7 @@ def resolve(
     once: bool = False,
     interval: float | None = None,
     threshold: float = 0.92,
-    encoder: EncoderSettings = EncoderSettings(),
+    encoder: EncoderSettings = REMEMBERED,
 ) -> None:
     """Merge entities and concepts that differ in case, article and plural alone, or mean the same.
 

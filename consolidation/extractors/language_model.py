@@ -29,9 +29,10 @@ from locigraph.consolidation.blueprint import (
     needs_words,
 )
 from locigraph.consolidation.errors import DeadLetterError, ReplyFormatError
-from locigraph.consolidation.ledger import Purpose, Spent, tokens_of
+from locigraph.consolidation.ledger import Purpose, tokens_of
 from locigraph.consolidation.protocols import Context
 from locigraph.consolidation.replies import Form, Schema, filled, one_line, strict_schema
+from locigraph.kg.counts import Spent
 from locigraph.kg.schema import LABEL_PATTERN, NODE_TYPES, RELATION_LABELS, plannable_labels
 from locigraph.kg.types import NodeId, Turn
 

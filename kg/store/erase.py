@@ -10,7 +10,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from locigraph.kg.errors import StoreError
 from locigraph.kg.language.tokens import terms
-from locigraph.kg.store import changes, outbox, sequence, tables, tombstones
+from locigraph.kg.store import changes, expenses, outbox, sequence, tables, tombstones
 from locigraph.kg.store import turns as turns_
 from locigraph.kg.store.statements import chunks
 from locigraph.kg.types import SpaceId, TurnId
@@ -40,6 +40,7 @@ def turns(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId], go
         connection.execute(delete(relations).where(relations.c.space == space, relations.c.turn_id.in_(names)))
     for chunk in chunks(sorted(turn_keys.values())):
         connection.execute(delete(tables.turns).where(tables.turns.c.key.in_(chunk)))
+    expenses.forget_turns(connection, space, turn_keys.keys())
     if bridges:
         connection.execute(insert(relations), bridges)
     sequence.arrange(connection, space, [])
@@ -151,6 +152,7 @@ def space(connection: Connection, space: SpaceId, going: Listener) -> int:
         if name.partition("/")[2] == space:
             connection.execute(delete(tables.settings).where(tables.settings.c.name == name))
     connection.execute(delete(tables.changed_spaces).where(tables.changed_spaces.c.space == space))
+    connection.execute(delete(tables.spent).where(tables.spent.c.space == space))
     connection.execute(delete(tables.spaces).where(tables.spaces.c.space == space))
     return len(keys)
 

@@ -19,6 +19,7 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 from sqlalchemy import Connection, func, insert, select
 
+from locigraph.kg.counts import Spent
 from locigraph.kg.errors import StoreError, StoreVersionError, UnknownNodeError, UnknownSpaceError, UnknownTypeError
 from locigraph.kg.schema import COINED_FAMILY, LABEL_PATTERN, RelationLabel, plannable_labels
 from locigraph.kg.snapshot import Snapshot
@@ -27,6 +28,7 @@ from locigraph.kg.store import (
     changes,
     embeddings,
     erase,
+    expenses,
     export,
     migrations,
     outbox,
@@ -178,6 +180,16 @@ class Store:
         """Remember a value under a name; one named ``<what>/<space>`` is forgotten with its space."""
         with self._write() as connection:
             remembered.put(connection, name, value)
+
+    def spent(self, space: SpaceId) -> dict[tuple[str, str], Spent]:
+        """What language models cost, by turn and stage; turn ``""`` is what is about no turn, or forgotten ones."""
+        with self._read() as connection:
+            return expenses.read(connection, space)
+
+    def add_spent(self, space: SpaceId, turn_id: str, stage: str, spent: Spent) -> None:
+        """Remember that more was spent."""
+        with self._write() as connection:
+            expenses.add(connection, space, turn_id, stage, spent)
 
     # --- turns ---------------------------------------------------------------------------------------------
 

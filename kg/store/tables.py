@@ -172,3 +172,16 @@ tombstones = sa.Table(
     sa.Column("turn", sa.String, primary_key=True),
     sa.Column("content", sa.String, nullable=False),
 )
+
+# What language models cost, by turn; turn "" stands for what is about no turn, or about forgotten ones.
+spent = sa.Table(
+    "spent",
+    metadata,
+    sa.Column("space", sa.String, sa.ForeignKey("spaces.space"), primary_key=True),
+    sa.Column("turn_id", sa.String, primary_key=True),
+    sa.Column("stage", sa.String, primary_key=True),
+    sa.Column("calls", sa.BigInteger, nullable=False),
+    sa.Column("read", sa.BigInteger, nullable=False),
+    sa.Column("written", sa.BigInteger, nullable=False),
+    sa.Column("cost", sa.Float, nullable=False),
+)

@@ -154,7 +154,7 @@ def test_a_limit_stops_between_turns_and_a_higher_one_goes_on(tmp_path: Path) ->
         assert build(store, stub.url, tmp_path / "cassette.sqlite", part, ledger=ledger) == 0
         assert ledger.total.calls == len(stub.requests)
         assert ledger.total.tokens == 120 * len(stub.requests)
-        assert set(ledger.by_turn(part[0].space)) == {turn.turn_id for turn in part[0].turns}
+        assert {turn for turn, _ in store.spent(part[0].space)} == {turn.turn_id for turn in part[0].turns}
 
 
 def test_the_command_builds_stops_with_code_3_and_goes_on(
@@ -173,6 +173,9 @@ def test_the_command_builds_stops_with_code_3_and_goes_on(
         code, _, error = run(capsys, *command, "--max_tokens", "4000")
         assert code == 3
         assert error.splitlines()[-1].startswith("locigraph: stopped by max_tokens 4,000")
+        # What is done can be asked meanwhile.
+        code, out, error = run(capsys, "recall", "Who sings?", "--space", "harbor", "--store", "g.sqlite")
+        assert (code, "pending" in out) == (0, True), error
         code, out, error = run(capsys, *command, "--max_tokens", "400000", "--llm.read_price", "1")
         assert (code, "architect: 32 calls" in out) == (0, True), error
         code, _, error = run(capsys, *command)

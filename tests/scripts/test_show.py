@@ -9,9 +9,11 @@ import pytest
 
 from locigraph.consolidation.extractors.rules import RuleExtractor
 from locigraph.kg.corpora import Corpus
+from locigraph.kg.counts import Spent
 from locigraph.kg.errors import LocigraphError, UnknownNodeError, UnknownSpaceError
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
+from locigraph.scripts.cli import main
 from locigraph.scripts.graphs import build_graph
 from locigraph.scripts.show import show
 from locigraph.scripts.spaces import spaces
@@ -63,6 +65,11 @@ def test_show_lists_facts_and_tells_how_one_came_and_went(store: str, capsys: py
     assert labels["SUPERSEDED_BY"]["direction"] == "to"
     show(space="ana", store=store, node=porto["id"])
     assert "  said in t0: " in capsys.readouterr().out
+    with Store(store) as graph:
+        for stage in ("architect", "scribe"):
+            graph.add_spent(SpaceId("ana"), "t0", stage, Spent(1, 900, 100))
+    main(["show", "ana", "--store", store, "--node", porto["id"]])
+    assert "  said in t0 (2,000 tokens): " in capsys.readouterr().out
 
 
 def test_show_as_of_knows_nothing_of_later_turns(store: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import dataclasses
+import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from locigraph.kg.counts import Spent
 from locigraph.kg.errors import StoreError
 from locigraph.kg.store import Store
 from locigraph.kg.types import GraphChange, NewRelation, NodeId, NodeUpdate, SpaceId, TurnId
@@ -254,3 +256,17 @@ def test_no_byte_of_the_database_or_its_log_keeps_a_forgotten_word_while_another
     store.forget(SPACE, [TurnId("t0")])
     for file in tmp_path.iterdir():  # with the log, which is there as long as the store is open
         assert b"Porto" not in file.read_bytes(), file
+
+
+def test_what_a_forgotten_turn_cost_still_counts_and_no_longer_names_the_turn(tmp_path: Path) -> None:
+    one = Spent(1, 90, 10, 0.5)
+    with Store(tmp_path / "graph.sqlite") as store:
+        store.append_turns([*make_turns(["hello", "there"])])
+        for turn, stage in (("t0", "scribe"), ("t0", "scribe"), ("t1", "scribe"), ("", "scribe")):
+            store.add_spent(SPACE, turn, stage, one)
+        store.forget(SPACE, [TurnId("t0")])
+        assert store.spent(SPACE) == {("", "scribe"): one + one + one, ("t1", "scribe"): one}
+        store.forget_spaces([SPACE])
+    with sqlite3.connect(tmp_path / "graph.sqlite") as connection:
+        assert connection.execute("SELECT * FROM spent").fetchall() == []
+    connection.close()

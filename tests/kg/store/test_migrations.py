@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import sqlite3
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
+from locigraph.kg.counts import Spent
 from locigraph.kg.errors import StoreVersionError
 from locigraph.kg.store import Store, tables
 from tests.fakes import SPACE, make_turn
@@ -67,6 +69,23 @@ def test_opening_twice_migrates_once(tmp_path: Path) -> None:
     path = tmp_path / "graph.sqlite"
     with Store(path), Store(path) as second:
         second.append_turns([make_turn(0, "hello")])
-    assert dump(path)["alembic_version"] == [("0005",)]
+    assert dump(path)["alembic_version"] == [("0006",)]
     with Store(path) as third:
         assert third.spaces() == [SPACE]
+
+
+def test_what_models_cost_is_taken_over_from_the_texts_in_which_it_stood(tmp_path: Path) -> None:
+    path = tmp_path / "graph.sqlite"
+    with Store(path) as store:
+        store.append_turns([make_turn(0, "hello")])
+    counts = {"calls": 1, "read": 90, "written": 10, "cost": 0.5}
+    pages = {"t0": {"architect": counts, "scribe": counts}, "forgotten": {"scribe": counts}, "": {"scribe": counts}}
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP TABLE spent")
+        connection.execute("INSERT INTO settings VALUES (?, ?)", [f"spent/{SPACE}", json.dumps(pages)])
+        connection.execute("UPDATE alembic_version SET version_num = '0005'")
+    connection.close()
+    one = Spent(1, 90, 10, 0.5)
+    with Store(path) as store:
+        assert store.spent(SPACE) == {("", "scribe"): one + one, ("t0", "architect"): one, ("t0", "scribe"): one}
+        assert store.setting(f"spent/{SPACE}") is None

@@ -1,0 +1,38 @@
+"""What language models cost, by space, turn and stage."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from locigraph.kg.counts import Spent
+from locigraph.kg.store import tables
+from locigraph.kg.types import SpaceId, TurnId
+
+_TABLE = tables.spent.c
+_NO_TURN = ""
+
+
+def read(connection: Connection, space: SpaceId) -> dict[tuple[str, str], Spent]:
+    """What was spent on a space, by turn and stage."""
+    rows = connection.execute(select(tables.spent).where(_TABLE.space == space).order_by(_TABLE.turn_id, _TABLE.stage))
+    return {(row.turn_id, row.stage): Spent(row.calls, row.read, row.written, row.cost) for row in rows}
+
+
+def add(connection: Connection, space: SpaceId, turn_id: str, stage: str, spent: Spent) -> None:
+    """Remember that more was spent."""
+    more = {"calls": spent.calls, "read": spent.read, "written": spent.written, "cost": spent.cost}
+    held = _TABLE.space == space, _TABLE.turn_id == turn_id, _TABLE.stage == stage
+    sums = {name: _TABLE[name] + value for name, value in more.items()}
+    if not connection.execute(update(tables.spent).where(*held).values(sums)).rowcount:
+        connection.execute(insert(tables.spent).values(space=space, turn_id=turn_id, stage=stage, **more))
+
+
+def forget_turns(connection: Connection, space: SpaceId, turn_ids: Collection[TurnId]) -> None:
+    """Keep the sums, which count against limits, and not the names of the turns."""
+    for (turn, stage), spent in read(connection, space).items():
+        if turn in turn_ids:
+            held = _TABLE.space == space, _TABLE.turn_id == turn, _TABLE.stage == stage
+            connection.execute(delete(tables.spent).where(*held))
+            add(connection, space, _NO_TURN, stage, spent)
