@@ -171,6 +171,8 @@ def check_blueprint(
             for end in (operation.source, operation.target):
                 if end not in refs and end not in ids:
                     raise BlueprintError(f"{where}: end {end!r} is neither a new ref nor an id that was shown")
+            if operation.source == operation.target:
+                raise BlueprintError(f"{where}: {operation.source!r} is related to itself; name two nodes")
     _check_names(plan)
 
 

@@ -42,7 +42,6 @@ _BATCH = 1_000  # nodes of a type that are classified in one transaction; cluste
 _FEW = 10  # nodes whose mean counts half as the mean of their speaker
 _KEY_TERMS = 3
 _SHOWN = 12  # members of a cluster that a language model is shown
-_REST = "other"
 
 #: Names a cluster: takes the type of its members, their texts, the most typical first, and all texts of that type.
 Namer = Callable[[str, Sequence[str], Sequence[str]], Wording]
@@ -82,6 +81,11 @@ def key_terms(kind: str, members: Sequence[str], everything: Sequence[str]) -> W
 
 def _content_words(text: str) -> set[str]:
     return {word for word in words(text) if word not in STOP_WORDS and len(word) > 2 and not word.isdigit()}
+
+
+def _rest(kind: str) -> str:
+    """Name of the category of what is like nothing else."""
+    return f"other {_plural(kind).lower()}"
 
 
 def _plural(kind: str) -> str:
@@ -174,7 +178,7 @@ class Classifier:
         vectors = _beside_speakers(seen, members)
         left = free
         prototypes = _prototypes(
-            seen, vectors, held, [row for row in categories.tolist() if not seen.labels[row].startswith(_REST)]
+            seen, vectors, held, [row for row in categories.tolist() if seen.labels[row] != _rest(kind)]
         )
         if prototypes:
             cosines = vectors[free] @ np.stack(list(prototypes.values())).T
@@ -202,8 +206,8 @@ class Classifier:
             nodes.append(NewNode(ref, parent, said.label, said.description, _turns_of(seen, rows)))
             put += [(ref, row, float(cosine)) for row, cosine in zip(rows, likeness, strict=True)]
         if alone and not put and not is_growing:  # otherwise the next batch may find that they fit what this one made
-            rest = [seen.ids[row] for row in categories.tolist() if seen.labels[row].startswith(_REST)]
-            name = f"{_REST} {_plural(kind).lower()}"
+            name = _rest(kind)
+            rest = [seen.ids[row] for row in categories.tolist() if seen.labels[row] == name]
             if not rest:
                 nodes.append(NewNode(name, parent, name, f"{_plural(kind)} that are like no others.", ()))
             put += [(rest[0] if rest else name, row, 0.0) for row in alone]

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
-from openai import APIConnectionError, APIStatusError, OpenAI, OpenAIError
+from openai import APIConnectionError, APIStatusError, APITimeoutError, OpenAI, OpenAIError
 from openai.types.chat import ChatCompletion, ChatCompletionMessageParam
 
 from locigraph.consolidation.cassette import Cassette, key_of
-from locigraph.consolidation.errors import ConsolidationError, LanguageModelError, ReplyFormatError
+from locigraph.consolidation.errors import ConsolidationError, LanguageModelError, MissingReplyError, ReplyFormatError
 from locigraph.consolidation.ledger import Ledger, Prices, Purpose, tokens_of
 from locigraph.consolidation.replies import Schema, parsed, without_bounds
 
@@ -26,6 +26,8 @@ _ATTEMPTS = 2  # the second is told what was wrong with the first
 _PASSING = {408, 409, 425, 429}  # and 500 or more: the endpoint refuses for the moment
 _OF_ONE_REQUEST = {400, 413, 422}  # others, such as a wrong key, would meet every request alike
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
+_LEAST_S = 0.1  # for a repeated request at the end of its time
+_SAID = 300  # characters of an endpoint's error that are read and kept: the rest may quote what was said
 _LONGEST_REPLY = 2_000  # tokens, as far as is known of a model that is not told any
 _ABOUT_SCHEMAS = re.compile(r"response_format|json_schema|json_object|schema|grammar", re.IGNORECASE)
 _LOG = logging.getLogger(__name__)
@@ -44,7 +46,7 @@ class Endpoint:
         api_key: Key of the endpoint; most local endpoints take any.
         parameters: Further parameters of every request, such as ``temperature``.
         prices: What its tokens cost.
-        timeout_s: Longest wait for one reply.
+        timeout_s: Longest time until one reply is whole.
         deadline_s: Longest time for one request with all its repetitions; 0 repeats nothing.
         concurrency: Largest number of requests at a time.
     """
@@ -114,6 +116,11 @@ class ChatClient:
             if held is not None and attempt == 0:
                 text, fault = held, None
             else:
+                if held is not None and self.cassette.mode == "replay":
+                    raise MissingReplyError(
+                        f"{self.cassette.path}: the kept reply to this request of model {self.model!r} is not right "
+                        f"any more ({attempts[-1][1]}); set mode to record to ask the endpoint anew"
+                    )
                 self.cassette.require(request)
                 text, fault = self._reply(asked, schema, purpose)
             if fault is None:
@@ -167,24 +174,24 @@ class ChatClient:
             form = self._form
             try:
                 made = _FORMS[form](messages, schema)
-                reply = self._client.chat.completions.create(
-                    **{"model": self.model, **(self._endpoint.parameters or {}), **made}
-                )
-                if isinstance(reply, ChatCompletion):
-                    return reply
+                # A first request has all its time; a repeated one ends with the deadline.
+                left = self._endpoint.timeout_s if pause == _FIRST_PAUSE_S else max(_LEAST_S, end - time.monotonic())
+                reply = self._answer(made, min(self._endpoint.timeout_s, left))
+                if isinstance(reply, dict) and isinstance(reply.get("choices"), list):
+                    return ChatCompletion.construct(**reply)
                 fault: Exception = ValueError(f"an answer that is no chat completion: {str(reply)[:100]!r}")
                 wait = None
-            except (OpenAIError, json.JSONDecodeError) as error:  # the latter where the body is no JSON
+            except (OpenAIError, json.JSONDecodeError, UnicodeDecodeError) as error:  # the latter of no JSON
                 status = error.status_code if isinstance(error, APIStatusError) else None
-                if status in _OF_ONE_REQUEST and _ABOUT_SCHEMAS.search(str(error)) and form + 1 < len(_FORMS):
+                # An endpoint may quote the request, which names schemas too; what is wrong it says first.
+                about = _ABOUT_SCHEMAS.search(str(error)[:_SAID])
+                if status in _OF_ONE_REQUEST and about and form + 1 < len(_FORMS):
                     self._step_down(form, str(error))
                     continue
                 if status in _OF_ONE_REQUEST:
                     raise ReplyFormatError(f"{self._told(error)}; this request is refused") from error
                 is_passing = status is None or status in _PASSING or status >= 500
-                if not is_passing or (
-                    status is None and not isinstance(error, APIConnectionError | json.JSONDecodeError)
-                ):
+                if not is_passing or (status is None and not isinstance(error, APIConnectionError | ValueError)):
                     raise LanguageModelError(self._told(error)) from error
                 if "insufficient_quota" in str(error):
                     raise LanguageModelError(f"{self._told(error)}; no credit is left") from error
@@ -198,6 +205,18 @@ class ChatClient:
             self.ledger.pause(wait)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
+    def _answer(self, made: Mapping[str, Any], seconds: float) -> Any:
+        """One answer of the endpoint as JSON; raises an error as after a timeout if it is not whole in time."""
+        end = time.monotonic() + seconds
+        create = self._client.with_options(timeout=seconds).chat.completions.with_streaming_response.create
+        with create(**{"model": self.model, **(self._endpoint.parameters or {}), **made}) as response:
+            pieces = []
+            for piece in response.iter_bytes():
+                pieces.append(piece)
+                if time.monotonic() > end:  # the library limits the time of each piece, and an endpoint may drip
+                    raise APITimeoutError(response.http_request)
+        return json.loads(b"".join(pieces))
+
     def _step_down(self, form: int, error: str) -> None:
         if self._form == form:  # of several threads the first
             self._form = form + 1
@@ -207,7 +226,8 @@ class ChatClient:
             )  # fmt: skip
 
     def _told(self, error: Exception) -> str:
-        return f"{self._where}: {error}; {self.cassette.path} keeps what was written; run again when it answers"
+        said = str(error)[:_SAID]
+        return f"{self._where}: {said}; {self.cassette.path} keeps what was written; run again when it answers"
 
 
 def _storable(text: str) -> str:

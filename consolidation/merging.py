@@ -2,8 +2,8 @@
 
 The oldest of them stays. Each other is archived with an audit record: what it was merged into (``merged_into``), by
 what (``merged_by``: spelling or meaning), and a ``SIMILAR_TO`` edge with the cosine. It is the alias by which later
-turns find the one that stays. Its own edges are left, and repeated at that one; so when that one is forgotten, it comes
-back.
+turns find the one that stays. Its own edges are left, and repeated at that one, so that it can come back when that one
+is forgotten (``kg.store.erase``).
 """
 
 from __future__ import annotations
@@ -18,25 +18,23 @@ import numpy as np
 from locigraph.consolidation.protocols import TextEncoder
 from locigraph.consolidation.resolution import CONCEPT_MERGE, spelling_key
 from locigraph.kg.counts import Counts
+from locigraph.kg.schema import MERGED_BY, MERGED_INTO
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
 from locigraph.kg.types import GraphChange, NewRelation, Node, NodeStatus, NodeUpdate, SpaceId
 
 NAMED_TYPES = ("entity", "concept")
-#: Attributes of a merged node.
-MERGED_INTO, MERGED_BY = "merged_into", "merged_by"
 _PROPER = re.compile(r"\b[A-Z]\w*|\d+")
 
 
 @dataclass(frozen=True, slots=True)
 class Merged(Counts):
-    """What a run did: nodes merged into others, and nodes that came back since those are gone."""
+    """Number of nodes that a run merged into others."""
 
     merged: int = 0
-    restored: int = 0
 
     def __str__(self) -> str:
-        return f"{self.merged} nodes merged, {self.restored} restored"
+        return f"{self.merged} nodes merged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +68,7 @@ class Merger:
             UnknownNodeError: If a node was erased meanwhile; run again.
         """
         nodes = {node.id: node for node in self._store.nodes(space, types=NAMED_TYPES, include_archived=True)}
-        active = {node_id for node_id, node in nodes.items() if node.status == NodeStatus.ACTIVE}
         total = Merged()
-        for node in nodes.values():
-            is_alias = node.status == NodeStatus.ARCHIVED and MERGED_INTO in node.attributes
-            if is_alias and node.attributes[MERGED_INTO] not in active and not is_stopped():
-                kept = {name: value for name, value in node.attributes.items() if name not in (MERGED_INTO, MERGED_BY)}
-                update = NodeUpdate(node.id, status=NodeStatus.ACTIVE, attributes=kept)
-                self._store.commit(GraphChange(space, node.update_time, updates=(update,)))
-                nodes[node.id] = self._store.node(space, node.id)
-                total += Merged(restored=1)
         seen = self._store.snapshot(space, embedding_model=self._encoder.model_id)
         edges: dict[int, list[int]] = {}
         for edge, ends in enumerate(zip(seen.source.tolist(), seen.target.tolist(), strict=True)):

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from locigraph.consolidation.blueprint import ContextNode
-from locigraph.consolidation.merging import MERGED_INTO, NAMED_TYPES
+from locigraph.consolidation.merging import NAMED_TYPES
 from locigraph.consolidation.protocols import TextEncoder
 from locigraph.consolidation.resolution import Resolver
-from locigraph.kg.schema import plannable_types
+from locigraph.kg.schema import MERGED_INTO, plannable_types
 from locigraph.kg.store import Store
 from locigraph.kg.types import Node, NodeId, NodeStatus, SpaceId, Turn, TurnId
 
@@ -58,9 +58,13 @@ class SpaceState:
         named = store.nodes(space, types=NAMED_TYPES, include_archived=True)
         active = [node for node in named if node.status == NodeStatus.ACTIVE]
         self.resolver = Resolver(active, encoder.encode([node.description for node in active]))
+        into = {node.id: NodeId(str(node.attributes[MERGED_INTO])) for node in named if MERGED_INTO in node.attributes}
         for node in named:
-            if node.status == NodeStatus.ARCHIVED and MERGED_INTO in node.attributes:
-                self.resolver.alias(node.type, node.label, NodeId(str(node.attributes[MERGED_INTO])))
+            meant = node.id
+            while meant in into:  # what it was merged into may have been merged itself
+                meant = into[meant]
+            if meant != node.id:
+                self.resolver.alias(node.type, node.label, meant)
 
     def extend(self, turns: Iterable[Turn]) -> None:
         """Take in turns that come after all others, in the order of the conversation."""

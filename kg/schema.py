@@ -59,6 +59,8 @@ class RelationLabel:
 
 
 COINED_FAMILY = "RELATED_TO"
+#: Attributes of an archived node that is an alias of another: its ID, and whether spelling or meaning made them one.
+MERGED_INTO, MERGED_BY = "merged_into", "merged_by"
 #: What a coined relation label looks like.
 LABEL_PATTERN = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 

@@ -56,10 +56,11 @@ def build(
     from locigraph.scripts import graphs, live, opening
     from locigraph.scripts.language_models import clients_of
     from locigraph.scripts.strategies import indexer_of
+    from locigraph.scripts.terminal import printable
 
     read = opening.read_corpus(corpus)
     for note in read.notes:
-        print(note)
+        print(printable(note))
     if redact:
         read = graphs.redacted(read)
     clients = clients_of(llm, max_tokens=max_tokens, max_cost=max_cost)
@@ -98,10 +99,9 @@ def build(
     if forgotten:
         print(f"{forgotten} forgotten turns were passed over; locigraph forget --restore lets them come back")
     for space, failures in failed.items():
-        print(
-            f"{space}: {len(failures)} turns failed and are kept as they were said, such as {failures[0].turn_id} "
-            f"({failures[0].error}); retry with --retry_failed true"
-        )
+        first = f"{failures[0].turn_id} ({failures[0].error})"
+        said = f"{space}: {len(failures)} turns failed and are kept as they were said, such as {first}"
+        print(printable(f"{said}; retry with --retry_failed true"))
     if failed:
         raise SystemExit(1)
 

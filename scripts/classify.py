@@ -25,7 +25,7 @@ def classify(
         once: Whether to end when everything is classified.
         interval: Otherwise, seconds between two runs over the store.
         threshold: Cosine to the mean of a category from which a node belongs to it.
-        encoder: Text encoder the graph was built with.
+        encoder: Text encoder; by default the one that the graph was built with.
         llm: Language model that names new categories; without one they are named by their key terms.
         max_tokens: Most tokens that the names may cost; then the command stops with code 3.
         max_cost: The same in the currency of the prices.

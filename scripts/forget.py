@@ -41,6 +41,7 @@ def forget(
     from locigraph.kg.types import Scope
     from locigraph.scripts import options
     from locigraph.scripts.memory import Memory
+    from locigraph.scripts.terminal import printable
 
     scope = Scope(user, agent)
     options.check_named(space, scope)
@@ -55,12 +56,13 @@ def forget(
         if restore:
             assert space is not None
             count = memory.restore(space=space, turn_ids=turns)
-            print(f"{count} forgotten turns of {space} may come back; run locigraph build with their file")
+            print(printable(f"{count} forgotten turns of {space} may come back; run locigraph build with their file"))
             return
         erased = memory.forget(
             space=space, turn_ids=turns, whole_space=turns is None and not scope, user=user, agent=agent
         )
-        print(f"{erased} nodes of {space or scope} erased" if erased else "an earlier forgetting is complete now")
+        done = f"{erased} nodes of {space or scope} erased" if erased else "an earlier forgetting is complete now"
+        print(printable(done))
 
 
 if __name__ == "__main__":

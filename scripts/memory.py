@@ -276,8 +276,7 @@ class Memory:
                     erased = self._graph.forget_spaces(spaces, going=self._encoder.forget)
                 else:
                     named = [TurnId(turn) for turn in turn_ids]
-                    held = {turn.turn_id for turn in self._graph.turns(spaces[0])}
-                    is_done = was_cut and not held & {*named}
+                    is_done = was_cut and self._graph.forgotten(spaces[0], named) >= {*named}
                     erased = 0 if is_done else self._graph.forget(spaces[0], named, going=self._encoder.forget)
             except (UnknownSpaceError, UnknownScopeError):
                 if not was_cut:
@@ -475,6 +474,10 @@ class Memory:
             together = (lambda space, as_of: tuple(spaces)) if asked.is_joint else None
             yield strategy, GraphEmbeddingRetriever(collection, questions, texts, view_of=together), notes
             return
+        if row.uses_adapter and not self._is_readonly:
+            from locigraph.scripts.graphs import embed_all
+
+            embed_all(spaces, self._graph, self._encoder)  # a turn that is added gets the plain encoder's vectors only
         with built_strategies(
             self._graph,
             self._encoder,
@@ -514,6 +517,8 @@ class Memory:
             self._embeddings, self._no_v2 = live.opened_embeddings(
                 self._graph, self._index(), self._encoder, self._checkpoint
             )
+            if self._embeddings is not None and self._checkpoint != DEFAULT and not self._is_readonly:
+                live.remember_checkpoint(self._graph, live.checkpoint_folder(self._checkpoint, self._graph))
         return self._embeddings
 
     def _fault_of_v2(self, spaces: Sequence[SpaceId]) -> str:

@@ -24,7 +24,7 @@ def reflect(
         store: The graph.
         once: Whether to end when all facts have been looked at.
         interval: Otherwise, seconds between two runs over the store.
-        encoder: Text encoder the graph was built with.
+        encoder: Text encoder; by default the one that the graph was built with.
         llm: Language model that draws them, from the facts that are new to it.
         max_tokens: Most tokens that this may cost; then the command stops with code 3.
         max_cost: The same in the currency of the prices.

@@ -9,12 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, Self, TypeVar
 
+from locigraph.consolidation.errors import LanguageModelError, LimitReachedError
 from locigraph.consolidation.protocols import TextEncoder
 from locigraph.kg.errors import LocigraphError, UnknownNodeError, UnknownSpaceError
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
-from locigraph.scripts import graphs, opening
+from locigraph.scripts import graphs, live, opening
 from locigraph.scripts.settings import EncoderSettings
+from locigraph.scripts.terminal import printable
 
 
 class Done(Protocol):
@@ -41,11 +43,12 @@ def run(
     """Pass over all spaces of a store, once or every ``interval`` seconds, and embed what was made.
 
     SIGTERM ends it after the transaction at hand. A space of which something is erased meanwhile is passed over again.
+    An outage of a language model ends a single pass; a service says so and waits for its next pass.
 
     Args:
         name: Of the command; two of one name do not run on one store.
         store: The graph.
-        encoder: Text encoder that the graph was built with.
+        encoder: Text encoder; by default the one that the graph was built with.
         nothing: What a pass that changes nothing has done; it is not printed by a service.
         work: Passes over one space; it is given the text encoder without its adapter.
         once: Whether to end when all spaces are done.
@@ -55,12 +58,12 @@ def run(
         LocigraphError: If both or none of ``once`` and ``interval`` are given, or another process does the same.
     """
     check(once, interval)
-    text_encoder = opening.text_encoder(encoder)
-    plain = text_encoder.without_adapter()
     stop = threading.Event()
     before = signal.signal(signal.SIGTERM, lambda *_: stop.set())
     try:
         with opening.existing_store(store, access="write") as graph, _alone(name, store):
+            text_encoder = opening.text_encoder(live.encoder_settings(encoder, graph))
+            plain = text_encoder.without_adapter()
             while not stop.is_set():
                 done, is_whole = nothing, True
                 for space in graph.spaces():
@@ -70,6 +73,11 @@ def run(
                         done += work(graph, plain, space, stop.is_set)
                     except (UnknownNodeError, UnknownSpaceError):  # erased meanwhile
                         is_whole = False
+                    except LanguageModelError as error:
+                        if once or isinstance(error, LimitReachedError):
+                            raise
+                        print(f"{printable(str(error))}; tried again in {interval:g} s")
+                        break
                 for each in dict.fromkeys([plain, text_encoder]):
                     graphs.embed_all(graph.spaces(), graph, each)
                 if done != nothing:

@@ -23,7 +23,7 @@ def resolve(
         once: Whether to end when everything is merged.
         interval: Otherwise, seconds between two runs over the store.
         threshold: Cosine of names from which they mean the same, between 0 and 1.
-        encoder: Text encoder the graph was built with.
+        encoder: Text encoder; by default the one that the graph was built with.
     """
     from locigraph.consolidation.merging import Merged, Merger
     from locigraph.consolidation.protocols import TextEncoder

@@ -29,6 +29,7 @@ def verify(
     from locigraph.kg.errors import LocigraphError
     from locigraph.scripts import live, opening
     from locigraph.scripts.strategies import indexer_of
+    from locigraph.scripts.terminal import printable
 
     with opening.existing_store(store, access="write") as graph:
         text_encoder = opening.text_encoder(live.encoder_settings(encoder, graph, checkpoint))
@@ -61,11 +62,11 @@ def verify(
         for found in compared:
             state = "clean" if found.is_clean else "differs"
             counted = f"{found.missing} missing, {found.surplus} surplus, {found.changed} changed"
-            print(f"{found.space}{kind}: {state} ({counted})")
+            print(printable(f"{found.space}{kind}: {state} ({counted})"))
     if not all(found.is_clean for compared in differences.values() for found in compared):
         wrong.insert(0, "the index differs from the store; run locigraph verify --rebuild true")
     if wrong or partial:
-        print("\n".join([*wrong, *partial]))
+        print(printable("\n".join([*wrong, *partial])))
     if wrong or has_failed:
         raise SystemExit(1)
 

@@ -10,10 +10,11 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from locigraph.kg.errors import StoreError
 from locigraph.kg.language.tokens import terms
+from locigraph.kg.schema import MERGED_BY, MERGED_INTO
 from locigraph.kg.store import changes, expenses, outbox, sequence, tables, tombstones
 from locigraph.kg.store import turns as turns_
 from locigraph.kg.store.statements import chunks
-from locigraph.kg.types import SpaceId, TurnId
+from locigraph.kg.types import NodeStatus, SpaceId, TurnId
 
 # These only name what many turns speak of; they stay as long as a turn that is left has their words.
 _SHARED = ("concept", "entity")
@@ -33,6 +34,7 @@ def turns(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId], go
     doomed = _doomed(connection, set(turn_keys.values()))
     going(_texts(connection, doomed))
     _reopen_superseded(connection, doomed)
+    _restore_aliases(connection, space, doomed)
     bridges = _bridges(connection, space, set(doomed), set(turn_keys))
     _nodes(connection, space, doomed)
     relations = tables.relations
@@ -116,6 +118,27 @@ def _reopen_superseded(connection: Connection, doomed: Sequence[int]) -> None:
             # A fact that had ended by itself before it was superseded still ends there.
             reopened = nodes.c.key == source, nodes.c.valid_to == closed_at
             connection.execute(update(nodes).where(*reopened).values(valid_to=end))
+
+
+def _restore_aliases(connection: Connection, space: SpaceId, doomed: Sequence[int]) -> None:
+    """Bring back the nodes that were merged into doomed ones, whose names go from all that is kept of them."""
+    gone: set[str] = set()
+    for chunk in chunks(doomed):
+        gone.update(connection.scalars(select(tables.nodes.c.id).where(tables.nodes.c.key.in_(chunk))))
+    nodes = tables.nodes.c
+    aliases = select(nodes.key).where(
+        nodes.space == space, nodes.type.in_(_SHARED), nodes.attributes[MERGED_INTO].as_string().in_(sorted(gone))
+    )
+    back = [key for key in connection.scalars(aliases) if key not in doomed]
+    for table in (tables.nodes, tables.node_versions):
+        ends = table.c.attributes[MERGED_INTO].as_string().in_(sorted(gone))
+        for row in connection.execute(select(table).where(ends)).mappings().all():
+            kept = {name: value for name, value in row["attributes"].items() if name not in (MERGED_INTO, MERGED_BY)}
+            same = [table.c[column.name] == row[column.name] for column in table.primary_key]
+            connection.execute(update(table).where(*same).values(attributes=kept))
+    for chunk in chunks(back):
+        connection.execute(update(tables.nodes).where(nodes.key.in_(chunk)).values(status=NodeStatus.ACTIVE))
+    outbox.post(connection, space, back, "upsert")
 
 
 def _bridges(

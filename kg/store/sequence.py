@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from operator import attrgetter, itemgetter
@@ -11,6 +12,9 @@ from sqlalchemy import Connection, bindparam, select, update
 
 from locigraph.kg.store import changes, tables
 from locigraph.kg.types import SpaceId, TurnId, TurnState
+
+_Name = tuple[str | int, ...]
+_NUMBER = re.compile(r"([0-9]{1,15})")
 
 #: Position of a turn that was just written and has no place yet.
 NEW = -1
@@ -53,21 +57,26 @@ def in_order(sessions: Sequence[Sequence[Placed]]) -> list[Placed]:
     """The turns of a space in the order of the conversation.
 
     A session's own order stays. Turns of different sessions are in the order of their times, where a turn has at least
-    the time of those before it in its session; an undated session comes after all that was there when it began.
+    the time of those before it in its session, and sessions of one time in the order of their names. A session without
+    any time comes after all that was there when it began; turns of such sessions alternate as they arrived.
     """
-    ordered: list[tuple[tuple[int, int, int], Placed]] = []
+    ordered: list[tuple[tuple[int, bool, _Name, int, int], Placed]] = []
     first = [min(turn.key for turn in session) for session in sessions]
     there = _latest_before(sessions, first)
     for session, arrival, began in zip(sessions, first, there, strict=True):
-        time = next((turn.spoken_at for turn in session if turn.spoken_at is not None), began)
-        tie = arrival
+        dated = next((turn.spoken_at for turn in session if turn.spoken_at is not None), None)
+        time, name = began if dated is None else dated, _counted(session[0].session_id)
+        latest = arrival
         for place, turn in enumerate(session):
-            if turn.spoken_at is None:
-                tie = max(tie, turn.key)  # undated sessions at the same time are in the order of arrival
-            else:
-                time = max(time, turn.spoken_at)
-            ordered.append(((time, tie, place), turn))
+            time, latest = max(time, turn.spoken_at or 0), max(latest, turn.key)
+            key = (time, True, (), latest, place) if dated is None else (time, False, name, 0, place)
+            ordered.append((key, turn))
     return [turn for _, turn in sorted(ordered, key=itemgetter(0))]
+
+
+def _counted(name: str) -> _Name:
+    """A session's name as words and numbers in turn, so that session 2 comes before session 10."""
+    return tuple(int(part) if place % 2 else part for place, part in enumerate(_NUMBER.split(name)))
 
 
 def _latest_before(sessions: Sequence[Sequence[Placed]], first: Sequence[int]) -> list[int]:

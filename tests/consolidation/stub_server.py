@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -22,7 +22,7 @@ WRONG_REPLIES = (
 #: Replies that are right inside.
 WRAPPED_REPLIES = ("fence", "thoughts", "around")
 #: Failures for the moment.
-OUTAGES = ("429", "500", "503", "408", "slow", "reset", "no JSON", "HTML")
+OUTAGES = ("429", "500", "503", "408", "slow", "drops", "reset", "no JSON", "HTML")
 FAULTS = (*WRONG_REPLIES, *WRAPPED_REPLIES, *OUTAGES)
 
 
@@ -37,6 +37,8 @@ class Stub:
         most: Number of faults after which all is well; None for no end.
         refuses: Types of ``response_format`` that it does not take; ``bounds`` stands for limits of lengths.
         slow_s: How long a slow reply takes.
+        retry_after: What it says of that with 408, 429, 500 and 503.
+        too_long: What it answers to the fault ``too long``, which is not among ``FAULTS``.
         requests: All requests, as they came.
         met: The faults that were met.
     """
@@ -47,6 +49,8 @@ class Stub:
     most: int | None = None
     refuses: Sequence[str] = ()
     slow_s: float = 0.3
+    retry_after: str = "0"
+    too_long: dict[str, Any] = field(default_factory=dict)
     url: str = ""
     requests: list[dict[str, Any]] = field(default_factory=list)
     met: list[str] = field(default_factory=list)
@@ -73,7 +77,11 @@ def stub_server(stub: Stub) -> Iterator[Stub]:
 
         def _reply(self, request: dict[str, Any], fault: str | None) -> None:
             if fault in ("429", "500", "503", "408"):
-                self._send(int(fault), {"error": {"message": f"fault {fault}"}}, retry_after="0")
+                self._send(int(fault), {"error": {"message": f"fault {fault}"}}, retry_after=stub.retry_after)
+            elif fault == "too long":
+                self._send(400, stub.too_long)
+            elif fault == "drops":
+                self._drip()
             elif fault == "reset":
                 self.connection.close()
             elif fault in ("no JSON", "HTML"):
@@ -103,6 +111,19 @@ def stub_server(stub: Stub) -> Iterator[Stub]:
                 self.wfile.write(content.encode())
             except OSError:
                 pass  # the client did not wait
+
+        def _drip(self) -> None:
+            """An answer that comes blank by blank, each in time, and does not end within three slow replies."""
+            self.send_response(200)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", "100000")
+            self.end_headers()
+            end = time.monotonic() + 3 * stub.slow_s
+            with suppress(OSError):
+                while time.monotonic() < end:
+                    self.wfile.write(b" ")
+                    time.sleep(stub.slow_s / 10)
+            self.close_connection = True
 
         def log_message(self, format: str, *args: object) -> None:
             pass

@@ -11,7 +11,7 @@ import pytest
 
 from locigraph.consolidation import llm
 from locigraph.consolidation.cassette import Cassette, key_of
-from locigraph.consolidation.errors import LanguageModelError, ReplyFormatError
+from locigraph.consolidation.errors import LanguageModelError, MissingReplyError, ReplyFormatError
 from locigraph.consolidation.ledger import Purpose
 from locigraph.consolidation.llm import ChatClient, Endpoint, Message
 from tests.consolidation.endpoints import NOWHERE, endpoint
@@ -164,6 +164,46 @@ def test_the_deadline_bounds_all_repetitions_together(tmp_path: Path) -> None:
             of_stub(stub, tmp_path, deadline_s=1.0).ask(ASKED, SCHEMA, boats, purpose=WHY)
     assert time.monotonic() - begun < 3
     assert 2 <= len(stub.requests) <= 5
+
+
+@pytest.mark.parametrize("fault", ["slow", "drops"])
+def test_an_answer_that_comes_too_slowly_does_not_outlast_the_deadline(fault: str, tmp_path: Path) -> None:
+    with stub_server(Stub(three, rate=1, faults=[fault], slow_s=2)) as stub:
+        begun = time.monotonic()
+        with pytest.raises(LanguageModelError, match="timed out"):
+            of_stub(stub, tmp_path, timeout_s=1.0, deadline_s=1.2).ask(ASKED, SCHEMA, boats, purpose=WHY)
+        assert time.monotonic() - begun < 2
+
+
+def test_a_refused_request_is_asked_again_when_the_endpoint_says_so(tmp_path: Path) -> None:
+    with stub_server(Stub(three, rate=1, faults=["429"], most=1, retry_after="1")) as stub:
+        begun = time.monotonic()
+        assert of_stub(stub, tmp_path).ask(ASKED, SCHEMA, boats, purpose=WHY) == 3
+    assert time.monotonic() - begun > 1
+    assert len(stub.requests) == 2
+
+
+def test_a_kept_reply_that_is_not_right_any_more_is_named_when_it_is_only_replayed(tmp_path: Path) -> None:
+    with stub_server(Stub(three)) as stub:
+        asked = of_stub(stub, tmp_path)
+        asked.ask(ASKED, SCHEMA, boats, purpose=WHY)
+        replayed = ChatClient(Endpoint(stub.url, "m"), Cassette(asked.cassette.path, "replay"))
+
+    def read(reply: Any) -> int:
+        raise ValueError("three is too many")
+
+    with pytest.raises(MissingReplyError, match=r"is not right any more \(three is too many\); set mode to record"):
+        replayed.ask(ASKED, SCHEMA, read, purpose=WHY)
+
+
+def test_an_error_that_quotes_the_request_is_not_taken_for_one_about_schemas_nor_kept_whole(tmp_path: Path) -> None:
+    error = {"error": {"message": "context too long: " + "x" * 400 + ' "json_schema": secret'}}
+    with stub_server(Stub(three, rate=1, faults=["too long"], too_long=error)) as stub:
+        asked = of_stub(stub, tmp_path)
+        with pytest.raises(ReplyFormatError) as raised:
+            asked.ask(ASKED, SCHEMA, boats, purpose=WHY)
+    assert "secret" not in str(raised.value)
+    assert [request["response_format"]["type"] for request in stub.requests] == ["json_schema"]
 
 
 def test_the_endpoint_says_how_long_to_wait() -> None:

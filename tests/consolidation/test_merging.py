@@ -14,8 +14,8 @@ from locigraph.consolidation.pipeline import Consolidator
 from locigraph.consolidation.protocols import Context
 from locigraph.consolidation.resolution import spelling_key
 from locigraph.kg.store import Store
-from locigraph.kg.types import Node, Turn, TurnId
-from tests.fakes import SPACE, FakeContext, FakeEncoder, FakeExtractor, make_turns
+from locigraph.kg.types import GraphChange, Node, NodeStatus, NodeUpdate, Turn, TurnId
+from tests.fakes import MONDAY, SPACE, FakeContext, FakeEncoder, FakeExtractor, make_turns
 from tests.kg.dumps import dump
 
 
@@ -111,9 +111,23 @@ def test_an_alias_comes_back_when_the_one_that_stayed_is_forgotten(store: Store)
     build(store, ["boat", "ship"])
     Merger(store, ENCODER).run(SPACE)
     store.forget(SPACE, [TurnId("t0")])
-    assert Merger(store, ENCODER).run(SPACE) == Merged(restored=1)
     assert mentions(store) == {"ship": ["t1"]}
-    assert "merged_into" not in store.nodes(SPACE, types=["entity"])[0].attributes
+    assert store.nodes(SPACE, types=["entity"])[0].status == NodeStatus.ACTIVE
+    assert "boat" not in json.dumps(dump(Path(store.url)), default=str)
+    build(store, ["boat", "ship", "The Ship"])  # a turn that names it is consolidated as ever
+    assert mentions(store) == {"ship": ["t1", "t2"]}
+
+
+def test_an_alias_of_an_alias_means_the_one_that_stays(store: Store) -> None:
+    build(store, ["hike", "hiking"])
+    Merger(store, ENCODER).run(SPACE)
+    build(store, ["hike", "hiking", "boat"])
+    by_label = {node.label: node for node in store.nodes(SPACE, types=["entity"])}
+    marks = {"merged_into": by_label["boat"].id, "merged_by": "meaning"}
+    archived_too = NodeUpdate(by_label["hike"].id, status=NodeStatus.ARCHIVED, attributes=marks)
+    store.commit(GraphChange(SPACE, MONDAY, updates=(archived_too,)))
+    build(store, ["hike", "hiking", "boat", "The Hiking"])
+    assert mentions(store)["boat"] == ["t2", "t3"]
 
 
 def test_a_forgotten_alias_leaves_no_words_at_the_one_that_stays(store: Store) -> None:

@@ -175,7 +175,7 @@ def test_the_command_builds_stops_with_code_3_and_goes_on(
         assert error.splitlines()[-1].startswith("locigraph: stopped by max_tokens 4,000")
         # What is done can be asked meanwhile.
         code, out, error = run(capsys, "recall", "Who sings?", "--space", "harbor", "--store", "g.sqlite")
-        assert (code, "pending" in out) == (0, True), error
+        assert (code, "are not consolidated yet" in out) == (0, True), error
         code, out, error = run(capsys, *command, "--max_tokens", "400000", "--llm.read_price", "1")
         assert (code, "architect: 32 calls" in out) == (0, True), error
         code, _, error = run(capsys, *command)

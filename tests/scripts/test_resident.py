@@ -12,8 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from locigraph.consolidation.errors import LanguageModelError, LimitReachedError
+from locigraph.consolidation.merging import Merged
+from locigraph.consolidation.protocols import TextEncoder
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
+from locigraph.scripts import resident
+from locigraph.scripts.resident import Stopped
+from locigraph.scripts.settings import REMEMBERED
 from tests.fakes_models import tiny_text_encoder
 from tests.kg.dumps import dump
 from tests.test_cli import assert_one_line_and_code_2, beginnings, run
@@ -23,14 +29,14 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
-    """A folder with a graph, and the options that name its text encoder."""
+    """A folder with a graph, and the options that name it; it remembers its text encoder."""
     from locigraph.scripts import cli
 
     folder = tmp_path_factory.mktemp("built")
     (folder / "chat.jsonl").write_text(beginnings(1)[0] + "\n")
-    options = ["--store", str(folder / "g.sqlite"), "--encoder.model", tiny_text_encoder(folder / "tiny")]
-    options += ["--encoder.cache", str(folder / "cache.sqlite")]
-    cli.main(["build", "--corpus.path", str(folder / "chat.jsonl"), *options])
+    options = ["--store", str(folder / "g.sqlite"), "--encoder.cache", str(folder / "cache.sqlite")]
+    model = tiny_text_encoder(folder / "tiny")
+    cli.main(["build", "--corpus.path", str(folder / "chat.jsonl"), "--encoder.model", model, *options])
     return folder, options
 
 
@@ -119,3 +125,25 @@ def is_held(lock: Path) -> bool:
         except OSError:
             return True
     return False
+
+
+def test_an_outage_ends_one_pass_of_a_service_and_not_the_service(
+    built: tuple[Path, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    passes = []
+
+    def work(graph: Store, plain: TextEncoder, space: SpaceId, is_stopped: Stopped) -> Merged:
+        passes.append(space)
+        if len(passes) == 1:
+            raise LanguageModelError("no answer")
+        if len(passes) == 2:
+            raise LimitReachedError("stopped by max_tokens")
+        raise AssertionError("a limit ends the service")
+
+    store = built[1][1]
+    with pytest.raises(LimitReachedError):
+        resident.run("reflect", store, REMEMBERED, Merged(), work, once=False, interval=0.01)
+    assert "no answer; tried again in 0.01 s" in capsys.readouterr().out
+    passes.clear()
+    with pytest.raises(LanguageModelError, match="no answer"):
+        resident.run("reflect", store, REMEMBERED, Merged(), work, once=True, interval=None)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,9 +12,11 @@ from locigraph.kg.errors import StoreError
 from locigraph.kg.store import Store
 from locigraph.kg.store.sequence import merged
 from locigraph.kg.types import Turn, TurnId, TurnState
-from tests.fakes import SPACE, change_of, make_turn, make_turns
+from tests.fakes import MONDAY, SPACE, change_of, make_turn, make_turns
 
 TURNS = make_turns(["a", "b", "c"], ["d", "e"], ["f", "g", "h"])
+# All at one time, as where an export has days alone.
+SAME_DAY = [replace(turn, spoken_at=MONDAY) for turn in TURNS]
 
 
 def ids(*names: str) -> list[TurnId]:
@@ -31,8 +34,9 @@ def test_new_turns_stand_before_the_one_they_were_given_before_or_at_the_end() -
 def test_any_split_into_appends_that_keeps_each_sessions_order_gives_the_same_positions(
     tmp_path: Path, data: st.DataObject
 ) -> None:
-    left = {session: [t for t in TURNS if t.session_id == session] for session in {t.session_id for t in TURNS}}
-    with Store(tmp_path / f"{data.draw(st.uuids())}.sqlite") as store:
+    turns = data.draw(st.sampled_from([list(TURNS), SAME_DAY]))
+    left = {session: [t for t in turns if t.session_id == session] for session in {t.session_id for t in turns}}
+    with Store(tmp_path / f"{uuid.uuid4()}.sqlite") as store:
         while any(left.values()):
             session = data.draw(st.sampled_from(sorted(s for s in left if left[s])))
             count = data.draw(st.integers(1, len(left[session])))
@@ -40,7 +44,15 @@ def test_any_split_into_appends_that_keeps_each_sessions_order_gives_the_same_po
             store.append_turns([replace(turn, position=i) for i, turn in enumerate(portion)])
             if data.draw(st.booleans()):
                 store.append_turns(portion)
-        assert store.turns(SPACE) == list(TURNS)
+        assert store.turns(SPACE) == turns
+
+
+def test_sessions_of_one_time_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    turns = [replace(make_turn(0, f"turn {i}"), turn_id=TurnId(f"t{i}"), session_id=f"s{i}") for i in (10, 9, 2)]
+    with Store(tmp_path / "graph.sqlite") as store:
+        for turn in turns:
+            store.append_turns([turn])
+        assert [turn.session_id for turn in store.turns(SPACE)] == ["s2", "s9", "s10"]
 
 
 def test_undated_turns_are_in_the_order_in_which_they_came(tmp_path: Path) -> None:
