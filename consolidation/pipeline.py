@@ -123,11 +123,11 @@ class Consolidator:
         shown = [state.planned[node_id] for node_id in self._context.find(turn, limit=_CONTEXT_NODES)]
         recent = state.recent(turn, _RECENT_TURNS)
         latest = [node for node in state.planned_by(recent) if node not in shown]
-        context = Context(tuple(shown), recent, tuple(latest))
+        context = Context(tuple(shown), recent, tuple(latest), state.coined)
         plan, wording = self._plan_and_write(turn, context, state)
-        for coined in plan.coined:
-            self._store.coin_relation(coined.name, coined.description)
-        self._commit(turn, ChangeBuilder(turn, plan, wording, state).build(), state)
+        change = ChangeBuilder(turn, plan, wording, state).build()
+        self._commit(turn, replace(change, coined={label.name: label.description for label in plan.coined}), state)
+        state.learn_labels({edge.label for edge in change.relations})
 
     def _commit(self, turn: Turn, change: GraphChange, state: SpaceState) -> None:
         change = merge_topics(self._embedded(change), state)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from locigraph.consolidation.blueprint import Blueprint, ContextNode, Wording
 from locigraph.consolidation.ledger import Ledger
 from locigraph.kg.counts import Spent
+from locigraph.kg.schema import RelationLabel
 from locigraph.kg.types import Node, NodeId, SpaceId, Turn
 
 
@@ -23,11 +24,13 @@ class Context:
         nodes: Nodes found for the turn, best first.
         recent: The turns just before it in its session.
         latest: Nodes that those turns made or said again and that were not found: what "it" and "there" may mean.
+        labels: Relation labels that earlier turns of the space have coined.
     """
 
     nodes: tuple[ContextNode, ...]
     recent: tuple[Turn, ...]
     latest: tuple[ContextNode, ...] = ()
+    labels: tuple[RelationLabel, ...] = ()
 
     @property
     def shown(self) -> tuple[ContextNode, ...]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import datetime
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +15,12 @@ from locigraph.consolidation.blueprint import ContextNode
 from locigraph.consolidation.merging import NAMED_TYPES
 from locigraph.consolidation.protocols import TextEncoder
 from locigraph.consolidation.resolution import Resolver
-from locigraph.kg.schema import MERGED_INTO, plannable_types
+from locigraph.kg.schema import MERGED_INTO, RELATION_LABELS, RelationLabel, plannable_types
 from locigraph.kg.store import Store
 from locigraph.kg.types import Node, NodeId, NodeStatus, SpaceId, Turn, TurnId
 
 EPISODE = "episode"
+_MOST_LABELS = 12
 #: The temporary id of the turn's own node; its colon keeps it apart from those of a plan.
 EPISODE_REF = "turn:episode"
 
@@ -32,6 +35,7 @@ class SpaceState:
         speakers: Names of the speakers, in the order in which they first speak.
         episodes: Id of each consolidated turn's episode.
         planned: What an architect is shown of each node of a plannable type.
+        coined: Relation labels that turns of the space have coined, by name; of many the first.
         resolver: Finds the entity or concept that a mention means.
         revision: The store's number of the last change that is taken in.
     """
@@ -51,6 +55,8 @@ class SpaceState:
         self.planned: dict[NodeId, ContextNode] = {}
         self._planned_by: dict[TurnId, dict[NodeId, None]] = {}
         self._archived: set[NodeId] = set()
+        self.coined: tuple[RelationLabel, ...] = ()
+        self.learn_labels({edge.label for edge in store.relations(space)})
         # (position of the first source turn, order of making, id), sorted.
         self._events: list[tuple[int, int, NodeId]] = []
         for node in store.nodes(space, types=[EPISODE, *plannable_types()], include_archived=True):
@@ -101,6 +107,13 @@ class SpaceState:
         self.planned[node.id] = ContextNode(node.id, node.type, node.description, node.attributes)
         if node.status == NodeStatus.ARCHIVED:
             self._archived.add(node.id)
+
+    def learn_labels(self, names: AbstractSet[str]) -> None:
+        """Take in the labels of committed edges."""
+        if new := names - RELATION_LABELS.keys() - {label.name for label in self.coined}:
+            held = self._store.relation_labels()
+            found = sorted([*self.coined, *(held[name] for name in new)], key=attrgetter("name"))
+            self.coined = tuple(found[:_MOST_LABELS])
 
     def say_again(self, turn_id: TurnId, node_ids: Iterable[NodeId]) -> None:
         """Take in that a committed turn is one more source of nodes."""

@@ -222,7 +222,8 @@ class GraphChange:
 
     ``embedding_model`` names the model that made the embeddings of the nodes in this change.
     ``turn_id`` is marked done by the same transaction, or failed where ``failure`` gives the reason; None for changes
-    that no turn caused. ``remembered`` are settings of the store that the same transaction writes.
+    that no turn caused. ``remembered`` are settings of the store that the same transaction writes. ``coined`` describes
+    relation labels of the extraction's own; the graph network sees them as ``RELATED_TO``.
     """
 
     space: SpaceId
@@ -234,6 +235,7 @@ class GraphChange:
     embedding_model: str | None = None
     failure: str | None = None
     remembered: Mapping[str, str] = field(default_factory=dict)
+    coined: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

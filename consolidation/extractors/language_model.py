@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
@@ -185,9 +185,13 @@ class LLMExtractor:
         types = {node.id: node.type for node in context.shown}
 
         def read(reply: Any) -> Blueprint:
-            plan = _plan_of(filled(PlanForm, reply), turn, names, types)
+            plan = _plan_of(filled(PlanForm, reply), turn, names, types, _offered(context))
             check_blueprint(
-                plan, turn_id=turn.turn_id, turns=(turn.turn_id,), shown=context.shown, labels=tuple(RELATION_LABELS)
+                plan,
+                turn_id=turn.turn_id,
+                turns=(turn.turn_id,),
+                shown=context.shown,
+                labels=[*RELATION_LABELS, *(label.name for label in context.labels)],
             )
             return plan
 
@@ -269,10 +273,15 @@ def _to_plan(turn: Turn, context: Context, names: _Names) -> tuple[str, Schema]:
             for name, node_id in names.ids.items()
         ],
         types={name: NODE_TYPES[name].description for name in _TYPES},
-        relations={label.name: label.description for label in plannable_labels()},
+        relations=_offered(context),
     )
-    enums = {"shown": shown, "ends": [*_REFS, *shown], "labels": [label.name for label in plannable_labels()]}
+    enums = {"shown": shown, "ends": [*_REFS, *shown], "labels": list(_offered(context))}
     return document, strict_schema(PlanForm, enums, leave_out=() if shown else ("update", "supersede", "archive"))
+
+
+def _offered(context: Context) -> dict[str, str]:
+    """The relation labels that an architect may use, with their descriptions."""
+    return {label.name: label.description for label in (*plannable_labels(), *context.labels)}
 
 
 def _to_write(turn: Turn, plan: Blueprint, context: Context, short: Mapping[NodeId, str]) -> tuple[str, Schema]:
@@ -298,7 +307,9 @@ def _document(turn: Turn, context: Context, **more: Any) -> str:
     return json.dumps({**more, "earlier_turns": earlier, "turn": said}, ensure_ascii=False)
 
 
-def _plan_of(form: PlanForm, turn: Turn, names: _Names, types: Mapping[NodeId, str]) -> Blueprint:
+def _plan_of(
+    form: PlanForm, turn: Turn, names: _Names, types: Mapping[NodeId, str], offered: Collection[str]
+) -> Blueprint:
     """The plan that a filled form means; raises ValueError for what an architect may not do."""
     operations: list[Operation] = []
     kinds: dict[str, str] = {str(node_id): kind for node_id, kind in types.items()}
@@ -325,7 +336,6 @@ def _plan_of(form: PlanForm, turn: Turn, names: _Names, types: Mapping[NodeId, s
     operations += [UpdateNode(names.id(update.id), update.draft) for update in form.update]
     operations += [SupersedeNode(names.id(each.id), each.successor) for each in form.supersede]
     operations += [ArchiveNode(names.id(name)) for name in form.archive]
-    offered = {label.name for label in plannable_labels()}
     for edge in form.relate:
         if edge.label not in offered:
             raise ValueError(f"label {edge.label!r} is not offered; offered are {', '.join(sorted(offered))}")

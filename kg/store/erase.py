@@ -10,7 +10,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from locigraph.kg.errors import StoreError
 from locigraph.kg.language.tokens import terms
-from locigraph.kg.schema import MERGED_BY, MERGED_INTO
+from locigraph.kg.schema import MERGED_BY, MERGED_INTO, RELATION_LABELS
 from locigraph.kg.store import changes, expenses, outbox, sequence, tables, tombstones
 from locigraph.kg.store import turns as turns_
 from locigraph.kg.store.statements import chunks
@@ -45,6 +45,7 @@ def turns(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId], go
     expenses.forget_turns(connection, space, turn_keys.keys())
     if bridges:
         connection.execute(insert(relations), bridges)
+    _unused_labels(connection)
     sequence.arrange(connection, space, [])
     changes.note(connection, space)
     return len(doomed)
@@ -170,6 +171,7 @@ def space(connection: Connection, space: SpaceId, going: Listener) -> int:
     keys = list(connection.scalars(select(tables.nodes.c.key).where(tables.nodes.c.space == space)))
     going(_texts(connection, keys))
     _nodes(connection, space, keys)
+    _unused_labels(connection)
     connection.execute(delete(tables.turns).where(tables.turns.c.space == space))
     for name in connection.scalars(select(tables.settings.c.name)).all():
         if name.partition("/")[2] == space:
@@ -178,6 +180,14 @@ def space(connection: Connection, space: SpaceId, going: Listener) -> int:
     connection.execute(delete(tables.spent).where(tables.spent.c.space == space))
     connection.execute(delete(tables.spaces).where(tables.spaces.c.space == space))
     return len(keys)
+
+
+def _unused_labels(connection: Connection) -> None:
+    """Erase the coined labels that no edge has any more: a model chose their words after what was said."""
+    labels, used = tables.relation_labels.c, select(tables.relations.c.label)
+    connection.execute(
+        delete(tables.relation_labels).where(labels.name.not_in(RELATION_LABELS), labels.name.not_in(used))
+    )
 
 
 def _nodes(connection: Connection, space: SpaceId, keys: Sequence[int]) -> None:

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import Connection, func, select
 
 from locigraph.kg.counts import Spent
-from locigraph.kg.errors import StoreError, StoreVersionError, UnknownNodeError, UnknownSpaceError, UnknownTypeError
-from locigraph.kg.schema import COINED_FAMILY, LABEL_PATTERN, RelationLabel, plannable_labels
+from locigraph.kg.errors import StoreError, StoreVersionError, UnknownNodeError, UnknownSpaceError
+from locigraph.kg.schema import RelationLabel, plannable_labels
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import as_of as as_of_sql
 from locigraph.kg.store import (
@@ -151,25 +151,6 @@ class Store:
             rows = connection.execute(select(tables.relation_labels)).all()
         offered = {label.name for label in plannable_labels()}
         return {r.name: RelationLabel(r.name, r.kind, r.family, r.description, r.name in offered) for r in rows}
-
-    def coin_relation(self, name: str, description: str) -> None:
-        """Keep a relation label that an extraction coined; the graph network sees it as ``RELATED_TO``.
-
-        Raises:
-            UnknownTypeError: If the name is not made of capitals, digits and underscores.
-        """
-        if not LABEL_PATTERN.fullmatch(name):
-            raise UnknownTypeError(f"relation label {name!r} is not CAPITALS_WITH_UNDERSCORES (at most 64)")
-        with self._write() as connection:
-            known = connection.execute(
-                select(tables.relation_labels.c.name).where(tables.relation_labels.c.name == name)
-            ).first()
-            if known is None:
-                connection.execute(
-                    insert(tables.relation_labels).values(
-                        name=name, kind="semantic", family=COINED_FAMILY, description=description
-                    )
-                )
 
     def setting(self, name: str) -> str | None:
         """A remembered value, such as which extractor built a space; None when never set."""

@@ -16,6 +16,7 @@ from locigraph.consolidation.blueprint import (
     AddRelation,
     ArchiveNode,
     Blueprint,
+    CoinedLabel,
     Mention,
     SupersedeNode,
     Topic,
@@ -34,6 +35,7 @@ from locigraph.scripts.build_context import HybridContext
 from tests.consolidation.interrupted import build
 from tests.fakes import (
     MONDAY,
+    OTHER_SPACE,
     SPACE,
     FakeContext,
     FakeEncoder,
@@ -117,6 +119,24 @@ def test_turns_that_come_later_join_the_graph_of_the_earlier(store: Store) -> No
     store.append_turns(turns)
     assert consolidate(store) == Outcome(1, 0)
     assert edges(store, "NEXT") == [("Ann: one", "Ben: two"), ("Ben: two", "Ann: three")]
+
+
+def test_later_turns_of_the_space_and_no_others_are_offered_the_labels_that_one_has_coined(store: Store) -> None:
+    coined = (CoinedLabel("SAILS_TO", "From a boat to where it sails."),)
+    plan = Blueprint((node("a", "A boat.", "t0"), node("b", "Porto.", "t0"), AddRelation("a", "SAILS_TO", "b")))
+    offered: dict[str, list[str]] = {}
+
+    def sailing(turn: Turn, context: Context, complaint: str | None) -> Blueprint:
+        offered[f"{turn.space} {turn.turn_id}"] = [f"{label.name}: {label.description}" for label in context.labels]
+        return replace(plan, coined=coined) if turn.turn_id == "t0" and turn.space == SPACE else Blueprint()
+
+    store.append_turns([*make_turns(["one", "two"]), *make_turns(["one"], space=OTHER_SPACE)])
+    consolidate(store, sailing)
+    store.append_turns(make_turns(["one", "two", "three"]))
+    consolidate(store, sailing)  # which reads the space anew
+    Consolidator(store, FakeExtractor(sailing), FakeEncoder(), FakeContext()).run(OTHER_SPACE)
+    said = ["SAILS_TO: From a boat to where it sails."]
+    assert offered == {f"{SPACE} t0": [], f"{SPACE} t1": said, f"{SPACE} t2": said, f"{OTHER_SPACE} t0": []}
 
 
 def test_an_unknown_space_is_an_error_and_leaves_no_claim(store: Store) -> None:

@@ -27,6 +27,7 @@ from locigraph.consolidation.extractors.language_model import MAX_CLOSED, LLMExt
 from locigraph.consolidation.ledger import Ledger, Prices
 from locigraph.consolidation.llm import ChatClient, Endpoint
 from locigraph.consolidation.protocols import Context
+from locigraph.kg.schema import RelationLabel
 from locigraph.kg.types import NodeId, Turn
 from tests.consolidation.stub_server import Stub, extracted, stub_server
 from tests.fakes import make_turn, make_turns
@@ -129,6 +130,20 @@ def test_a_plan_may_add_update_supersede_archive_relate_and_coin(tmp_path: Path)
         (Topic("boat sales", "boat sales"),),
         (CoinedLabel("SOLD_IN", "Thing to place of sale."),),
     )
+
+
+def test_a_label_that_the_space_has_coined_is_offered_with_its_description_like_those_of_the_schema(
+    tmp_path: Path,
+) -> None:
+    label = RelationLabel("SOLD_IN", "semantic", "RELATED_TO", "Thing to place of sale.")
+    plan = EMPTY | {"add": [FACT], "relate": [{"source": "n1", "label": "SOLD_IN", "target": "m1"}]}
+    with extractor(lambda request: plan, tmp_path) as (asked, stub):
+        found = asked.plan(TURNS[2], Context(KNOWN[:1], (), labels=(label,)))
+    assert AddRelation("n1", "SOLD_IN", KNOWN[0].id) in found.operations
+    (request,) = stub.requests
+    assert json.loads(request["messages"][1]["content"])["relations"]["SOLD_IN"] == "Thing to place of sale."
+    with pytest.raises(DeadLetterError, match="label 'SOLD_IN' is not offered"):
+        planned(plan, tmp_path / "other")
 
 
 def test_the_scribe_writes_the_words_of_new_and_reworded_nodes_and_is_not_asked_for_none(tmp_path: Path) -> None:

@@ -270,3 +270,15 @@ def test_what_a_forgotten_turn_cost_still_counts_and_no_longer_names_the_turn(tm
     with sqlite3.connect(tmp_path / "graph.sqlite") as connection:
         assert connection.execute("SELECT * FROM spent").fetchall() == []
     connection.close()
+
+
+def test_a_coined_label_goes_with_its_last_edge(store: Store) -> None:
+    ids = planted(store)
+    edges = [NewRelation(ids["ann"], "SAILS_WITH", ids["kept"]), NewRelation(ids["shared"], "SAILS_TO", ids["kept"])]
+    coined = {"SAILS_WITH": "Person to companion.", "SAILS_TO": "Person to place."}
+    store.commit(GraphChange(SPACE, MONDAY, relations=tuple(edges), coined=coined))
+    before = {*store.relation_labels()}
+    store.forget(SPACE, [TurnId("t0")])
+    assert before - {*store.relation_labels()} == {"SAILS_TO"}
+    store.forget_spaces([SPACE])
+    assert before - {*store.relation_labels()} == {*coined}

@@ -266,9 +266,9 @@ def test_an_edge_said_twice_is_one_edge(store: Store) -> None:
 
 def test_a_coined_relation_can_be_used_and_belongs_to_the_related_family(store: Store) -> None:
     ids = filled(store)
-    store.coin_relation("SAILS_WITH", "Person to companion.")
-    store.coin_relation("SAILS_WITH", "Said again.")
-    store.commit(GraphChange(SPACE, MONDAY, relations=(NewRelation(ids["fact"], "SAILS_WITH", ids["first"]),)))
+    for said, ends in (("Person to companion.", ("fact", "first")), ("Said again.", ("fact", "second"))):
+        edge = NewRelation(ids[ends[0]], "SAILS_WITH", ids[ends[1]])
+        store.commit(GraphChange(SPACE, MONDAY, relations=(edge,), coined={"SAILS_WITH": said}))
     label = store.relation_labels()["SAILS_WITH"]
     assert (label.kind, label.family, label.description) == ("semantic", "RELATED_TO", "Person to companion.")
     assert "RELATED_TO" in store.snapshot(SPACE).families
@@ -276,8 +276,11 @@ def test_a_coined_relation_can_be_used_and_belongs_to_the_related_family(store: 
 
 @pytest.mark.parametrize("name", ["sails", "", "A-B", "1A", "A" * 65, "A B"])
 def test_a_relation_label_must_be_in_capitals(store: Store, name: str) -> None:
+    ids = filled(store)
+    edge = NewRelation(ids["first"], name, ids["second"])
     with pytest.raises(UnknownTypeError, match="CAPITALS_WITH_UNDERSCORES"):
-        store.coin_relation(name, "words")
+        store.commit(GraphChange(SPACE, MONDAY, relations=(edge,), coined={name: "words"}))
+    assert name not in store.relation_labels()
 
 
 TURN = make_turn(2, "three")
