@@ -51,7 +51,7 @@ def refuse_other_extractor(store: Store, space: SpaceId, extractor: Extractor) -
     if held is not None and held != extractor.name:
         raise ConsolidationError(
             f"space {space!r} was built by {held!r}, not {extractor.name!r}; two extractors must not build one graph: "
-            "use another store"
+            "name that one, or use another store"
         )
     return held
 

@@ -44,7 +44,7 @@ def drift(
         if space is not None:
             graph.require_space(SpaceId(space))
         text_encoder = opening.text_encoder(live.encoder_settings(encoder, graph, checkpoint))
-        with opening.vector_index(index, store, must_exist=True) as vectors:
+        with opening.vector_index(index, store, is_reader=True) as vectors:
             embeddings, reason = live.opened_embeddings(graph, vectors, text_encoder, checkpoint)
             if embeddings is None:
                 raise LocigraphError(f"there is nothing to compare with: {reason}")

@@ -19,7 +19,7 @@ from locigraph.consolidation.pipeline import Consolidator, claim_space, refuse_o
 from locigraph.consolidation.protocols import Accounted, Extractor
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.counts import Spent
-from locigraph.kg.language import redaction
+from locigraph.kg.language.redaction import redacted_turn
 from locigraph.kg.store import Store, TurnFailure
 from locigraph.kg.types import ANYBODY, Scope, SpaceId, Turn, TurnId, TurnState
 from locigraph.kg.views import Views
@@ -69,6 +69,11 @@ class GraphWriter:
         self._keep = keep
         self._kept: dict[SpaceId, Consolidator] = {}  # used last at the end
         self._lock = Lock()
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether adding waits for others, such as language models."""
+        return isinstance(self._extractor, Accounted)
 
     def drop(self, space: SpaceId) -> None:
         """Keep nothing of a space in memory, such as one of which something was forgotten."""
@@ -171,17 +176,10 @@ def make_failed_pending(corpus: Corpus, store: Store) -> None:
 
 def redacted(corpus: Corpus) -> Corpus:
     """The corpus with recognised secrets replaced in all that is said and shown."""
-    conversations = []
-    for conversation in corpus.conversations:
-        turns = tuple(
-            replace(
-                t,
-                text=redaction.redacted(t.text),
-                image_caption=t.image_caption and redaction.redacted(t.image_caption),
-            )
-            for t in conversation.turns
-        )
-        conversations.append(replace(conversation, turns=turns))
+    conversations = [
+        replace(conversation, turns=tuple(map(redacted_turn, conversation.turns)))
+        for conversation in corpus.conversations
+    ]
     return replace(corpus, conversations=tuple(conversations))
 
 
@@ -204,12 +202,12 @@ def foreseen(corpus: Corpus, extractor: Extractor, store: str) -> str:
     )
 
 
-def embed_all(spaces: Iterable[SpaceId], store: Store, encoder: CachedTextEncoder) -> None:
+def embed_all(spaces: Iterable[SpaceId], store: Store, encoder: CachedTextEncoder, *, progress: bool = True) -> None:
     """Vectors for nodes that have none of this encoder, such as those of a graph that another one has built."""
     lacking = {space: found for space in spaces if (found := store.unembedded(space, encoder.model_id))}
     # One large batch now instead of a small one per space.
     texts = [each.text for found in lacking.values() for each in found]
-    vectors = encoder.encode(texts, progress="embed" if lacking else None)
+    vectors = encoder.encode(texts, progress="embed" if lacking and progress else None)
     start = 0
     for space, found in lacking.items():
         rows = vectors[start : start + len(found)]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any, NoReturn, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from locigraph.kg.errors import LocigraphError, StoreError, UnknownScopeError, UnknownSpaceError
+from locigraph.kg.language.redaction import redacted_turn
 from locigraph.kg.store import Store
 from locigraph.kg.types import Scope, SpaceId, Turn, TurnId
 from locigraph.retrieval.errors import RetrievalError
@@ -19,10 +20,11 @@ from locigraph.retrieval.protocols import Hit, Retriever, Timing
 from locigraph.retrieval.view import DEFAULT_FOLD, ViewedRetriever
 from locigraph.scripts import live, opening, options
 from locigraph.scripts.asked_spaces import AskedSpaces, named_spaces
-from locigraph.scripts.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings
+from locigraph.scripts.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings, LLMSettings
 from locigraph.scripts.strategies import STRATEGIES, built_strategies, indexer_of, require_adapter, reranked, texts_of
 
 if TYPE_CHECKING:
+    from locigraph.consolidation.protocols import Extractor
     from locigraph.kg.store.engine import Access
     from locigraph.retrieval.index.milvus import MilvusIndex
     from locigraph.retrieval.packing import Context
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 # Turns of the spaces of which a memory keeps what their next turn needs, at some 10 KB a turn.
 _TURNS_KEPT = 10_000
+_CONSOLIDATIONS = ("rules", "llm")
 # v2 reads no descriptions, so its answers wait for their index only where this many are due.
 _DUE_AT_MOST = 1_000
 
@@ -87,8 +90,9 @@ class MemoryState:
 class Memory:
     """Conversations that can be added to, asked and forgotten; make one with ``Memory.open``.
 
-    All methods may be called from several threads, one at a time being served. One process at a time may have a memory
-    open: a second one is told so. What ``add`` has returned survives a crash, and the next ``recall`` finds it.
+    All methods may be called from several threads, one at a time being served; while language models are asked about
+    what was added, questions are answered. One process at a time may have a memory open: a second one is told so. What
+    ``add`` has returned survives a crash, and the next ``recall`` finds it.
 
     Example:
         >>> from tempfile import mkdtemp
@@ -107,9 +111,17 @@ class Memory:
         index: IndexSettings = IndexSettings(),
         encoder: EncoderSettings = REMEMBERED,
         checkpoint: str | None = DEFAULT,
+        consolidation: str = "rules",
+        llm: LLMSettings = LLMSettings(),
+        max_tokens: int | None = None,
+        max_cost: float | None = None,
+        redact: bool = False,
         is_readonly: bool = False,
     ) -> None:
         self._lock = RLock()
+        self._writing = RLock()  # taken before the other one: what asks language models lets questions be answered
+        self._extractor = _extractor(consolidation, llm, max_tokens, max_cost)
+        self._redact = redact
         self._opened = ExitStack()
         self._graph = self._opened.enter_context(graph)
         self._index_settings = index
@@ -131,6 +143,11 @@ class Memory:
         index: IndexSettings = IndexSettings(),
         encoder: EncoderSettings = REMEMBERED,
         checkpoint: str | None = DEFAULT,
+        consolidation: str = "rules",
+        llm: LLMSettings = LLMSettings(),
+        max_tokens: int | None = None,
+        max_cost: float | None = None,
+        redact: bool = False,
         access: Access = "create",
     ) -> Memory:
         """Open a memory, or make it where there is none.
@@ -141,6 +158,12 @@ class Memory:
             encoder: Text encoder; by default the one that the store remembers, or the shipped one.
             checkpoint: Folder of the checkpoint that v2 uses; ``default`` for the one that the store remembers, or the
                 shipped one. None leaves every answer to v1.
+            consolidation: Extractor that makes the graph of what is added, ``rules`` or ``llm``. A space is continued
+                by the one that began it.
+            llm: The language models of ``llm``, for which ``add`` then waits.
+            max_tokens: Most tokens that they may read and write for the spaces of this memory, earlier runs included.
+            max_cost: Most that they may cost, in the currency of their prices.
+            redact: Whether what looks like a password, key or card number is replaced before anything is stored.
             access: ``create``; ``write`` for a memory that must be there; ``read`` to ask and change nothing.
 
         Raises:
@@ -148,7 +171,18 @@ class Memory:
         """
         graph = Store(path) if access == "create" else opening.existing_store(str(path), access=access)
         try:
-            memory = cls(graph, index=index, encoder=encoder, checkpoint=checkpoint, is_readonly=access == "read")
+            memory = cls(
+                graph,
+                index=index,
+                encoder=encoder,
+                checkpoint=checkpoint,
+                consolidation=consolidation,
+                llm=llm,
+                max_tokens=max_tokens,
+                max_cost=max_cost,
+                redact=redact,
+                is_readonly=access == "read",
+            )
             if access == "create":
                 memory._index()  # a second process hears now that it must wait
         except BaseException:
@@ -171,7 +205,7 @@ class Memory:
         self.__exit__(None)
 
     def _close(self) -> None:
-        with self._lock:
+        with self._writing, self._lock:
             self._opened.close()
 
     # --- writing -------------------------------------------------------------------------------------------
@@ -230,9 +264,13 @@ class Memory:
             The ids of all, in the order given.
         """
         given = [_turn(place, **each) for place, each in enumerate(turns)]
-        made = [turn for turn, _ in given]
-        with self._lock:
-            self._require_writer().add(made, scoped=[(turn.space, scope) for turn, scope in given])
+        made = [redacted_turn(turn) if self._redact else turn for turn, _ in given]
+        scoped = [(turn.space, scope) for turn, scope in given]
+        with self._writing:
+            with self._lock:
+                writer = self._require_writer()
+            with nullcontext() if writer.is_slow else self._lock:
+                writer.add(made, scoped=scoped)
         return [turn.turn_id for turn in made]
 
     def forget(
@@ -264,7 +302,7 @@ class Memory:
                 f"space {space!r}: name the turns to erase, or say that it is the whole space; of a user or agent all "
                 "spaces are erased, and no turns are named"
             )
-        with self._lock:
+        with self._writing, self._lock:
             self._has_forgotten = True
             was_cut = self._graph.has_forgotten()
             try:
@@ -292,7 +330,7 @@ class Memory:
 
     def restore(self, *, space: str, turn_ids: Sequence[str] | None = None) -> int:
         """Let forgotten turns be added again, all of a space where none are named; returns how many."""
-        with self._lock:
+        with self._writing, self._lock:
             return self._graph.restore(SpaceId(space), None if turn_ids is None else [TurnId(t) for t in turn_ids])
 
     def flush(self) -> None:
@@ -477,7 +515,8 @@ class Memory:
         if row.uses_adapter and not self._is_readonly:
             from locigraph.scripts.graphs import embed_all
 
-            embed_all(spaces, self._graph, self._encoder)  # a turn that is added gets the plain encoder's vectors only
+            # What was just added has vectors of the text encoder as it is.
+            embed_all(spaces, self._graph, self._encoder, progress=False)
         with built_strategies(
             self._graph,
             self._encoder,
@@ -493,18 +532,16 @@ class Memory:
 
     def _require_writer(self) -> GraphWriter:
         if self._writer is None:
-            from locigraph.consolidation.extractors import EXTRACTORS
-            from locigraph.kg.corpora import Corpus
             from locigraph.scripts.graphs import GraphWriter
 
             live.remember_encoder(self._graph, self._settings, self._encoder)
-            extractor = EXTRACTORS["rules"].build(Corpus("jsonl", "", "", (), (), {}), _no_client)
-            self._writer = GraphWriter(self._graph, extractor, self._encoder.without_adapter(), keep=_TURNS_KEPT)
+            plain = self._encoder.without_adapter()
+            self._writer = GraphWriter(self._graph, self._extractor(), plain, keep=_TURNS_KEPT)
         return self._writer
 
     def _index(self) -> MilvusIndex:
         if self._vectors is None:
-            found = opening.vector_index(self._index_settings, self._graph.url, must_exist=self._is_readonly)
+            found = opening.vector_index(self._index_settings, self._graph.url, is_reader=self._is_readonly)
             self._vectors = self._opened.enter_context(found)
         return self._vectors
 
@@ -541,8 +578,26 @@ class Memory:
         return found
 
 
-def _no_client(stage: str) -> NoReturn:
-    raise LocigraphError(f"the {stage} asks a language model, and none is configured; use locigraph build --llm")
+def _extractor(name: str, llm: LLMSettings, max_tokens: int | None, max_cost: float | None) -> Callable[[], Extractor]:
+    """What makes the extractor of a name, when something is added; wrong settings are refused now."""
+    from locigraph.scripts.language_models import clients_of
+
+    if name not in _CONSOLIDATIONS:
+        raise LocigraphError(
+            f"consolidation {name!r}: what is added is consolidated by {' or '.join(_CONSOLIDATIONS)}; a corpus with "
+            "recorded extractions is for locigraph build"
+        )
+    clients = clients_of(llm, max_tokens=max_tokens, max_cost=max_cost)
+    if name == "llm":
+        clients("architect"), clients("scribe")
+
+    def make() -> Extractor:
+        from locigraph.kg.corpora import Corpus
+        from locigraph.scripts.graphs import extractor_for
+
+        return extractor_for(name, Corpus("jsonl", "", "", (), (), {}), clients)
+
+    return make
 
 
 def _turn(

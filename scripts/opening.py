@@ -86,16 +86,16 @@ def partial_memory(graph: Store, spaces: Sequence[SpaceId]) -> list[str]:
     return lines
 
 
-def vector_index(settings: IndexSettings, store: str, *, must_exist: bool = False) -> MilvusIndex:
+def vector_index(settings: IndexSettings, store: str, *, is_reader: bool = False) -> MilvusIndex:
     """The vector index; by default a file of the store's own, beside it.
 
     Args:
         settings: Where it is.
         store: The graph's path or URL.
-        must_exist: Whether to refuse an embedded index that is not there, rather than make it.
+        is_reader: Whether nothing is written; then an embedded index that is not there is refused, rather than made.
 
     Raises:
-        LocigraphError: If none is named for a store on a server, or it must exist and does not.
+        LocigraphError: If none is named for a store on a server, or there is none to read.
     """
     from locigraph.retrieval.index.milvus import MilvusIndex
 
@@ -105,9 +105,9 @@ def vector_index(settings: IndexSettings, store: str, *, must_exist: bool = Fals
             f"store {store.partition('@')[2] or store!r} has no folder to put an index in; name one with --index.uri"
         )
     uri = settings.uri or file.removesuffix(".sqlite") + ".index.db"
-    if must_exist and "://" not in uri and not Path(uri).exists():
+    if is_reader and "://" not in uri and not Path(uri).exists():
         raise LocigraphError(f"index {uri!r} does not exist; run locigraph build, or name it with --index.uri")
-    return MilvusIndex(uri, token=settings.token)
+    return MilvusIndex(uri, token=settings.token, is_reader=is_reader)
 
 
 def check_device(device: str) -> None:

@@ -7,10 +7,15 @@ import logging
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from locigraph.kg.errors import LocigraphError
-from locigraph.scripts.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings
+from locigraph.scripts.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings, LLMSettings
+
+if TYPE_CHECKING:
+    from locigraph.scripts.memory import Memory
 
 #: Packages of the extra ``serve``, as they are imported.
 _EXTRA = ("fastapi", "uvicorn", "mcp", "prometheus_client")
@@ -30,6 +35,11 @@ def serve(
     requests_per_minute: int = 6_000,
     max_request_bytes: int = 4_000_000,
     stdio: bool = False,
+    consolidation: str = "rules",
+    llm: LLMSettings = LLMSettings(),
+    max_tokens: int | None = None,
+    max_cost: float | None = None,
+    redact: bool = False,
 ) -> None:
     """Keep a memory open and serve it: HTTP with OpenAPI, MCP at /mcp, a graph explorer at /explorer.
 
@@ -49,10 +59,22 @@ def serve(
         max_request_bytes: Size of the largest request.
         stdio: Whether to speak MCP over standard input and output, to the program that started this one, in place of
             HTTP; then keys, limits, host and port do not apply.
+        consolidation: Extractor that makes the graph of what is added, ``rules`` or ``llm``.
+        llm: The language models of ``llm``, for which an addition then waits.
+        max_tokens: Most tokens that they may read and write; then additions are refused until it is higher.
+        max_cost: The same in the currency of their prices.
+        redact: Whether to replace what looks like a password, key or card number before anything is stored.
     """
+    from functools import partial
+
     from locigraph.kg.store import Store
+    from locigraph.scripts.memory import Memory
 
     _require_extra()
+    opened = partial(
+        Memory.open, store, index=index, encoder=encoder, checkpoint=checkpoint, consolidation=consolidation, llm=llm,
+        max_tokens=max_tokens, max_cost=max_cost, redact=redact,
+    )  # fmt: skip
     if requests_per_minute < 1 or max_request_bytes < 1:
         raise LocigraphError(
             f"requests_per_minute is {requests_per_minute} and max_request_bytes {max_request_bytes}; expected 1 or "
@@ -64,7 +86,7 @@ def serve(
                 "--key_file is for HTTP; over standard input and output nobody but your own program asks"
             )
         Store(store).close()  # says what is wrong with it before anything heavy is imported
-        _serve_stdio(store, index, encoder, checkpoint)
+        _serve_stdio(opened)
         return
     from locigraph.scripts.serving.keys import read_keys
 
@@ -73,13 +95,12 @@ def serve(
         Store(store).close()
         import uvicorn
 
-        from locigraph.scripts.memory import Memory
         from locigraph.scripts.serving.application import application
 
         _log_to_stderr()
         address = listener.getsockname()
         app = application(
-            Memory.open(store, index=index, encoder=encoder, checkpoint=checkpoint),
+            opened(),
             keys=keyring,
             hosts={"localhost", "127.0.0.1", "[::1]", host, f"[{host}]"},
             requests_per_minute=requests_per_minute,
@@ -104,12 +125,11 @@ def serve(
                 signal.signal(each, handler)
 
 
-def _serve_stdio(store: str, index: IndexSettings, encoder: EncoderSettings, checkpoint: str | None) -> None:
-    from locigraph.scripts.memory import Memory
+def _serve_stdio(opened: Callable[[], Memory]) -> None:
     from locigraph.scripts.serving.tools import serve_stdio
 
     _log_to_stderr()
-    serve_stdio(Memory.open(store, index=index, encoder=encoder, checkpoint=checkpoint))
+    serve_stdio(opened())
 
 
 def _require_extra() -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+
+from locigraph.kg.types import Turn
 
 #: What stands in the place of a secret.
 REDACTED = "[redacted]"
@@ -26,6 +29,11 @@ def redacted(text: str) -> str:
     text = _KEYS.sub(REDACTED, text)
     text = _NAMED.sub(lambda match: match["before"] + REDACTED, text)
     return _CARD.sub(lambda match: REDACTED if _is_card(match[0]) else match[0], text)
+
+
+def redacted_turn(turn: Turn) -> Turn:
+    """A turn with the secrets replaced in what is said and what an image shows."""
+    return replace(turn, text=redacted(turn.text), image_caption=turn.image_caption and redacted(turn.image_caption))
 
 
 def _is_card(digits: str) -> bool:

@@ -81,14 +81,15 @@ class MilvusIndex:
     Args:
         uri: File path (Milvus Lite; one process at a time) or URL of a server.
         token: Credentials for a server; empty for none.
+        is_reader: Whether nothing will be written.
 
     Raises:
         IndexUnavailableError: If no connection can be made.
     """
 
-    def __init__(self, uri: str, *, token: str = "") -> None:
+    def __init__(self, uri: str, *, token: str = "", is_reader: bool = False) -> None:
         self.uri = uri
-        self._client = GuardedClient(uri, token)
+        self._client = GuardedClient(uri, token, is_reader=is_reader)
         # Of an embedded index, which no other process can change; emptied by whatever makes or renames a collection.
         self._opened: dict[str, Collection] = {}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import logging
+import os
 import shutil
 import tempfile
 import weakref
@@ -37,10 +38,13 @@ class GuardedClient:
     Args:
         uri: File path (Milvus Lite) or URL of a server.
         token: Credentials for a server; empty for none.
+        is_reader: Whether nothing is written. Milvus Lite writes all the same, so on a disk that lets nobody write a
+            reader is given a copy.
     """
 
-    def __init__(self, uri: str, token: str) -> None:
+    def __init__(self, uri: str, token: str, *, is_reader: bool = False) -> None:
         self.uri = uri
+        self._is_reader = is_reader
         self.is_embedded = "://" not in uri
         self._token = token
         if self.is_embedded and not uri.endswith(".db"):
@@ -56,7 +60,7 @@ class GuardedClient:
     def _connected(self) -> MilvusClient:
         address, options = self.uri, dict(_GRPC)
         if self.is_embedded:
-            address, self._stop = _served(self.uri)
+            address, self._stop = _served(self.uri, may_copy=self._is_reader)
         if self.is_embedded or address.startswith(_LOCAL):
             options["grpc.enable_http_proxy"] = False  # a proxy for the net cannot reach what is on this machine
         try:
@@ -106,16 +110,24 @@ class GuardedClient:
         return self.guarded(method.replace("_", " "), getattr(self._client, method))
 
 
-def _served(path: str) -> tuple[str, Callable[[], object]]:
+def _served(path: str, *, may_copy: bool) -> tuple[str, Callable[[], object]]:
     """Serve an embedded index on a socket in a folder of this user's own; returns its address and what ends it.
 
     By itself Milvus Lite would listen on a TCP port without credentials, for every process of the machine.
+
+    Args:
+        path: Folder of the index.
+        may_copy: Whether to serve a copy where the index itself cannot be written.
     """
     from milvus_lite.adapter.grpc.server import start_server_in_thread
     from milvus_lite.exceptions import DataDirLockedError, MilvusLiteError
 
     folder = tempfile.mkdtemp(prefix="locigraph-")  # only its owner may enter; short, as a socket's path must be
     socket = f"unix:{folder}/socket"
+    if may_copy and not os.access(path, os.W_OK):
+        path = shutil.copytree(path, f"{folder}/copy.db", copy_function=shutil.copyfile)
+        for copied in (Path(path), *Path(path).rglob("*")):
+            copied.chmod(0o700)
     try:
         server, database, _ = start_server_in_thread(path, host=socket, port=0)
     except MilvusLiteError as error:

@@ -10,10 +10,13 @@ import hashlib
 import importlib.util
 import logging
 import os
+import shutil
 import sqlite3
+import tempfile
 import threading
+import weakref
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -77,8 +80,17 @@ class CachedTextEncoder:
         self.adapter = None if adapter is None else read_adapter(adapter, base=model)
         self._model: SentenceTransformer | None = None
         self._encoding = threading.Lock()  # tokenisers are not made for several threads
-        cache.parent.mkdir(parents=True, exist_ok=True)
         self._cache = cache
+        self._unwritable: Path | None = None
+        with suppress(OSError):
+            cache.parent.mkdir(parents=True, exist_ok=True)
+        folder = next(each for each in (cache.parent, *cache.parent.absolute().parents) if each.exists())
+        if not os.access(cache if cache.exists() else folder, os.W_OK):
+            # A reader on a disk that lets nobody write encodes its questions anew each time.
+            own = tempfile.mkdtemp(prefix="locigraph-")
+            weakref.finalize(self, shutil.rmtree, own, ignore_errors=True)
+            self._cache = Path(own) / "cache.sqlite"
+            self._unwritable = cache if cache.exists() else None
         self._plain: CachedTextEncoder | None = None
         self.encoded = 0  # number of texts that the model itself had to encode since construction
         with self._connect() as connection:
@@ -137,7 +149,15 @@ class CachedTextEncoder:
                 self._model = _load(self._name, self.adapter, self._device, self._dtype)
 
     def forget(self, texts: Sequence[str]) -> None:
-        """Drop the vectors of some texts, made by whatever model, from the cache and from its log."""
+        """Drop the vectors of some texts, made by whatever model, from the cache and from its log.
+
+        Raises:
+            TextEncoderError: If the cache cannot be written.
+        """
+        if self._unwritable is not None:
+            raise TextEncoderError(
+                f"{self._unwritable}: the cache of vectors cannot be written, so nothing was forgotten"
+            )
         with self._connect() as connection:
             with connection:
                 connection.executemany("DELETE FROM vectors WHERE digest = ?", [(_digest(text),) for text in texts])

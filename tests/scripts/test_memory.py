@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -15,10 +16,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from locigraph import Memory
+from locigraph.consolidation.errors import LimitReachedError
 from locigraph.kg.errors import LocigraphError, StoreError, TurnConflictError, UnknownSpaceError
 from locigraph.kg.store import Store
 from locigraph.kg.types import Node, SpaceId
+from locigraph.retrieval.errors import TextEncoderError
+from locigraph.scripts import opening
 from locigraph.scripts.memory import Recalled
+from locigraph.scripts.settings import EncoderSettings, LLMSettings
+from tests.consolidation.stub_server import Stub, extracted, stub_server
+from tests.faults.workbench import FakeCachedEncoder
 
 SALE = {
     "space": "ana", "session": "s1", "speaker": "Ana", "text": "I sold the blue bike to Tom.",
@@ -26,8 +33,8 @@ SALE = {
 }  # fmt: skip
 
 
-def opened(place: Path, name: str = "memory.sqlite", **options: str) -> Memory:
-    return Memory.open(place / name, checkpoint=str(place / "checkpoint"), **options)  # type: ignore[arg-type]
+def opened(place: Path, name: str = "memory.sqlite", **options: Any) -> Memory:
+    return Memory.open(place / name, checkpoint=str(place / "checkpoint"), **options)
 
 
 def test_what_is_added_is_found_by_v2_at_the_very_next_recall(place: Path) -> None:
@@ -104,6 +111,79 @@ def test_v1_answers_with_a_note_where_no_checkpoint_can_be_used(place: Path) -> 
         assert memory.recall("bike", space="ana").notes == ("v1 answers, since v2 cannot: no checkpoint is named",)
 
 
+def test_a_checkpoint_that_was_named_once_is_the_stores_own(place: Path) -> None:
+    with opened(place) as memory:
+        memory.add(**SALE)
+        version = memory.state().checkpoint
+    with Memory.open(place / "memory.sqlite") as memory:
+        assert (memory.state().checkpoint, memory.state().due_spaces) == (version, 0)
+        assert memory.recall("bike", space="ana").strategy == "v2"
+
+
+class Adapted(FakeCachedEncoder):
+    """A text encoder with an adapter that changes nothing but the name."""
+
+    def without_adapter(self) -> FakeCachedEncoder:
+        return FakeCachedEncoder("fake", cache=self._cache)
+
+
+@pytest.mark.parametrize("strategy", ["v1-adapted", "dense-adapted", "sum-adapted", "magma-adapted"])
+def test_strategies_with_the_adapter_find_what_was_just_added(
+    strategy: str, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "text_encoder", lambda settings: Adapted("fake+1", cache=place / "cache.sqlite"))
+    with Memory.open(place / "memory.sqlite", encoder=EncoderSettings(adapter="a"), checkpoint=None) as memory:
+        turn = memory.add(**SALE)
+        assert {hit.turn_ids for hit in memory.recall("Who bought the bike?", space="ana", strategy=strategy)} == {
+            (turn,)
+        }
+
+
+def test_a_language_model_consolidates_what_is_added_and_questions_are_answered_meanwhile(place: Path) -> None:
+    may_answer, was_asked = Event(), Event()
+
+    def answer(request: dict[str, Any]) -> Any:
+        was_asked.set()
+        assert may_answer.wait(30)
+        return extracted(request)
+
+    with stub_server(Stub(answer)) as stub:
+        llm = LLMSettings(base_url=stub.url, model="m", cassette=str(place / "llm.sqlite"))
+        with opened(place, consolidation="llm", llm=llm, max_tokens=4_000) as memory:
+            sale = SALE | {"text": "I sold the old blue bike of my sister to Tom in the harbour yesterday."}
+            adding = Thread(target=memory.add, kwargs=sale)
+            adding.start()
+            assert was_asked.wait(30)
+            found = memory.recall("bike", space="ana", strategy="bm25")
+            assert "1 are not consolidated yet" in found.notes[0]
+            assert memory.spaces() == ["ana"]
+            may_answer.set()
+            adding.join()
+            found = memory.recall("bike", space="ana", strategy="v1", fold=None)
+            assert {hit.type for hit in found} == {"episode", "knowledge_node"}, found
+            more = [SALE | {"text": f"I sold boat number {number} to Tom in the old harbour."} for number in range(30)]
+            with pytest.raises(LimitReachedError):
+                memory.add_many(more)
+    with opened(place) as memory, pytest.raises(LocigraphError, match="built by 'llm', not 'rules'"):
+        memory.add(**SALE)
+
+
+def test_an_extractor_that_cannot_take_turns_one_by_one_or_names_no_model_is_refused_at_once(place: Path) -> None:
+    with pytest.raises(LocigraphError, match=r"consolidation 'recorded': .* by rules or llm"):
+        opened(place, consolidation="recorded")
+    with pytest.raises(LocigraphError, match=r"llm\.model is ''"):
+        opened(place, consolidation="llm")
+
+
+def test_secrets_are_replaced_before_anything_is_stored(place: Path) -> None:
+    with opened(place, redact=True) as memory:
+        memory.add(**SALE | {"text": "My password is hunter2, write it down."})
+        assert [hit.text for hit in memory.recall("password", space="ana")] == [
+            "Ana: My password is [redacted], write it down."
+        ]
+    assert b"hunter2" not in (place / "memory.sqlite").read_bytes()
+
+
 def test_a_context_holds_what_fits_into_its_budget(place: Path) -> None:
     with opened(place) as memory:
         memory.add_many([SALE | {"text": f"I sold bike {number} to Tom."} for number in range(20)])
@@ -151,6 +231,28 @@ def test_a_reader_sees_what_a_writer_has_left_and_changes_nothing(place: Path) -
         memory.add(**SALE)
     with opened(place, access="read") as memory:
         assert memory.recall("bike", space="ana").strategy == "v2"
+
+
+def unlogged(place: Path) -> dict[Path, bytes]:
+    """What the files hold, without the logs of the store, whose reader test_engine tests."""
+    return {path: path.read_bytes() for path in place.rglob("*[!ml]") if path.is_file()}
+
+
+def test_a_reader_works_on_a_disk_that_lets_nobody_write_and_leaves_every_byte(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(place) as memory:
+        memory.add(**SALE)
+    before = unlogged(place)
+    access = os.access
+    # The superuser may write whatever a file's mode says.
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK and access(path, mode))
+    with opened(place, access="read") as memory:
+        assert memory.recall("bike", space="ana").strategy == "v2"
+        assert len(memory.recall("bike", space="ana", strategy="v1")) >= 1
+    with pytest.raises(TextEncoderError, match=r"cache\.sqlite: the cache of vectors cannot be written"):
+        FakeCachedEncoder("fake", cache=place / "cache.sqlite").forget(["bike"])
+    assert unlogged(place) == before
 
 
 def test_a_reader_of_what_v2_does_not_know_yet_gets_v1_with_a_note_and_never_a_shorter_list(place: Path) -> None:
