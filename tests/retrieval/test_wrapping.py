@@ -7,7 +7,7 @@ import pytest
 
 from locigraph.kg.types import NodeId, SpaceId
 from locigraph.retrieval.multi_query import MultiQueryRetriever
-from locigraph.retrieval.packing import Budget, ContextRules, rules_of
+from locigraph.retrieval.packing import Budget, ContextRules, HasContextRules
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, Arranges, Hit, Result, Retriever, Rewords
 from locigraph.retrieval.query_generator import generate_queries
 from locigraph.retrieval.view import ViewedRetriever
@@ -43,11 +43,11 @@ class Particular(Plain):
         return [f"{space}: {each.description}" for each in hits]
 
 
-def several(retriever: Retriever) -> RetrieverAround:
+def several(retriever: Retriever) -> MultiQueryRetriever:
     return MultiQueryRetriever(retriever, generate_queries, lambda space: None)
 
 
-def viewed(retriever: Retriever) -> RetrieverAround:
+def viewed(retriever: Retriever) -> ViewedRetriever:
     return ViewedRetriever(retriever, lambda space, ids: {})
 
 
@@ -61,9 +61,10 @@ def test_whatever_is_around_a_strategy_keeps_its_name_order_rules_and_texts(
     made = around(Particular())
     assert isinstance(made, Arranges)
     assert isinstance(made, Rewords)
+    assert isinstance(made, HasContextRules)
     assert made.name == "plain"
     assert made.arrange("x", HITS, SPACE) == ["a", "b"]
-    assert rules_of(made) == Particular.context_rules
+    assert made.context_rules == Particular.context_rules
     assert made.reworded(HITS, SPACE) == ["harbor: b", "harbor: a"]
 
 
@@ -71,5 +72,5 @@ def test_whatever_is_around_a_strategy_keeps_its_name_order_rules_and_texts(
 def test_a_strategy_without_any_gets_none(around: Callable[[Retriever], RetrieverAround]) -> None:
     made = around(Plain())
     assert made.arrange("x", HITS, SPACE) is None
-    assert rules_of(made) == ContextRules()
+    assert made.context_rules == ContextRules()
     assert made.reworded(HITS, SPACE) == ["b", "a"]
