@@ -17,7 +17,6 @@ def beam_search(
     anchors: Sequence[int],
     *,
     decay: float,
-    drop_below: float,
     width: int,
     depth: int,
     budget: int,
@@ -33,7 +32,6 @@ def beam_search(
         step_scores: What a step to a node by each type of link adds, [nodes].
         anchors: Nodes to start from, best first; their score is 1.
         decay: Multiplies the score of the node before.
-        drop_below: Steps whose ``step_scores`` is smaller are not taken.
         width: Number of nodes from which the search goes on after each hop.
         depth: Largest number of hops.
         budget: Largest number of nodes to visit, anchors included.
@@ -50,7 +48,6 @@ def beam_search(
             gains = step_scores[name]
             for node in front:
                 reached = beside(node)
-                reached = reached[gains[reached] >= drop_below]
                 found[reached] = np.maximum(found[reached], visited[node] * decay + gains[reached])
         found[list(visited)] = -np.inf
         rows = np.flatnonzero(found > -np.inf)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, datetime
 
 from locigraph.kg.types import NodeId, SpaceId
-from locigraph.retrieval.protocols import DEFAULT_TOP_K, Arranges, Hit, Result, Retriever, Timing
+from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Retriever, Timing
 from locigraph.retrieval.query_generator import QueryGenerator
 from locigraph.retrieval.rank_fusion import FEW_RRF_K, reciprocal_rank_fusion
 from locigraph.retrieval.strategies.hybrid import HybridRetriever
+from locigraph.retrieval.wrapping import RetrieverAround
 
 #: The day of the last turn of a space, from which a question of the present is asked; None without dates.
 LastDay = Callable[[SpaceId], date | None]
 
 
-class MultiQueryRetriever:
+class MultiQueryRetriever(RetrieverAround):
     """A strategy that is asked each query of a question, and whose rankings RRF fuses.
 
     Of a query that names node types, hits of other types are left out; where none is of these types, as with a strategy
@@ -29,8 +30,7 @@ class MultiQueryRetriever:
     """
 
     def __init__(self, retriever: Retriever, queries: QueryGenerator, last_day: LastDay) -> None:
-        self.name = retriever.name
-        self._retriever = retriever
+        super().__init__(retriever)
         self._queries = queries
         self._last_day = last_day
 
@@ -55,13 +55,6 @@ class MultiQueryRetriever:
         ]
         encode_ms = sum(result.timing.encode_ms for result in found)
         return Result(tuple(fused), Timing(encode_ms, sum(result.timing.search_ms for result in found)))
-
-    def arrange(
-        self, question: str, hits: Sequence[Hit], space: SpaceId, as_of: datetime | None = None
-    ) -> list[NodeId] | None:
-        """The strategy's own order, where it has one; see ``Arranges``."""
-        held = self._retriever
-        return held.arrange(question, hits, space, as_of) if isinstance(held, Arranges) else None
 
 
 def asking(queries: QueryGenerator | None, last_day: LastDay) -> Callable[[Retriever], Retriever]:

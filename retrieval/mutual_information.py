@@ -57,7 +57,8 @@ def signal_weights(
         ValueError: If there are no samples, or ``temperature`` is not positive.
 
     Source:
-        Zhang et al. 2025, "AssoMem", arXiv:2510.10397, section on adaptive fusion.
+        After Zhang et al. 2025, "AssoMem", arXiv:2510.10397, section 3.2.3, where it is given the type of the question
+        and not the other signals.
     """
     if not temperature > 0:
         raise ValueError(f"temperature must be positive, got {temperature}")

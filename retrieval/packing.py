@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import lru_cache
 from itertools import groupby
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.types import NodeId, TurnId
-from locigraph.retrieval.protocols import Arranges, Hit, Retriever
+from locigraph.retrieval.protocols import MAX_TOP_K, Arranges, Hit, Retriever
 
 # Six letters are a little more than a token of the usual vocabularies, so that long words count as several.
 _TOKEN = re.compile(r"\w{1,6}|[^\w\s]")
@@ -31,21 +33,29 @@ def count_tokens(text: str) -> int:
 
 def hits_for(tokens: int) -> int:
     """How many hits to ask for, so that a context of so many tokens is filled; a line has more than ten tokens."""
-    return 1 + tokens // 10
+    return min(1 + tokens // 10, MAX_TOP_K)
 
 
 @dataclass(frozen=True, slots=True)
 class KindLimits:
-    """Largest numbers of memories of each kind; facts include events."""
+    """Largest numbers of memories of each kind; facts include events. A kind that is not named has no limit."""
 
-    facts: int
-    reflections: int
-    episodes: int
+    facts: int = sys.maxsize
+    reflections: int = sys.maxsize
+    episodes: int = sys.maxsize
 
     @property
     def total(self) -> int:
         """Sum of the limits."""
         return self.facts + self.reflections + self.episodes
+
+    def within(self, other: KindLimits) -> KindLimits:
+        """What both limits allow."""
+        return KindLimits(
+            min(self.facts, other.facts),
+            min(self.reflections, other.reflections),
+            min(self.episodes, other.episodes),
+        )
 
     def mask(self, types: Sequence[str]) -> list[bool]:
         """Which memories are within the limits.
@@ -62,10 +72,6 @@ class KindLimits:
         return kept
 
 
-#: Source: the GAAMA paper, which has a word budget of 1,000 besides.
-GAAMA_LIMITS = KindLimits(facts=60, reflections=20, episodes=80)
-
-
 @dataclass(frozen=True, slots=True)
 class Budget:
     """How much a context may hold; None is no limit.
@@ -78,7 +84,45 @@ class Budget:
 
     tokens: int | None = None
     words: int | None = None
-    kinds: KindLimits | None = None
+    kinds: KindLimits = KindLimits()
+
+    def within(self, other: Budget) -> Budget:
+        """What both budgets allow."""
+        return Budget(
+            _smaller(self.tokens, other.tokens), _smaller(self.words, other.words), self.kinds.within(other.kinds)
+        )
+
+
+def _smaller(one: int | None, other: int | None) -> int | None:
+    return min((limit for limit in (one, other) if limit is not None), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class ContextRules:
+    """What a strategy asks of its contexts.
+
+    Attributes:
+        budget: Its own limits, which hold beside those of the caller.
+        brevity: Whether to say how many memories were left out between two lines, as far as the budget allows.
+    """
+
+    budget: Budget = Budget()
+    brevity: bool = False
+
+
+@runtime_checkable
+class HasContextRules(Protocol):
+    """A strategy with rules of its own for contexts."""
+
+    @property
+    def context_rules(self) -> ContextRules:
+        """The rules."""
+        ...
+
+
+def rules_of(retriever: Retriever) -> ContextRules:
+    """The rules of a strategy for contexts; the usual ones of a strategy without its own."""
+    return retriever.context_rules if isinstance(retriever, HasContextRules) else ContextRules()
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +221,7 @@ def _candidates(hits: Sequence[Hit], snapshot: Snapshot, order: Sequence[NodeId]
 
 def _packed(candidates: Sequence[_Candidate], budget: Budget, *, brevity: bool = False) -> Context:
     types = [candidate.line.type for candidate in candidates]
-    within = [True] * len(types) if budget.kinds is None else budget.kinds.mask(types)
+    within = budget.kinds.mask(types)
     left = _Left(budget)
     sorted_lines = sorted(
         (
@@ -206,7 +250,7 @@ def contexts_of(
     *,
     as_of: datetime | None = None,
 ) -> list[Context]:
-    """The best hits of a strategy that fit into each of some budgets, in the strategy's own order if it has one.
+    """The best hits of a strategy that fit into each of some budgets, in its own order and by its own rules, if any.
 
     Args:
         retriever: The strategy.
@@ -217,8 +261,8 @@ def contexts_of(
         as_of: The time that was asked about; None for now.
     """
     order = retriever.arrange(question, hits, snapshot.space, as_of) if isinstance(retriever, Arranges) else None
-    candidates = _candidates(hits, snapshot, order)
-    return [_packed(candidates, budget) for budget in budgets]
+    candidates, rules = _candidates(hits, snapshot, order), rules_of(retriever)
+    return [_packed(candidates, budget.within(rules.budget), brevity=rules.brevity) for budget in budgets]
 
 
 class _Left:

@@ -15,6 +15,8 @@ from locigraph.kg.types import NodeId, SpaceId, TurnId
 
 #: Number of turns that a strategy returns when the caller does not say.
 DEFAULT_TOP_K = 20
+#: Most that a caller may ask for, since an index may set aside room for all of it, whatever it holds.
+MAX_TOP_K = 10_000
 
 #: Reads the texts of nodes for display: (space, node IDs, as_of) -> text by node ID, as known at ``as_of`` (None: now).
 #: Nodes that the space did not hold then are left out; ``UnknownSpaceError`` for a space that does not exist.
@@ -104,6 +106,15 @@ class Arranges(Protocol):
         self, question: str, hits: Sequence[Hit], space: SpaceId, as_of: datetime | None = None
     ) -> list[NodeId] | None:
         """Node IDs of the hits in that order; None for the order in which the memories were said."""
+        ...
+
+
+@runtime_checkable
+class Rewords(Protocol):
+    """A strategy whose hits a cross-encoder reads in other words than their descriptions."""
+
+    def reworded(self, hits: Sequence[Hit], space: SpaceId, as_of: datetime | None = None) -> list[str]:
+        """The texts that it reads, in the order of the hits."""
         ...
 
 

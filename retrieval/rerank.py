@@ -11,13 +11,14 @@ from locigraph.kg.types import SpaceId
 from locigraph.retrieval.errors import TextEncoderError
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Retriever, Timing
 from locigraph.retrieval.stopwatch import Stopwatch
+from locigraph.retrieval.wrapping import RetrieverAround
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
 
 
 class CrossEncoderReranker:
-    """Scores the query and the description of a hit together.
+    """Scores the query and the text of a hit together.
 
     Args:
         model: Hub name or directory of a sentence-transformers cross-encoder.
@@ -31,12 +32,18 @@ class CrossEncoderReranker:
         self.depth = depth
         self._model = self._load(model)
 
-    def rerank(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
-        """Hits in their new order, best first; the cross-encoder's score becomes score and signal ``rerank``."""
+    def rerank(self, query: str, hits: Sequence[Hit], texts: Sequence[str]) -> list[Hit]:
+        """Hits in their new order, best first; the cross-encoder's score becomes score and signal ``rerank``.
+
+        Args:
+            query: What was asked.
+            hits: Hits, best first.
+            texts: What the cross-encoder reads of each, [hits].
+        """
         head, tail = list(hits[: self.depth]), list(hits[self.depth :])
         if not head:
             return tail
-        scores = self._model.predict([(query, hit.description) for hit in head], show_progress_bar=False)
+        scores = self._model.predict([(query, text) for text in texts[: self.depth]], show_progress_bar=False)
         rescored = [
             replace(hit, score=float(score), signals={**hit.signals, "rerank": float(score)})
             for hit, score in zip(head, scores, strict=True)
@@ -61,17 +68,17 @@ class CrossEncoderReranker:
             ) from error
 
 
-class RerankedRetriever:
+class RerankedRetriever(RetrieverAround):
     """A strategy whose best hits are reranked.
 
     Args:
-        retriever: The strategy; it is asked for as many hits as the reranker takes.
+        retriever: The strategy; it is asked for as many hits as the reranker takes, and has its say on what of them is
+            read (see ``Rewords``).
         reranker: Scores the hits again.
     """
 
     def __init__(self, retriever: Retriever, reranker: CrossEncoderReranker) -> None:
-        self.name = retriever.name
-        self._retriever = retriever
+        super().__init__(retriever)
         self._reranker = reranker
 
     def retrieve(
@@ -80,6 +87,6 @@ class RerankedRetriever:
         """See ``Retriever``; reranking counts as searching. Adds the signal ``rerank``, which is the hit's score."""
         found = self._retriever.retrieve(query, space, as_of=as_of, top_k=max(top_k, self._reranker.depth))
         watch = Stopwatch()
-        hits = self._reranker.rerank(query, found.hits)
+        hits = self._reranker.rerank(query, found.hits, self.reworded(found.hits, space, as_of))
         spent_ms = watch.timing().search_ms
         return Result(tuple(hits), Timing(found.timing.encode_ms, found.timing.search_ms + spent_ms))

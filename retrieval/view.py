@@ -10,6 +10,7 @@ from itertools import pairwise
 from locigraph.kg.language.tokens import words
 from locigraph.kg.types import NodeId, SpaceId
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Retriever, Timing
+from locigraph.retrieval.wrapping import RetrieverAround
 
 #: Speakers whose turns gave nodes their words, by node; a node that is gone is left out.
 Voices = Callable[[SpaceId, Sequence[NodeId]], Mapping[NodeId, frozenset[str]]]
@@ -20,7 +21,7 @@ _GROWTH = 4
 _MOST = 16_384
 
 
-class ViewedRetriever:
+class ViewedRetriever(RetrieverAround):
     """A strategy whose hits are folded, and limited to some speakers.
 
     A hit that says the same as a better one, in the words of the same speakers, loses its place in the list, and its
@@ -41,8 +42,7 @@ class ViewedRetriever:
         speakers: Collection[str] | None = None,
         fold: float | None = DEFAULT_FOLD,
     ) -> None:
-        self.name = retriever.name
-        self._retriever = retriever
+        super().__init__(retriever)
         self._voices = voices
         self._speakers = None if speakers is None else frozenset(speakers)
         self._fold = fold

@@ -369,6 +369,7 @@ class Memory:
         agent: str | None = None,
         top_k: int = 10,
         budget_tokens: int | None = None,
+        budget_kinds: Mapping[str, int] | None = None,
         as_of: str | datetime | None = None,
         strategy: str | None = None,
         reranker: str | None = None,
@@ -386,9 +387,11 @@ class Memory:
             space: The space that is asked, or several.
             user: All spaces of this user are asked together.
             agent: All spaces of this agent are asked together.
-            top_k: Largest number of hits.
+            top_k: Largest number of hits, at most 10,000.
             budget_tokens: Tokens of a context for a language model; then the hits are those that fit, whatever
                 ``top_k``. None for no context.
+            budget_kinds: Most memories of a context by kind: ``facts`` (and events), ``reflections``, ``episodes``
+                (turns). A kind that is not named has no limit; a strategy's own limits hold besides.
             as_of: Time whose knowledge may be used; None for now.
             strategy: One of the strategies of ``locigraph recall``; None for v2, or v1 with a note where v2 cannot be.
             reranker: Cross-encoder (hub name or folder) that scores the best hits again; None for none.
@@ -408,7 +411,13 @@ class Memory:
         from locigraph.retrieval.packing import Budget, contexts_of, hits_for
 
         options.check_recall(
-            question, top_k=top_k, budget_tokens=budget_tokens, as_of=as_of, strategy=strategy, fold=fold
+            question,
+            top_k=top_k,
+            budget_tokens=budget_tokens,
+            budget_kinds=budget_kinds,
+            as_of=as_of,
+            strategy=strategy,
+            fold=fold,
         )
         time = options.time_of(as_of)
         with self._lock:
@@ -417,12 +426,13 @@ class Memory:
             )
             with self._retriever(asked, strategy, queries) as (name, found_by, notes):
                 wanted = top_k if budget_tokens is None else max(top_k, hits_for(budget_tokens))
-                retriever = asking(queries, lambda _: self._last_day(asked.spaces))(found_by)
-                viewed = ViewedRetriever(retriever, asked.voices, speakers=asked.speakers(speaker), fold=fold)
-                found = reranked(reranker)(viewed).retrieve(question, asked.name, as_of=time, top_k=wanted)
+                several = asking(queries, lambda _: self._last_day(asked.spaces))(found_by)
+                viewed = ViewedRetriever(several, asked.voices, speakers=asked.speakers(speaker), fold=fold)
+                retriever = reranked(reranker)(viewed)
+                found = retriever.retrieve(question, asked.name, as_of=time, top_k=wanted)
                 hits, context = found.hits[:top_k], None
                 if budget_tokens is not None:
-                    budget = Budget(tokens=budget_tokens)
+                    budget = Budget(tokens=budget_tokens, kinds=options.kind_limits(budget_kinds))
                     (context,) = contexts_of(
                         retriever, question, found.hits, asked.snapshot(time), [budget], as_of=time
                     )

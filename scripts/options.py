@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from locigraph.kg.errors import LocigraphError
+from locigraph.kg.errors import LocigraphError, nearest, shortened
 from locigraph.kg.registry import RowT, Table
 from locigraph.kg.times import TIME_RANGE, is_in_range
 from locigraph.kg.types import Scope
+
+if TYPE_CHECKING:
+    from locigraph.retrieval.packing import KindLimits
 
 
 def parts(listed: str) -> list[str]:
@@ -32,9 +37,17 @@ def check_question(question: str) -> None:
 
 
 def check_recall(
-    question: str, *, top_k: int, budget_tokens: int | None, as_of: object, strategy: str | None, fold: float | None
+    question: str,
+    *,
+    top_k: int,
+    budget_tokens: int | None,
+    budget_kinds: Mapping[str, int] | None,
+    as_of: object,
+    strategy: str | None,
+    fold: float | None,
 ) -> None:
     """Raise LocigraphError, before anything is opened, if a memory cannot be asked so."""
+    from locigraph.retrieval.protocols import MAX_TOP_K
     from locigraph.scripts.strategies import STRATEGIES
 
     check_question(question)
@@ -42,11 +55,33 @@ def check_recall(
         raise LocigraphError(f"strategy {strategy!r} is for locigraph evaluate; recall has it as v2 with --checkpoint")
     if top_k < 1:
         raise LocigraphError(f"top_k is {top_k}; at least 1 memory can be shown")
+    if top_k > MAX_TOP_K:
+        raise LocigraphError(f"top_k is {top_k}; at most {MAX_TOP_K} memories can be shown")
     if budget_tokens is not None and budget_tokens < 1:
         raise LocigraphError(f"budget_tokens is {budget_tokens}; a context has room for at least 1 token")
+    if budget_kinds is not None and budget_tokens is None:
+        raise LocigraphError("budget_kinds limits a context, and none is made; name its budget_tokens")
+    kind_limits(budget_kinds)
     if fold is not None and not 0 < fold <= 1:
         raise LocigraphError(f"fold is {fold}; a likeness is above 0 and at most 1, null folds nothing")
     time_of(as_of)
+
+
+def kind_limits(given: Mapping[str, int] | None) -> KindLimits:
+    """Limits of a context by kind of memory; a kind that is not named has none.
+
+    Raises:
+        LocigraphError: If a name is no kind, or a limit no whole number of at least 0.
+    """
+    from locigraph.retrieval.packing import KindLimits
+
+    kinds = [field.name for field in fields(KindLimits)]
+    for kind, limit in (given or {}).items():
+        if kind not in kinds:
+            raise LocigraphError(f"budget_kinds names {shortened(kind)}{nearest(str(kind), kinds)}")
+        if type(limit) is not int or limit < 0:
+            raise LocigraphError(f"budget_kinds: {kind} is {shortened(limit)}; expected a whole number, 0 or more")
+    return KindLimits(**(given or {}))
 
 
 def check_named(space: str | Sequence[str] | None, scope: Scope) -> None:

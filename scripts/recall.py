@@ -24,6 +24,7 @@ def recall(
     fold: float | None = 0.9,
     top_k: int = 10,
     budget_tokens: int | None = None,
+    budget_kinds: dict[str, int] | None = None,
 ) -> None:
     """Answer a question with the memories of a space, or of all spaces of a user or agent together.
 
@@ -51,7 +52,9 @@ def recall(
             list; null gives each a place.
         top_k: Number of memories to show.
         budget_tokens: Tokens of a context: the best memories that fit into it, with dates and source turns, in the
-            order in which they were said. null for ``top_k`` memories with their scores.
+            order in which they were said, or that of the strategy. null for ``top_k`` memories with their scores.
+        budget_kinds: Most facts, reflections and episodes of a context, such as '{"facts": 60, "reflections": 20,
+            "episodes": 80}'; a kind that is not named has no limit. A strategy's own limits hold besides.
     """
     from locigraph.consolidation.ledger import Ledger
     from locigraph.kg.types import Scope
@@ -62,7 +65,15 @@ def recall(
     from locigraph.scripts.terminal import hits_table, printable
 
     options.check_named(space, Scope(user, agent))
-    options.check_recall(question, top_k=top_k, budget_tokens=budget_tokens, as_of=as_of, strategy=strategy, fold=fold)
+    options.check_recall(
+        question,
+        top_k=top_k,
+        budget_tokens=budget_tokens,
+        budget_kinds=budget_kinds,
+        as_of=as_of,
+        strategy=strategy,
+        fold=fold,
+    )
     ledger = Ledger()
     asked = queries_of(queries, clients_of(llm, ledger=ledger))
     with Memory.open(store, index=index, encoder=encoder, checkpoint=checkpoint, access="read") as memory:
@@ -73,6 +84,7 @@ def recall(
             agent=agent,
             top_k=top_k,
             budget_tokens=budget_tokens,
+            budget_kinds=budget_kinds,
             as_of=as_of,
             strategy=strategy,
             reranker=reranker,

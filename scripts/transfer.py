@@ -16,6 +16,7 @@ def transfer(
     model: ModelConfig = ModelConfig(),
     training: TrainingConfig = TrainingConfig(),
     trainer: TrainerConfig = TrainerConfig(csv_log=False),
+    baselines: str = "fusion-zero,v1-adapted,dense-adapted",
     validation: int = 2,
     output: str = "runs/transfer",
     seed: int = 0,
@@ -36,6 +37,8 @@ def transfer(
         model: Graph encoder.
         training: Stages, losses and optimiser.
         trainer: Where and how to train.
+        baselines: Strategies that v2 is tested against, with Holm's correction over all; those that need a vector index
+            or learn inside folds are none.
         validation: Conversations of each training corpus that decide when to stop.
         output: Folder of the results.
         seed: Random seed.
@@ -68,7 +71,9 @@ def transfer(
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
     settings = learning.settings_of(model, training)
-    with TransferMatrix(graphs, encoder, settings, trainer, folder, validation=validation, seed=seed) as matrix:
+    with TransferMatrix(
+        graphs, encoder, settings, trainer, folder, baselines=baselines, validation=validation, seed=seed
+    ) as matrix:
         rows = {name: matrix.trained(name, sources) for name, sources in train.items()}
         rows |= {name: matrix.loaded(path) for name, path in checkpoints.items()}
         for name, checkpoint in rows.items():

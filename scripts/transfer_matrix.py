@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.errors import LocigraphError
+from locigraph.kg.registry import Table
 from locigraph.kg.store import Store
 from locigraph.kg.views import Views
 from locigraph.retrieval.evaluation import StrategyRun, summarise
@@ -21,9 +22,10 @@ from locigraph.retrieval.strategies.weighted_sum import FusionRetriever
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts import learning, opening, provenance
 from locigraph.scripts.graphs import views_of
+from locigraph.scripts.options import names
 from locigraph.scripts.result_files import learnt_questions
 from locigraph.scripts.settings import EncoderSettings, GraphSettings
-from locigraph.scripts.strategies import built_strategies
+from locigraph.scripts.strategies import STRATEGIES, Strategy, built_strategies
 from locigraph.training.checkpoint import Checkpoint, load_checkpoint
 from locigraph.training.comparison import rank_exactly
 from locigraph.training.config import Settings, TrainerConfig
@@ -31,8 +33,13 @@ from locigraph.training.folds import refuse_known, seen_by
 from locigraph.training.fusion import fusion_of
 from locigraph.training.snapshots import TrainingSet
 
-_CLAIM, _BASELINES = "v2-zero", ("fusion-zero", "v1-adapted", "dense-adapted")
+_CLAIM, _FUSION = "v2-zero", "fusion-zero"
 _METRICS = ("recall@10", "ndcg@10")
+#: The fusion, and what learns nothing and searches exactly.
+BASELINES: Table[Strategy] = Table(
+    "baseline",
+    [row for row in STRATEGIES.values() if row.name == _FUSION or (row.make is not None and not row.needs_index)],
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +59,12 @@ class TransferMatrix:
         settings: Model and training.
         trainer: Where and how to train.
         folder: Trainings and scores go there.
+        baselines: Names, separated by commas, of those of ``BASELINES`` that v2 is tested against.
         validation: Conversations of each training corpus that decide when to stop.
         seed: Random seed.
+
+    Raises:
+        LocigraphError: If a baseline is none of them, or none is named.
 
     Attributes:
         cells: What was found, in the order of asking; see ``ask``.
@@ -67,9 +78,13 @@ class TransferMatrix:
         trainer: TrainerConfig,
         folder: Path,
         *,
+        baselines: str,
         validation: int,
         seed: int,
     ) -> None:
+        self._baselines = names(baselines, BASELINES)
+        if not self._baselines:
+            raise LocigraphError(f"baselines is {baselines!r}; name at least one, such as {_FUSION}")
         self._named, self._encoder = graphs, encoder
         self._settings, self._trainer = settings, trainer
         self._folder, self._validation, self._seed = folder, validation, seed
@@ -117,19 +132,18 @@ class TransferMatrix:
         for made, option in ((checkpoint, row), (graph.encoder.adapter, "encoder.adapter")):
             if made is not None:
                 refuse_known(made, questions, option=option)
-        fusion = FusionRetriever(
-            lambda space, as_of: graph.views.snapshot(graph.views.of(space, as_of)),
-            graph.encoder,
-            fusion=fusion_of(checkpoint),
-        )
-        runs = [
-            rank_exactly(checkpoint, questions, graph.views, graph.encoder.encode, name=_CLAIM),
-            run_strategy(fusion, questions, name=_BASELINES[0]),
-            *self._learning_nothing(tested),
-        ]
+        runs = [rank_exactly(checkpoint, questions, graph.views, graph.encoder.encode, name=_CLAIM)]
+        if _FUSION in self._baselines:
+            fusion = FusionRetriever(
+                lambda space, as_of: graph.views.snapshot(graph.views.of(space, as_of)),
+                graph.encoder,
+                fusion=fusion_of(checkpoint),
+            )
+            runs.append(run_strategy(fusion, questions, name=_FUSION))
+        runs += self._learning_nothing(tested)
         scored = outcomes(questions, {})
         left_out = learnt_questions(graph.corpus, (), seen_by(checkpoint, graph.encoder.adapter))
-        pairs = [(_CLAIM, baseline) for baseline in _BASELINES]
+        pairs = [(_CLAIM, baseline) for baseline in self._baselines]
         summary = summarise(scored, runs, comparisons=pairs, metrics=_METRICS, left_out=left_out, seed=self._seed)
         write_question_scores(self._folder / f"{row}--{tested}.scores.jsonl.gz", scored, runs, left_out=left_out)
         self.cells.append(
@@ -148,22 +162,17 @@ class TransferMatrix:
 
     def table(self) -> str:
         """The matrix in Markdown: a line for each cell."""
-        head = [
-            "trained on",
-            "tested on",
-            _CLAIM,
-            *_BASELINES,
-            f"{_CLAIM} − {_BASELINES[0]}",
-            f"{_CLAIM} − {_BASELINES[1]}",
-        ]
+        shown = [_CLAIM, *self._baselines]
+        head = ["trained on", "tested on", *shown, *(f"{_CLAIM} − {name}" for name in self._baselines)]
         lines = [head, ["---"] * len(head)]
         for cell in self.cells:
-            means = ["/".join(f"{cell['means'][s][m]:.3f}" for m in _METRICS) for s in (_CLAIM, *_BASELINES)]
-            found = [row for row in cell["comparisons"] if row["metric"] == _METRICS[0]][:2]
-            lines.append(
-                [cell["trained"], cell["tested"], *means]
-                + [f"{signed(row['delta'])} (p {p_value(row['p'])})" for row in found]
-            )
+            means = ["/".join(f"{cell['means'][s][m]:.3f}" for m in _METRICS) for s in shown]
+            found = {
+                row["b"]: f"{signed(row['delta'])} (p {p_value(row['p'])}, Holm {p_value(row['p_holm'])})"
+                for row in cell["comparisons"]
+                if row["metric"] == _METRICS[0]
+            }
+            lines.append([cell["trained"], cell["tested"], *means, *(found.get(name, "") for name in self._baselines)])
         return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
     def manifest(self, train: Mapping[str, Sequence[str]], checkpoints: Mapping[str, str]) -> dict[str, Any]:
@@ -175,6 +184,7 @@ class TransferMatrix:
             },
             "train": train,
             "checkpoints": checkpoints,
+            "baselines": self._baselines,
             "validation": self._validation,
             "model": dataclasses.asdict(self._settings.model),
             "training": dataclasses.asdict(self._settings.training),
@@ -204,6 +214,7 @@ class TransferMatrix:
         if name not in self._same_for_all:
             graph = self._graph(name)
             spaces = list(dict.fromkeys(q.space for q in graph.corpus.questions))
-            with built_strategies(graph.store, graph.encoder, _BASELINES[1:], spaces=spaces) as made:
+            named = [baseline for baseline in self._baselines if baseline != _FUSION]
+            with built_strategies(graph.store, graph.encoder, named, spaces=spaces) as made:
                 self._same_for_all[name] = [run_strategy(each, graph.corpus.questions) for each in made.values()]
         return self._same_for_all[name]

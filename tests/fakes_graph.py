@@ -91,6 +91,34 @@ def make_snapshot(
     )
 
 
+def with_cosines(snapshot: Snapshot, cosines: Sequence[float]) -> Snapshot:
+    """The snapshot with embeddings of given cosines with every question of ``OneAxis``.
+
+    The cosine of two nodes is the product of theirs.
+
+    Args:
+        snapshot: The graph.
+        cosines: Those of the first nodes; all others have 0.
+    """
+    count = snapshot.num_nodes
+    own = np.zeros(count)
+    own[: len(cosines)] = cosines
+    vectors = np.hstack([own[:, None], np.diag(np.sqrt(1 - own**2))])
+    return replace(snapshot, embeddings=vectors.astype(np.float32))
+
+
+class OneAxis:
+    """A text encoder that gives all texts the first axis of a space as wide as ``with_cosines`` makes one."""
+
+    model_id = "one-axis"
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._dim = snapshot.num_nodes + 1
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        return np.eye(len(texts), self._dim, dtype=np.float32)[[0] * len(texts)]
+
+
 def permuted(snapshot: Snapshot, order: Sequence[int]) -> Snapshot:
     """The same graph with its nodes stored in another order: new row i is old row ``order[i]``."""
     rows = np.asarray(order, dtype=np.int64)

@@ -87,6 +87,15 @@ BAD_CALLS = {
     "nothing to forget": (["forget", "--yes"], ["no space is named"]),
     "no yes for a user": (["forget", "--user", "ana"], ["user 'ana': all of it", "add --yes"]),
     "no hit wanted": (["recall", "q", "--space", "x", "--top_k", "0"], ["top_k is 0"]),
+    "more hits than anybody reads": (["recall", "q", "--space", "x", "--top_k", "1000000000000"], ["at most 10000"]),
+    "a kind that is none": (
+        ["recall", "q", "--space", "x", "--budget_tokens", "9", "--budget_kinds", '{"turns": 3}'],
+        ["budget_kinds names 'turns'", "'episodes', 'facts', 'reflections'"],
+    ),
+    "kinds without a context": (
+        ["recall", "q", "--space", "x", "--budget_kinds", '{"facts": 3}'],
+        ["name its budget_tokens"],
+    ),
     "less than no validation": (["train", "--validation", "-1"], ["validation is -1"]),
     "no training at all": (["evaluate", "--seeds", "0"], ["seeds is 0"]),
     "a search nobody made": (["search", "--validation", "0"], ["validation is 0"]),
@@ -294,9 +303,12 @@ def test_a_text_encoder_is_adapted_on_one_corpus_and_tested_on_another(
     # The same questions were learnt from under another name, so nothing is left to compare.
     assert (cell["left_out"], cell["comparisons"]) == (cell["questions"], [])
     again = [*transfer, "--checkpoints", '{"done": "transfer/chats/checkpoint"}', "--test", '["unseen"]', *adapted]
-    code, out, error = run(capsys, *again)
+    code, out, error = run(capsys, *again, "--baselines", "gaama-adapted,tempr")
     assert code == 0, error
+    assert "| trained on | tested on | v2-zero | gaama-adapted | tempr |" in out
     assert "| done | unseen |" in out
+    (cell,) = json.loads((tmp_path / "transfer" / "transfer.json").read_text())["cells"]
+    assert {*cell["means"]} == {"v2-zero", "gaama-adapted", "tempr"}
     code, _, error = run(capsys, *transfer, "--train", '{"chats": ["testde"]}', *adapted)
     assert_one_line_and_code_2(code, error, "graph 'testde' is not among graphs", "'tested'")
     code, _, error = run(capsys, *transfer, *adapted)
@@ -418,7 +430,8 @@ def test_the_main_job_runs_end_to_end_on_a_small_corpus(
         assert "turns s0" in out
     assert not (tmp_path / "out" / "graph.index.db").exists()
     for strategy in ("bm25", "magma"):
-        code, out, error = run(capsys, *question, "--strategy", strategy, "--budget_tokens", "60")
+        limits = ["--budget_tokens", "60", "--budget_kinds", '{"reflections": 0}']
+        code, out, error = run(capsys, *question, "--strategy", strategy, *limits)
         assert code == 0, error
         context, _, summary = out.rpartition("of 60 tokens")[0].rpartition("\n")
         assert 0 < count_tokens(context) == int(summary) <= 60

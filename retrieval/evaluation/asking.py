@@ -73,9 +73,9 @@ def packed_contexts(retriever: Retriever, question: Question, views: Views) -> d
     )
     made = {}
     for tokens, context in zip(TOKEN_BUDGETS, contexts, strict=True):
-        lines = context.memories
-        turns = dict.fromkeys(turn for line in lines for turn in line.turn_ids)
-        made[tokens] = PackedContext(tuple(sys.intern(str(line)) for line in lines), tuple(turns), context.tokens)
+        turns = dict.fromkeys(turn for line in context.memories for turn in line.turn_ids)
+        lines = tuple(sys.intern(str(line)) for line in context.lines)
+        made[tokens] = PackedContext(lines, tuple(turns), context.tokens)
     return made
 
 

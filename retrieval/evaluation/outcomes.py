@@ -34,8 +34,8 @@ class QuestionOutcome:
 class PackedContext:
     """What of a strategy's hits went into a context of limited length.
 
-    ``lines`` are the memories as a reader sees them, in the order of the context, ``turns`` the turns that they stand
-    for, and ``tokens`` counts the tokens that were used.
+    ``lines`` are the memories, and perhaps notes on those left out, as a reader sees them, in the order of the context,
+    ``turns`` the turns that the memories stand for, and ``tokens`` counts the tokens that were used.
     """
 
     lines: tuple[str, ...]

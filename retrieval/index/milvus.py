@@ -36,6 +36,7 @@ FLAT_BELOW = 50_000
 _HNSW = {"M": 16, "efConstruction": 200}
 _HNSW_EF = 256
 _BATCH = 1_000
+_MOST = 16_384  # a server returns no more, and Milvus Lite sets aside room for all that it is asked for
 _SELF = "self"  # primary key of the row in which a collection describes itself, in a space that no search can name
 _NO_SPACE = ""
 _UNFINISHED = "making_"  # how the name of a collection begins until it describes itself
@@ -331,7 +332,7 @@ class Collection:
         return found
 
     def search(self, vector: NDArray[np.float32], scope: SearchScope, *, top_k: int) -> list[VectorMatch]:
-        """Nearest rows of the scope's spaces, best first; ties by node ID.
+        """Nearest rows of the scope's spaces, best first; ties by node ID. There are never more than 16,384.
 
         Raises:
             InvalidVectorError: If the vector holds NaN or infinity or has the wrong width.
@@ -343,13 +344,14 @@ class Collection:
                 f"query vector for collection {self.name!r} must be {self.spec.dim} finite numbers, got shape "
                 f"{vector.shape}"
             )
+        limit = min(top_k, _MOST)
         parameters: dict[str, Any] = {"metric_type": self.spec.metric}
         if self.spec.index == "HNSW":
-            parameters["params"] = {"ef": max(_HNSW_EF, top_k)}
+            parameters["params"] = {"ef": max(_HNSW_EF, limit)}
         found = self._client.search(
             self.name,
             data=[vector],
-            limit=top_k,
+            limit=limit,
             filter=filter_expression(scope),
             search_params=parameters,
             output_fields=["space", "node_id", "type", "turns"],

@@ -69,7 +69,7 @@ class AssoMemRetriever(GraphRetriever[ClueGraph]):
 
     *Relevance* is the cosine. *Importance* is the PageRank of a walk that starts at every memory by its cosine and at
     no clue. *Temporal* alignment falls with the time between what the question names and what the memory speaks of;
-    it is 0 for all where the question names no time.
+    it is 0 for all where the question names no time. Weights are fixed, or learnt for each type of question.
 
     Args:
         load: Reads the snapshot of a space as of a time (None: now), with embeddings.
@@ -83,14 +83,24 @@ class AssoMemRetriever(GraphRetriever[ClueGraph]):
         name: Name of the strategy in results.
 
     Deviations:
-        The graph's topics stand for the clues that the paper's language model extracts from each session. Facts and
-        events are memories besides the turns, owned by their topics. Alignment in time is exp(-gap / 30 days) between
-        spans of time that ``kg.language.dates`` finds, instead of the cosine of TimeLlaMa's embeddings. ``clues``,
-        ``similar_cosine`` and ``damping`` were chosen on the corpus threads; ``merge_cosine`` is a guess.
+        *Graph* (section 3.2.1): the graph's topics stand for the clues that the paper's language model extracts from
+        each session, so that a turn may have none or several. Facts, events and reflections are memories besides the
+        turns, facts and events owned by their topics. Similar memories are linked; similar clues are merged and not
+        linked, where the paper does both. An edge of ownership weighs 1, one of similarity its cosine.
+        *Candidates* (section 3.2.2): all memories where no clue owns any.
+        *Signals* (section 3.2.3): alignment in time is exp(-gap / 30 days) between spans of time that
+        ``kg.language.dates`` finds, instead of the cosine of TimeLlaMa's embeddings. Each signal is scaled to [0, 1]
+        over the candidates of a question. The mass of memories without edges returns to the start of the walk.
+        *Learnt weights* (section 3.2.3): types of questions are MAGMA's three intents, by rules, where the paper has
+        the types of its data. A signal's information about relevance is taken given the other two signals, within a
+        type; the paper's is given the type alone. Relevant and other samples count the same in total. The temperature
+        of the softmax is chosen by validation questions, since the paper does not give it.
+        ``clues``, ``similar_cosine`` and ``damping`` were chosen on the corpus threads; ``merge_cosine`` is a guess.
+        The paper's tuning of the reader (section 3.3) is no part of retrieval and is left out.
 
     Source:
         Zhang et al. 2025, "AssoMem: Scalable Memory QA with Multi-Signal Associative Retrieval", arXiv:2510.10397,
-        sections on the associative memory graph and RITRanker.
+        section 3.2: associative memory graph, candidates, RITRanker.
     """
 
     def __init__(
@@ -155,7 +165,7 @@ def learnt_weights(
         temperature: See ``signal_weights``; ``training.assomem_weights`` chooses it by validation questions.
 
     Source:
-        Zhang et al. 2025, arXiv:2510.10397, section on adaptive fusion.
+        Zhang et al. 2025, arXiv:2510.10397, section 3.2.3; deviations stand at ``AssoMemRetriever``.
     """
     by_type: dict[str, list[tuple[NDArray[np.float64], NDArray[np.bool_]]]] = {}
     for kind, signals, relevant in samples:

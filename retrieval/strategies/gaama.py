@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from locigraph.kg.snapshot import Snapshot
-from locigraph.retrieval.packing import GAAMA_LIMITS, KindLimits
+from locigraph.retrieval.packing import Budget, ContextRules, KindLimits
 from locigraph.retrieval.page_rank import personalized_page_rank, transition_matrix
 from locigraph.retrieval.protocols import TextEncoder
 from locigraph.retrieval.strategies.memory_graph import (
@@ -26,6 +26,8 @@ from locigraph.retrieval.strategies.memory_graph import (
 EDGE_WEIGHTS: Mapping[str, float] = MappingProxyType(
     {"NEXT": 0.8, "DERIVED_FROM": 0.8, "HAS_CONCEPT": 0.8, "ABOUT_CONCEPT": 0.8, "DERIVED_FROM_FACT": 0.5}
 )
+
+LIMITS = KindLimits(facts=60, reflections=20, episodes=80)
 
 
 class GaamaGraph(MemoryGraph):
@@ -54,13 +56,14 @@ class GaamaRetriever(GraphRetriever[GaamaGraph]):
 
     The 2B most similar nodes are the pool (B is the sum of the limits by kind). The best of them are seeds of weight
     cosine squared. The graph within ``depth`` steps of the seeds is walked; a memory of the pool or of that graph
-    scores ``ppr_weight`` * PageRank + ``similarity_weight`` * cosine, each divided by its greatest value. Each kind of
-    memory has a limit.
+    scores ``ppr_weight`` * PageRank + ``similarity_weight`` * cosine, each divided by its greatest value (eq. 5).
+    Each kind of memory has a limit, and contexts have a word budget besides.
 
     Args:
         load: Reads the snapshot of a space as of a time (None: now), with embeddings.
         encoder: Text encoder that made these embeddings.
         limits: Most facts, reflections and episodes.
+        words: Most words of a context.
         seeds: Number of nodes where walks start.
         depth: Steps from the seeds that belong to the walked graph.
         edge_weights: Weight by relation; other relations are not walked.
@@ -72,13 +75,18 @@ class GaamaRetriever(GraphRetriever[GaamaGraph]):
 
     Deviations:
         Events are facts, which the paper does not tell apart. Sub-events have no edges of these relations and are
-        found by similarity alone. The authors' code shortens the rows of hubs before it normalises them, so that
-        nothing changes; here hubs lose the share, which returns to the seeds with the mass of sinks. The word budget
-        belongs to the context (``retrieval.packing``) and does not cut the ranking.
+        found by similarity alone. Seeds weigh their cosine squared; the paper's second version and the authors' code
+        have the cosine itself. An edge's own weight counts as it is; the authors' code squares it. The authors' code
+        shortens the rows of hubs before it normalises them, so that nothing changes; here hubs lose the share, which
+        returns to the seeds with the mass of sinks. The word budget does not cut the ranking. It is filled by score
+        whatever the kinds are, and days and source turns count as words; the authors' code cuts each kind in proportion
+        to its limit. All kinds stand in one order of time, in which the paper has episodes alone. The repair of the
+        graph after retrieval (GRAFT), and with it the belief b(n) in eq. 5, is left out.
 
     Source:
         Paul, Sharma and Sareen 2026, "GAAMA: Graph Augmented Associative Memory for Agents", arXiv:2603.27910,
-        retrieval; what the text leaves open is as in the authors' code (swarna-kpaul/gaama).
+        section 3.3 (eq. 5 in the second version); what the text leaves open is as in the authors' code
+        (swarna-kpaul/gaama).
     """
 
     def __init__(
@@ -86,7 +94,8 @@ class GaamaRetriever(GraphRetriever[GaamaGraph]):
         load: SnapshotLoader,
         encoder: TextEncoder,
         *,
-        limits: KindLimits = GAAMA_LIMITS,
+        limits: KindLimits = LIMITS,
+        words: int = 1_000,
         seeds: int = 40,
         depth: int = 2,
         edge_weights: Mapping[str, float] = EDGE_WEIGHTS,
@@ -97,11 +106,16 @@ class GaamaRetriever(GraphRetriever[GaamaGraph]):
         name: str = "gaama",
     ) -> None:
         super().__init__(load, encoder, name=name)
-        self._limits = limits
+        self._limits, self._words = limits, words
         self._seeds, self._depth = seeds, depth
         self._edge_weights = edge_weights
         self._hub_degree, self._damping = hub_degree, damping
         self._ppr_weight, self._similarity_weight = ppr_weight, similarity_weight
+
+    @property
+    def context_rules(self) -> ContextRules:
+        """See ``HasContextRules``: the limits by kind and the word budget."""
+        return ContextRules(Budget(words=self._words, kinds=self._limits))
 
     def prepare(self, snapshot: Snapshot) -> GaamaGraph:
         """The walked relations of a space."""

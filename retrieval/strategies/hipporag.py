@@ -69,8 +69,10 @@ class HippoRagRetriever(GraphRetriever[HippoGraph]):
 
     Deviations:
         Facts, events and sub-events of the graph stand for the paper's triples; one that names more than two entities
-        joins all pairs of them. No language model filters the facts. Edges of the paper's graph have no direction;
-        here each is stored in both.
+        joins all pairs of them, and one that names none or one joins nothing. The graph's entities stand for the
+        paper's phrases. No language model filters the facts (the paper's recognition memory). Edges of the paper's
+        graph have no direction; here each is stored in both. Where nothing starts a walk, turns are ranked by their
+        cosine.
 
     Source:
         Gutiérrez et al. 2025, "From RAG to Memory" (HippoRAG 2), arXiv:2502.14802, online retrieval; constants as

@@ -16,6 +16,7 @@ from scipy.sparse import csr_array
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import NodeId, SpaceId
 from locigraph.retrieval.beam_search import beam_search
+from locigraph.retrieval.packing import ContextRules
 from locigraph.retrieval.protocols import Hit, TextEncoder
 from locigraph.retrieval.rank_fusion import USUAL_RRF_K, reciprocal_rank_fusion
 from locigraph.retrieval.strategies.memory_graph import (
@@ -124,8 +125,8 @@ class MagmaRetriever(GraphRetriever[MagmaGraph]):
     """Memories that a beam search reaches from anchors, along the links that fit the question's intent.
 
     Anchors are the best by reciprocal rank fusion of cosine, BM25 and, if the question names a time, the memories of
-    that time by cosine. A step by a link of type t to memory v adds exp(lambda_1 * weight[intent][t] + lambda_2 *
-    cosine of v and the question).
+    that time by cosine (eq. 4). A step by a link of type t to memory v adds exp(lambda_1 * weight[intent][t] +
+    lambda_2 * cosine of v and the question) (eq. 5 and 6) to the decayed score of the memory before (algorithm 1).
 
     Args:
         load: Reads the snapshot of a space as of a time (None: now), with embeddings.
@@ -136,7 +137,6 @@ class MagmaRetriever(GraphRetriever[MagmaGraph]):
         structure_weight: lambda_1.
         meaning_weight: lambda_2, the middle of the paper's range from .3 to .7.
         decay: Multiplies the score of the memory before.
-        drop_below: Steps of a smaller score are not taken.
         width: Memories that go on after each hop.
         depth: Largest number of hops.
         budget: Largest number of memories to visit.
@@ -144,17 +144,30 @@ class MagmaRetriever(GraphRetriever[MagmaGraph]):
         name: Name of the strategy in results.
 
     Deviations:
-        Turns, facts and events are the paper's event nodes; a fact has a semantic link to its turn. The paper's slow
-        path is rules: a memory with a cue phrase such as "because" has a causal link from the one before it, besides
-        the recorded ``CAUSES``. It is applied when a space is read, so that the graph of the other strategies stays
-        the same. The paper returns what was visited without a ranking; here it is ranked in the order of visits,
-        anchors before hops. ``decay``, ``width`` and ``similar`` are not given in the paper, nor are the single
-        weights within its ranges. Time expressions are resolved by ``kg.language.dates``, from the day of the last
-        turn where the question has no time of its own.
+        *Graph* (section 3.2): turns, facts, events and reflections are the paper's event nodes; a fact has a semantic
+        link to its turn, which the paper has not. All links are walked in both directions, also those in time and of
+        causes, which have a direction in the paper. Entities are no nodes of the walk: two memories that name one are
+        neighbours. Each memory makes five semantic links at most; the paper has a threshold alone.
+        *Slow path* (eq. 8, algorithm 3): rules in the place of a language model. A memory with a cue phrase such as
+        "because" has a causal link from the one before it, besides the recorded ``CAUSES``. It is applied when a
+        space is read, not in consolidation, so that the graph of the other strategies stays the same. No entity links
+        are inferred beyond the recorded ``MENTIONS``.
+        *Query analysis* (section 3.3, stage 1): rules find the intent; ``route`` can ask a language model instead, but
+        no command does. Time expressions are resolved by ``kg.language.dates``, from the day of the last turn where
+        the question has no time of its own. The window makes one arm of the anchors (eq. 4); it filters nothing else.
+        *Traversal* (algorithm 1): of several links to a memory the best counts, and the last hop adds no more memories
+        than the budget has left. What was visited is ranked in the order of visits, anchors before hops; the paper
+        does not rank it. The drop threshold of .15 (table 6) is left out: the text does not say what falls below it,
+        and no step scores so little, since exp(.5 - .5) = 1 is the least with these weights. So are the weights of
+        keywords and phrases (table 6), which no equation takes. ``decay``, ``width`` and ``similar`` are not given in
+        the paper, nor are the single weights within its ranges.
+        *Context* (section 3.3, stage 4): a line has the form of ``retrieval.packing``, not that of eq. 7. What fits
+        is taken in the order of the ranking, and a brevity code counts what was left out between two lines, as far as
+        the budget allows.
 
     Source:
         Jiang et al. 2026, "MAGMA: A Multi-Graph based Agentic Memory Architecture for AI Agents", arXiv:2601.03236,
-        query process (retrieval by adaptive traversal) and its table of hyper-parameters.
+        section 3.3: eq. 4 to 6, algorithm 1; table 6.
     """
 
     def __init__(
@@ -168,7 +181,6 @@ class MagmaRetriever(GraphRetriever[MagmaGraph]):
         structure_weight: float = 1.0,
         meaning_weight: float = 0.5,
         decay: float = 0.9,
-        drop_below: float = 0.15,
         width: int = 10,
         depth: int = 5,
         budget: int = 200,
@@ -180,9 +192,13 @@ class MagmaRetriever(GraphRetriever[MagmaGraph]):
         self._route = route
         self._anchors, self._rrf_k = anchors, rrf_k
         self._structure_weight, self._meaning_weight = structure_weight, meaning_weight
-        self._decay, self._drop_below = decay, drop_below
-        self._width, self._depth, self._budget = width, depth, budget
+        self._decay, self._width, self._depth, self._budget = decay, width, depth, budget
         self._similar_cosine, self._similar = similar_cosine, similar
+
+    @property
+    def context_rules(self) -> ContextRules:
+        """See ``HasContextRules``: brevity codes."""
+        return ContextRules(brevity=True)
 
     def prepare(self, snapshot: Snapshot) -> MagmaGraph:
         """The four graphs of a space."""
@@ -201,7 +217,6 @@ class MagmaRetriever(GraphRetriever[MagmaGraph]):
             gains,
             self._anchors_of(graph, asked, cosine, bm25),
             decay=self._decay,
-            drop_below=self._drop_below,
             width=self._width,
             depth=self._depth,
             budget=self._budget,

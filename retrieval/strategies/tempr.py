@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +12,8 @@ from scipy.sparse import csr_array
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.types import NodeId, SpaceId
 from locigraph.retrieval.activation import spread_activation
-from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, TextEncoder, Timing
+from locigraph.retrieval.protocols import Hit, TextEncoder
 from locigraph.retrieval.rank_fusion import USUAL_RRF_K, reciprocal_rank_fusion
-from locigraph.retrieval.stopwatch import Stopwatch
 from locigraph.retrieval.strategies.memory_graph import (
     Asked,
     GraphRetriever,
@@ -30,16 +27,6 @@ _DAY_S = 86_400
 _SEMANTIC_COSINE, _SEMANTIC_LINKS = 0.7, 5
 _ENTITY_LINKS, _TEMPORAL_LINKS = 50, 10
 _CAUSAL_BOOST = 2.0
-
-
-class Reranker(Protocol):
-    """Scores the best hits again."""
-
-    depth: int
-
-    def rerank(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
-        """The hits in their new order, best first."""
-        ...
 
 
 class TemprGraph(MemoryGraph):
@@ -81,36 +68,42 @@ class TemprGraph(MemoryGraph):
 
 
 class TemprRetriever(GraphRetriever[TemprGraph]):
-    """Memories by reciprocal rank fusion of four searches.
+    """Memories by reciprocal rank fusion of four searches (eq. 15).
 
-    *Meaning*: cosine of at least .3. *Words*: BM25. *Links*: activation spreads from the five most similar memories
-    (cosine of at least .5) and falls to .8 at each link, times the link's weight, until it is .1. *Time*, only if the
-    question names a time: the most similar memories of that time (cosine of at least .4) score by their nearness to
-    its middle, and pass on .7 of it along links of time and cause.
+    *Meaning* (eq. 9): cosine of at least .3. *Words* (eq. 11): BM25. *Links* (eq. 12): activation spreads from the five
+    most similar memories (cosine of at least .5) and falls to .8 at each link, times the link's weight, until it is .1.
+    *Time* (eq. 13 and 14), only if the question names a time: the most similar memories of that time (cosine of at
+    least .4) score by their nearness to its middle, and pass on .7 of it along links of time and cause. A cross-encoder
+    (``retrieval.rerank``) reads each memory after its date (section 4.2.4).
 
     Args:
         load: Reads the snapshot of a space as of a time (None: now), with embeddings.
         encoder: Text encoder that made these embeddings.
         thinking_budget: Most memories that each search returns, however many are asked for.
         rrf_k: Constant of reciprocal rank fusion.
-        reranker: Cross-encoder that reads "[Date: June 5, 2023 (2023-06-05)] text" of the best memories; None for
-            none.
         name: Name of the strategy in results.
 
     Deviations:
-        Turns, facts, events and reflections are all memories; the paper keeps facts only. An entity joins each of its
-        memories to the 50 that were said next before and after, and time joins each memory to 10 on either side within
-        24 hours, much as limits in the authors' code do. Activation spreads from the most active memory first, not
-        breadth first, so that each gets the greatest that can reach it; of equal activation the more similar memory
-        comes first. ``CAUSES`` is the one causal relation (boost 2). Time expressions are resolved by
-        ``kg.language.dates`` instead of a T5 model, from the day of the last turn where the question has no time of
-        its own. Within a window of one day all times are equally near. The row of the strategy table has no
-        cross-encoder; ``--reranker`` adds one. The token budget of the paper belongs to the context
-        (``retrieval.packing``).
+        *Graph* (section 4.1): turns, facts, events and reflections are all memories; the paper keeps narrative facts in
+        four networks, which are not told apart here. An entity joins each of its memories to the 50 that were said next
+        before and after (eq. 3 joins all), and time joins each memory to 10 on either side within 24 hours, weighted
+        max(.3, 1 - hours / 24) (eq. 4 is an exponential), much as limits in the authors' code do; a memory has at most
+        five links of meaning. ``CAUSES`` is the one causal relation; its multiplier in eq. 12 is 2, and that of all
+        other links 1.
+        *Searches* (section 4.2.2): they run one after another, not in parallel, since each takes milliseconds.
+        Activation spreads from the most active memory first, not breadth first, so that each gets the greatest that can
+        reach it; of equal activation the more similar memory comes first. From the memories of the named time it may
+        pass to similar ones outside of it, which eq. 13 shuts out. Time expressions are resolved by
+        ``kg.language.dates`` instead of two libraries and a T5 model, from the day of the last turn where the question
+        has no time of its own. Within a window of one day all times are equally near. ``thinking_budget`` is an
+        argument of this class that no command sets.
+        *Cross-encoder* (eq. 16): none, unless ``--reranker`` names one.
+        *Token budget* (eq. 7 and 17, ``max_tokens`` in the authors' code): the search has none. It belongs to the
+        context (``recall --budget_tokens``), where a memory that does not fit is passed over; the paper ends there.
 
     Source:
-        Latimer et al. 2025, "Hindsight is 20/20", arXiv:2512.12818, recall (TEMPR); thresholds as in the authors'
-        code (vectorize-io/hindsight).
+        Latimer et al. 2025, "Hindsight is 20/20", arXiv:2512.12818, section 4.2 (TEMPR, recall), eq. 7 to 17; links of
+        section 4.1.4; thresholds as in the authors' code (vectorize-io/hindsight).
     """
 
     def __init__(
@@ -120,13 +113,11 @@ class TemprRetriever(GraphRetriever[TemprGraph]):
         *,
         thinking_budget: int = 100,
         rrf_k: int = USUAL_RRF_K,
-        reranker: Reranker | None = None,
         name: str = "tempr",
     ) -> None:
         super().__init__(load, encoder, name=name)
         self._budget = thinking_budget
         self._rrf_k = rrf_k
-        self._reranker = reranker
 
     def prepare(self, snapshot: Snapshot) -> TemprGraph:
         """The links of a space."""
@@ -161,19 +152,10 @@ class TemprRetriever(GraphRetriever[TemprGraph]):
         }
         return Ranking(rows, np.array([score for _, score in fused]), signals)
 
-    def retrieve(
-        self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
-    ) -> Result:
-        """See ``Retriever``; with a reranker its score is the hit's score and signal ``rerank``."""
-        if self._reranker is None:
-            return super().retrieve(query, space, as_of=as_of, top_k=top_k)
-        found = super().retrieve(query, space, as_of=as_of, top_k=max(top_k, self._reranker.depth))
+    def reworded(self, hits: Sequence[Hit], space: SpaceId, as_of: datetime | None = None) -> list[str]:
+        """See ``Rewords``: "[Date: June 5, 2023 (2023-06-05)] text", and the text alone of what is not dated."""
         graph = self.held(space, as_of)
-        watch = Stopwatch()
-        texts = {hit.node_id: hit.description for hit in found.hits}
-        shown = [replace(hit, description=_dated(graph, hit.node_id) + hit.description) for hit in found.hits]
-        hits = [replace(hit, description=texts[hit.node_id]) for hit in self._reranker.rerank(query, shown)]
-        return Result(tuple(hits), Timing(found.timing.encode_ms, found.timing.search_ms + watch.timing().search_ms))
+        return [_dated(graph, hit.node_id) + hit.description for hit in hits]
 
     def _in_time(
         self, graph: TemprGraph, asked: Asked, cosine: NDArray[np.float64], order: NDArray[np.int64], count: int

@@ -89,6 +89,9 @@ class Asked(_OfScope):
     budget_tokens: int | None = Field(
         None, ge=1, le=1_000_000, description="Tokens of a context for a language model, in place of top_k hits."
     )
+    budget_kinds: dict[str, int] | None = Field(
+        None, description="Most facts, reflections and episodes of a context; a kind that is not named has no limit."
+    )
     as_of: str | None = Field(None, description="Time (ISO 8601) whose knowledge may be used; null for now.")
     strategy: str | None = Field(None, description="A strategy of locigraph recall; null for v2, or v1 without it.")
     speaker: str | list[str] | None = Field(None, description="Names of speakers whose words alone are found.")

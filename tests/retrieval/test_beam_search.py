@@ -26,7 +26,6 @@ def search(**changes: Any) -> dict[int, float]:
         "step_scores": {"near": np.full(SIZE, math.exp(0.5)), "cause": np.full(SIZE, math.exp(1.0))},
         "anchors": [0],
         "decay": 0.9,
-        "drop_below": 0.15,
         "width": 10,
         "depth": 5,
         "budget": 200,
@@ -48,11 +47,6 @@ def test_width_depth_and_budget_bound_the_search() -> None:
     assert list(search(depth=1)) == [0, 2, 1]
     assert list(search(budget=2)) == [0, 2]
     assert list(search(anchors=[4, 0, 1], budget=2)) == [4, 0]
-
-
-def test_steps_of_too_small_a_score_are_not_taken() -> None:
-    weak = {"near": np.full(SIZE, 0.1), "cause": np.full(SIZE, 0.2)}
-    assert list(search(step_scores=weak)) == [0, 2]
 
 
 @given(

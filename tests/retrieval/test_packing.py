@@ -1,18 +1,24 @@
 from __future__ import annotations
 
+from datetime import datetime
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locigraph.kg.types import NodeId, TurnId
+from locigraph.kg.types import NodeId, SpaceId, TurnId
 from locigraph.retrieval.packing import (
     Budget,
     ContextLine,
+    ContextRules,
     KindLimits,
     Omission,
+    contexts_of,
     count_tokens,
+    hits_for,
     pack,
+    rules_of,
 )
-from locigraph.retrieval.protocols import Hit
+from locigraph.retrieval.protocols import DEFAULT_TOP_K, MAX_TOP_K, Hit, Result
 from tests.fakes import make_turns
 from tests.fakes_graph import make_snapshot
 
@@ -72,6 +78,58 @@ def test_brevity_says_how_many_were_left_out_between_two_lines() -> None:
     limits = KindLimits(facts=0, reflections=0, episodes=1)
     assert pack(ALL, SNAPSHOT, Budget(kinds=limits), brevity=True).lines[0] == Omission(3)
     assert str(Omission(3)) == "[... 3 more]"
+
+
+class Plain:
+    """A strategy that nobody asks: contexts are made of hits that were found before."""
+
+    name = "plain"
+
+    def retrieve(
+        self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
+    ) -> Result:
+        raise NotImplementedError
+
+
+class Ruled(Plain):
+    """The same with rules for contexts: at most two turns and 20 words, with brevity codes."""
+
+    context_rules = ContextRules(Budget(words=20, kinds=KindLimits(episodes=2)), brevity=True)
+
+
+def test_of_two_budgets_the_smaller_limit_holds() -> None:
+    one = Budget(tokens=10, words=None, kinds=KindLimits(facts=1, episodes=5))
+    other = Budget(tokens=20, words=7, kinds=KindLimits(facts=3, reflections=0))
+    assert one.within(other) == Budget(10, 7, KindLimits(facts=1, reflections=0, episodes=5)) == other.within(one)
+    assert Budget(words=0).within(Budget(words=3)).words == 0
+    assert Budget().within(Budget()) == Budget()
+
+
+def test_a_strategy_s_own_limits_hold_beside_those_that_are_asked_for() -> None:
+    free, tight = contexts_of(Ruled(), "x", ALL, SNAPSHOT, [Budget(), Budget(kinds=KindLimits(facts=0))])
+    # Best first: 7 words of the last turn, 8 of the fact; 5 of 20 are left, too few for a turn, enough for a code.
+    assert str(free).splitlines() == [
+        "[... 1 more]",
+        "[1 January 2024] Ann has a canoe (t0)",
+        "[8 January 2024] Ben: so long (t3)",
+    ]
+    # Without facts there is room for the 9 words of the bread; the canoe would be a third turn.
+    assert str(tight).splitlines() == [
+        "[... 2 more]",
+        "[1 January 2024] Ann: the bread rose well (t2)",
+        "[8 January 2024] Ben: so long (t3)",
+    ]
+
+
+def test_a_strategy_without_rules_has_no_limits_and_no_codes() -> None:
+    assert rules_of(Plain()) == ContextRules()
+    (context,) = contexts_of(Plain(), "x", ALL, SNAPSHOT, [Budget(kinds=KindLimits(facts=0))])
+    assert len(context.lines) == len(context.memories) == 3
+
+
+def test_no_more_hits_are_asked_for_than_anybody_may_ask_for() -> None:
+    assert hits_for(55) == 6
+    assert hits_for(10**12) == MAX_TOP_K
 
 
 HITS = st.lists(

@@ -52,7 +52,7 @@ class OneRanking:
 def test_the_best_are_rescored_and_the_others_follow_as_they_were() -> None:
     hits = [hit("aa", "episode"), hit("aaaa", "episode"), hit("b", "episode"), hit("bbbbbbbb", "episode")]
     reranker = LengthReranker("lengths", depth=3)
-    ranked = reranker.rerank("a question", hits)
+    ranked = reranker.rerank("a question", hits, [each.description for each in hits])
     assert [(h.node_id, h.signals.get("rerank")) for h in ranked] == [
         ("aaaa", 4.0), ("aa", 2.0), ("b", 1.0), ("bbbbbbbb", None),
     ]  # fmt: skip
@@ -60,8 +60,25 @@ def test_the_best_are_rescored_and_the_others_follow_as_they_were() -> None:
     assert reranker.model.asked == [("a question", "aa"), ("a question", "aaaa"), ("a question", "b")]
 
 
+class Numbered(OneRanking):
+    """The same with a number and stars for a cross-encoder to read."""
+
+    def reworded(self, hits: Sequence[Hit], space: SpaceId, as_of: datetime | None = None) -> list[str]:
+        return [f"{len(hits) - place} {'*' * place}" for place, _ in enumerate(hits)]
+
+
+def test_a_strategy_says_what_the_cross_encoder_reads_and_its_hits_keep_their_texts() -> None:
+    hits = [hit("bbbb", "episode"), hit("aa", "episode"), hit("c", "episode")]
+    reranker = LengthReranker("lengths", depth=2)
+    found = RerankedRetriever(Numbered(hits), reranker).retrieve("a question", SpaceId("s"), top_k=3)
+    assert reranker.model.asked == [("a question", "3 "), ("a question", "2 *")]
+    assert [(h.node_id, h.description, h.score) for h in found.hits] == [
+        ("aa", "aa", 3.0), ("bbbb", "bbbb", 2.0), ("c", "c", 1.0),
+    ]  # fmt: skip
+
+
 def test_no_hits_stay_no_hits() -> None:
-    assert LengthReranker("lengths").rerank("a question", []) == []
+    assert LengthReranker("lengths").rerank("a question", [], []) == []
 
 
 def test_a_strategy_with_a_second_look_is_asked_for_all_that_the_look_takes() -> None:

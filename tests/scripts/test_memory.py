@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Thread
@@ -191,6 +192,53 @@ def test_a_context_holds_what_fits_into_its_budget(place: Path) -> None:
     assert found.context is not None
     assert found.context.tokens <= 60
     assert len(found) == len(found.context.lines)
+
+
+def test_a_context_has_limits_by_kind_of_memory(place: Path) -> None:
+    with opened(place) as memory:
+        memory.add_many([SALE | {"text": f"I sold bike {number} to Tom."} for number in range(6)])
+
+        def kinds(**limits: int) -> Counter[str]:
+            found = memory.recall("bike", space="ana", strategy="v1", fold=None, budget_tokens=999, budget_kinds=limits)
+            assert found.context is not None
+            return Counter("turn" if hit.type == "episode" else "fact" for hit in found)
+
+        assert kinds() == {"turn": 6, "fact": 6}
+        assert kinds(facts=1, episodes=2) == {"turn": 2, "fact": 1}
+        assert kinds(facts=0) == {"turn": 6}
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"budget_kinds": {"turns": 3}}, "budget_kinds names 'turns'; known: 'episodes', 'facts', 'reflections'"),
+        ({"budget_kinds": {"fact": 3}}, "budget_kinds names 'fact'; nearest is 'facts'"),
+        ({"budget_kinds": {"facts": -1}}, "budget_kinds: facts is -1; expected a whole number, 0 or more"),
+        ({"budget_kinds": {"facts": 2.5}}, "budget_kinds: facts is 2.5; expected a whole number"),
+        ({"budget_kinds": {"facts": True}}, "budget_kinds: facts is True; expected a whole number"),
+        ({"budget_kinds": {"facts": 3}, "budget_tokens": None}, "budget_kinds limits a context, and none is made"),
+        ({"top_k": 10**12}, "top_k is 1000000000000; at most 10000 memories"),
+    ],
+)
+def test_limits_that_make_no_sense_are_refused(place: Path, options: dict[str, object], told: str) -> None:
+    with opened(place) as memory:
+        memory.add(**SALE)
+        with pytest.raises(LocigraphError, match=told):
+            memory.recall("bike", space="ana", **{"budget_tokens": 60, **options})  # type: ignore[arg-type]
+
+
+def test_a_strategy_s_own_limits_hold_in_its_contexts(place: Path) -> None:
+    with opened(place) as memory:
+        memory.add_many(
+            [SALE | {"text": f"I sold bike {number} to Tom. " + "So it was. " * 20} for number in range(40)]
+        )
+
+        def words(strategy: str) -> int:
+            found = memory.recall("bike", space="ana", strategy=strategy, fold=None, budget_tokens=1_000_000)
+            return len(str(found.context).split())
+
+        assert words("v1") > 2_000
+        assert 900 < words("gaama") <= 1_000
 
 
 @pytest.mark.parametrize("strategy", ["v2", "v1", "bm25", "dense", "sum"])

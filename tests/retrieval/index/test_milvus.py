@@ -78,6 +78,11 @@ def test_a_match_carries_type_and_source_turns(shared: Collection) -> None:
     assert (match.node_id, match.type, match.turn_ids) == ("n006", "knowledge_node", ("t6", "t,0"))
 
 
+def test_no_room_is_set_aside_for_more_than_a_server_would_return(shared: Collection) -> None:
+    found = shared.search(random_vectors(1)[0], SearchScope("harbor"), top_k=10**12)  # terabytes, if it were asked for
+    assert len(found) == ROWS
+
+
 def test_a_search_sees_its_own_space_only(shared: Collection) -> None:
     query = random_vectors(1, 5)[0]
     harbor = shared.search(query, SearchScope("harbor"), top_k=2 * ROWS)

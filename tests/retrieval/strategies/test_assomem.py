@@ -4,6 +4,7 @@ import math
 from datetime import date
 from typing import Any
 
+import networkx
 import numpy as np
 import pytest
 
@@ -21,7 +22,7 @@ from locigraph.retrieval.strategies.assomem import (
 )
 from locigraph.retrieval.strategies.memory_graph import Asked, min_max
 from tests.fakes import SPACE, FakeEncoder, make_turns
-from tests.fakes_graph import TEXT_DIM, Extra, make_snapshot
+from tests.fakes_graph import TEXT_DIM, Extra, OneAxis, make_snapshot, permuted, with_cosines
 
 ENCODER = FakeEncoder(TEXT_DIM)
 
@@ -122,3 +123,54 @@ def test_memories_of_the_evidence_are_relevant() -> None:
     assert signals.shape == (len(rows), 3)
     told = are_relevant(graph, rows, [TurnId("t2")])
     assert rows[told].tolist() == [2, 7]
+
+
+def test_relevance_is_the_cosine_scaled_over_the_candidates() -> None:
+    snapshot = with_cosines(make_snapshot(make_turns(["a", "b", "c"])), [0.9, 0.3, 0.7])
+    made = AssoMemRetriever(lambda space, as_of: snapshot, OneAxis(snapshot))
+    hits = {str(hit.node_id): hit.signals["relevance"] for hit in made.retrieve("x", SPACE).hits}
+    assert hits == pytest.approx({"n0": 1.0, "n1": 0.0, "n2": 2 / 3}, abs=1e-6)  # (.7 - .3) / (.9 - .3)
+
+
+def owned_and_alike() -> Snapshot:
+    """Turns 0 to 3, of which a topic owns 0 and 2; turns 0 and 1 have the cosine .9 * .9 = .81, the others less."""
+    edges = [(0, "HAS_CONCEPT", 4), (2, "HAS_CONCEPT", 4)]
+    snapshot = make_snapshot(make_turns(["a"], ["b"], ["c"], ["d"]), [Extra("concept", "boats")], edges)
+    return with_cosines(snapshot, [0.9, 0.9, 0.5, 0.4])
+
+
+def test_edges_of_ownership_weigh_1_and_edges_of_similarity_their_cosine() -> None:
+    steps = ClueGraph(owned_and_alike(), 0.9, 0.8).transition.toarray()
+    assert steps[0].tolist() == pytest.approx([0, 0.81 / 1.81, 0, 0, 1 / 1.81], abs=1e-6)
+    assert steps[1].tolist() == pytest.approx([1, 0, 0, 0, 0])
+    assert steps[4].tolist() == pytest.approx([0.5, 0, 0.5, 0, 0])
+    assert not steps[3].any()
+
+
+def test_importance_is_the_page_rank_of_networkx() -> None:
+    snapshot = owned_and_alike()
+    graph = networkx.Graph()
+    graph.add_nodes_from(range(5))
+    graph.add_weighted_edges_from([(0, 4, 1.0), (2, 4, 1.0), (0, 1, 0.81)])
+    starts = {0: 0.9, 1: 0.9, 2: 0.5, 3: 0.4}  # memories by their cosine, and never a clue
+    ranks = networkx.pagerank(graph.to_directed(), alpha=0.5, personalization=starts, tol=1e-13, max_iter=1000)
+    made = AssoMemRetriever(lambda space, as_of: snapshot, OneAxis(snapshot), clues=None)
+    hits = {str(hit.node_id): hit.signals["importance"] for hit in made.retrieve("x", SPACE).hits}
+    expected = min_max(np.array([ranks[row] for row in range(4)]))
+    assert [hits[f"n{row}"] for row in range(4)] == pytest.approx(expected.tolist(), abs=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_learnt_weights_and_what_they_find_do_not_depend_on_the_order_of_insertion(seed: int) -> None:
+    asked = {"canoe": "t0", "bread on 8 January 2024": "t2", "so long": "t3"}
+    questions = [Question(SPACE, text, text, "c", (TurnId(turn),)) for text, turn in asked.items()]
+
+    def found(snapshot: Snapshot) -> list[tuple[str, float]]:
+        weights = weights_by_type(retriever(snapshot), questions, lambda text: "dated" if "2024" in text else "other")
+        hits = retriever(snapshot, weights=weights).retrieve("who baked on 8 January 2024", SPACE).hits
+        return [(str(hit.node_id), hit.score) for hit in hits]
+
+    snapshot = space_of()
+    once, again = found(snapshot), found(permuted(snapshot, np.random.default_rng(seed).permutation(8).tolist()))
+    assert [node for node, _ in again] == [node for node, _ in once]
+    assert [score for _, score in again] == pytest.approx([score for _, score in once], abs=1e-5)

@@ -1,17 +1,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import networkx
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from locigraph.kg.snapshot import Snapshot
-from locigraph.retrieval.packing import KindLimits
+from locigraph.retrieval.packing import Budget, ContextRules, KindLimits, contexts_of
+from locigraph.retrieval.protocols import Hit
 from locigraph.retrieval.strategies.gaama import EDGE_WEIGHTS, GaamaRetriever
 from tests.fakes import SPACE, FakeEncoder, make_turns
-from tests.fakes_graph import TEXT_DIM, Extra, make_snapshot
+from tests.fakes_graph import TEXT_DIM, Extra, OneAxis, make_snapshot, with_cosines
 
 ENCODER = FakeEncoder(TEXT_DIM)
 
@@ -74,3 +78,79 @@ def test_the_walked_graph_ends_after_two_steps() -> None:
     hits = {str(hit.node_id): hit for hit in retriever(chain, seeds=1).retrieve("Ann canoe", SPACE).hits}
     reached = {node for node, hit in hits.items() if hit.signals.get("ppr", 0) > 0}
     assert reached == {"n0", "n1", "n2"}
+
+
+def found_at(snapshot: Snapshot, cosines: Sequence[float], **options: Any) -> dict[str, Hit]:
+    """What is found where the nodes have given cosines with the question, by node."""
+    held = with_cosines(snapshot, cosines)
+    made = GaamaRetriever(lambda space, as_of: held, OneAxis(held), **options)
+    return {str(hit.node_id): hit for hit in made.retrieve("x", SPACE, top_k=1_000).hits}
+
+
+@pytest.mark.parametrize(("cosine", "expected"), [(0.65, {"n0", "n4"}), (0.55, {"n0"})])
+def test_the_pool_has_twice_as_many_nodes_as_all_limits_together(cosine: float, expected: set[str]) -> None:
+    turns = make_snapshot(make_turns(["a", "b", "c", "d"]), [Extra("knowledge_node", "a fact", (0,))])
+    limits = KindLimits(facts=1, reflections=0, episodes=1)  # B = 2, so that the pool has the best 4 of 5
+    found = found_at(turns, [0.9, 0.8, 0.7, 0.6, cosine], limits=limits, ppr_weight=0.0)
+    assert set(found) == expected
+
+
+def test_the_forty_most_similar_nodes_are_seeds_that_weigh_their_cosine_squared() -> None:
+    cosines = [0.9 - 0.01 * place for place in range(41)]
+    found = found_at(make_snapshot(make_turns(*([f"turn {place}"] for place in range(41)))), cosines)
+    # No edge joins them, so that a walk ends where it starts: PageRank is the share of the start.
+    assert found["n0"].signals["ppr"] == 1.0
+    assert found["n39"].signals["ppr"] == pytest.approx((0.51 / 0.9) ** 2, abs=1e-6)
+    assert found["n39"].score == pytest.approx(0.1 * (0.51 / 0.9) ** 2 + 0.51 / 0.9, abs=1e-6)
+    assert found["n40"].signals["ppr"] == 0.0
+    assert found["n40"].score == pytest.approx(0.5 / 0.9, abs=1e-6)
+
+
+@pytest.mark.parametrize(("turns", "share"), [(50, 1.0), (60, 50 / 60)])
+def test_a_topic_of_more_than_fifty_edges_passes_on_less(turns: int, share: float) -> None:
+    edges = [(turn, "HAS_CONCEPT", turns) for turn in range(turns)]
+    snapshot = make_snapshot(make_turns(*([f"turn {n}"] for n in range(turns))), [Extra("concept", "hub")], edges)
+    found = found_at(snapshot, [1.0], seeds=1, similarity_weight=0.0)
+    # All turns lead to the topic: r_t = .6 (1 - r_t) = .375. Each other turn has .6 * .375 * share / turns, and the
+    # first, where walks start again, has what is left.
+    other = 0.6 * 0.375 * share / turns
+    first = 1 - 0.375 - (turns - 1) * other
+    assert found["n0"].signals["ppr"] == 1.0
+    assert found["n7"].signals["ppr"] == pytest.approx(other / first, abs=1e-5)
+
+
+def test_contexts_have_the_limits_of_the_paper() -> None:
+    rules = retriever(space_of()).context_rules
+    assert rules == ContextRules(Budget(words=1_000, kinds=KindLimits(facts=60, reflections=20, episodes=80)))
+    turns = make_snapshot(make_turns([f"{'word ' * 9}{number}" for number in range(90)]))
+    made = retriever(turns)
+    hits = made.retrieve("word", SPACE, top_k=1_000).hits
+    assert len(hits) == 80
+    # A line has 15 words: 3 of its date, the speaker, 10 of its text, and its turn; 66 lines have 990.
+    (context,) = contexts_of(made, "word", hits, turns, [Budget(tokens=1_000_000)])
+    assert len(context.memories) == 66
+    assert len(str(context).split()) == 990
+
+
+WORDS = st.lists(st.sampled_from(["canoe", "lake", "bread", "oven", "jam"]), min_size=1, max_size=8).map(" ".join)
+LIMITS = st.builds(KindLimits, st.integers(0, 3), st.integers(0, 2), st.integers(0, 4))
+
+
+@given(
+    st.lists(WORDS, min_size=1, max_size=8),
+    st.lists(st.tuples(st.sampled_from(["knowledge_node", "event_node", "reflection"]), WORDS), max_size=8),
+    LIMITS, LIMITS, st.integers(0, 60), st.integers(0, 80),
+)  # fmt: skip
+def test_no_limit_is_ever_exceeded(
+    lines: list[str], extras: list[tuple[str, str]], own: KindLimits, asked: KindLimits, words: int, tokens: int
+) -> None:
+    snapshot = make_snapshot(make_turns(lines), [Extra(kind, text, (0,)) for kind, text in extras])
+    made = retriever(snapshot, limits=own, words=words)
+    hits = made.retrieve("canoe lake", SPACE, top_k=50).hits
+    assert all(own.mask([hit.type for hit in hits]))
+    (context,) = contexts_of(made, "canoe lake", hits, snapshot, [Budget(tokens=tokens, kinds=asked)])
+    shown = [line.type for line in context.memories]
+    assert all(own.mask(shown))
+    assert all(asked.mask(shown))
+    assert len(str(context).split()) <= words
+    assert context.tokens <= tokens

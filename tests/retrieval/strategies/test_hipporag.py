@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from locigraph.kg.snapshot import Snapshot
-from locigraph.retrieval.strategies.hipporag import HippoRagRetriever
+from locigraph.retrieval.strategies.hipporag import HippoGraph, HippoRagRetriever
 from tests.fakes import SPACE, FakeEncoder, make_turns
-from tests.fakes_graph import TEXT_DIM, Extra, make_snapshot
+from tests.fakes_graph import TEXT_DIM, Extra, OneAxis, make_snapshot, with_cosines
 
 ENCODER = FakeEncoder(TEXT_DIM)
 
@@ -62,3 +62,44 @@ def test_entities_of_like_names_are_joined() -> None:
 
     assert rank_of_rowing() > 0.05
     assert rank_of_rowing(synonym_cosine=1.5) < 1e-6
+
+
+def pairs(cosines: list[float], owner: list[int], **options: Any) -> list[float]:
+    """PageRank of turns, each with an entity of its own; fact i, of a given cosine, names that of turn ``owner[i]``.
+
+    Where a walk starts at an entity with the chance s, its turn has r_t = .5 r_e with r_e = .5 s + .5 r_t, so s / 3.
+    """
+    turns, facts = max(owner) + 1, len(cosines)
+    extras = [Extra("knowledge_node", f"fact {i}", (owner[i],)) for i in range(facts)]
+    extras += [Extra("entity", f"entity {turn}") for turn in range(turns)]
+    edges = [(turn, "MENTIONS", turns + facts + turn) for turn in range(turns)]
+    edges += [(turns + i, "MENTIONS", turns + facts + owner[i]) for i in range(facts)]
+    snapshot = make_snapshot(make_turns(*([f"turn {i}"] for i in range(turns))), extras, edges)
+    held = with_cosines(snapshot, [0.0] * turns + cosines)
+    made = HippoRagRetriever(lambda space, as_of: held, OneAxis(held), turn_weight=0.0, **options)
+    hits = {str(hit.node_id): hit.score for hit in made.retrieve("x", SPACE).hits}
+    return [hits[f"n{turn}"] for turn in range(turns)]
+
+
+def test_an_entity_has_the_mean_of_its_facts() -> None:
+    # After scaling the facts have 1, .5, .5 and 0; the first two name one entity, whose mean is .75.
+    ranks = pairs([0.9, 0.5, 0.5, 0.1], [0, 0, 1, 2])
+    assert ranks == pytest.approx([0.75 / 1.25 / 3, 0.5 / 1.25 / 3, 0.0], abs=1e-5)
+
+
+@pytest.mark.parametrize("options", [{"entities": 7}, {"facts": 7}], ids=["five facts", "five entities"])
+def test_walks_start_at_the_five_best_facts_and_the_five_best_entities(options: dict[str, int]) -> None:
+    # After scaling the facts have 6/6, 5/6, ... 0/6, of which the first five sum to 20/6.
+    ranks = pairs([0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3], list(range(7)), **options)
+    assert ranks == pytest.approx([6 / 60, 5 / 60, 4 / 60, 3 / 60, 2 / 60, 0.0, 0.0], abs=1e-5)
+    both = pairs([0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3], list(range(7)), facts=7, entities=7)
+    assert both[5] == pytest.approx(1 / 21 / 3, abs=1e-5)
+
+
+def test_a_synonym_weighs_its_cosine_beside_a_turn_of_1() -> None:
+    snapshot = make_snapshot(
+        make_turns(["a"]), [Extra("entity", "canoe"), Extra("entity", "kayak")], [(0, "MENTIONS", 1)]
+    )
+    steps = HippoGraph(with_cosines(snapshot, [0.0, 0.9, 0.9]), 0.8).transition.toarray()
+    assert steps[1].tolist() == pytest.approx([1 / 1.81, 0, 0.81 / 1.81], abs=1e-6)
+    assert steps[2].tolist() == pytest.approx([0, 1, 0], abs=1e-6)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from locigraph.kg.snapshot import Snapshot
+from locigraph.retrieval.packing import Budget, Omission, contexts_of
 from locigraph.retrieval.protocols import Arranges
 from locigraph.retrieval.strategies.magma import (
     INTENT_WEIGHTS,
@@ -16,7 +17,7 @@ from locigraph.retrieval.strategies.magma import (
     intent_of,
 )
 from tests.fakes import SPACE, FakeEncoder, make_turns
-from tests.fakes_graph import TEXT_DIM, Extra, make_snapshot
+from tests.fakes_graph import TEXT_DIM, Extra, OneAxis, make_snapshot, with_cosines
 
 ENCODER = FakeEncoder(TEXT_DIM)
 
@@ -106,3 +107,69 @@ def test_a_context_is_in_causal_order_for_why_and_in_time_order_for_when() -> No
     causal = made.arrange("Why a canoe?", hits, SPACE)
     assert causal is not None
     assert causal.index(snapshot.ids[0]) < causal.index(snapshot.ids[1])
+
+
+def at_cosines(snapshot: Snapshot, *cosines: float, **options: Any) -> MagmaRetriever:
+    """The strategy where the first nodes have given cosines with every question."""
+    held = with_cosines(snapshot, cosines)
+    return MagmaRetriever(lambda space, as_of: held, OneAxis(held), **options)
+
+
+@pytest.mark.parametrize(
+    ("question", "order"),
+    [
+        # By cosine 0, 1, 2; by words 2 alone; by time, if a day is named, 1 alone.
+        ("the lake on 8 January 2024", ["n1", "n2", "n0"]),  # 1/62 + 1/61, 1/63 + 1/61, 1/61
+        ("the lake", ["n2", "n0", "n1"]),  # 1/63 + 1/61, 1/61, 1/62
+        ("sun on 8 January 2024", ["n1", "n0", "n2"]),  # 1/62 + 1/61, 1/61, 1/63
+        ("sun", ["n0", "n1", "n2"]),  # 1/61, 1/62, 1/63
+    ],
+)
+def test_anchors_are_fused_from_cosine_words_and_time(question: str, order: list[str]) -> None:
+    made = at_cosines(make_snapshot(make_turns(["one"], ["two"], ["lake"])), 0.5, 0.4, 0.3, depth=0)
+    assert [hit.node_id for hit in made.retrieve(question, SPACE).hits] == order
+
+
+def test_each_memory_has_semantic_links_to_its_five_nearest() -> None:
+    turns = make_snapshot(make_turns(*(["a"] for _ in range(7))))
+    # Any two of the first six have a greater cosine than one of them and the seventh, .99 * .9 at most.
+    made = at_cosines(turns, 1.0, 0.99, 0.98, 0.97, 0.96, 0.95, 0.9)
+    semantic = made.held(SPACE, None).neighbours["semantic"]
+    assert sorted(semantic(5).tolist()) == [0, 1, 2, 3, 4]
+    assert sorted(semantic(6).tolist()) == [0, 1, 2, 3, 4]
+    assert sorted(semantic(0).tolist()) == [1, 2, 3, 4, 5, 6]  # five of its own, and that of the seventh
+
+
+def test_memories_below_the_threshold_have_no_semantic_link() -> None:
+    made = at_cosines(make_snapshot(make_turns(["a"], ["b"], ["c"])), 1.0, 0.31, 0.29)
+    semantic = made.held(SPACE, None).neighbours["semantic"]
+    assert semantic(0).tolist() == [1]
+    assert semantic(2).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("question", "relation", "weight"),
+    [
+        ("When?", "NEXT", 4.0), ("When?", "DERIVED_FROM", 1.0), ("When?", "CAUSES", 3.0), ("When?", "MENTIONS", 2.5),
+        ("Who?", "NEXT", 0.5), ("Who?", "DERIVED_FROM", 1.0), ("Who?", "CAUSES", 3.0), ("Who?", "MENTIONS", 6.0),
+        ("Why?", "NEXT", 2.0), ("Why?", "DERIVED_FROM", 1.0), ("Why?", "CAUSES", 5.0), ("Why?", "MENTIONS", 2.5),
+    ],
+)  # fmt: skip
+def test_a_step_along_each_relation_has_the_weight_of_the_intent(question: str, relation: str, weight: float) -> None:
+    ends = [(0, relation, 2), (1, relation, 2)] if relation == "MENTIONS" else [(0, relation, 1)]
+    snapshot = make_snapshot(make_turns(["one"], ["two"]), [Extra("entity", "Ann")], ends)
+    made = at_cosines(snapshot, 0.8, 0.2, anchors=1, depth=1)  # their own cosine is .16
+    hits = {str(hit.node_id): hit.signals["beam"] for hit in made.retrieve(question, SPACE).hits}
+    assert hits == pytest.approx({"n0": 1.0, "n1": 0.9 + math.exp(1.0 * weight + 0.5 * 0.2)}, rel=1e-6)
+
+
+def test_a_context_says_how_many_memories_were_left_out() -> None:
+    snapshot = space_of()
+    made = retriever(snapshot)
+    hits = made.retrieve("Which canoe?", SPACE, top_k=9).hits
+    (whole,) = contexts_of(made, "Which canoe?", hits, snapshot, [Budget(tokens=1_000)])
+    assert not any(isinstance(line, Omission) for line in whole.lines)
+    # One token less, and the last memory of the ranking gives its place to "[... 1 more]".
+    (part,) = contexts_of(made, "Which canoe?", hits, snapshot, [Budget(tokens=whole.tokens - 1)])
+    assert [line for line in part.lines if isinstance(line, Omission)] == [Omission(1)]
+    assert {line.node_id for line in part.memories} == {hit.node_id for hit in hits[:-1]}

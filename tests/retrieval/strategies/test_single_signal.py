@@ -13,7 +13,16 @@ from locigraph.retrieval.errors import IndexUnavailableError
 from locigraph.retrieval.protocols import Retriever, VectorMatch
 from locigraph.retrieval.strategies.single_signal import Bm25Retriever, DenseRetriever
 from tests.fakes import MONDAY, SPACE, FakeEncoder, make_turns
-from tests.fakes_graph import TEXT_DIM, BrokenVectors, Extra, FixedVectors, lexical_of, make_snapshot, vectors_of
+from tests.fakes_graph import (
+    TEXT_DIM,
+    BrokenVectors,
+    Extra,
+    FixedVectors,
+    lexical_of,
+    make_snapshot,
+    permuted,
+    vectors_of,
+)
 from tests.retrieval.texts import texts_of
 
 ENCODER = FakeEncoder(TEXT_DIM)
@@ -85,3 +94,14 @@ def test_dense_asks_once_for_the_texts_of_that_time() -> None:
 def test_an_outage_is_an_error_and_not_an_empty_result() -> None:
     with pytest.raises(IndexUnavailableError):
         DenseRetriever(BrokenVectors(), ENCODER, texts_of(snapshot())).retrieve("canoe", SPACE)
+
+
+@pytest.mark.parametrize("order", [[3, 2, 1, 0], [1, 3, 0, 2]])
+def test_what_dense_finds_does_not_depend_on_the_order_of_insertion(order: list[int]) -> None:
+    twins = make_turns(["I painted the canoe", "The kite is torn", "I painted the canoe"])  # both by Ann: a tie
+    held = make_snapshot(twins, [Extra("knowledge_node", "canoe", (0,))])
+    found = arms(held)[0].retrieve("Who painted the canoe", SPACE).hits
+    again = arms(permuted(held, order))[0].retrieve("Who painted the canoe", SPACE).hits
+    assert [hit.node_id for hit in found] == ["n0", "n2", "n1"]
+    assert [hit.node_id for hit in again] == ["n0", "n2", "n1"]
+    assert [hit.score for hit in again] == pytest.approx([hit.score for hit in found])

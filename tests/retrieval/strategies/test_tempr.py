@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.retrieval.protocols import Hit
 from locigraph.retrieval.strategies.tempr import TemprGraph, TemprRetriever, nearness_to
 from tests.fakes import SPACE, FakeEncoder, make_turns
-from tests.fakes_graph import TEXT_DIM, Extra, make_snapshot
+from tests.fakes_graph import TEXT_DIM, Extra, OneAxis, make_snapshot, with_cosines
 
 ENCODER = FakeEncoder(TEXT_DIM)
 HOUR = 3600
@@ -89,22 +91,98 @@ def test_the_thinking_budget_bounds_every_search() -> None:
         assert sum(signal in hit.signals for hit in found) <= 3
 
 
-class LongestFirst:
-    """A reranker that remembers what it read."""
-
-    depth = 10
-
-    def __init__(self) -> None:
-        self.read: list[str] = []
-
-    def rerank(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
-        self.read = [hit.description for hit in hits]
-        return sorted(hits, key=lambda hit: -len(hit.description))
+def test_a_cross_encoder_reads_the_date_before_the_text() -> None:
+    snapshot = space_of(["canoe"], ["canoe with a red sail"])
+    snapshot.valid_from[1] = snapshot.spoken_at[1] = NO_TIME
+    made = retriever(snapshot)
+    hits = made.retrieve("canoe", SPACE).hits
+    assert made.reworded(hits, SPACE) == [
+        "[Date: January 1, 2024 (2024-01-01)] Ann: canoe",
+        "Ben: canoe with a red sail",
+    ]
 
 
-def test_a_reranker_reads_dates_and_the_hits_keep_their_texts() -> None:
-    reranker = LongestFirst()
-    snapshot = space_of(["canoe", "canoe with a red sail"])
-    hits = retriever(snapshot, reranker=reranker).retrieve("canoe", SPACE).hits
-    assert "[Date: January 1, 2024 (2024-01-01)] Ann: canoe" in reranker.read
-    assert [hit.description for hit in hits] == ["Ben: canoe with a red sail", "Ann: canoe"]
+def found_at(snapshot: Snapshot, cosines: Sequence[float], question: str = "x") -> dict[str, Hit]:
+    """What is found where the first nodes have given cosines with every question, by node."""
+    held = with_cosines(snapshot, cosines)
+    made = TemprRetriever(lambda space, as_of: held, OneAxis(held))
+    return {str(hit.node_id): hit for hit in made.retrieve(question, SPACE, top_k=100).hits}
+
+
+def apart(count: int) -> Snapshot:
+    """Turns without links, a week apart."""
+    return make_snapshot(make_turns(*([f"turn {number}"] for number in range(count))))
+
+
+def test_meaning_has_a_floor_of_3_tenths() -> None:
+    assert set(found_at(apart(2), [0.31, 0.29])) == {"n0"}
+
+
+def test_activation_starts_at_the_five_most_similar_memories_of_a_cosine_of_at_least_a_half() -> None:
+    six = found_at(apart(6), [0.65, 0.64, 0.63, 0.62, 0.61, 0.6])  # no two have a cosine of .7 with each other
+    assert [node for node, hit in six.items() if "activation" in hit.signals] == ["n0", "n1", "n2", "n3", "n4"]
+    assert six["n1"].signals["activation"] == pytest.approx(0.64)
+    two = found_at(apart(2), [0.51, 0.49])
+    assert [node for node, hit in two.items() if "activation" in hit.signals] == ["n0"]
+
+
+def test_activation_falls_to_8_tenths_at_each_entity_until_it_is_a_tenth() -> None:
+    turns = make_turns(*([f"turn {number}"] for number in range(12)))
+    shared = [(turn, "MENTIONS", 12 + entity) for entity in range(11) for turn in (entity, entity + 1)]
+    snapshot = make_snapshot(turns, [Extra("entity", f"entity {number}") for number in range(11)], shared)
+    found = {node: hit.signals["activation"] for node, hit in found_at(snapshot, [0.9]).items()}
+    # .9 * .8 ** 9 is .121, and one more step would leave .097.
+    assert found == pytest.approx({f"n{step}": 0.9 * 0.8**step for step in range(10)}, abs=1e-6)
+
+
+def test_a_memory_of_the_named_day_passes_7_tenths_on_to_those_near_it_in_time() -> None:
+    snapshot = apart(4)
+    hours = np.array([23, 25, 37, 49])  # the last hour of 8 January, and hours of the two days after it
+    snapshot.valid_from[:] = snapshot.spoken_at[:] = 1_704_672_000 + hours * HOUR
+    found = found_at(snapshot, [0.45, 0.44, 0.43, 0.42], "x on 8 January 2024")
+    second = 0.7 * (1 - 2 / 24)
+    third = 0.7 * (1 - 14 / 24)  # straight from the first; by the second .7 * .5 of .642
+    # The fourth is more than a day from the first, and both other ways leave less than .2.
+    assert {node: hit.signals["time"] for node, hit in found.items() if "time" in hit.signals} == pytest.approx(
+        {"n0": 1.0, "n1": second, "n2": third}
+    )
+
+
+def test_the_named_time_has_a_floor_of_4_tenths() -> None:
+    snapshot = apart(2)
+    snapshot.valid_from[:] = snapshot.spoken_at[:] = 1_704_672_000
+    found = found_at(snapshot, [0.41, 0.39], "x on 8 January 2024")
+    assert [node for node, hit in found.items() if "time" in hit.signals] == ["n0"]
+
+
+def test_an_entity_joins_fifty_memories_on_either_side_and_time_joins_ten() -> None:
+    turns = make_turns(*([f"turn {number}"] for number in range(52)))
+    named = [(turn, "MENTIONS", 52) for turn in range(52)]
+    links = TemprGraph(with_cosines(make_snapshot(turns, [Extra("entity", "Ann")], named), [])).all_links
+    assert (links[0, 50], links[0, 51]) == (1.0, 0.0)
+    minutes = apart(12)
+    minutes.valid_from[:] = 10**9 + 60 * np.arange(12)
+    links = TemprGraph(with_cosines(minutes, [])).time_links
+    assert (links[0, 10], links[0, 11]) == (pytest.approx(1 - 10 / 1440), 0.0)
+
+
+def test_ranks_beyond_the_first_count_by_their_reciprocals() -> None:
+    snapshot = make_snapshot(make_turns(["one"], ["lake"], ["three"]))
+    found = found_at(snapshot, [0.45, 0.42, 0.4], "the lake on 15 January 2024")
+    # By meaning 0, 1, 2; by words 1; by time 2. None is similar enough to start activation.
+    assert {node: hit.score for node, hit in found.items()} == pytest.approx(
+        {"n1": 1 / 62 + 1 / 61, "n2": 1 / 63 + 1 / 61, "n0": 1 / 61}
+    )
+    assert list(found) == ["n1", "n2", "n0"]
+
+
+WORDS = st.lists(st.sampled_from(["canoe", "lake", "bread", "oven"]), min_size=1, max_size=5).map(" ".join)
+
+
+@given(st.lists(WORDS, min_size=1, max_size=12), st.integers(1, 6))
+def test_no_search_ever_returns_more_than_the_thinking_budget(lines: list[str], budget: int) -> None:
+    made = retriever(make_snapshot(make_turns(lines)), thinking_budget=budget)
+    hits = made.retrieve("canoe lake on 1 January 2024", SPACE, top_k=50).hits
+    for signal in ("cosine", "bm25", "activation", "time"):
+        assert sum(signal in hit.signals for hit in hits) <= budget
+    assert len(hits) <= 4 * budget

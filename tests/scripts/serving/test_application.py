@@ -60,6 +60,8 @@ def test_a_context_and_a_strategy_can_be_asked_for(client: httpx.Client) -> None
     found = ask(client, "recall", {"space": "ana", "question": "bike", "budget_tokens": 50, "strategy": "bm25"})
     assert found["strategy"] == "bm25"
     assert "I sold the blue bike" in found["context"]
+    kinds = {"budget_tokens": 50, "budget_kinds": {"episodes": 0, "facts": 0}, "strategy": "bm25"}
+    assert ask(client, "recall", {"space": "ana", "question": "bike"} | kinds)["hits"] == []
     earlier = ask(client, "recall", {"space": "ana", "question": "bike", "as_of": "2024-01-01"})
     assert earlier["hits"] == []
 
@@ -70,6 +72,8 @@ WRONG: list[tuple[str, dict[str, Any], int, str]] = [
     ("recall", {"space": "anna", "question": "bike"}, 404, "space 'anna' is not in the store; nearest is 'ana'"),
     ("recall", {"space": "ana"}, 422, "field 'question' is missing"),
     ("recall", _LATE | {"top_k": "5"}, 422, "field 'top_k' is '5': input should be a valid"),
+    ("recall", _LATE | {"budget_kinds": {"facts": "5"}}, 422, "field 'budget_kinds.facts' is '5'"),
+    ("recall", _LATE | {"budget_tokens": 9, "budget_kinds": {"fact": 5}}, 400, "'fact'; nearest is 'facts'"),
     ("recall", _LATE | {"topk": 5}, 422, "field 'topk' is 5: extra inputs are not permitted"),
     ("recall", _LATE | {"strategy": "v3"}, 400, "strategy 'v3' is not known"),
     ("recall", _LATE | {"as_of": "then"}, 400, "time 'then' is not ISO 8601"),

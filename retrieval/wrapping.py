@@ -1,0 +1,41 @@
+"""What strategies that ask another one have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from locigraph.kg.types import NodeId, SpaceId
+from locigraph.retrieval.packing import ContextRules, rules_of
+from locigraph.retrieval.protocols import Arranges, Hit, Retriever, Rewords
+
+
+class RetrieverAround:
+    """Leaves to the strategy that it asks its name, the order and rules of its contexts, and texts to rerank by.
+
+    Args:
+        retriever: The strategy.
+    """
+
+    def __init__(self, retriever: Retriever) -> None:
+        self.name = retriever.name
+        self._retriever = retriever
+
+    @property
+    def context_rules(self) -> ContextRules:
+        """See ``HasContextRules``."""
+        return rules_of(self._retriever)
+
+    def arrange(
+        self, question: str, hits: Sequence[Hit], space: SpaceId, as_of: datetime | None = None
+    ) -> list[NodeId] | None:
+        """See ``Arranges``; None also for a strategy without an order of its own."""
+        held = self._retriever
+        return held.arrange(question, hits, space, as_of) if isinstance(held, Arranges) else None
+
+    def reworded(self, hits: Sequence[Hit], space: SpaceId, as_of: datetime | None = None) -> list[str]:
+        """See ``Rewords``; the descriptions for a strategy that has no other texts."""
+        held = self._retriever
+        if isinstance(held, Rewords):
+            return held.reworded(hits, space, as_of)
+        return [hit.description for hit in hits]

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from locigraph.kg.registry import UnknownNameError
+from locigraph.scripts.settings import EncoderSettings
+from locigraph.scripts.transfer_matrix import BASELINES, TransferMatrix
+from tests.fakes_graph import CPU, small_settings
+
+PUBLISHED = ["gaama-adapted", "assomem-adapted", "magma-adapted", "tempr-adapted", "hipporag-adapted"]
+
+
+def matrix(folder: Path, baselines: str) -> TransferMatrix:
+    """A matrix without graphs."""
+    return TransferMatrix(
+        {}, EncoderSettings(), small_settings(), CPU, folder, baselines=baselines, validation=0, seed=0
+    )
+
+
+def test_the_published_strategies_can_be_baselines(tmp_path: Path) -> None:
+    assert {"fusion-zero", "v1-adapted", "dense-adapted", *PUBLISHED} <= set(BASELINES)
+    listed = matrix(tmp_path, ",".join(["fusion-zero", *PUBLISHED])).manifest({}, {})["baselines"]
+    assert listed == ["fusion-zero", *PUBLISHED]
+
+
+@pytest.mark.parametrize("name", ["v1", "v2", "v2-zero", "assomem-learnt", "fusion", "nobody"])
+def test_what_needs_an_index_or_learns_in_folds_is_no_baseline(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match=f"baseline '{name}' is not known.*fusion-zero"):
+        matrix(tmp_path, name)
+
+
+def test_the_table_has_a_difference_to_each_baseline_with_holm_over_all(tmp_path: Path) -> None:
+    with matrix(tmp_path, "v1-adapted,gaama-adapted") as made:
+        score = {"recall@10": 0.8, "ndcg@10": 0.7}
+        found = [
+            {"b": name, "metric": metric, "delta": delta, "p": p, "p_holm": 2 * p}
+            for name, delta, p in (("v1-adapted", 0.1, 0.02), ("gaama-adapted", -0.05, 0.25))
+            for metric in score
+        ]
+        means = dict.fromkeys(("v2-zero", "v1-adapted", "gaama-adapted"), score)
+        cell = {"trained": "a", "tested": "b", "means": means}
+        made.cells = [cell | {"comparisons": found}, cell | {"comparisons": []}]
+        head, _, *rows = made.table().splitlines()
+    columns = "| trained on | tested on | v2-zero | v1-adapted | gaama-adapted |"
+    assert head == f"{columns} v2-zero \u2212 v1-adapted | v2-zero \u2212 gaama-adapted |"
+    same = "| a | b | 0.800/0.700 | 0.800/0.700 | 0.800/0.700 |"
+    assert rows == [f"{same} +.100 (p .020, Holm .040) | -.050 (p .250, Holm .500) |", f"{same}  |  |"]
