@@ -1,16 +1,21 @@
 """CPU time of ``Memory.add``, turn by turn, against a memory that is opened anew for every turn, in one run.
 
-``python -m benchmarks.add_time [--turns 100] [--before 2400] [--one_space]``: turns of the bundled corpus ``threads``
-fill the store, about four nodes each, and a further transcript is fed. Vectors are hashed words, so that no text
-encoder runs; reading them from the cache is part of the time.
+``python -m benchmarks.add_time [--turns 100] [--before 2400] [--one_space] [--words 300] [--llm]``: turns of the
+bundled corpus ``threads`` fill the store, about four nodes each, and a further transcript is fed. Vectors are hashed
+words, so that no text encoder runs; reading them from the cache is part of the time. With ``--llm`` a scripted endpoint
+in a process of its own answers at once, so that what is measured is a turn's work beside the models.
 """
 
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -25,11 +30,15 @@ from locigraph.kg.store import Store
 from locigraph.kg.types import Turn
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts import opening
+from locigraph.scripts.settings import LLMSettings
 
 _DIM = 384
 
 
 class _HashedWords(CachedTextEncoder):
+    def load(self) -> None:
+        pass
+
     def _run(self, texts: Sequence[str]) -> NDArray[np.float32]:
         vectors = np.zeros((len(texts), _DIM), dtype=np.float32)
         for row, text in zip(vectors, texts, strict=True):
@@ -44,8 +53,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=100)
     parser.add_argument("--before", type=int, default=2400)
-    parser.add_argument("--one_space", action="store_true")
+    parser.add_argument("--one_space", action="store_true", help="whether all turns are of one space")
+    parser.add_argument("--words", type=int, default=0, help="turns of the transcript are joined up to so many words")
+    parser.add_argument("--llm", action="store_true", help="consolidate the transcript by language models")
     options = parser.parse_args()
+    if options.llm and options.one_space:
+        parser.error("a space has one extractor; give --llm or --one_space")
+    with _endpoint() if options.llm else nullcontext("") as url:
+        _measure(options, url)
+
+
+def _measure(options: argparse.Namespace, url: str) -> None:
     said = [turn for c in load_corpus("jsonl", "threads").conversations for turn in c.turns]
     with tempfile.TemporaryDirectory() as folder:
         opening.text_encoder = lambda settings: _HashedWords("hashed words", cache=Path(folder) / "cache.sqlite")
@@ -58,10 +76,15 @@ def main() -> None:
         new = [
             _given(turn, "big" if options.one_space else "new", "new")
             | {"spoken_at": _LATER + timedelta(minutes=place)}
-            for place, turn in enumerate(said[options.before :][: options.turns])
+            for place, turn in enumerate(_joined(said[options.before :], options.words)[: options.turns])
         ]
+        how = (
+            {"consolidation": "llm", "llm": LLMSettings(base_url=url, model="m", cassette=f"{folder}/llm")}
+            if url
+            else {}
+        )
         times_ms: dict[str, list[float]] = {"kept": [], "anew": []}
-        with _opened(store) as memory:
+        with _opened(store, **how) as memory:
             for place, turn in enumerate(new):
                 way = "anew" if place % 4 == 0 and place else "kept"
                 if way == "anew":
@@ -71,14 +94,38 @@ def main() -> None:
                 if place:
                     times_ms[way].append(1000 * (time.process_time() - began))
     kept, anew = (np.median(times_ms[way]) for way in ("kept", "anew"))
-    print(f"{nodes} nodes, {len(new)} turns: add {kept:.0f} ms, read anew {anew:.0f} ms, {anew / kept:.1f} times")
+    print(
+        f"{nodes} nodes, {len(new)} turns: add {kept:.0f} ms, read anew {anew:.0f} ms, {anew / kept:.1f} times; kept: "
+        f"{1000 / np.mean(times_ms['kept']):.0f} turns a second"
+    )
+
+
+def _joined(turns: Sequence[Turn], words: int) -> list[Turn]:
+    """Turns of about so many words, of texts that follow each other; the turns as they are for 0."""
+    made: list[Turn] = []
+    for turn in turns:
+        if made and len(made[-1].text.split()) < words:
+            made[-1] = replace(made[-1], text=f"{made[-1].text} {turn.text}")
+        else:
+            made.append(turn)
+    return made
+
+
+@contextmanager
+def _endpoint() -> Iterator[str]:
+    command = [sys.executable, "-m", "benchmarks.consolidation", "--serve", "--think_s", "0"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        assert server.stdin is not None
+        yield server.stdout.readline().strip()
+        server.stdin.close()  # which ends it
 
 
 _LATER = datetime(2090, 1, 1, tzinfo=UTC)
 
 
-def _opened(store: Path) -> Memory:
-    return Memory.open(store, checkpoint=None)
+def _opened(store: Path, **how: Any) -> Memory:
+    return Memory.open(store, checkpoint=None, **how)
 
 
 def _given(turn: Turn, space: str, session: str) -> dict[str, Any]:

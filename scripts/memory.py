@@ -472,7 +472,10 @@ class Memory:
     def explain(
         self, question: str, *, space: str, top_k: int = 3, as_of: str | datetime | None = None
     ) -> list[Explanation]:
-        """The scores of v2's best turns taken apart: own meaning and words, neighbours, speaker and date."""
+        """The scores of v2's best turns taken apart: own meaning and words, neighbours, speaker and date.
+
+        Turns that are not consolidated yet are missing; ``notes`` counts them.
+        """
         from locigraph.training.checkpoint import load_checkpoint
         from locigraph.training.explanation import explain
         from locigraph.training.live_embeddings import embedded_snapshot

@@ -120,7 +120,9 @@ class AdapterConfig:
     def __post_init__(self) -> None:
         counts = dict.fromkeys(("rank", "epochs", "questions", "negatives", "max_tokens"), 1)
         rest = dict.fromkeys(("patience", "warmup_steps", "lr", "weight_decay", "gradient_clip"), 0)
-        _require(self, "adapter", at_least=counts | rest)
+        _require(
+            self, "adapter", at_least=counts | rest, at_most={"rank": 384, "questions": 1_024, "negatives": 10_000}
+        )
         if self.temperature <= 0 or not 0 <= self.dropout < 1:
             raise TrainingError(
                 f"adapter.temperature is {self.temperature} and adapter.dropout {self.dropout}; expected a number "
@@ -186,8 +188,14 @@ def changed(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     return dataclasses.replace(settings, **replaced)
 
 
-def _require(config: object, section: str, *, at_least: Mapping[str, float]) -> None:
+def _require(
+    config: object, section: str, *, at_least: Mapping[str, float], at_most: Mapping[str, float] | None = None
+) -> None:
     for name, least in at_least.items():
         value = getattr(config, name)
         if not value >= least:
             raise TrainingError(f"{section}.{name} is {value}; expected {least:g} or more")
+    for name, most in (at_most or {}).items():
+        value = getattr(config, name)
+        if value > most:
+            raise TrainingError(f"{section}.{name} is {value}; expected at most {most:g}")

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
 
 from locigraph.consolidation.blueprint import (
     MAX_LABEL,
@@ -48,6 +50,7 @@ _SLOTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("favourite", re.compile(r"\bfavou?rite (?P<what>\w+) is (?P<value>[\w' ]+)")),
 )
 _SAME_FACT = 0.8  # Jaccard overlap of terms from which two facts say the same
+_MAX_MEMORABLE = 12
 _MAX_TOPICS, _MAX_TOPICS_OF_EXPOSITION = 3, 1
 
 
@@ -66,7 +69,8 @@ class RuleExtractor:
         operations: list[Operation] = []
         known = {node.id: frozenset(terms(node.description)) for node in context.nodes}
         updated = set()
-        for number, (sentence, own_words, draft) in enumerate(_memorable(turn)):
+        read = _read(turn)
+        for number, (own_words, draft, is_event) in enumerate(read.memorable):
             ref = f"n{number}"
             # What two speakers say are two facts: each can forget their own, and ends none of the other's.
             own = [node for node in context.nodes if node.attributes.get("speaker", turn.speaker) == turn.speaker]
@@ -78,7 +82,7 @@ class RuleExtractor:
                 continue
             slot = _slot(own_words, turn.speaker)
             attributes = {"speaker": turn.speaker} | ({} if slot is None else {"slot": slot[0], "value": slot[1]})
-            kind = "event_node" if _is_event(sentence, turn) else "knowledge_node"
+            kind = "event_node" if is_event else "knowledge_node"
             operations.append(AddNode(ref, kind, draft, (turn.turn_id,), attributes=attributes))
             if slot is not None:
                 operations += [
@@ -86,7 +90,7 @@ class RuleExtractor:
                     for node in own
                     if node.attributes.get("slot") == slot[0] and node.attributes.get("value") != slot[1]
                 ]
-        return Blueprint(tuple(operations), _mentions(turn), _topics(turn))
+        return Blueprint(tuple(operations), read.mentions, read.topics)
 
     def write(
         self, turn: Turn, plan: Blueprint, context: Context, *, complaint: str | None = None
@@ -122,22 +126,38 @@ def short_label(text: str) -> str:
     return " ".join(kept[:6])[:100] or text[:60]
 
 
-def _memorable(turn: Turn) -> list[tuple[str, str, str]]:
-    """Sentences worth remembering, each with what the speaker says in it unquoted, and in the third person."""
+class _Read(NamedTuple):
+    """What the rules find in a turn, whatever is known before.
+
+    Attributes:
+        memorable: Of each sentence worth remembering what the speaker says in it unquoted, the sentence in the third
+            person, and whether it names a time.
+    """
+
+    memorable: tuple[tuple[str, str, bool], ...]
+    mentions: tuple[Mention, ...]
+    topics: tuple[Topic, ...]
+
+
+@lru_cache(maxsize=2**14)  # a turn is read when its texts are foreseen, and again when it is planned
+def _read(turn: Turn) -> _Read:
+    return _Read(tuple(_memorable(turn)), _mentions(turn), _topics(turn))
+
+
+def _memorable(turn: Turn) -> list[tuple[str, str, bool]]:
     found = []
     is_long = len(turn.text) > _EXPOSITION
+    day = turn.spoken_at.date() if turn.spoken_at else None
     for sentence, own_words in unquoted(sentences(turn.text)):
         if sentence.endswith("?"):
             continue
         is_told = _FIRST_PERSON.search(sentence) or (not is_long and _PAST.search(sentence))
         if is_told and len(terms(sentence)) >= _MIN_TERMS:
-            found.append((sentence, own_words, in_third_person(sentence, turn.speaker)[:1_500]))
-    return found[:12]
-
-
-def _is_event(sentence: str, turn: Turn) -> bool:
-    day = turn.spoken_at.date() if turn.spoken_at else None
-    return bool(resolve_times(sentence, day))
+            draft = in_third_person(sentence, turn.speaker)[:1_500]
+            found.append((own_words, draft, bool(resolve_times(sentence, day))))
+        if len(found) == _MAX_MEMORABLE:
+            break
+    return found
 
 
 def _same_fact(draft: str, nodes: Sequence[ContextNode], known: Mapping[NodeId, frozenset[str]]) -> ContextNode | None:

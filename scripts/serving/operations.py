@@ -161,9 +161,10 @@ class Answer(BaseModel):
 
 
 class Explained(BaseModel):
-    """The best turns with the parts of their scores and what each neighbour in the graph adds."""
+    """The best turns with the parts of their scores and what each neighbour adds; ``notes`` say what is missing."""
 
     turns: list[Explanation]
+    notes: list[str]
 
 
 class Forgotten(BaseModel):
@@ -245,7 +246,7 @@ def _recall(memory: Memory, asked: Asked, caller: Caller) -> Answer:
 
 
 def _explain(memory: Memory, asked: ToExplain, caller: Caller) -> Explained:
-    return Explained(turns=memory.explain(**dict(asked)))
+    return Explained(turns=memory.explain(**dict(asked)), notes=memory.notes(asked.space))
 
 
 def _forget(memory: Memory, asked: ToForget, caller: Caller) -> Forgotten:

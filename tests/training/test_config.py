@@ -50,6 +50,8 @@ def test_a_change_of_an_unknown_field_names_the_nearest() -> None:
         (AdapterConfig, {"temperature": 0.0}, r"adapter\.temperature"),
         (AdapterConfig, {"dropout": 1.0}, r"adapter\.dropout"),
         (AdapterConfig, {"negatives": 0}, r"adapter\.negatives"),
+        (AdapterConfig, {"negatives": 10**30}, r"adapter\.negatives is 1000000000000.*expected at most 10000"),
+        (AdapterConfig, {"rank": 10**9}, r"adapter\.rank is 1000000000; expected at most 384"),
     ],
 )
 def test_values_that_cannot_be_are_refused_by_name(section: Any, wrong: dict[str, Any], says: str) -> None:
