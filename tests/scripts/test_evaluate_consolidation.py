@@ -43,6 +43,12 @@ def test_a_model_is_judged_beside_rules_and_records_with_what_it_cost(
     assert "covered" in out
     assert "\nrecorded" in out
 
+    code, _, error = run(capsys, *command, "--llm.mode", "replay")
+    assert code == 0, error
+    replayed = json.loads(Path("out/consolidation.json").read_text())["rows"]["m"]
+    assert replayed["counts"] == rows["m"]["counts"]
+    assert (replayed["calls"], replayed["cost"]) == (0, 0)
+
 
 def test_a_corpus_without_recorded_facts_cannot_judge_and_nothing_is_made(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
