@@ -43,9 +43,9 @@ def test_a_model_is_judged_beside_rules_and_records_with_what_it_cost(
     assert "covered" in out
     assert "\nrecorded" in out
 
-    code, _, error = run(capsys, *command, "--llm.mode", "replay")
+    code, _, error = run(capsys, *command, "--llm.mode", "replay", "--output", "replayed")
     assert code == 0, error
-    replayed = json.loads(Path("out/consolidation.json").read_text())["rows"]["m"]
+    replayed = json.loads(Path("replayed/consolidation.json").read_text())["rows"]["m"]
     assert replayed["counts"] == rows["m"]["counts"]
     assert (replayed["calls"], replayed["cost"]) == (0, 0)
 
