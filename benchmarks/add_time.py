@@ -97,10 +97,8 @@ def _measure(options: argparse.Namespace, url: str) -> None:
             memory.add_many([turn | {"space": "together"} for turn in new])
             together = len(new) / (time.process_time() - began)
     kept, anew = (np.median(times_ms[way]) for way in ("kept", "anew"))
-    print(
-        f"{nodes} nodes, {len(new)} turns: add {kept:.0f} ms, read anew {anew:.0f} ms, {anew / kept:.1f} times; {together:.0f} turns a second "
-        "added together"
-    )
+    said = f"{nodes} nodes, {len(new)} turns: add {kept:.0f} ms, read anew {anew:.0f} ms, {anew / kept:.1f} times"
+    print(f"{said}; {together:.0f} turns a second added together")
 
 
 def _joined(turns: Sequence[Turn], words: int) -> list[Turn]:

@@ -27,10 +27,11 @@ def test_a_model_is_judged_beside_rules_and_records_with_what_it_cost(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("chat.jsonl").write_text(corpus(facts=FACTS, events=EVENTS))
-    command = ["evaluate-consolidation", "--corpus.path", "chat.jsonl", "--output", "out"]
+    command = ["evaluate-consolidation", "--corpus.path", "chat.jsonl"]
     command += ["--encoder.model", tiny_text_encoder(tmp_path / "tiny"), "--threshold", "0.99", "--llm.model", "m"]
     with stub_server(Stub(extracted, rate=1, faults=["prose"], most=1)) as stub:
-        code, out, error = run(capsys, *command, "--llm.base_url", stub.url, "--llm.written_price", "50")
+        asked = ["--output", "out", "--llm.base_url", stub.url, "--llm.written_price", "50"]
+        code, out, error = run(capsys, *command, *asked)
     assert code == 0, error
     rows = json.loads(Path("out/consolidation.json").read_text())["rows"]
     assert list(rows) == ["rules", "recorded", "m"]
@@ -43,7 +44,7 @@ def test_a_model_is_judged_beside_rules_and_records_with_what_it_cost(
     assert "covered" in out
     assert "\nrecorded" in out
 
-    code, _, error = run(capsys, *command, "--llm.mode", "replay", "--output", "replayed")
+    code, _, error = run(capsys, *command, "--output", "replayed", "--llm.mode", "replay")
     assert code == 0, error
     replayed = json.loads(Path("replayed/consolidation.json").read_text())["rows"]["m"]
     assert replayed["counts"] == rows["m"]["counts"]
