@@ -78,11 +78,8 @@ def _measure(options: argparse.Namespace, url: str) -> None:
             | {"spoken_at": _LATER + timedelta(minutes=place)}
             for place, turn in enumerate(_joined(said[options.before :], options.words)[: options.turns])
         ]
-        how = (
-            {"consolidation": "llm", "llm": LLMSettings(base_url=url, model="m", cassette=f"{folder}/llm")}
-            if url
-            else {}
-        )
+        llm = LLMSettings(base_url=url, model="m", cassette=f"{folder}/llm")
+        how = {"consolidation": "llm", "llm": llm} if url else {}
         times_ms: dict[str, list[float]] = {"kept": [], "anew": []}
         with _opened(store, **how) as memory:
             for place, turn in enumerate(new):
@@ -97,8 +94,8 @@ def _measure(options: argparse.Namespace, url: str) -> None:
             memory.add_many([turn | {"space": "together"} for turn in new])
             together = len(new) / (time.process_time() - began)
     kept, anew = (np.median(times_ms[way]) for way in ("kept", "anew"))
-    said = f"{nodes} nodes, {len(new)} turns: add {kept:.0f} ms, read anew {anew:.0f} ms, {anew / kept:.1f} times"
-    print(f"{said}; {together:.0f} turns a second added together")
+    shown = f"{nodes} nodes, {len(new)} turns: add {kept:.0f} ms, read anew {anew:.0f} ms, {anew / kept:.1f} times"
+    print(f"{shown}; {together:.0f} turns a second added together")
 
 
 def _joined(turns: Sequence[Turn], words: int) -> list[Turn]:

@@ -23,7 +23,7 @@ class MemoryRetriever(BaseRetriever):
     Example:
         >>> from locigraph import Memory
         >>> from locigraph.langchain import MemoryRetriever
-        >>> with Memory.open("memory.sqlite") as memory:  # doctest: +SKIP
+        >>> with Memory.open("memory.sqlite") as memory:
         ...     retriever = MemoryRetriever(memory=memory, space="ana", options={"top_k": 5})
         ...     documents = retriever.invoke("Who bought the bike?")
 

@@ -22,7 +22,7 @@ class MemoryRetriever(BaseRetriever):  # type: ignore[misc]  # the extra may be 
     Example:
         >>> from locigraph import Memory
         >>> from locigraph.llama_index import MemoryRetriever
-        >>> with Memory.open("memory.sqlite") as memory:  # doctest: +SKIP
+        >>> with Memory.open("memory.sqlite") as memory:
         ...     nodes = MemoryRetriever(memory, "ana", top_k=5).retrieve("Who bought the bike?")
 
     Args:

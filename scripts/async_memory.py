@@ -35,13 +35,14 @@ class AsyncMemory:
 
     Example:
         >>> from locigraph import AsyncMemory
-        >>> async def ask(path: str) -> list[str]:
+        >>> async def ask(path: str) -> str:
         ...     async with AsyncMemory.open(path) as memory:
         ...         await memory.add(space="ana", session="s1", speaker="Ana", text="I sold the blue bike to Tom.")
-        ...         return [hit.text for hit in await memory.recall("Who bought the bike?", space="ana")]
+        ...         hits = await memory.recall("Who bought the bike?", space="ana")
+        ...         return hits[0].text
         >>> import asyncio, tempfile
-        >>> asyncio.run(ask(f"{tempfile.mkdtemp()}/memory.sqlite"))  # doctest: +SKIP
-        ['Ana: I sold the blue bike to Tom.']
+        >>> asyncio.run(ask(f"{tempfile.mkdtemp()}/memory.sqlite"))
+        'Ana: I sold the blue bike to Tom.'
 
     Args:
         make: Opens the memory; called in a thread when the block is entered.

@@ -97,7 +97,7 @@ class Memory:
     Example:
         >>> from tempfile import mkdtemp
         >>> from locigraph import Memory
-        >>> with Memory.open(f"{mkdtemp()}/memory.sqlite") as memory:  # doctest: +SKIP
+        >>> with Memory.open(f"{mkdtemp()}/memory.sqlite") as memory:
         ...     turn = memory.add(space="ana", session="s1", speaker="Ana", text="I sold the blue bike to Tom.")
         ...     hits = memory.recall("Who bought the bike?", space="ana", top_k=5)
         ...     hits[0].text

@@ -94,7 +94,7 @@ def _markdown(docstring: str) -> str:
             section = section if line.strip() else ""
             lines.append(line)
         elif section == "Example":
-            lines.append(line[4:].replace("  # doctest: +SKIP", ""))
+            lines.append(line[4:])
         elif section in ("Returns", "Source"):
             lines.append(line.strip())
         else:
