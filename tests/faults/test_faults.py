@@ -63,8 +63,8 @@ def test_kills_of_models_are_survived_many_times(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("power", "is_caught"), [(1, False), (2, True)])
 def test_a_reader_is_caught_when_its_time_grows_with_the_square_of_the_text(power: int, is_caught: bool) -> None:
-    def seconds(_read: object, _unit: str, size: int) -> float:
+    def seconds(_read: object, _text: object, size: int) -> float:
         return 0.03 * (size / 4_000) ** power
 
     with pytest.raises(AssertionError, match="terms on 'a'") if is_caught else nullcontext():
-        doubling.check("terms", ("a",), seconds=seconds)
+        doubling.check("terms", "", "a", seconds=seconds)
