@@ -49,7 +49,7 @@ def main() -> None:
     )  # fmt: skip
     parser.add_argument("--summary", type=Path, default=None, help="JSON file to write")
     options = parser.parse_args()
-    if "serve" in dict(options.kinds):
+    if {"serve", "residue"} & {kind for kind, _ in options.kinds}:
         served.load()
     if {kind for kind, _ in options.kinds} & {"faults", "adds", "serve", "damage", "residue", "tenants"}:
         with tempfile.TemporaryDirectory(prefix="faults-") as folder:
