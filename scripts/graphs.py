@@ -209,8 +209,8 @@ def foreseen(corpus: Corpus, extractor: Extractor, store: str) -> str:
 def encoded_of(turns: Sequence[Turn], texts: Sequence[str]) -> list[str]:
     """Texts that may have been encoded because of some turns, and that a cache of vectors may still know.
 
-    What rules draw from a turn is encoded ahead, and not all of it becomes a node: a fact that is there already, a topic
-    that is another's. Pre-training encodes questions about facts. All of these are found again from the turns.
+    What rules draw from a turn is encoded ahead, and not all of it becomes a node: a fact that is there already, a
+    topic that is another's. Pre-training encodes questions about facts. All of these are found again from the turns.
 
     Args:
         turns: The turns.

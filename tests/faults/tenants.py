@@ -47,14 +47,15 @@ def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
     randomness = random.Random(seed)
     number = 0
     while True:
-        names = [_name(randomness) for _ in range(_NAMES_AT_ONCE)]
+        names = [hostile_name(randomness) for _ in range(_NAMES_AT_ONCE)]
         number += 1
         place = folder / str(number)
         for fault in in_child(lambda place=place, names=names: _faults(place, names)):  # type: ignore[misc]
             yield lambda fault=fault: _raise(fault)  # type: ignore[misc]
 
 
-def _name(randomness: random.Random) -> SpaceId:
+def hostile_name(randomness: random.Random) -> SpaceId:
+    """A name for a space of pieces that mean something elsewhere."""
     while True:
         name = "".join(randomness.choice(PIECES) for _ in range(randomness.randint(1, 4)))[:MAX_NAME_BYTES]
         if is_name(name) and name != VICTIM:
