@@ -33,8 +33,8 @@ KINDS: dict[str, tuple[Tries, int]] = {
     "serve": (served.tries, 10),
     "damage": (damage.tries, 40),
     "residue": (residue.tries, 20),
-    "tenants": (tenants.tries, 350),
-    "reads": (reads.tries, 100),
+    "tenants": (tenants.tries, 120),
+    "reads": (reads.tries, 230),
     "inputs": (inputs.tries, 390),
     "time": (doubling.tries, 145),
 }
