@@ -42,7 +42,7 @@ _QUESTIONS = ("Who repaired the red boat?", "What did Ann paint in May 2024?", "
 _THINGS = ("boat", "bike", "house", "garden", "canoe", "piano", "kite", "clock")
 _DEEDS = ("painted", "repaired", "sold", "bought", "lost", "found", "cleaned")
 _RECALLED = [row.name for row in STRATEGIES.values() if row.in_recall]
-_AT_ONCE, _BY_WORDS, _USES = 24, 2, 400
+_AT_ONCE, _BY_WORDS, _USES = 12, 1, 400
 _ALL = 1_000
 
 
@@ -93,7 +93,8 @@ class _Place:
     def own(self, tenant: int, how: str) -> dict[str, Any]:
         """What is asked: the tenant's space, by itself or as a list, or all of its user."""
         name = self.names[tenant]
-        return {"space": {"space": name}, "list": {"space": [name]}, "user": {"user": name}}[how]
+        asked: dict[str, dict[str, Any]] = {"space": {"space": name}, "list": {"space": [name]}, "user": {"user": name}}
+        return asked[how]
 
     def foreign(self, tenant: int, said: str) -> list[str]:
         """Turns and words of other tenants in a text."""

@@ -150,7 +150,7 @@ def _forget(place: Path, made: _Try, turn: dict[str, Any]) -> None:
     workbench.commands(place)  # sets the text encoder
     named = {"yes": True} if made.is_space else {"turns": [turn["turn_id"]]}
     with workbench.quiet():
-        forget(space=_SPACE, store=str(place / "graph.sqlite"), **named)  # type: ignore[arg-type]
+        forget(space=_SPACE, store=str(place / "graph.sqlite"), **named)
 
 
 def _forget_served(place: Path, made: _Try, turn: dict[str, Any]) -> None:

@@ -47,7 +47,7 @@ PIECES = (
     "' OR '1'='1", ":space", "?", "*", "\u202e", "é", "e\u0301", "中", "🎉", " ", "\u00a0", "\u200b",
     "null", "None", "0", "-1", "1e999", "true",
 )  # fmt: skip
-_NAMES_AT_ONCE, _PAGE = 8, 2
+_NAMES_AT_ONCE, _PAGE = 4, 2
 _ENCODER = FakeEncoder(16)
 
 

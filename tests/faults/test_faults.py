@@ -26,7 +26,7 @@ TRIES = {
     "damage": 3,
     "residue": 1,
     "tenants": 13,
-    "reads": 8,
+    "reads": 12,
     "inputs": 60,
     "time": 20,
 }
