@@ -1,10 +1,11 @@
-"""What one speaker with many turns does to a memory, and what folding and a view of speakers do about it.
+"""What a stranger's turns do to a memory, and what folding and a view of speakers do about it.
 
-    python -m benchmarks.poisoning [--corpus sample] [--turns 22] [--copies 1 11]
+    python -m benchmarks.poisoning [--corpus sample] [--turns 22] [--copies 1 11] [--singles 5] [--strategies all]
 
-A stranger adds turns to every conversation that are copies of its questions: each question once, or a few questions
-many times. The attacked questions are asked before and after: with each hit in a place of its own, with near-duplicates
-folded, and with the words of the conversation's own speakers alone.
+A stranger adds turns to every conversation: copies of its questions, each once or a few many times; or one turn alone,
+which is a copy of one question, or holds the content words of many. All questions of the conversation are asked before
+and after: with each hit in a place of its own, with near-duplicates folded, and with the words of its own speakers
+alone. Recall is given for the questions that are attacked and for the rest.
 """
 
 from __future__ import annotations
@@ -14,23 +15,34 @@ import shutil
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from locigraph.kg.corpora import Conversation
-from locigraph.kg.types import Question, Turn
+from locigraph.kg.language.tokens import STOP_WORDS, words
+from locigraph.kg.types import Question, Turn, TurnId
 from locigraph.retrieval.evaluation.metrics import evidence_recall
 from locigraph.retrieval.hits import turns_of_hits
 from locigraph.scripts import opening
 from locigraph.scripts.memory import Memory
 from locigraph.scripts.settings import CorpusSettings, EncoderSettings
+from locigraph.scripts.strategies import STRATEGIES
 
 _STRANGER = "Mallory"
 _DEPTHS = (1, 10)
-Row = tuple[str, str, str]
+Row = tuple[str, ...]  # attack, strategy, list, whether the questions are attacked
+
+
+@dataclass(frozen=True)
+class Attack:
+    """Turns of a stranger, and the questions that they are about."""
+
+    name: str
+    texts: tuple[str, ...]
+    questions: tuple[Question, ...]
 
 
 def main() -> None:
@@ -40,10 +52,14 @@ def main() -> None:
     parser.add_argument("--format", default="jsonl")
     parser.add_argument("--conversations", nargs="*", default=None)
     parser.add_argument("--turns", type=int, default=22, help="of the stranger in each conversation")
-    parser.add_argument("--copies", type=int, nargs="+", default=[1, 11], help="of each attacked question")
-    parser.add_argument("--strategies", nargs="+", default=["v2", "v1"])
+    parser.add_argument("--copies", type=int, nargs="*", default=[1, 11], help="of each attacked question")
+    parser.add_argument("--singles", type=int, default=5, help="questions of a conversation that are copied alone")
+    parser.add_argument("--strategies", nargs="+", default=["v2", "v1"], help="names, or all that recall offers")
     parser.add_argument("--cache", default="runs/text_cache.sqlite", help="of the text encoder")
     options = parser.parse_args()
+    strategies = options.strategies
+    if strategies == ["all"]:
+        strategies = [row.name for row in STRATEGIES.values() if row.in_recall]
     corpus = opening.read_corpus(
         CorpusSettings(path=options.corpus, format=options.format, conversations=options.conversations)
     )
@@ -52,23 +68,51 @@ def main() -> None:
     for conversation in corpus.conversations:
         asked = [each for each in corpus.questions if each.space == conversation.space and each.evidence]
         with tempfile.TemporaryDirectory() as folder:
-            whole = Path(folder) / "whole"
+            whole, place = Path(folder) / "whole", Path(folder) / "attacked"
             with Memory.open(whole / "graph.sqlite", encoder=encoder) as memory:
                 memory.add_many(_given(conversation.turns))
-            for copies in options.copies:
-                attacked = asked[: options.turns // copies]
-                for name, turns in (("none", []), (f"{copies} of each", _attack(conversation, attacked, copies))):
-                    place = Path(folder) / "attacked"
-                    shutil.rmtree(place, ignore_errors=True)
-                    shutil.copytree(whole, place)
-                    with Memory.open(place / "graph.sqlite", encoder=encoder) as memory:
-                        memory.add_many(_given(turns))
-                        for row, found in _measured(memory, conversation, attacked, options.strategies):
-                            scores[f"{name} ({len(attacked)} questions)", *row].append(found)
-    print(f"{'copies':<26}{'strategy':<10}{'list':<20}" + "".join(f"{f'recall@{depth}':>10}" for depth in _DEPTHS))
-    for (name, strategy, view), rows in scores.items():
-        means = np.mean(rows, axis=0)
-        print(f"{name:<26}{strategy:<10}{view:<20}" + "".join(f"{mean:>10.3f}" for mean in means))
+                before = _measured(memory, conversation, asked, strategies)
+            for attack in attacks(asked, turns=options.turns, copies=options.copies, singles=options.singles):
+                shutil.rmtree(place, ignore_errors=True)
+                shutil.copytree(whole, place)
+                with Memory.open(place / "graph.sqlite", encoder=encoder) as memory:
+                    memory.add_many(_given(_hostile(conversation, attack.texts)))
+                    after = _measured(memory, conversation, asked, strategies)
+                for key, found in after.items():
+                    for question, recall in found.items():
+                        about = "attacked" if question in attack.questions else "the rest"
+                        scores[(attack.name, *key, about)].append(before[key][question] + recall)
+    print(table(scores))
+
+
+def attacks(asked: Sequence[Question], *, turns: int, copies: Sequence[int], singles: int) -> Iterator[Attack]:
+    """What the stranger does to a conversation, one after the other.
+
+    Args:
+        asked: The conversation's questions.
+        turns: Turns of the stranger where there are many.
+        copies: Copies of each attacked question, for each attack by copies.
+        singles: Number of questions that are copied alone.
+    """
+    for each in copies:
+        attacked = tuple(asked[: turns // each])
+        yield Attack(f"{each} of each", tuple(q.text for q in attacked for _ in range(each)), attacked)
+    for question in asked[:singles]:
+        yield Attack("one copy", (question.text,), (question,))
+    stuffed = tuple(asked[:turns])
+    keywords = dict.fromkeys(word for q in stuffed for word in words(q.text) if word not in STOP_WORDS)
+    yield Attack("keywords", (f"{' '.join(keywords).capitalize()}.",), stuffed)
+
+
+def table(scores: Mapping[Row, Sequence[Sequence[float]]]) -> str:
+    """Means before and after each attack, as Markdown."""
+    depths = [f"recall@{depth} {when}" for when in ("before", "after") for depth in _DEPTHS]
+    head = ["attack", "strategy", "list", "questions", "number", *depths]
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    for row, found in scores.items():
+        means = (f"{mean:.3f}" for mean in np.mean(found, axis=0))
+        lines.append(f"| {' | '.join([*row, str(len(found)), *means])} |")
+    return "\n".join(lines)
 
 
 def _given(turns: Sequence[Turn]) -> list[dict[str, Any]]:
@@ -77,35 +121,36 @@ def _given(turns: Sequence[Turn]) -> list[dict[str, Any]]:
     return [{name: asdict(turn)[name] for name in names} | {"session": turn.session_id} for turn in turns]
 
 
-def _attack(conversation: Conversation, attacked: Sequence[Question], copies: int) -> list[Turn]:
+def _hostile(conversation: Conversation, texts: Sequence[str]) -> list[Turn]:
     last = conversation.turns[-1]
     return [
         Turn(
-            last.space, f"attack:{number}:{copy}", last.space, "attack", number * copies + copy, _STRANGER,  # type: ignore[arg-type]
-            question.text, last.spoken_at,
+            last.space, TurnId(f"attack:{number}"), last.space, "attack", number, _STRANGER, text, last.spoken_at
         )
-        for number, question in enumerate(attacked)
-        for copy in range(copies)
+        for number, text in enumerate(texts)
     ]  # fmt: skip
 
 
 def _measured(
-    memory: Memory, conversation: Conversation, attacked: Sequence[Question], strategies: Sequence[str]
-) -> Iterator[tuple[tuple[str, str], list[float]]]:
-    """Recall of the questions' evidence at each depth, by strategy and list."""
+    memory: Memory, conversation: Conversation, asked: Sequence[Question], strategies: Sequence[str]
+) -> dict[tuple[str, str], dict[Question, list[float]]]:
+    """Recall of each question's evidence at each depth, by strategy and list."""
     own = sorted({turn.speaker for turn in conversation.turns})
     views: Mapping[str, Mapping[str, Any]] = {
         "as it is": {"fold": None}, "folded": {}, "own speakers": {"speaker": own, "fold": None}
     }  # fmt: skip
+    found: dict[tuple[str, str], dict[Question, list[float]]] = {}
     for strategy in strategies:
         for view, how in views.items():
-            for question in attacked:
+            for question in asked:
                 hits = memory.recall(
                     question.text, space=conversation.space, top_k=max(_DEPTHS), strategy=strategy, **how
                 )
                 ranking = turns_of_hits(hits, top_k=max(_DEPTHS))
                 gold = frozenset(question.evidence)
-                yield (strategy, view), [evidence_recall(ranking, gold, depth) for depth in _DEPTHS]
+                recall = [evidence_recall(ranking, gold, depth) for depth in _DEPTHS]
+                found.setdefault((strategy, view), {})[question] = recall
+    return found
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 Schema = Mapping[str, Any]
 _Form = TypeVar("_Form", bound="Form")
 _THOUGHT = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
-_FENCE = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL | re.IGNORECASE)
+_LAST_THOUGHT = re.compile(r".*</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
+_FENCE = re.compile(r"```(?:json)?[^\S\n]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 _FAULTS_TOLD = 3
 # What limits lengths; some endpoints that know strict schemas refuse these words.
 _BOUNDS = ("minLength", "maxLength", "minItems", "maxItems", "pattern")
@@ -39,7 +40,10 @@ def parsed(text: str) -> Any:
     Raises:
         ValueError: If there is none; says why.
     """
-    said = _THOUGHT.sub("", text)
+    # Behind the last end no thought is looked for: the rest of the reply would be read for each that has none.
+    last = _LAST_THOUGHT.match(text)
+    end = 0 if last is None else last.end()
+    said = _THOUGHT.sub("", text[:end]) + text[end:]
     if not said.strip():
         raise ValueError("the reply is empty")
     fenced = _FENCE.search(said)

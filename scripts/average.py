@@ -19,7 +19,7 @@ def average(*, checkpoints: list[str], output: str = "data/average") -> None:
     from locigraph.training.checkpoint import load_checkpoint
 
     read = [load_checkpoint(Path(folder)) for folder in checkpoints]
-    made = averaged(read, **provenance.manifest(read[0].details["identity"]["seed"] if read else 0))
+    made = averaged(read, **provenance.manifest(read[0].details["identity"].get("seed", 0) if read else 0))
     made.save(Path(output) / "checkpoint")
     print(
         f"checkpoint {made.version} in {Path(output) / 'checkpoint'}: the mean of {', '.join(made.details['averaged'])}"

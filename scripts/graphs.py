@@ -15,6 +15,7 @@ from tqdm import tqdm
 
 from locigraph.consolidation.extractors import EXTRACTORS, Clients
 from locigraph.consolidation.extractors.recorded import RecordedExtractor
+from locigraph.consolidation.extractors.rules import RuleExtractor
 from locigraph.consolidation.pipeline import Consolidator, claim_space, refuse_other_extractor
 from locigraph.consolidation.protocols import Accounted, Extractor
 from locigraph.kg.corpora import Corpus
@@ -25,6 +26,7 @@ from locigraph.kg.types import ANYBODY, Scope, SpaceId, Turn, TurnId, TurnState
 from locigraph.kg.views import Views
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.build_context import HybridContext
+from locigraph.training.pseudo_questions import RULES
 
 
 def extractor_for(consolidation: str, corpus: Corpus, clients: Clients) -> Extractor:
@@ -200,6 +202,20 @@ def foreseen(corpus: Corpus, extractor: Extractor, store: str) -> str:
         f"dry run: {sum(map(len, pending))} turns to consolidate by {extractor.name}, about {total}; nothing was "
         f"asked. They are from {sum(map(bool, pending))} conversations; {undated} have no time"
     )
+
+
+def encoded_of(turns: Sequence[Turn], texts: Sequence[str]) -> list[str]:
+    """Texts that may have been encoded because of some turns, and that a cache of vectors may still know.
+
+    What rules draw from a turn is encoded ahead, and not all of it becomes a node: a fact that is there already, a
+    topic that is another's. Pre-training encodes questions about facts. All of these are found again from the turns.
+
+    Args:
+        turns: The turns.
+        texts: Descriptions of the nodes that were drawn from them.
+    """
+    drafts = [*(turn.utterance for turn in turns), *RuleExtractor().expected_texts(turns), *texts]
+    return list(dict.fromkeys([*drafts, *(question for written in RULES.write(drafts) for question in written)]))
 
 
 def embed_all(spaces: Iterable[SpaceId], store: Store, encoder: CachedTextEncoder, *, progress: bool = True) -> None:

@@ -296,6 +296,8 @@ class Memory:
         Returns:
             Number of nodes erased; 0 where an earlier forgetting was completed.
         """
+        from locigraph.scripts.graphs import encoded_of
+
         scope = Scope(user, agent)
         if (turn_ids is None) != (whole_space or bool(scope)) or (turn_ids is not None and not isinstance(space, str)):
             raise LocigraphError(
@@ -310,12 +312,18 @@ class Memory:
                 if self._writer is not None:
                     for each in spaces:
                         self._writer.drop(each)
-                if turn_ids is None:
-                    erased = self._graph.forget_spaces(spaces, going=self._encoder.forget)
+                named = None if turn_ids is None else dict.fromkeys(map(TurnId, turn_ids))
+                held = [turn for each in spaces for turn in self._graph.turns(each)]
+                turns = held if named is None else [turn for turn in held if turn.turn_id in named]
+
+                def going(texts: Sequence[str]) -> None:
+                    self._encoder.forget(encoded_of(turns, texts))
+
+                if named is None:
+                    erased = self._graph.forget_spaces(spaces, going=going)
                 else:
-                    named = [TurnId(turn) for turn in turn_ids]
                     is_done = was_cut and self._graph.forgotten(spaces[0], named) >= {*named}
-                    erased = 0 if is_done else self._graph.forget(spaces[0], named, going=self._encoder.forget)
+                    erased = 0 if is_done else self._graph.forget(spaces[0], list(named), going=going)
             except (UnknownSpaceError, UnknownScopeError):
                 if not was_cut:
                     raise

@@ -9,7 +9,7 @@ from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import TurnId
 from locigraph.training.protocols import QuestionWriter
 
-_DATE_SUFFIX = re.compile(r"\s*\([^()]*\d{4}\)\s*$")
+_DATE_SUFFIX = re.compile(r"(?<!\s)\s*\([^()]*\d{4}\)\s*$")  # no run of blanks is tried from each of its places
 _PREFIX = re.compile(r"^(\w+): ")
 # Subject, a past or present verb, the rest.
 _STATEMENT = re.compile(

@@ -7,7 +7,7 @@ import unicodedata
 from datetime import UTC, date, datetime
 
 from locigraph.kg.language.dates import CalendarPart, calendar_parts
-from locigraph.kg.language.tokens import STOP_WORDS, words
+from locigraph.kg.language.tokens import STOP_WORDS, normalised, words
 from locigraph.kg.snapshot import NO_TIME
 
 _WORD = re.compile(r"[^\W\d_]+")
@@ -15,14 +15,14 @@ _WORD = re.compile(r"[^\W\d_]+")
 
 def name_words(names: str) -> list[str]:
     """The words of names in lower case and without accents, which questions tend to leave out."""
-    plain = "".join(c for c in unicodedata.normalize("NFKD", names.lower()) if not unicodedata.combining(c))
+    plain = "".join(c for c in normalised("NFKD", names.lower()) if not unicodedata.combining(c))
     return words(plain)
 
 
 def named_people(question: str) -> list[str]:
     """The words of a question that may be names, as ``name_words`` gives them."""
     # Capitalised, but not abbreviations, which are no one's name. NFC, since a combining accent would end a word.
-    composed = unicodedata.normalize("NFC", question)
+    composed = normalised("NFC", question)
     names = [word for word in _WORD.findall(composed) if word[0].isupper() and any(c.islower() for c in word)]
     return name_words(" ".join(name for name in names if name.lower() not in STOP_WORDS))
 

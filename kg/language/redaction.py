@@ -9,10 +9,11 @@ from locigraph.kg.types import Turn
 
 #: What stands in the place of a secret.
 REDACTED = "[redacted]"
-# Keys of well-known services by their prefixes, tokens of three parts (JWT), and blocks of private keys.
+# Keys of well-known services by their prefixes, tokens of three parts (JWT), and blocks of private keys. What begins
+# like a token is taken whole even if it is none, since each of its places would be tried as a beginning otherwise.
 _KEYS = re.compile(
     r"\b(?:sk|pk|rk)[-_][A-Za-z0-9_-]{16,}|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bgh[pousr]_[A-Za-z0-9]{20,}|\bxox[abprs]-[\w-]{10,}"
-    r"|\bAIza[\w-]{30,}|\bhf_[A-Za-z0-9]{20,}|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}"
+    r"|\bAIza[\w-]{30,}|\bhf_[A-Za-z0-9]{20,}|\beyJ[\w-]{8,}+(?P<rest>\.[\w-]{8,}+\.[\w-]{8,})?+"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
 )
 # "my password is hunter2", "PIN: 4711", "api_key=abc"; the word before stays.
@@ -26,7 +27,7 @@ _CARD = re.compile(r"(?<![\d-])\d(?:[ -]?\d){12,18}(?![\d-])")
 
 def redacted(text: str) -> str:
     """The text with ``REDACTED`` in the place of each secret that is recognised; others stay."""
-    text = _KEYS.sub(REDACTED, text)
+    text = _KEYS.sub(lambda match: match[0] if match[0].startswith("eyJ") and not match["rest"] else REDACTED, text)
     text = _NAMED.sub(lambda match: match["before"] + REDACTED, text)
     return _CARD.sub(lambda match: REDACTED if _is_card(match[0]) else match[0], text)
 

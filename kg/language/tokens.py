@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 import threading
+import unicodedata
+from typing import Literal
 
 import Stemmer
 
@@ -23,6 +26,7 @@ STOP_WORDS: frozenset[str] = frozenset(
 )
 
 _WORD = re.compile(r"[^\W_]+")
+_MOST_MARKS = 30
 # A Snowball stemmer keeps state between calls and must not be shared by threads.
 _local = threading.local()
 
@@ -35,6 +39,21 @@ def stem(word: str) -> str:
         stemmer = _local.stemmer = Stemmer.Stemmer("english")
     stemmed: str = stemmer.stemWord(word)
     return stemmed
+
+
+def normalised(form: Literal["NFC", "NFKC", "NFKD"], text: str) -> str:
+    """The text in a normal form of Unicode, with at most 30 combining marks in a row.
+
+    Marks are sorted in time by the square of their number, and no language has more.
+
+    Source:
+        Unicode Standard Annex 15, section 13: stream-safe text.
+    """
+    if text.isascii():
+        return text
+    runs = itertools.groupby(text, key=lambda sign: unicodedata.combining(sign) > 0)
+    kept = (sign for are_marks, run in runs for sign in (itertools.islice(run, _MOST_MARKS) if are_marks else run))
+    return unicodedata.normalize(form, "".join(kept))
 
 
 def words(text: str) -> list[str]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
+
+from locigraph.kg.language.tokens import normalised
 
 _FILE = "wordings.npy"
 _LEAST_WORDS = 8
@@ -21,7 +22,7 @@ _NOT_WORD = re.compile(r"[\W_]+")
 
 def wording(text: str) -> str:
     """A text without case, punctuation, spacing and Unicode variants, which do not make two texts different."""
-    return _NOT_WORD.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip()
+    return _NOT_WORD.sub(" ", normalised("NFKC", text).casefold()).strip()
 
 
 def is_distinctive(text: str) -> bool:

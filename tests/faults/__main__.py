@@ -20,10 +20,11 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.faults import cuts, damage, doubling, inputs, residue, served, tenants, workbench
+from tests.faults import cuts, damage, doubling, inputs, reads, residue, served, tenants, workbench
 from tests.faults.children import preload
 
-Tries = Callable[[int, Path], Iterator[Callable[[], None]]]
+#: What makes tries; a try may return how many rows it has read.
+Tries = Callable[[int, Path], Iterator[Callable[[], int | None]]]
 #: Each kind, and how many of a thousand tries are of it: a try with processes takes about a second, one without little.
 KINDS: dict[str, tuple[Tries, int]] = {
     "faults": (cuts.tries, 35),
@@ -32,7 +33,8 @@ KINDS: dict[str, tuple[Tries, int]] = {
     "serve": (served.tries, 10),
     "damage": (damage.tries, 40),
     "residue": (residue.tries, 20),
-    "tenants": (tenants.tries, 350),
+    "tenants": (tenants.tries, 120),
+    "reads": (reads.tries, 230),
     "inputs": (inputs.tries, 390),
     "time": (doubling.tries, 145),
 }
@@ -49,9 +51,9 @@ def main() -> None:
     )  # fmt: skip
     parser.add_argument("--summary", type=Path, default=None, help="JSON file to write")
     options = parser.parse_args()
-    if "serve" in dict(options.kinds):
+    if {"serve", "residue"} & {kind for kind, _ in options.kinds}:
         served.load()
-    if {kind for kind, _ in options.kinds} & {"faults", "adds", "serve", "damage", "residue", "tenants"}:
+    if {kind for kind, _ in options.kinds} & {"faults", "adds", "serve", "damage", "residue", "tenants", "reads"}:
         with tempfile.TemporaryDirectory(prefix="faults-") as folder:
             preload(lambda: workbench.run_each(Path(folder)))
     is_ending = threading.Event()
@@ -61,22 +63,22 @@ def main() -> None:
     for kind, given in options.kinds:
         make, share = KINDS[kind]
         count = given or max(1, options.count * share // 1_000)
-        started, tried, survived = _processor_s(), 0, 0
+        started, tried, survived, rows = _processor_s(), 0, 0, 0
         with tempfile.TemporaryDirectory(prefix="faults-") as folder:
             for each in itertools.islice(make(options.seed, Path(folder)), count):
                 if is_ending.is_set():
                     break
                 tried += 1
                 try:
-                    each()
+                    rows += each() or 0
                     survived += 1
                 except Exception:
                     failures.append(f"{kind}: {traceback.format_exc()}")
                     print(failures[-1], file=sys.stderr)
-        found[kind] = {"tries": tried, "survived": survived}
-        print(
-            f"{kind}: {survived} of {tried} survived in {_processor_s() - started:.0f} s of one processor", flush=True
-        )
+        found[kind] = {"tries": tried, "survived": survived} | ({"rows": rows} if rows else {})
+        read = f", {rows} rows read" if rows else ""
+        spent = f"{_processor_s() - started:.0f} s of one processor"
+        print(f"{kind}: {survived} of {tried} survived{read} in {spent}", flush=True)
     if options.summary is not None:
         commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False)
         summary = {

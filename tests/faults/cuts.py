@@ -2,7 +2,8 @@
 
 It is stopped before or after a call that writes, or anywhere. The calls are found by counting them in an uninterrupted
 run: statements and commits of the store and the cache, calls of the index's client, renames and waits for the disk.
-After a loss of power the files of the index that were not yet on the disk are empty.
+After a loss of power the files of the index that were written are empty, and those of a checkpoint that were not waited
+for. As a program of its own a command is interrupted by a signal, and says so in one line.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import errno
 import filecmp
 import os
 import random
+import re
 import shutil
 import signal
 import sqlite3
@@ -24,10 +26,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from locigraph.kg.files import whole_folder
 from locigraph.retrieval.errors import IndexUnavailableError
 from locigraph.retrieval.index.milvus_client import GuardedClient
+from locigraph.scripts import cli
+from locigraph.training.checkpoint import load_checkpoint
 from tests.faults import workbench
-from tests.faults.children import STOPPED, ChildError, in_child
+from tests.faults.children import STOPPED, ChildError, as_process, in_child
 
 #: Commands in a row, of which the last is stopped. The second "build" passes over what was forgotten.
 _STAGES = (
@@ -41,12 +46,18 @@ _STAGES = (
     ("build", "refresh", "add", "forget_user"),
     ("build", "forget", "build"),
     ("build", "forget", "restore"),
+    ("build", "append", "classify"),
+    ("build", "append", "reflect"),
+    ("build", "append", "resolve"),
+    ("build", "average"),
 )
 #: Two conversations side by side, by language models.
 _BY_MODELS = (("build_by_models",),)
 _BY_ADD = (("build", "refresh", "add"),)
 _AT_A_CALL = ("exit", "kill", "interrupt", "full disk", "power loss")
-_ANYWHERE = ("killed", "interrupted")
+_ANYWHERE = ("killed", "interrupted", "signalled")
+#: What tqdm writes on standard error behind a bar's name.
+_BAR = re.compile(r"\[\d\d:\d\d")
 # What a complete forgetting says when it is asked for again.
 _DONE = {
     "forget": "or no longer",
@@ -78,8 +89,8 @@ class _Counter:
         if threading.current_thread() is threading.main_thread():  # where Python raises it
             raise KeyboardInterrupt
 
-    def watch(self) -> None:
-        """Begin; every call counts twice, before and after."""
+    def watch(self, synced: Path) -> None:
+        """Begin; every call counts twice, before and after. Files that were waited for are noted in ``synced``."""
         counted = self
 
         @sa.event.listens_for(sa.Engine, "before_cursor_execute")
@@ -106,7 +117,14 @@ class _Counter:
         GuardedClient.guarded = watched  # type: ignore[method-assign,assignment]
         no_space = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "graph")
         os.replace = _around(os.replace, partial(counted, no_space))
-        os.fsync = _around(os.fsync, partial(counted, no_space))
+        fsync = os.fsync
+
+        def noted(file: int) -> None:
+            fsync(file)
+            with synced.open("a") as notes:
+                notes.write(f"{os.fstat(file).st_ino}\n")
+
+        os.fsync = _around(noted, partial(counted, no_space))
 
 
 def _around(call: Callable[..., Any], counted: Callable[[], None]) -> Callable[..., Any]:
@@ -121,9 +139,13 @@ def _around(call: Callable[..., Any], counted: Callable[[], None]) -> Callable[.
 
 def _counted(folder: Path, command: str, at: int, way: str) -> int:
     counter = _Counter(at, way)
-    counter.watch()
+    counter.watch(_synced(folder))
     _run(folder, command)
     return counter.calls
+
+
+def _synced(place: Path) -> Path:
+    return place.with_name("synced")
 
 
 def _run(folder: Path, command: str) -> None:
@@ -148,6 +170,24 @@ def _stopped_after(seconds: float, way: str, folder: Path, command: str) -> floa
     return time.process_time() - started
 
 
+def _signalled_after(seconds: float, folder: Path, command: str) -> tuple[int, str]:
+    """Exit status and standard error, without progress bars, of a program that gets SIGINT, or of one that was done."""
+    workbench.commands(folder)  # sets the text encoder
+    words = workbench.words(folder)[command]
+
+    def program() -> None:
+        signal.signal(signal.SIGPROF, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+        try:
+            cli.main(words)
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+
+    code, said = as_process(program, folder.with_name("said"))
+    return code, "\n".join(line for line in re.split("[\r\n]+", said) if line and not _BAR.search(line))
+
+
 @dataclass(frozen=True)
 class _Stage:
     """A command with the memory before it, its writing calls, its seconds, and the state after it."""
@@ -157,6 +197,11 @@ class _Stage:
     calls: int
     seconds: float
     wanted: Mapping[str, Any]
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether the command is there as words too."""
+        return self.command in workbench.words(self.start)
 
 
 def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
@@ -184,7 +229,7 @@ def _tries(
         if commands not in stages:
             stages[commands] = _stage(folder, commands[:-1], commands[-1])
         stage = stages[commands]
-        way = randomness.choice(ways)
+        way = randomness.choice([way for way in ways if way != "signalled" or stage.is_typed])
         at = randomness.randrange(stage.calls) + 1 if way in _AT_A_CALL else randomness.uniform(0.01, stage.seconds)
         yield partial(_check, folder / "try", stage, way, at)
 
@@ -224,20 +269,36 @@ def _check(place: Path, stage: _Stage, way: str, at: float) -> None:
     shutil.copytree(stage.start, place)
     try:
         if way in _AT_A_CALL:
+            _synced(place).unlink(missing_ok=True)
             in_child(lambda: _counted(place, stage.command, int(at), way))
+        elif way == "signalled":
+            code, said = _signalled_after(at, place, stage.command)
+            one_line = (
+                f"locigraph: interrupted; run the same command again and {workbench.words(place)[stage.command][0]}"
+            )
+            assert (code, said) in ((0, ""), (2, f"{one_line} goes on")), f"{what}: {code} {said}"
         else:
             in_child(lambda: _stopped_after(at, way, place, stage.command))
         has_lost_files = way == "power loss" and _lose(place, stage.start)
         if stage.command == "add" and not has_lost_files:
             in_child(lambda: _verified(place))
+        if whole_folder(place / "mean" / "checkpoint").exists():
+            load_checkpoint(place / "mean" / "checkpoint")  # is there as a whole, or not at all
         in_child(lambda: _again(place, stage, what, has_lost_files=has_lost_files))
     except ChildError as error:
         raise AssertionError(f"{what}: {error}") from error
 
 
 def _lose(place: Path, start: Path) -> bool:
-    """Empty the files of the index that were written since; whether there are any."""
+    """Empty the files that were written since and may not be on the disk; whether any are of the index.
+
+    Of the index those are all, since Milvus Lite's own waiting is not seen here.
+    """
     lost = []
+    synced = set(_synced(place).read_text().split()) if _synced(place).exists() else set()
+    for path in (place / "mean").rglob("*"):
+        if path.is_file() and str(path.stat().st_ino) not in synced:
+            path.write_bytes(b"")
     for path in (place / "graph.index.db").rglob("*"):
         before = start / path.relative_to(place)
         if path.is_file() and not (before.is_file() and filecmp.cmp(path, before, shallow=False)):

@@ -1,7 +1,12 @@
-"""Damage: a file is emptied, truncated or has a byte flipped; the answer is one clear line or the right result."""
+"""Damage: a file is emptied, truncated or has a byte flipped; the answer is one clear line or the right result.
+
+Files are those of a memory with its index, text cache and checkpoint, of an adapter, of a cassette of language models,
+and of a training that was stopped. Where the line names a cure, that is tried as well.
+"""
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import sqlite3
@@ -9,16 +14,27 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from safetensors.numpy import save_file
+
+from locigraph.kg.language.wordings import Wordings
+from locigraph.retrieval.errors import TextEncoderError
+from locigraph.retrieval.text import text_adapter
+from locigraph.retrieval.text.text_adapter import read_adapter
 from tests.faults import workbench
-from tests.faults.children import ChildError, in_child
+from tests.faults.children import STOPPED, ChildError, in_child
 
 _WAYS = ("emptied", "truncated", "flipped")
 _QUESTIONS = ("recall", "recall_bm25", "recall_v2")
 _CHANGING = ("append", "add", "forget")
 _COMMANDS = (*_QUESTIONS, *_CHANGING, "verify", "build", "refresh")
+#: Folders beside the memory, each with what is its own; a share of the tries is about a training, which takes seconds.
+_ADAPTER, _MODELS, _TRAINING = "adapter", "models", "training"
+_TRAININGS = 0.03
 
 
 def hurt(file: Path, way: str, place: float) -> None:
@@ -33,20 +49,74 @@ def hurt(file: Path, way: str, place: float) -> None:
 def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
     """Tries without end: a file, a damage, a command."""
     randomness = random.Random(seed)
-    whole = folder / "whole"
-
-    def made() -> dict[str, tuple[int, str]]:
-        workbench.prepare(whole)
-        workbench.run_all(whole, "build", "refresh")
-        return {question: _answer(whole, question) for question in _QUESTIONS}
-
-    wanted = in_child(made)
+    whole, stopped = folder / "whole", folder / "stopped"
+    wanted = in_child(partial(_made, whole))
     files = sorted(path.relative_to(whole) for path in whole.rglob("*") if path.is_file() and path.stat().st_size)
     # Corpora are damaged by the kind "inputs"; SQLite's own files beside a database go when it is closed.
     files = [file for file in files if not file.name.endswith((".jsonl", "-shm", "-wal"))]
+    files = [file for file in files if file.parts[0] != _MODELS or file.name == "replies.sqlite"]
     while True:
-        file, way, command = randomness.choice(files), randomness.choice(_WAYS), randomness.choice(_COMMANDS)
-        yield partial(_check, folder, _Damage(file, way, randomness.random(), command), wanted)
+        way, place = randomness.choice(_WAYS), randomness.random()
+        if randomness.random() < _TRAININGS:
+            if not stopped.exists():
+                version = _stopped_training(stopped)
+            points = sorted(path.relative_to(stopped) for path in stopped.rglob("*.ckpt"))
+            yield partial(_check_training, folder, _Damage(randomness.choice(points), way, place, "train"), version)
+        else:
+            damage = _Damage(randomness.choice(files), way, place, randomness.choice(_COMMANDS))
+            yield partial(_check, folder, damage, wanted)
+
+
+def _made(whole: Path) -> dict[str, tuple[int, str]]:
+    """Make all that is damaged; the answers to the questions."""
+    workbench.prepare(whole)
+    workbench.run_all(whole, "build", "refresh")
+    workbench.prepare(whole / _MODELS)
+    workbench.run_all(whole / _MODELS, "build_by_models")
+    (whole / _MODELS / "graph.sqlite").unlink()
+    shutil.rmtree(whole / _MODELS / "graph.index.db")
+    _make_adapter(whole / _ADAPTER)
+    return {question: _answer(whole, question) for question in _QUESTIONS}
+
+
+def _make_adapter(folder: Path) -> None:
+    """An adapter as its folder is written, without the model that it would change."""
+    folder.mkdir()
+    (folder / text_adapter._CONFIG).write_text(json.dumps({"r": 2, "target_modules": ["query"]}))
+    save_file({"query.lora_A.weight": np.ones((2, 16), dtype=np.float32)}, folder / text_adapter._WEIGHTS)
+    Wordings(["What was sold?"]).save(folder)
+    manifest = {"base": "fake", "version": text_adapter._version(folder)}
+    details = {"identity": {"train": ["elsewhere"], "validation": []}}
+    (folder / text_adapter._MANIFEST).write_text(json.dumps(manifest | {"details": details}))
+
+
+def _stopped_training(stopped: Path) -> str:
+    """Make a folder of a training that was stopped after three epochs; version of the checkpoint it would end with."""
+    whole = stopped.with_name("trained")
+    whole.mkdir()
+    version = _trained(whole)
+    stopped.mkdir()
+    assert _trained(stopped, kill_after=3) == STOPPED
+    return str(version)
+
+
+def _trained(folder: Path, *, kill_after: int = 0) -> Any:
+    interrupted = import_module("tests.training.interrupted")  # takes seconds
+
+    def train() -> Any:
+        with workbench.quiet():
+            return interrupted.train(folder, kill_after)
+
+    return in_child(train)
+
+
+def _check_training(folder: Path, damage: _Damage, version: str) -> None:
+    hurt_one = folder / "try"
+    shutil.rmtree(hurt_one, ignore_errors=True)
+    shutil.copytree(folder / "stopped", hurt_one)
+    hurt(hurt_one / damage.file, damage.way, damage.place)
+    again = _trained(hurt_one)
+    assert again == version, f"{damage}: {again} instead of {version}"
 
 
 @dataclass(frozen=True)
@@ -86,6 +156,9 @@ def _check(folder: Path, damage: _Damage, wanted: dict[str, tuple[int, str]]) ->
 
 def _survives(whole: Path, place: Path, damage: _Damage, wanted: dict[str, tuple[int, str]]) -> None:
     command, part = damage.command, damage.file.parts[0]
+    if part in (_ADAPTER, _MODELS):
+        {_ADAPTER: _adapter_survives, _MODELS: _cassette_survives}[part](whole / part, place / part)
+        return
     code, said = _answer(place, command)
     assert code in (0, 1, 2)
     assert code != 2 or "\n" not in said, said
@@ -100,6 +173,8 @@ def _survives(whole: Path, place: Path, damage: _Damage, wanted: dict[str, tuple
     elif part == "graph.sqlite":
         if command not in (*_CHANGING, "build") and _answer(place, "verify")[0] == 0:
             assert _texts(place) == _texts(whole), "a changed text that verify calls clean"
+        if command not in ("build", "refresh") and _answer(place, "verify")[0] == 2:
+            _cured(whole, place, wanted, from_copy=damage.place < 0.5)
     elif part.startswith("cache"):
         for log in place.glob("cache*"):
             log.unlink()
@@ -107,3 +182,43 @@ def _survives(whole: Path, place: Path, damage: _Damage, wanted: dict[str, tuple
             assert _answer(place, "recall") == wanted["recall"]
     elif command in ("refresh", "recall_v2") and part == "checkpoint":
         assert code == 2 or _answer(place, "recall_v2") == wanted["recall_v2"]
+
+
+def _cured(whole: Path, place: Path, wanted: dict[str, tuple[int, str]], *, from_copy: bool) -> None:
+    """A damaged store is restored from a copy, or built anew, as its error says."""
+    for file in place.glob("graph.sqlite*"):
+        file.unlink()
+    if from_copy:
+        for file in whole.glob("graph.sqlite*"):
+            shutil.copy(file, place)
+    else:
+        workbench.run_all(place, "build")
+    workbench.run_all(place, "rebuild", "refresh", "verify")
+    for question, answer in wanted.items():
+        assert _answer(place, question) == answer, f"{question} after the store's cure"
+
+
+def _adapter_survives(whole: Path, place: Path) -> None:
+    found, fault = None, ""
+    try:
+        found = read_adapter(place, base="fake")
+    except TextEncoderError as error:
+        fault = str(error)
+    assert "\n" not in fault, fault
+    if found is None:
+        return
+    sound = read_adapter(whole, base="fake")
+    assert (found.version, found.spaces) == (sound.version, sound.spaces)
+    assert found.seen is not None
+    assert "What was sold?" in found.seen or len(found.seen) == 1  # another hash: no file says what it should be
+
+
+def _cassette_survives(whole: Path, place: Path) -> None:
+    """A build asks again what a damaged cassette does not tell, or says which file to replace."""
+    code, said = workbench.run(place, "build_by_models")
+    assert code in (0, 1, 2)
+    assert code != 2 or ("\n" not in said and "replies.sqlite" in said), said
+    if code == 2:
+        for file in place.glob("replies.sqlite*"):
+            file.unlink()
+        workbench.run_all(place, "build_by_models", "verify")

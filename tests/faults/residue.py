@@ -1,38 +1,76 @@
-"""Residue: a marker in text, speaker, id or caption; after ``forget`` no file may hold it, nor a vector of its text."""
+"""Residue: a marker in text, speaker, id or caption; after forgetting no file may hold it, nor a vector of its texts.
+
+The graph is built by rules or by language models, perhaps passed over again and refreshed; a turn or its whole space is
+forgotten, by a command or through a server, whose log is read as well.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
-from collections.abc import Callable, Iterator
+import signal
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
+from numpy.typing import NDArray
 from pyarrow import parquet
 
-from locigraph.scripts.forget import forget as forget_command
+from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
+from locigraph.retrieval.index.milvus import MilvusIndex
+from locigraph.scripts.forget import forget
 from tests.fakes import FakeEncoder
 from tests.fakes_graph import TEXT_DIM
 from tests.faults import workbench
 from tests.faults.children import in_child
+from tests.faults.served import serving
 
 _FIELDS = ("text", "speaker", "turn_id", "image_caption")
+_PASSES = ("classify", "reflect", "resolve")
+_SPACE = "harbor"
+
+
+@dataclass(frozen=True)
+class _Try:
+    """A marker, its field and turn, and what is done before and to forget it."""
+
+    marker: str
+    field: str
+    turn: int
+    build: str
+    passes: tuple[str, ...]
+    is_refreshed: bool
+    is_space: bool
+    is_served: bool
 
 
 def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
-    """Tries without end: a field, a place in the conversation, refreshed before or not."""
+    """Tries without end: a field, a turn, a way to build, to go on and to forget."""
     randomness = random.Random(seed)
     while True:
-        marker = "".join(randomness.choice("bcdfghjklmnpqrstvwxz") for _ in range(14))
-        field, at = randomness.choice(_FIELDS), randomness.randrange(len(workbench.TURNS))
-        refreshed = randomness.random() < 0.5
-        yield lambda m=marker, f=field, a=at, r=refreshed: _check(folder / "try", m, f, a, r)  # type: ignore[misc]
+        made = _Try(
+            "".join(randomness.choice("bcdfghjklmnpqrstvwxz") for _ in range(14)),
+            randomness.choice(_FIELDS),
+            randomness.randrange(len(workbench.TURNS)),
+            randomness.choice(("build", "build", "build_by_models")),
+            tuple(each for each in _PASSES if randomness.random() < 0.3),
+            randomness.random() < 0.5,
+            randomness.random() < 0.3,
+            randomness.random() < 0.3,
+        )
+        yield partial(_check, folder / "try", made)
 
 
-def files_with(folder: Path, marker: str, vectors: np.ndarray[tuple[int, int], np.dtype[np.float32]]) -> list[str]:
-    """Files that hold a word, in columns of tables too, or one of some vectors."""
+def files_with(folder: Path, marker: str, vectors: Sequence[NDArray[np.float32]]) -> list[str]:
+    """Files that hold a word, in columns of tables too, or one of some vectors of any width."""
     found = []
     for path in sorted(folder.rglob("*")):
         if not path.is_file():
@@ -46,8 +84,8 @@ def files_with(folder: Path, marker: str, vectors: np.ndarray[tuple[int, int], n
             rows = parquet.read_table(path).to_pylist()
             if marker in str(rows).lower():
                 found.append(f"{path.name}: the marker in a column")
-            held = np.asarray([row["vector"] for row in rows if len(row.get("vector", ())) == vectors.shape[1]])
-            if len(held) and len(vectors) and np.abs(held[:, None] - vectors[None]).max(axis=2).min() < 1e-6:
+            held = [np.asarray(row["vector"]) for row in rows if "vector" in row]
+            if any(a.shape == b.shape and np.abs(a - b).max() < 1e-6 for a in held for b in vectors):
                 found.append(f"{path.name}: a vector in a column")
     return found
 
@@ -57,30 +95,76 @@ def _utterance(turn: dict[str, Any]) -> str:
     return f"{turn['speaker']}: {turn['text']}" + (f" [shares {caption}]" if caption else "")
 
 
-def _check(place: Path, marker: str, field: str, at: int, refreshed: bool) -> None:
+def _check(place: Path, made: _Try) -> None:
     shutil.rmtree(place, ignore_errors=True)
     workbench.prepare(place)
-    told = workbench.conversation("harbor")
-    turn = told["sessions"][0]["turns"][at]
-    turn[field] = f"{marker} {turn.get(field, '')}" if field != "text" else f"I keep a {marker} and a spare {marker}."
+    told = workbench.conversation(_SPACE)
+    turn = told["sessions"][0]["turns"][made.turn]
+    marked = f"{made.marker} {turn.get(made.field, '')}".strip()
+    turn[made.field] = marked if made.field != "text" else f"I keep a {made.marker} and a spare {made.marker}."
     lines = [json.dumps(told), json.dumps(workbench.conversation("meadow"))]
     (place / "corpus.jsonl").write_text("\n".join(lines) + "\n")
-    in_child(lambda: workbench.run_all(place, *(("build", "refresh") if refreshed else ("build",))))
-    vectors = FakeEncoder(TEXT_DIM).encode([_utterance(turn)])
-    # The other conversation keeps its turn of the words before the change. An ID is no part of them, and the hash of a
-    # marker can cancel that of another word.
-    kept = FakeEncoder(TEXT_DIM).encode([_utterance(workbench.conversation("meadow")["sessions"][0]["turns"][at])])
-    if np.allclose(vectors, kept):
-        vectors = vectors[:0]
+    vectors = in_child(partial(_built, place, made, turn))
     (place / "corpus.jsonl").unlink()
-    assert files_with(place, marker, vectors), "the marker was never there"
-
-    def forget() -> None:
-        workbench.commands(place)
-        with workbench.quiet():
-            forget_command(space="harbor", turns=[turn["turn_id"]], store=str(place / "graph.sqlite"))
-
-    in_child(forget)
-    left = files_with(place, marker, vectors)
-    assert not left, f"{field} of turn {at}, refreshed {refreshed}: {left}"
+    for cassette in place.glob("replies*"):  # is no part of a memory, and says what models were asked
+        cassette.unlink()
+    assert files_with(place, made.marker, vectors), "the marker was never there"
+    if made.is_served:
+        _forget_served(place, made, turn)
+    else:
+        in_child(partial(_forget, place, made, turn))
+    left = files_with(place, made.marker, vectors)
+    assert not left, f"{made}: {left}"
     in_child(lambda: workbench.run_all(place, "verify"))
+
+
+def _built(place: Path, made: _Try, turn: dict[str, Any]) -> list[NDArray[np.float32]]:
+    """Build, and go on; all vectors that are of the marked turn alone."""
+    again = ("refresh",) if made.is_refreshed else ()
+    workbench.run_all(place, made.build, *made.passes, *again)
+    with closing(sqlite3.connect(place / "graph.sqlite")) as connection:
+        texts = {text for (text,) in connection.execute("SELECT description FROM nodes")}
+    if made.build == "build":  # what else models say of a turn nobody knows any more when it is forgotten
+        texts |= {*workbench.FakeCachedEncoder.texts}
+    # An ID is no part of a text, so the other conversation may say the same.
+    marked = {_utterance(turn)} | {text for text in texts if made.marker in text.lower()}
+    marked -= {_utterance(each) for each in workbench.conversation("meadow")["sessions"][0]["turns"]}
+    # The hash of a marker can cancel that of another word.
+    vectors = _apart(*(FakeEncoder(TEXT_DIM).encode(sorted(each)) for each in (marked, texts - marked)))
+    if made.is_refreshed:
+        with MilvusIndex(str(place / "graph.index.db")) as index:
+            collection = index.open(GRAPH_ALIAS)
+            keys = [key for key, row in collection.rows(_SPACE).items() if turn["turn_id"] in row.turn_ids]
+            others = collection.vectors("meadow", collection.node_keys("meadow"))
+            vectors += _apart([*collection.vectors(_SPACE, keys).values()], [*others.values()])
+    return vectors
+
+
+def _apart(vectors: Iterable[NDArray[np.float32]], others: Iterable[NDArray[np.float32]]) -> list[NDArray[np.float32]]:
+    """Those of some vectors that are none of others."""
+    held = np.stack([*others])
+    return [vector for vector in vectors if np.abs(held - vector).max(axis=1).min() > 1e-6]
+
+
+def _forget(place: Path, made: _Try, turn: dict[str, Any]) -> None:
+    workbench.commands(place)  # sets the text encoder
+    named = {"yes": True} if made.is_space else {"turns": [turn["turn_id"]]}
+    with workbench.quiet():
+        forget(space=_SPACE, store=str(place / "graph.sqlite"), **named)
+
+
+def _forget_served(place: Path, made: _Try, turn: dict[str, Any]) -> None:
+    """Forget through a server that was asked about the turn before, rightly and wrongly."""
+    said = {"space": _SPACE, "session": "s1", "speaker": turn["speaker"], "turn_id": turn["turn_id"]}
+    named = {"whole_space": True} if made.is_space else {"turn_ids": [turn["turn_id"]]}
+    with serving(place) as (child, address), httpx.Client(base_url=address, timeout=60) as http:
+        for name, asked, status in (
+            ("recall", {"space": _SPACE, "question": "Who repairs boats?"}, 200),
+            ("add", said | {"text": f"Something else than {made.marker}."}, 409 if made.build == "build" else 400),
+            ("forget", {"space": _SPACE, **named}, 200),
+            ("recall", {"space": "meadow", "question": "Who repairs boats?"}, 200),
+        ):
+            answer = http.post(f"/v1/{name}", json=asked)
+            assert answer.status_code == status, f"{made}: {name} {answer.text[:500]}"
+        os.kill(child, signal.SIGTERM)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -62,7 +62,7 @@ def _check(place: Path, start: Path, stop: signal.Signals, after_s: float, seed:
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(start, place)
     told = [_Told() for _ in range(_CLIENTS)]
-    with _server(place) as (child, address):
+    with serving(place) as (child, address):
         clients = [Thread(target=_ask, args=(address, number, seed, each)) for number, each in enumerate(told)]
         for client in clients:
             client.start()
@@ -79,7 +79,7 @@ def _check(place: Path, start: Path, stop: signal.Signals, after_s: float, seed:
 
 
 @contextmanager
-def _server(place: Path) -> Iterator[tuple[int, str]]:
+def serving(place: Path) -> Iterator[tuple[int, str]]:
     """A process that serves the memory in a folder, and its address."""
     reading, writing = os.pipe()
     child = os.fork()

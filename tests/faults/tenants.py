@@ -1,4 +1,8 @@
-"""Tenants: hostile names of spaces through every method of store and indexes; none may see or change another's."""
+"""Tenants: hostile names of spaces through every public method; none may see or change what is another's.
+
+Hypothesis draws the names, and looks for the shortest one that does harm. Pages of the index hold two rows here, so
+that its iterators go from page to page.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,12 @@ import random
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
 
 from locigraph.kg.joint import joint_name, parted
 from locigraph.kg.store import Store
@@ -23,38 +30,46 @@ from locigraph.kg.types import (
     TurnId,
     is_name,
 )
+from locigraph.retrieval.index import milvus
 from locigraph.retrieval.index.descriptions import DescriptionIndexer
 from locigraph.retrieval.index.documents import LexicalIndex
 from locigraph.retrieval.index.memory_vectors import MemoryVectors
 from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.retrieval.protocols import SearchScope
 from tests.fakes import MONDAY, FakeEncoder, change_of, fact, make_turns
+from tests.faults import methods
 from tests.faults.children import in_child
+from tests.faults.methods import VICTIM
 
-VICTIM = SpaceId("victim")
 PIECES = (
     '"', "'", "\\", 'z" or pk != "', 'a" or space != "', '" or 1 == 1 or "', "victim", "victim@0", "victim/1",
     "@", "/", "%", "_", "self", "locigraph:self", "{}", "{0}", "{space}", "[", "]", ") or (", " and ", "--", ";",
     "' OR '1'='1", ":space", "?", "*", "\u202e", "é", "e\u0301", "中", "🎉", " ", "\u00a0", "\u200b",
     "null", "None", "0", "-1", "1e999", "true",
 )  # fmt: skip
-_NAMES_AT_ONCE = 8
+_NAMES_AT_ONCE, _PAGE = 4, 2
 _ENCODER = FakeEncoder(16)
 
 
+HOSTILE = (
+    st.lists(st.sampled_from(PIECES) | st.text(max_size=3), min_size=1, max_size=4)
+    .map(lambda pieces: SpaceId("".join(pieces)))
+    .filter(lambda name: is_name(name) and name != VICTIM)
+)
+
+
 def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
-    """Tries without end: a name and a method."""
-    randomness = random.Random(seed)
+    """Tries without end: a name and a group of methods."""
     number = 0
     while True:
-        names = [_name(randomness) for _ in range(_NAMES_AT_ONCE)]
         number += 1
         place = folder / str(number)
-        for fault in in_child(lambda place=place, names=names: _faults(place, names)):  # type: ignore[misc]
-            yield lambda fault=fault: _raise(fault)  # type: ignore[misc]
+        for fault in in_child(partial(_faults, place, 1_000_003 * seed + number)):
+            yield partial(_raise, fault)
 
 
-def _name(randomness: random.Random) -> SpaceId:
+def hostile_name(randomness: random.Random) -> SpaceId:
+    """A name for a space of pieces that mean something elsewhere."""
     while True:
         name = "".join(randomness.choice(PIECES) for _ in range(randomness.randint(1, 4)))[:MAX_NAME_BYTES]
         if is_name(name) and name != VICTIM:
@@ -65,32 +80,56 @@ def _raise(fault: str | None) -> None:
     assert fault is None, fault
 
 
-def _faults(folder: Path, names: list[SpaceId]) -> list[str | None]:
-    """What went wrong in each try; None where nothing did."""
+def _faults(folder: Path, number: int) -> list[str | None]:
+    """None for each try that went well, or what went wrong in one."""
     folder.mkdir()
-    with Store(folder / "graph.sqlite") as store, MilvusIndex(str(folder / "index.db")) as index:
-        for space in dict.fromkeys([VICTIM, *names]):
-            turns = make_turns([f"I painted {space}", "It is red now"], space=space)
-            store.append_turns(turns)
-            store.commit(change_of(turns[0], nodes=[fact("f", f"The canoe of {space}", turns[0])], encoder=_ENCODER))
-            store.commit(change_of(turns[1], encoder=_ENCODER))
+    vars(milvus)["_BATCH"] = _PAGE  # this process ends with these tries
+    found: list[str | None] = []
+    names: list[SpaceId] = []
+    with (
+        Store(folder / "graph.sqlite") as store,
+        MilvusIndex(str(folder / "index.db")) as index,
+        methods.opened(folder / "memory") as memory,
+    ):
         indexer = DescriptionIndexer(store, index, _ENCODER.model_id)
-        indexer.drain()
-        found: list[str | None] = []
-        for name in dict.fromkeys(names):
+        _tell(store, indexer, VICTIM)
+
+        @seed(number)
+        @settings(
+            max_examples=_NAMES_AT_ONCE, database=None, deadline=None, phases=(Phase.generate, Phase.shrink),
+            suppress_health_check=list(HealthCheck), report_multiple_bugs=False,
+        )  # fmt: skip
+        @given(HOSTILE)
+        def tried(name: SpaceId) -> None:
+            names.append(name)
+            _tell(store, indexer, name)
             for check in (_store_reads, _store_writes, _scopes, _indexes, _index_writes):
-                try:
-                    check(store, indexer, name)
-                    found.append(None)
-                except Exception:
-                    found.append(f"{check.__name__} as {name!r}: {traceback.format_exc()[-1_500:]}")
+                check(store, indexer, name)
+                found.append(None)
+            methods.check(memory, name)
+            found.append(None)
+
+        try:
+            tried()
+        except Exception:
+            return [traceback.format_exc()[-2_500:]]  # of the shortest name; the others were cut off by it
         before = {node.id for node in store.nodes(VICTIM)}
         for name in dict.fromkeys(names):
             store.forget_spaces([space for space, scope in store.scopes().items() if Scope(name).covers(scope)])
+            memory.forget(user=name)
         indexer.drain()
         is_whole = {node.id for node in store.nodes(VICTIM)} == before and store.spaces() == [VICTIM]
-        is_whole = is_whole and all(each.is_clean for each in indexer.verify())
+        is_whole = is_whole and all(each.is_clean for each in indexer.verify()) and memory.spaces() == [VICTIM]
         return [*found, None if is_whole else f"forgetting {names} changed the victim's memory"]
+
+
+def _tell(store: Store, indexer: DescriptionIndexer, space: SpaceId) -> None:
+    """Two turns of a space and a fact, if they are not there yet."""
+    turns = make_turns([f"I painted {space}", "It is red now"], space=space)
+    if store.append_turns(turns):
+        store.commit(change_of(turns[0], nodes=[fact("f", f"The canoe of {space}", turns[0])], encoder=_ENCODER))
+        store.commit(change_of(turns[1], encoder=_ENCODER))
+        indexer.drain()
 
 
 def _store_reads(store: Store, indexer: DescriptionIndexer, name: SpaceId) -> None:

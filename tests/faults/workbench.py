@@ -9,14 +9,14 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from locigraph.kg.errors import LocigraphError
 from locigraph.retrieval.index.descriptions import DESCRIPTIONS
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
 from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
-from locigraph.scripts import build, forget, opening, recall, refresh, verify
+from locigraph.scripts import average, build, classify, forget, opening, recall, reflect, refresh, resolve, verify
 from locigraph.scripts.memory import Memory
 from locigraph.scripts.settings import CorpusSettings, LLMSettings
 from tests.consolidation.stub_server import Stub, extracted, stub_server
@@ -28,7 +28,11 @@ TURNS = (
     "I repair old wooden boats in Porto.", "I met Carla yesterday at the Blue Harbour cafe.", "How nice!",
     "I bought a red racing bicycle last week.", "I moved to Lisbon on 6 January 2024 with Carla.",
 )  # fmt: skip
-_EARLIER, _LATER = ("I was born in Porto in 1980.",), ("I sold the red bicycle to Carla.", "I live in Faro now.")
+_EARLIER = ("I was born in Porto in 1980.",)
+#: With what is there, the last of them makes a list of places, and a name that is merged.
+_LATER = (
+    "I sold the red bicycle to Carla.", "I live in Faro now.", "I went to Rome and visited the Blue Harbours again.",
+)  # fmt: skip
 _SPEAKERS = ("Ann", "Ben")
 _QUESTION = "Who repairs boats?"
 
@@ -36,10 +40,14 @@ _QUESTION = "Who repairs boats?"
 class FakeCachedEncoder(CachedTextEncoder):
     """The cache as it is, over a hashed bag of words."""
 
+    #: All texts that this process has encoded.
+    texts: ClassVar[list[str]] = []
+
     def load(self) -> None:
         pass
 
     def _run(self, texts: Any) -> Any:
+        self.texts.extend(texts)
         return FakeEncoder(TEXT_DIM).encode(texts)
 
 
@@ -52,13 +60,14 @@ def conversation(space: str, turns: Sequence[str] = TURNS, *, session: str = "s1
 
 
 def prepare(folder: Path) -> None:
-    """Write corpora and checkpoint. The second corpus goes on with one conversation, and begins the other earlier."""
+    """Write corpora and checkpoints. The second corpus goes on with one conversation, and begins the other earlier."""
     folder.mkdir(parents=True, exist_ok=True)
     first = [conversation(SPACES[0]), conversation(SPACES[1], month=2)]
     later = [conversation(SPACES[0], _LATER, session="s3", month=3), conversation(SPACES[1], _EARLIER, session="s0")]
     for name, told in (("corpus", first), ("later", later)):
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in told))
-    small_checkpoint(text_encoder="fake").save(folder / "checkpoint")
+    for seed, name in enumerate(("checkpoint", "other")):
+        small_checkpoint(text_encoder="fake", seed=seed).save(folder / name)
 
 
 def commands(folder: Path) -> dict[str, Callable[[], None]]:
@@ -94,11 +103,33 @@ def commands(folder: Path) -> dict[str, Callable[[], None]]:
         "forget_user": lambda: forget.forget(user="ann", yes=True, store=store),
         "restore": lambda: forget.forget(space="harbor", turns=["t1"], restore=True, store=store),
         "rebuild": lambda: verify.verify(store=store, rebuild=True),
+        "classify": lambda: classify.classify(store=store, once=True),
+        "resolve": lambda: resolve.resolve(store=store, once=True),
+        "reflect": lambda: reflect.reflect(store=store, once=True),
+        "average": lambda: average.average(
+            checkpoints=[checkpoint, str(folder / "other")], output=str(folder / "mean")
+        ),
         "refresh": lambda: refresh.refresh(store=store, checkpoint=checkpoint),
         "verify": lambda: verify.verify(store=store),
         "recall": lambda: ask("v1"),
         "recall_bm25": lambda: ask("bm25"),
         "recall_v2": lambda: ask("v2"),
+    }
+
+
+def words(folder: Path) -> dict[str, list[str]]:
+    """Some of these commands as they are typed; ``commands`` must have been called before for the text encoder."""
+    store, checkpoint = (f"--store={folder / 'graph.sqlite'}", f"--checkpoint={folder / 'checkpoint'}")
+    return {
+        "build": ["build", f"--corpus.path={folder / 'corpus.jsonl'}", store, "--checkpoint=null"],
+        "append": ["build", f"--corpus.path={folder / 'later.jsonl'}", store, checkpoint],
+        "forget": ["forget", "--space=harbor", "--turns=t1,t3", store],
+        "forget_space": ["forget", "--space=harbor", "--yes=true", store],
+        "rebuild": ["verify", "--rebuild=true", store],
+        "classify": ["classify", "--once=true", store],
+        "resolve": ["resolve", "--once=true", store],
+        "reflect": ["reflect", "--once=true", store],
+        "refresh": ["refresh", store, checkpoint],
     }
 
 
@@ -166,6 +197,8 @@ def state(folder: Path) -> dict[str, Any]:
                     for space in collection.spaces()
                     for row in collection.rows(space).values()
                 )
+    if (folder / "mean").exists():
+        found["mean"] = (folder / "mean" / "checkpoint" / "model.safetensors").read_bytes()
     return found
 
 

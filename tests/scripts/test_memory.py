@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -25,6 +27,7 @@ from locigraph.retrieval.errors import TextEncoderError
 from locigraph.scripts import opening
 from locigraph.scripts.memory import Recalled
 from locigraph.scripts.settings import EncoderSettings, LLMSettings
+from locigraph.training.pseudo_questions import questions_about
 from tests.consolidation.stub_server import Stub, extracted, stub_server
 from tests.faults.workbench import FakeCachedEncoder
 
@@ -70,6 +73,23 @@ def test_what_is_forgotten_is_gone_and_stays_so(place: Path) -> None:
         assert memory.restore(space="ana", turn_ids=[sold]) == 1
         memory.add(**SALE, turn_id="t1")
         assert len(memory.recall("bike", space="ana")) == 2
+
+
+@pytest.mark.parametrize("whole_space", [False, True])
+def test_what_was_encoded_and_never_became_a_node_leaves_the_text_cache_too(place: Path, whole_space: bool) -> None:
+    def cached() -> set[bytes]:
+        with closing(sqlite3.connect(place / "cache.sqlite")) as cache:
+            return {digest for (digest,) in cache.execute("SELECT digest FROM vectors")}
+
+    with opened(place) as memory:
+        if not whole_space:  # the second turn says the same, and makes no fact of its own
+            memory.add(**SALE | {"text": "I sold the blue racing bike to my old friend Tom."})
+        before = cached()
+        again = memory.add(**SALE | {"text": "I gladly sold the blue racing bike to my old friend Tom."})
+        memory._encoder.encode(questions_about("Ana gladly sold the blue racing bike to Ana's old friend Tom."))
+        assert cached() > before
+        memory.forget(space="ana", turn_ids=None if whole_space else [again], whole_space=whole_space)
+        assert cached() <= before
 
 
 def test_a_whole_space_is_forgotten_only_when_that_is_said(place: Path) -> None:

@@ -229,6 +229,33 @@ def test_a_damaged_resume_point_begins_the_stage_anew(damage: str, tmp_path: Pat
     assert again.guess == whole.guess
 
 
+def test_a_resume_point_is_on_the_disk_before_it_takes_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_the_disk: list[tuple[int, int]] = []
+    named: list[Path] = []
+    fsync, replace = os.fsync, os.replace
+
+    def synced(file: int) -> None:
+        fsync(file)
+        on_the_disk.append(_identity(os.fstat(file)))
+
+    def replaced(source: Path, target: Path) -> None:
+        assert _identity(source.stat()) in on_the_disk, f"{source.name} takes the place of {target.name} too early"
+        named.append(target)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", replaced)
+    Run()(tmp_path)
+    assert named == [tmp_path / "finetune-0123.ckpt"] * 4
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    """The file, as long as it is so long."""
+    return status.st_ino, status.st_size
+
+
 def test_a_run_that_stopped_early_is_not_trained_further_when_taken_up(tmp_path: Path) -> None:
     run = Run(epochs=9, lr=0.0, patience=1)
     whole = run(tmp_path)

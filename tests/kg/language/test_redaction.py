@@ -16,6 +16,8 @@ from locigraph.kg.language.redaction import redacted
         ("AKIAABCDEFGHIJKLMNOP", "[redacted]"),
         ("ghp_abcdefghijklmnopqrstuvwxyz", "[redacted]"),
         ("eyJhbGciOiJI.eyJzdWIiOiIx.SflKxwRJSMeKKF2Q", "[redacted]"),
+        ("see eyJaaaaaaaa-eyJhbGciOiJI.eyJzdWIiOiIx.SflKxwRJSMeKKF2Q", "see [redacted]"),
+        ("eyJaaaaaaaa.short and eyJhbGciOiJI.eyJzdWIiOiIx.SflKxwRJSMeKKF2Q", "eyJaaaaaaaa.short and [redacted]"),
         ("card 4111 1111 1111 1111 please", "card [redacted] please"),
         ("-----BEGIN RSA PRIVATE KEY-----\nabc\n-----END RSA PRIVATE KEY-----\nbye", "[redacted]\nbye"),
     ],

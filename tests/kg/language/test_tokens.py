@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import threading
+import unicodedata
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locigraph.kg.language.tokens import STOP_WORDS, terms, words
+from locigraph.kg.language.tokens import STOP_WORDS, normalised, terms, words
 
 
 def test_words_are_lower_case_runs_of_letters_and_digits() -> None:
@@ -42,3 +43,12 @@ def test_threads_stem_alike() -> None:
         thread.join()
     assert len(results) == 4
     assert all(result == results[0] for result in results)
+
+
+@given(st.text(max_size=80))
+def test_normal_forms_are_those_of_unicode(text: str) -> None:
+    assert normalised("NFKC", text) == unicodedata.normalize("NFKC", text)
+
+
+def test_of_many_combining_marks_in_a_row_thirty_stay() -> None:
+    assert normalised("NFC", "a" + "\u0316" * 99 + "e\u0301") == "a" + "\u0316" * 30 + "é"

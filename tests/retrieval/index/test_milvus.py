@@ -297,6 +297,39 @@ def test_clearing_leaves_what_is_not_the_indexs_own(tmp_path: Path) -> None:
     assert (tmp_path / "index.db" / "thesis.tex").read_text() == "years"
 
 
+class FakeServer:
+    """A client of a server that holds collections and their aliases, and drops none that an alias points at."""
+
+    is_embedded = False
+
+    def __init__(self, **aliases: list[str]) -> None:
+        self.held = aliases
+
+    def list_collections(self) -> list[str]:
+        return list(self.held)
+
+    def list_aliases(self, name: str) -> dict[str, Any]:
+        return {"aliases": list(self.held[name])}
+
+    def drop_alias(self, alias: str) -> None:
+        for aliases in self.held.values():
+            if alias in aliases:
+                aliases.remove(alias)
+
+    def drop_collection(self, name: str) -> None:
+        assert not self.held[name], f"{name} is still pointed at"
+        del self.held[name]
+
+
+def test_clearing_a_server_drops_aliases_and_leaves_the_collections_of_other_software(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = FakeServer(descriptions=[], making_descriptions=[], emb_1=["graph", "old"], emb_2=[], photos=["graph_of"])
+    monkeypatch.setattr(milvus, "GuardedClient", lambda uri, token: server)
+    MilvusIndex("http://server:19530").clear("descriptions", "emb_")
+    assert server.held == {"photos": ["graph_of"]}
+
+
 def test_structure_that_thousands_of_turns_mention_can_be_indexed(empty: Collection) -> None:
     turns = tuple(TurnId(f"conversation-12:session-7:{i}") for i in range(5000))
     busy = IndexRow("harbor", 1, NodeId("ann"), "entity", 0, turns)

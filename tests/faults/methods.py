@@ -1,0 +1,296 @@
+"""Every public method of what holds a memory, called for one tenant with the names and keys of another."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from locigraph.kg.counts import Spent
+from locigraph.kg.errors import LocigraphError
+from locigraph.kg.store import Store
+from locigraph.kg.types import GraphChange, NodeId, NodeStatus, NodeUpdate, SpaceId, TurnId
+from locigraph.retrieval.index.descriptions import DescriptionIndexer
+from locigraph.retrieval.index.documents import LexicalIndex
+from locigraph.retrieval.index.joint_vectors import JointVectors
+from locigraph.retrieval.index.memory_vectors import MemoryVectors
+from locigraph.retrieval.index.milvus import Collection, MilvusIndex
+from locigraph.retrieval.protocols import SearchScope, VectorMatch
+from locigraph.scripts import opening
+from locigraph.scripts.async_memory import AsyncMemory
+from locigraph.scripts.memory import Memory
+from locigraph.scripts.strategies import indexer_of
+from locigraph.training.live_embeddings import LiveEmbeddings
+from tests.fakes_graph import small_checkpoint
+from tests.faults.workbench import FakeCachedEncoder
+
+VICTIM = SpaceId("victim")
+#: In every text and name of a turn of the victim, and in no other's.
+SECRET = "zanzibar"
+_QUESTION = f"Who painted the canoe of {SECRET}?"
+
+
+@dataclass
+class Place:
+    """A memory in which a tenant lives beside the victim, with all that it is made of.
+
+    Attributes:
+        memory: The memory.
+        name: The tenant.
+        nodes: Names of the victim's nodes.
+        keys: Their keys.
+        turns: Names of the victim's turns.
+    """
+
+    memory: Memory
+    name: SpaceId
+    nodes: list[NodeId]
+    keys: list[int]
+    turns: list[TurnId]
+
+    @property
+    def store(self) -> Store:
+        return self.memory._graph
+
+    @property
+    def indexer(self) -> DescriptionIndexer:
+        return indexer_of(self.store, self.memory._index(), self.memory._encoder)
+
+    @property
+    def collection(self) -> Collection:
+        return self.indexer.collection()
+
+    @property
+    def live(self) -> LiveEmbeddings:
+        return self.memory._require_live()
+
+    @property
+    def query(self) -> NDArray[np.float32]:
+        vector: NDArray[np.float32] = self.memory._encoder.encode([_QUESTION])[0]
+        return vector
+
+    @property
+    def lexical(self) -> LexicalIndex:
+        return LexicalIndex(lambda space, as_of: self.store.snapshot(space, as_of=as_of))
+
+    @property
+    def vectors(self) -> MemoryVectors:
+        found = MemoryVectors()
+        for space in (VICTIM, self.name):
+            found.add_snapshot(self.store.snapshot(space, embedding_model=self.memory._encoder.model_id))
+        return found
+
+    def turn(self, number: int) -> dict[str, Any]:
+        return told(self.name, f"h{number}", f"I painted the canoe number {number} in Porto.")
+
+    def victims(self) -> Any:
+        """All that is held of the victim."""
+        due = [self.collection, self.live.current([VICTIM])]
+        vectors = [{key: v.tobytes() for key, v in each.vectors(VICTIM, self.keys).items()} for each in due]
+        store = self.store
+        return (
+            store.turns(VICTIM), store.snapshot(VICTIM).fingerprint, store.failures(VICTIM), store.scopes()[VICTIM],
+            [each.rows(VICTIM) for each in due], vectors,
+        )  # fmt: skip
+
+
+def told(space: str, turn_id: str, text: str) -> dict[str, Any]:
+    """A turn as ``Memory.add`` takes it."""
+    return {
+        "space": space, "user": space, "session": "s1", "speaker": "Ann", "turn_id": turn_id, "text": text,
+        "spoken_at": "2024-01-01T10:00",
+    }  # fmt: skip
+
+
+def opened(folder: Path) -> Memory:
+    """A memory that holds the victim's turns."""
+    folder.mkdir(parents=True)
+    opening.text_encoder = lambda settings: FakeCachedEncoder("fake", cache=folder / "cache.sqlite")
+    small_checkpoint(text_encoder="fake").save(folder / "checkpoint")
+    memory = Memory.open(folder / "memory.sqlite", checkpoint=str(folder / "checkpoint"))
+    memory.add_many(told(VICTIM, f"{SECRET}{i}", f"I painted the canoe {SECRET}{i} in {SECRET}.") for i in range(5))
+    memory.flush()
+    return memory
+
+
+def _async(call: Callable[[AsyncMemory, Place], Any]) -> Callable[[Place], Any]:
+    def called(at: Place) -> Any:
+        served = AsyncMemory(lambda: at.memory)
+        served._memory = at.memory  # entered and left, it would open and close it
+
+        async def run() -> Any:
+            return await call(served, at)
+
+        try:
+            return asyncio.run(run())
+        finally:
+            served._threads.shutdown()
+
+    return called
+
+
+def _update(at: Place) -> GraphChange:
+    return GraphChange(
+        at.name, datetime(2024, 1, 2, tzinfo=UTC), updates=(NodeUpdate(at.nodes[0], status=NodeStatus.ARCHIVED),)
+    )  # fmt: skip
+
+
+def _match(at: Place) -> tuple[VectorMatch, int]:
+    return VectorMatch(at.nodes[0], "episode", (), 0.0), 0
+
+
+_MEMORY: Mapping[str, Callable[[Any, Place], Any]] = {
+    "add": lambda memory, at: memory.add(**at.turn(1)),
+    "add_many": lambda memory, at: memory.add_many([at.turn(1), at.turn(2), at.turn(3), at.turn(4)]),
+    "forget": lambda memory, at: memory.forget(space=at.name, turn_ids=at.turns),
+    "restore": lambda memory, at: memory.restore(space=at.name),
+    "flush": lambda memory, at: memory.flush(),
+    "spaces": lambda memory, at: memory.spaces(user=at.name),
+    "scopes": lambda memory, at: memory.scopes(),
+    "times": lambda memory, at: memory.times(at.name),
+    "recall": lambda memory, at: memory.recall(_QUESTION, user=at.name, top_k=100),
+    "state": lambda memory, at: memory.state(),
+    "warm_up": lambda memory, at: memory.warm_up(),
+    "notes": lambda memory, at: memory.notes(at.name),
+    "explain": lambda memory, at: memory.explain(_QUESTION, space=at.name, top_k=9),
+}
+
+#: Calls by class and method. None marks a method that takes no name and belongs to all tenants.
+CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
+    Memory: {
+        **{name: lambda at, call=call: call(at.memory, at) for name, call in _MEMORY.items()},  # type: ignore[misc]
+        "open": None, "close": None,
+    },
+    AsyncMemory: {
+        **{name: _async(call) for name, call in _MEMORY.items()},
+        "call": _async(lambda memory, at: memory.call(lambda each: each.recall(_QUESTION, space=at.name, top_k=100))),
+        "open": None, "close": None,
+    },
+    Store: {
+        "setting": lambda at: at.store.setting(f"extractor/{at.name}"),
+        "set_setting": lambda at: at.store.set_setting(f"mine/{at.name}", "x"),
+        "spent": lambda at: at.store.spent(at.name),
+        "add_spent": lambda at: at.store.add_spent(at.name, "h0", "architect", Spent(1)),
+        "require_space": lambda at: at.store.require_space(at.name),
+        "append_turns": lambda at: at.store.append_turns(at.store.turns(at.name)),
+        "forgotten": lambda at: at.store.forgotten(at.name, at.turns),
+        "restore": lambda at: at.store.restore(at.name, at.turns),
+        "turns": lambda at: at.store.turns(at.name),
+        "turn_counts": lambda at: at.store.turn_counts(at.name),
+        "speakers": lambda at: at.store.speakers(at.name),
+        "voices": lambda at: at.store.voices(at.name, at.nodes),
+        "retry_turn": lambda at: at.store.retry_turn(at.name, at.turns[0]),
+        "failures": lambda at: at.store.failures(at.name),
+        "commit": lambda at: at.store.commit(_update(at)),
+        "nodes": lambda at: at.store.nodes(at.name) + at.store.nodes(at.name, ids=at.nodes, include_archived=True),
+        "node_counts": lambda at: at.store.node_counts(at.name),
+        "node": lambda at: at.store.node(at.name, at.nodes[0]),
+        "relations": lambda at: at.store.relations(at.name),
+        "forget": lambda at: at.store.forget(at.name, at.turns),
+        "forget_spaces": lambda at: at.store.forget_spaces([SpaceId(f"{at.name}*")]),
+        "put_embeddings": lambda at: at.store.put_embeddings(
+            at.name, "another", at.store.unembedded(VICTIM, "another")[:1], np.ones((1, 4), dtype=np.float32)
+        ),
+        "unembedded": lambda at: at.store.unembedded(at.name, "another"),
+        "vectors_by_key": lambda at: at.store.vectors_by_key(at.name, at.keys, at.memory._encoder.model_id),
+        "turns_of_nodes": lambda at: at.store.turns_of_nodes(at.name, at.keys),
+        "outbox_size": lambda at: at.store.outbox_size(at.name),
+        "revision": lambda at: at.store.revision(at.name),
+        "acknowledge_change": lambda at: at.store.acknowledge_change(at.name, 0),
+        "snapshot": lambda at: at.store.snapshot(at.name, embedding_model=at.memory._encoder.model_id),
+        **dict.fromkeys(
+            (
+                "close", "faults", "relation_labels", "coin_relation", "spaces", "scopes", "misplaced", "read_outbox",
+                "has_forgotten", "relist_outbox", "acknowledge_outbox", "changed_spaces",
+            )
+        ),
+    },
+    DescriptionIndexer: {
+        "require_complete": lambda at: at.indexer.require_complete([at.name]),
+        **dict.fromkeys(("collection", "drain", "verify", "rebuild")),
+    },
+    MilvusIndex: dict.fromkeys(
+        ("close", "collections", "create", "open_or_create", "clear", "open", "has", "drop", "alias_target", "point")
+    ),
+    Collection: {
+        "upsert": lambda at: at.collection.upsert(
+            [*at.collection.rows(at.name).values()],
+            np.stack([*at.collection.vectors(at.name, [*at.collection.rows(at.name)]).values()]),
+        ),
+        "delete_nodes": lambda at: at.collection.delete_nodes(at.name, at.keys),
+        "count": lambda at: at.collection.count(at.name),
+        "node_keys": lambda at: at.collection.node_keys(at.name),
+        "rows": lambda at: at.collection.rows(at.name),
+        "vectors": lambda at: at.collection.vectors(at.name, at.keys),
+        "search": lambda at: at.collection.search(at.query, SearchScope((at.name, "nobody")), top_k=100),
+        **dict.fromkeys(("require", "describe_itself", "flush", "spaces")),
+    },
+    LexicalIndex: {
+        "add": lambda at: at.lexical.add(at.name, at.lexical.search("canoe", at.name, top_k=1)[0][0]),
+        "remove": lambda at: at.lexical.remove(at.name, at.nodes[0]),
+        "drop": lambda at: at.lexical.drop(at.name),
+        "load": lambda at: at.lexical.load(at.name),
+        "document": lambda at: at.lexical.document(at.name, at.nodes[0]),
+        "last_day": lambda at: at.lexical.last_day(at.name),
+        "search": lambda at: at.lexical.search(_QUESTION, at.name, top_k=100),
+    },
+    MemoryVectors: {
+        "add": lambda at: at.vectors.add(at.name, [_match(at)], at.query[None]),
+        "add_snapshot": lambda at: at.vectors.add_snapshot(
+            at.store.snapshot(at.name, embedding_model=at.memory._encoder.model_id)
+        ),
+        "remove": lambda at: at.vectors.remove(at.name, at.nodes[0]),
+        "drop": lambda at: at.vectors.drop(at.name),
+        "search": lambda at: at.vectors.search(at.query, SearchScope((at.name, "nobody")), top_k=100),
+    },
+    JointVectors: {
+        "search": lambda at: JointVectors(at.collection, [at.name]).search(at.query, SearchScope("any"), top_k=100),
+    },
+    LiveEmbeddings: {
+        "current": lambda at: at.live.current([at.name]).search(_of_width(at), SearchScope(at.name), top_k=100),
+        "collection": lambda at: at.live.collection([at.name]).rows(at.name),
+        "drift": lambda at: at.live.drift(at.name),
+        **dict.fromkeys(("update", "refresh", "verify")),
+    },
+}  # fmt: skip
+
+
+def _of_width(at: Place) -> NDArray[np.float32]:
+    dim = at.live.checkpoint.network.nodes.config.vector_dim
+    return np.ones(dim, dtype=np.float32)
+
+
+def public(kind: type) -> set[str]:
+    """Names of a class's public methods."""
+    return {name for name in dir(kind) if not name.startswith("_") and callable(getattr(kind, name))}
+
+
+def check(memory: Memory, name: SpaceId) -> None:
+    """Call every method for a tenant; none may show the victim's secret or names, or change what is the victim's."""
+    snapshot = memory._graph.snapshot(VICTIM)
+    keys = [int(key) for key in snapshot.keys]
+    at = Place(memory, name, list(snapshot.ids), keys, [turn.turn_id for turn in memory._graph.turns(VICTIM)])
+    memory.add_many([at.turn(0), at.turn(1), at.turn(2)])
+    memory.flush()
+    before = _digest(at.victims())
+    for kind, calls in CALLS.items():
+        for method, call in calls.items():
+            if call is None:
+                continue
+            try:
+                shown = SECRET in repr(call(at)).replace(_QUESTION, "")
+            except LocigraphError as error:  # may name what was asked for
+                shown = f"canoe {SECRET}" in str(error)
+            assert not shown, f"{kind.__name__}.{method} shows what is the victim's"
+        assert _digest(at.victims()) == before, f"{kind.__name__} changed the victim's memory"
+
+
+def _digest(held: Any) -> str:
+    return hashlib.sha256(repr(held).encode(errors="backslashreplace")).hexdigest()

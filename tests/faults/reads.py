@@ -1,0 +1,276 @@
+"""Reads: tenants with hostile names and much the same to say ask one memory, and no row of another's may come back.
+
+They ask in every way that is open to them: the public API, HTTP and MCP with keys of their own, and the command line,
+with every strategy that is offered, for so many memories that all of a space are returned.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import random
+import re
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from starlette.testclient import TestClient
+
+from locigraph.kg.types import SpaceId
+from locigraph.retrieval.text.text_adapter import TextAdapter
+from locigraph.scripts import cli, opening
+from locigraph.scripts.memory import Memory
+from locigraph.scripts.serving.application import application
+from locigraph.scripts.serving.keys import Caller, Keyring
+from locigraph.scripts.settings import EncoderSettings
+from locigraph.scripts.strategies import STRATEGIES
+from tests.fakes_graph import small_checkpoint
+from tests.faults.children import in_child
+from tests.faults.tenants import hostile_name
+from tests.faults.workbench import FakeCachedEncoder
+
+_TURNS = 100
+#: Letters by which tenants are told apart in the IDs of their turns, and in words that some turns hold.
+_LETTERS = "kqz"
+#: All spaces are this one's, but a key reaches the spaces of its own tenant only.
+_AGENT = "helper"
+_QUESTIONS = ("Who repaired the red boat?", "What did Ann paint in May 2024?", "bike", "Why did Ben sell his house?")
+_THINGS = ("boat", "bike", "house", "garden", "canoe", "piano", "kite", "clock")
+_DEEDS = ("painted", "repaired", "sold", "bought", "lost", "found", "cleaned")
+_RECALLED = [row.name for row in STRATEGIES.values() if row.in_recall]
+_AT_ONCE, _BY_WORDS, _USES = 12, 1, 400
+_ALL = 1_000
+
+
+class AdaptedEncoder(FakeCachedEncoder):
+    """The fake text encoder with an adapter that changes its name and nothing else."""
+
+    def __init__(self, cache: Path) -> None:
+        super().__init__("fake", cache=cache)
+        self.adapter = TextAdapter(cache.parent, "fake", "0" * 12, {"identity": {"train": [], "validation": []}})
+
+    def without_adapter(self) -> FakeCachedEncoder:
+        return FakeCachedEncoder("fake", cache=self._cache)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A question of a tenant."""
+
+    tenant: int
+    question: str
+    strategy: str
+    how: str
+    fold: float | None
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A memory with its tenants' names, and what a key of each is."""
+
+    folder: Path
+    names: tuple[SpaceId, ...]
+
+    @property
+    def store(self) -> str:
+        return str(self.folder / "memory.sqlite")
+
+    @property
+    def checkpoint(self) -> str:
+        return str(self.folder / "checkpoint")
+
+    def key(self, tenant: int) -> str:
+        return f"key-of-tenant-{_LETTERS[tenant]}"
+
+    def opened(self) -> Memory:
+        opening.text_encoder = lambda settings: AdaptedEncoder(self.folder / "cache.sqlite")
+        return Memory.open(self.store, encoder=EncoderSettings(adapter="fake"), checkpoint=self.checkpoint)
+
+    def own(self, tenant: int, how: str) -> dict[str, Any]:
+        """What is asked: the tenant's space, by itself or as a list, or all of its user."""
+        name = self.names[tenant]
+        asked: dict[str, dict[str, Any]] = {"space": {"space": name}, "list": {"space": [name]}, "user": {"user": name}}
+        return asked[how]
+
+    def foreign(self, tenant: int, said: str) -> list[str]:
+        """Turns and words of other tenants in a text."""
+        others = "".join(_LETTERS[each] for each in range(len(self.names)) if each != tenant)
+        return re.findall(rf"\b[{others}]n\d+\b|\bonly[{others}]\b", said)
+
+
+def tries(seed: int, folder: Path) -> Iterator[Callable[[], int]]:
+    """Tries without end, each of which returns how many rows it has read."""
+    randomness = random.Random(seed)
+    number = 0
+    while True:
+        names: list[SpaceId] = []
+        while len(names) < len(_LETTERS):
+            name = hostile_name(randomness)
+            # In a list of keys, an asterisk at the end stands for all names that begin so.
+            names += [name] if name not in names and not name.endswith("*") else []
+        number += 1
+        place = _Place(folder / str(number), tuple(names))
+        in_child(partial(_made, place))
+        for _ in range(_USES // _AT_ONCE):
+            asked = [_drawn(randomness) for _ in range(_AT_ONCE)]
+            for found in in_child(partial(_reads, place, asked)):
+                yield partial(_told, found)
+
+
+def _drawn(randomness: random.Random) -> _Asked:
+    return _Asked(
+        randomness.randrange(len(_LETTERS)),
+        randomness.choice(_QUESTIONS),
+        randomness.choice(_RECALLED),
+        randomness.choice(("space", "list", "user")),
+        randomness.choice((None, None, 0.9)),
+    )
+
+
+def _told(found: int | str) -> int:
+    assert isinstance(found, int), found
+    return found
+
+
+def _made(place: _Place) -> None:
+    place.folder.mkdir()
+    small_checkpoint(text_encoder=f"fake+{'0' * 12}").save(Path(place.checkpoint))
+    with place.opened() as memory:
+        for tenant, name in enumerate(place.names):
+            memory.add_many(_turn(tenant, name, number) for number in range(_TURNS))
+
+
+def _turn(tenant: int, name: str, number: int) -> dict[str, Any]:
+    """The turns of all tenants say the same, but that every third has a word of its tenant's own."""
+    thing, deed = _THINGS[number % len(_THINGS)], _DEEDS[number % len(_DEEDS)]
+    own = f" only{_LETTERS[tenant]}" if number % 3 == 0 else ""
+    return {
+        "space": name, "user": name, "agent": _AGENT, "session": f"s{number // 20}",
+        "speaker": ("Ann", "Ben")[number % 2], "turn_id": f"{_LETTERS[tenant]}n{number}",
+        "text": f"I {deed} the red {thing} number {number} in Porto{own}.",
+        "spoken_at": f"2024-{1 + number // 20:02}-{1 + number % 20:02}T10:00",
+    }  # fmt: skip
+
+
+def _reads(place: _Place, asked: list[_Asked]) -> list[int | str]:
+    """The rows that each question has read, or what went wrong."""
+    found: list[int | str] = []
+
+    def attempt(way: Callable[[_Asked], int], each: _Asked) -> None:
+        try:
+            found.append(way(each))
+        except Exception:
+            found.append(f"{way.__name__} {each} of {place.names}: {traceback.format_exc()[-1_500:]}")
+
+    ways = _Ways(place)
+    place.opened().close()  # sets the text encoder
+    for each in asked[:_BY_WORDS]:
+        attempt(ways.by_words, each)
+    ways.memory = place.opened()
+    keys = Keyring({place.key(i): Caller(f"tenant {i}", (name,)) for i, name in enumerate(place.names)})
+    app = application(ways.memory, keys=keys, hosts=(), requests_per_minute=10**9, max_request_bytes=10**6)
+    with TestClient(app) as ways.http:
+        for number, each in enumerate(asked[_BY_WORDS:]):
+            way = (ways.in_process, ways.by_http, ways.by_mcp, ways.in_process, ways.by_explaining, ways.by_another)
+            attempt(way[number % len(way)], each)
+    return found
+
+
+class _Ways:
+    """The ways to ask a memory; each returns how many rows were read, none of them another tenant's."""
+
+    memory: Memory
+    http: TestClient
+
+    def __init__(self, place: _Place) -> None:
+        self._place = place
+
+    def by_words(self, asked: _Asked) -> int:
+        """On the command line, of which a space or a user is asked; then what is known is shown."""
+        place, name = self._place, self._place.names[asked.tenant]
+        shared = [f"--store={place.store}", "--encoder.adapter=fake", f"--checkpoint={place.checkpoint}"]
+        whose = "user" if asked.how == "user" else "space"
+        told = ["--top_k=1000", f"--strategy={asked.strategy}", f"--fold={asked.fold or 'null'}"]
+        said = _said(["recall", asked.question, f"--{whose}={name}", *shared, *told])
+        said += _said(["show", f"--space={name}", f"--store={place.store}", "--json=true"])
+        assert not place.foreign(asked.tenant, said), place.foreign(asked.tenant, said)
+        return len(re.findall(r"^ *\d+  \S+  \w+ .*turns |^\{", said, re.MULTILINE))
+
+    def in_process(self, asked: _Asked) -> int:
+        """Through the public API."""
+        found = self.memory.recall(
+            asked.question, top_k=_ALL, strategy=asked.strategy, fold=asked.fold,
+            **self._place.own(asked.tenant, asked.how),
+        )  # fmt: skip
+        return self._own(asked, [hit.as_json() for hit in found])
+
+    def by_http(self, asked: _Asked) -> int:
+        """With a key, of which a space is asked, or all of an agent to which every tenant's space belongs."""
+        answer = self.http.post("/v1/recall", json=self._question(asked), headers=self._bearer(asked))
+        assert answer.status_code == 200, answer.text[:500]
+        return self._own(asked, answer.json()["hits"])
+
+    def by_mcp(self, asked: _Asked) -> int:
+        """The same as a tool."""
+        answer = self._called(asked, "recall", self._question(asked))
+        return self._own(asked, answer["hits"])
+
+    def by_explaining(self, asked: _Asked) -> int:
+        """Why turns are found, as a tool; with the times of all turns."""
+        name = self._place.names[asked.tenant]
+        found = self._called(asked, "explain", {"space": name, "question": asked.question, "top_k": 4})["turns"]
+        said = json.dumps(found, ensure_ascii=False)
+        assert not self._place.foreign(asked.tenant, said), self._place.foreign(asked.tenant, said)
+        return len(found) + len(self._called(asked, "times", {"space": name})["times"])
+
+    def by_another(self, asked: _Asked) -> int:
+        """With the key of another tenant, who is told nothing."""
+        other = replace(asked, tenant=(asked.tenant + 1) % len(self._place.names))
+        for strategy in (asked.strategy, None):
+            question = {"space": self._place.names[asked.tenant], "question": asked.question, "strategy": strategy}
+            answer = self.http.post("/v1/recall", json=question, headers=self._bearer(other))
+            assert answer.status_code == 403, answer.text[:500]
+            assert not self._place.foreign(other.tenant, answer.text), answer.text[:500]
+        spaces = self.http.get("/v1/spaces", headers=self._bearer(other)).json()["spaces"]
+        assert spaces == [self._place.names[other.tenant]], spaces
+        return len(spaces)
+
+    def _question(self, asked: _Asked) -> dict[str, Any]:
+        whose = {"agent": _AGENT} if asked.how == "list" else self._place.own(asked.tenant, asked.how)
+        return {
+            "question": asked.question, "top_k": _ALL, "strategy": asked.strategy, "fold": asked.fold, **whose
+        }  # fmt: skip
+
+    def _bearer(self, asked: _Asked) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._place.key(asked.tenant)}"}
+
+    def _called(self, asked: _Asked, tool: str, arguments: Mapping[str, Any]) -> Any:
+        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
+        headers = self._bearer(asked) | {"Accept": "application/json, text/event-stream"}
+        answer = self.http.post("/mcp", json=call, headers=headers)
+        assert answer.status_code == 200, answer.text[:500]
+        result = answer.json()["result"]
+        assert not result["isError"], result
+        return result["structuredContent"]
+
+    def _own(self, asked: _Asked, hits: list[dict[str, Any]]) -> int:
+        """Number of the hits, all of which are the tenant's own."""
+        name, letter = self._place.names[asked.tenant], _LETTERS[asked.tenant]
+        assert hits
+        for hit in hits:
+            assert hit["space"] == name, hit
+            assert all(turn.startswith(f"{letter}n") for turn in (*hit["turn_ids"], *hit["same"])), hit
+            assert not hit["elsewhere"], hit
+            assert not self._place.foreign(asked.tenant, hit["text"]), hit
+        return len(hits)
+
+
+def _said(words: list[str]) -> str:
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+        cli.main(words)
+    return out.getvalue()
