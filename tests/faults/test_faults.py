@@ -19,16 +19,16 @@ ROOT = Path(__file__).parents[2]
 
 
 TRIES = {
-    "faults": 3,
+    "faults": 2,
     "models": 1,
-    "adds": 4,
-    "serve": 2,
-    "damage": 3,
+    "adds": 2,
+    "serve": 1,
+    "damage": 2,
     "residue": 1,
-    "tenants": 13,
-    "reads": 12,
-    "inputs": 60,
-    "time": 20,
+    "tenants": 8,
+    "reads": 8,
+    "inputs": 30,
+    "time": 12,
 }
 
 

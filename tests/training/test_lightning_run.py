@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -350,6 +351,13 @@ def test_each_stage_of_each_training_is_a_run_of_its_own_in_weights_and_biases(
         wandb.finish()
     names = [f"{name} training {stage}" for name in ("first", "second") for stage in ("pretrain", "finetune")]
     found: list[str] = []
+    # W&B writes in a process of its own, which a busy machine may delay.
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        written = b"".join(path.read_bytes() for path in tmp_path.rglob("*.wandb"))
+        if all(name.encode() in written for name in names):
+            break
+        time.sleep(0.1)
     for name in names:
         group, _, stage = name.split()
         # The files are records of plain strings, in a format of W&B's own.

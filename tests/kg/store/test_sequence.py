@@ -29,7 +29,7 @@ def test_new_turns_stand_before_the_one_they_were_given_before_or_at_the_end() -
     assert merged([], ids("a", "b")) == ids("a", "b")
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_split_into_appends_that_keeps_each_sessions_order_gives_the_same_positions(
     tmp_path: Path, data: st.DataObject

@@ -325,7 +325,7 @@ def test_clearing_a_server_drops_aliases_and_leaves_the_collections_of_other_sof
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     server = FakeServer(descriptions=[], making_descriptions=[], emb_1=["graph", "old"], emb_2=[], photos=["graph_of"])
-    monkeypatch.setattr(milvus, "GuardedClient", lambda uri, token: server)
+    monkeypatch.setattr(milvus, "GuardedClient", lambda uri, token, is_reader: server)
     MilvusIndex("http://server:19530").clear("descriptions", "emb_")
     assert server.held == {"photos": ["graph_of"]}
 
