@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, time
+from math import floor
 
 #: Times outside are refused: dates are counted from them, in zones and calendars that end at the years 1 and 9999.
 EARLIEST, LATEST = datetime(1000, 1, 1, tzinfo=UTC), datetime(3000, 1, 1, tzinfo=UTC)
@@ -16,8 +17,8 @@ def is_in_range(at: datetime) -> bool:
 
 
 def epoch(at: datetime) -> int:
-    """Whole seconds since 1970 UTC; a time without zone is read as UTC."""
-    return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
+    """Whole seconds since 1970 UTC, of which a fraction is cut off; a time without zone is read as UTC."""
+    return floor((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
 
 
 def optional_epoch(at: datetime | None) -> int | None:

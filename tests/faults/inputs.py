@@ -21,6 +21,7 @@ import yaml
 from locigraph.kg.corpora import load_corpus
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.store import Store
+from locigraph.kg.times import moment, optional_epoch
 from locigraph.kg.types import Turn
 from locigraph.scripts import cli
 from tests.faults import workbench
@@ -149,7 +150,8 @@ def _check_corpus(folder: Path, kind: str, raw: bytes) -> None:
 def _by_session(turns: Sequence[Turn]) -> dict[str, list[Turn]]:
     found: dict[str, list[Turn]] = {}
     for turn in turns:
-        found.setdefault(turn.session_id, []).append(replace(turn, position=0))
+        held = replace(turn, position=0, spoken_at=moment(optional_epoch(turn.spoken_at)))  # whole seconds are kept
+        found.setdefault(turn.session_id, []).append(held)
     return found
 
 
