@@ -7,9 +7,11 @@ import os
 import sqlite3
 import subprocess
 import sys
+import uuid
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -20,6 +22,7 @@ from hypothesis import strategies as st
 
 from locigraph import Memory
 from locigraph.consolidation.errors import LimitReachedError
+from locigraph.kg.corpora import load_corpus
 from locigraph.kg.errors import LocigraphError, StoreError, TurnConflictError, UnknownSpaceError
 from locigraph.kg.store import Store
 from locigraph.kg.types import Node, SpaceId
@@ -29,6 +32,7 @@ from locigraph.scripts.memory import Recalled
 from locigraph.scripts.settings import EncoderSettings, LLMSettings
 from locigraph.training.pseudo_questions import questions_about
 from tests.consolidation.stub_server import Stub, extracted, stub_server
+from tests.fakes import MONDAY
 from tests.faults.workbench import FakeCachedEncoder
 
 SALE = {
@@ -396,7 +400,7 @@ def by_session(turns: list[dict[str, str]]) -> dict[str, list[dict[str, str]]]:
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_split_into_appends_gives_the_same_nodes_and_edges(place: Path, data: st.DataObject) -> None:
-    name = f"{data.draw(st.uuids())}.sqlite"
+    name = f"{uuid.uuid4()}.sqlite"
     if not (place / "whole.sqlite").exists():
         with opened(place, "whole.sqlite") as memory:
             memory.add_many(CORPUS)
@@ -407,11 +411,37 @@ def test_any_split_into_appends_gives_the_same_nodes_and_edges(place: Path, data
             count = data.draw(st.integers(1, len(left[session])))
             portion, left[session] = left[session][:count], left[session][count:]
             memory.add_many(portion)
-    whole, split = graph_of(place / "whole.sqlite"), graph_of(place / name)
-    assert split[0] == whole[0]
-    assert sorted(map(repr, split[1])) == sorted(map(repr, whole[1]))  # type: ignore[call-overload]
-    assert sorted(map(repr, split[2])) == sorted(map(repr, whole[2]))  # type: ignore[call-overload]
-    assert split[3] == {}
+    assert_same(place / name, place / "whole.sqlite")
+
+
+def assert_same(path: Path, batch: Path) -> None:
+    """A graph holds what one that was built at once holds."""
+    made, whole = graph_of(path), graph_of(batch)
+    assert made[0] == whole[0]
+    assert sorted(map(repr, made[1])) == sorted(map(repr, whole[1]))  # type: ignore[call-overload]
+    assert sorted(map(repr, made[2])) == sorted(map(repr, whole[2]))  # type: ignore[call-overload]
+    assert made[3] == {}
+
+
+@pytest.mark.slow
+def test_each_of_600_turns_is_found_by_the_next_question_and_the_graph_is_that_of_a_batch(place: Path) -> None:
+    said = [turn for conversation in load_corpus("jsonl", "threads").conversations for turn in conversation.turns][:600]
+    turns: list[dict[str, Any]] = [
+        {
+            "space": "ana", "session": f"{turn.space} {turn.session_id}", "speaker": turn.speaker, "text": turn.text,
+            "turn_id": f"{turn.space} {turn.turn_id}", "spoken_at": MONDAY + timedelta(minutes=place),
+        }
+        for place, turn in enumerate(said)
+    ]  # fmt: skip
+    with opened(place) as memory:
+        for turn in turns:
+            added = memory.add(**turn)
+            found = memory.recall(turn["text"], space="ana", top_k=600, strategy="v2", fold=None)
+            assert (added,) in [hit.turn_ids for hit in found]
+        assert len(found) == len(turns)
+    with opened(place, "whole.sqlite") as memory:
+        memory.add_many(turns)
+    assert_same(place / "memory.sqlite", place / "whole.sqlite")
 
 
 def test_a_turn_reads_nothing_again_that_the_one_before_it_knew(place: Path) -> None:

@@ -1,0 +1,77 @@
+"""What a command loads before it answers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fakes_graph import TEXT_DIM
+
+ROOT = Path(__file__).parents[2]
+
+HEAVY = ("torch", "lightning", "torch_geometric", "sentence_transformers", "transformers", "pymilvus")
+#: Never needed by a memory, beside its text encoder.
+OF_TRAINING = ("lightning", "torch_geometric", "wandb", "sentence_transformers", "sklearn")
+
+
+def loaded(words: list[str], folder: Path, names: tuple[str, ...]) -> tuple[int, list[str]]:
+    """The exit code of a command in a process of its own, and which of some packages it has loaded."""
+    code = (
+        "import sys\nfrom locigraph.scripts import cli\ncode = 0\n"
+        f"try:\n    cli.main({words!r})\nexcept SystemExit as end:\n    code = end.code\n"
+        f"print(code, *[name for name in {names!r} if name in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=folder)
+    ended, *found = ran.stdout.splitlines()[-1].split()
+    return int(ended), found
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["recall", "Who?", "--space", "ana", "--store", "absent.sqlite"],
+        ["recall", "Who?", "--space", "ana", "--top_k", "0"],
+        ["recall", "Who?"],
+        ["explain", "Who?", "--space", "ana", "--store", "absent.sqlite"],
+        ["forget", "--space", "ana", "--store", "absent.sqlite", "--yes"],
+    ],
+    ids=" ".join,
+)
+def test_what_cannot_be_asked_is_refused_before_anything_heavy_is_loaded(words: list[str], tmp_path: Path) -> None:
+    assert loaded(words, tmp_path, HEAVY) == (2, [])
+
+
+ASK = """
+import sys
+from pathlib import Path
+from locigraph import Memory
+from locigraph.retrieval.text.text_encoder import CachedTextEncoder
+from locigraph.scripts import opening
+from tests.fakes import FakeEncoder
+
+class Encoder(CachedTextEncoder):
+    def load(self):
+        pass
+
+    def _run(self, texts):
+        return FakeEncoder(DIM).encode(texts)
+
+opening.text_encoder = lambda settings: Encoder("fake", cache=Path("cache.sqlite"))
+with Memory.open("memory.sqlite", checkpoint="checkpoint") as memory:
+    memory.add(space="ana", session="s1", speaker="Ana", text="I sold the blue bike to Tom.")
+    strategy = memory.recall("Who bought the bike?", space="ana").strategy
+print(strategy, *[name for name in NAMES if name in sys.modules])
+"""
+
+
+def test_a_memory_loads_nothing_that_only_training_needs(place: Path) -> None:
+    code = ASK.replace("DIM", str(TEXT_DIM)).replace("NAMES", repr(OF_TRAINING))
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=place, env=environment
+    )
+    assert ran.stdout.split() == ["v2"], ran.stderr
