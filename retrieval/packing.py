@@ -15,9 +15,12 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from locigraph.kg.snapshot import NO_TIME, Snapshot
-from locigraph.kg.types import NodeId, TurnId
-from locigraph.retrieval.protocols import MAX_TOP_K, Arranges, Hit, Retriever
+from locigraph.kg.types import NodeId, SpaceId, TurnId
+from locigraph.retrieval.hits import turns_of_hits
+from locigraph.retrieval.protocols import MAX_TOP_K, Arranges, Hit, Result, Retriever
 
+# A line of a dialogue with its date and IDs has about 35 tokens; of short ones more are searched for.
+_TOKENS_PER_HIT = 20
 # Six letters are a little more than a token of the usual vocabularies, so that long words count as several.
 _TOKEN = re.compile(r"\w{1,6}|[^\w\s]")
 _KINDS = {"episode": "episodes", "reflection": "reflections"}  # all others are facts
@@ -29,11 +32,6 @@ def count_tokens(text: str) -> int:
     Needs no model's vocabulary, so that budgets mean the same everywhere.
     """
     return len(_TOKEN.findall(text))
-
-
-def hits_for(tokens: int) -> int:
-    """How many hits to ask for, so that a context of so many tokens is filled; a line has more than ten tokens."""
-    return min(1 + tokens // 10, MAX_TOP_K)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +193,7 @@ def pack(
             said, and of those from one turn the turn before what was drawn from it.
         brevity: Whether to say how many memories were left out between two lines, as far as the budget allows.
     """
-    return _packed(_candidates(hits, snapshot, order), budget, brevity=brevity)
+    return _packed(_candidates(hits, snapshot, order), budget, brevity=brevity)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,15 +217,15 @@ def _candidates(hits: Sequence[Hit], snapshot: Snapshot, order: Sequence[NodeId]
     return made
 
 
-def _packed(candidates: Sequence[_Candidate], budget: Budget, *, brevity: bool = False) -> Context:
+def _packed(candidates: Sequence[_Candidate], budget: Budget, *, brevity: bool = False) -> tuple[Context, bool]:
+    """The context, and whether it is full: a hit did not fit, or there are as many of each kind as there may be."""
     types = [candidate.line.type for candidate in candidates]
     within = budget.kinds.mask(types)
     left = _Left(budget)
+    taken = [kept and left.take(each.cost) for each, kept in zip(candidates, within, strict=True)]
+    is_full = sum(taken) < sum(within) or sum(taken) >= budget.kinds.total
     sorted_lines = sorted(
-        (
-            (each.place, each.line if kept and left.take(each.cost) else None)
-            for each, kept in zip(candidates, within, strict=True)
-        ),
+        ((each.place, each.line if fits else None) for each, fits in zip(candidates, taken, strict=True)),
         key=lambda pair: pair[0],
     )
     lines: list[ContextLine | Omission] = []
@@ -238,31 +236,45 @@ def _packed(candidates: Sequence[_Candidate], budget: Budget, *, brevity: bool =
             lines += [line for line in run if line is not None]
         elif brevity and left.take(_cost(omission)):
             lines.append(omission)
-    return Context(tuple(lines), sum(line is None for _, line in sorted_lines))
+    return Context(tuple(lines), sum(line is None for _, line in sorted_lines)), is_full
 
 
-def contexts_of(
+def retrieve_contexts(
     retriever: Retriever,
     question: str,
-    hits: Sequence[Hit],
     snapshot: Snapshot,
     budgets: Sequence[Budget],
     *,
+    space: SpaceId,
     as_of: datetime | None = None,
-) -> list[Context]:
-    """The best hits of a strategy that fit into each of some budgets, in its own order and by its own rules, if any.
+    top_k: int = 1,
+) -> tuple[Result, list[Context]]:
+    """What a strategy finds, and contexts of it for each of some budgets, in its own order and by its own rules.
+
+    Searches for twice as many turns until they fill every context, or there are no more.
 
     Args:
         retriever: The strategy.
-        question: What was asked.
-        hits: What it found, best first.
-        snapshot: The space that was asked.
+        question: What is asked.
+        snapshot: The graph that is asked, for dates and the order of turns.
         budgets: How much each context may hold.
-        as_of: The time that was asked about; None for now.
+        space: The space that is asked.
+        as_of: The time that is asked about; None for now.
+        top_k: Number of turns that are searched for at least.
     """
-    order = retriever.arrange(question, hits, snapshot.space, as_of) if isinstance(retriever, Arranges) else None
-    candidates, rules = _candidates(hits, snapshot, order), rules_of(retriever)
-    return [_packed(candidates, budget.within(rules.budget), brevity=rules.brevity) for budget in budgets]
+    rules = rules_of(retriever)
+    within = [budget.within(rules.budget) for budget in budgets]
+    most = max((budget.tokens or 0 for budget in within), default=0)
+    wanted = min(max(top_k, 1 + most // _TOKENS_PER_HIT), MAX_TOP_K)
+    while True:
+        found = retriever.retrieve(question, space, as_of=as_of, top_k=wanted)
+        order = retriever.arrange(question, found.hits, space, as_of) if isinstance(retriever, Arranges) else None
+        candidates = _candidates(found.hits, snapshot, order)
+        packed = [_packed(candidates, budget, brevity=rules.brevity) for budget in within]
+        is_all = wanted == MAX_TOP_K or len(turns_of_hits(found.hits, top_k=wanted)) < wanted
+        if is_all or all(is_full for _, is_full in packed):
+            return found, [context for context, _ in packed]
+        wanted = min(2 * wanted, MAX_TOP_K)
 
 
 class _Left:

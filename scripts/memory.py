@@ -416,7 +416,7 @@ class Memory:
                 fails; an outage is never an empty result.
         """
         from locigraph.retrieval.multi_query import asking
-        from locigraph.retrieval.packing import Budget, contexts_of, hits_for
+        from locigraph.retrieval.packing import Budget, retrieve_contexts
 
         options.check_recall(
             question,
@@ -433,16 +433,16 @@ class Memory:
                 self._graph, named_spaces(self._graph, space, Scope(user, agent)), is_joint=not isinstance(space, str)
             )
             with self._retriever(asked, strategy, queries) as (name, found_by, notes):
-                wanted = top_k if budget_tokens is None else max(top_k, hits_for(budget_tokens))
                 several = asking(queries, lambda _: self._last_day(asked.spaces))(found_by)
                 viewed = ViewedRetriever(several, asked.voices, speakers=asked.speakers(speaker), fold=fold)
                 retriever = reranked(reranker)(viewed)
-                found = retriever.retrieve(question, asked.name, as_of=time, top_k=wanted)
-                hits, context = found.hits[:top_k], None
-                if budget_tokens is not None:
+                if budget_tokens is None:
+                    found = retriever.retrieve(question, asked.name, as_of=time, top_k=top_k)
+                    hits, context = found.hits[:top_k], None
+                else:
                     budget = Budget(tokens=budget_tokens, kinds=options.kind_limits(budget_kinds))
-                    (context,) = contexts_of(
-                        retriever, question, found.hits, asked.snapshot(time), [budget], as_of=time
+                    found, (context,) = retrieve_contexts(
+                        retriever, question, asked.snapshot(time), [budget], space=asked.name, as_of=time, top_k=top_k
                     )
                     kept = {line.node_id for line in context.memories}
                     hits = tuple(hit for hit in found.hits if hit.node_id in kept)

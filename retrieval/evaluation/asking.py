@@ -14,7 +14,7 @@ from locigraph.retrieval.evaluation.metrics import TOKEN_BUDGETS
 from locigraph.retrieval.evaluation.outcomes import PackedContext, QuestionOutcome, StrategyRun
 from locigraph.retrieval.evaluation.results import CURVE_TOP_KS
 from locigraph.retrieval.hits import turns_of_hits
-from locigraph.retrieval.packing import Budget, contexts_of, hits_for
+from locigraph.retrieval.packing import Budget, retrieve_contexts
 from locigraph.retrieval.protocols import Retriever
 
 #: Turns of a ranking.
@@ -59,16 +59,12 @@ def run_strategy(
 
 def packed_contexts(retriever: Retriever, question: Question, views: Views) -> dict[int, PackedContext]:
     """What a strategy finds for a question, packed into contexts of each of ``TOKEN_BUDGETS``."""
-    snapshot = views.snapshot(views.of(question.space, question.asked_at))
-    found = retriever.retrieve(
-        question.text, question.space, as_of=question.asked_at, top_k=hits_for(max(TOKEN_BUDGETS))
-    )
-    contexts = contexts_of(
+    _, contexts = retrieve_contexts(
         retriever,
         question.text,
-        found.hits,
-        snapshot,
+        views.snapshot(views.of(question.space, question.asked_at)),
         [Budget(tokens=tokens) for tokens in TOKEN_BUDGETS],
+        space=question.space,
         as_of=question.asked_at,
     )
     made = {}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from hypothesis import given
@@ -8,17 +9,17 @@ from hypothesis import strategies as st
 from locigraph.kg.types import NodeId, SpaceId, TurnId
 from locigraph.retrieval.packing import (
     Budget,
+    Context,
     ContextLine,
     ContextRules,
     KindLimits,
     Omission,
-    contexts_of,
     count_tokens,
-    hits_for,
     pack,
+    retrieve_contexts,
     rules_of,
 )
-from locigraph.retrieval.protocols import DEFAULT_TOP_K, MAX_TOP_K, Hit, Result
+from locigraph.retrieval.protocols import DEFAULT_TOP_K, MAX_TOP_K, Hit, Result, Retriever, Timing
 from tests.fakes import make_turns
 from tests.fakes_graph import make_snapshot
 
@@ -81,14 +82,25 @@ def test_brevity_says_how_many_were_left_out_between_two_lines() -> None:
 
 
 class Plain:
-    """A strategy that nobody asks: contexts are made of hits that were found before."""
+    """A strategy that finds given hits, as many as it is asked for, and remembers how many that was."""
 
     name = "plain"
+
+    def __init__(self, hits: Sequence[Hit] = ALL) -> None:
+        self.hits = hits
+        self.asked: list[int] = []
 
     def retrieve(
         self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
     ) -> Result:
-        raise NotImplementedError
+        self.asked.append(top_k)
+        return Result(tuple(self.hits[:top_k]), Timing(0.0, 0.0))
+
+
+def contexts(retriever: Retriever, budgets: Sequence[Budget], *, top_k: int = 1) -> list[Context]:
+    found, made = retrieve_contexts(retriever, "x", SNAPSHOT, budgets, space=SpaceId("s"), top_k=top_k)
+    assert all({line.node_id for line in each.memories} <= {hit.node_id for hit in found.hits} for each in made)
+    return made
 
 
 class Ruled(Plain):
@@ -106,7 +118,7 @@ def test_of_two_budgets_the_smaller_limit_holds() -> None:
 
 
 def test_a_strategy_s_own_limits_hold_beside_those_that_are_asked_for() -> None:
-    free, tight = contexts_of(Ruled(), "x", ALL, SNAPSHOT, [Budget(), Budget(kinds=KindLimits(facts=0))])
+    free, tight = contexts(Ruled(), [Budget(), Budget(kinds=KindLimits(facts=0))])
     # Best first: 7 words of the last turn, 8 of the fact; 5 of 20 are left, too few for a turn, enough for a code.
     assert str(free).splitlines() == [
         "[... 1 more]",
@@ -123,13 +135,40 @@ def test_a_strategy_s_own_limits_hold_beside_those_that_are_asked_for() -> None:
 
 def test_a_strategy_without_rules_has_no_limits_and_no_codes() -> None:
     assert rules_of(Plain()) == ContextRules()
-    (context,) = contexts_of(Plain(), "x", ALL, SNAPSHOT, [Budget(kinds=KindLimits(facts=0))])
+    (context,) = contexts(Plain(), [Budget(kinds=KindLimits(facts=0))])
     assert len(context.lines) == len(context.memories) == 3
 
 
-def test_no_more_hits_are_asked_for_than_anybody_may_ask_for() -> None:
-    assert hits_for(55) == 6
-    assert hits_for(10**12) == MAX_TOP_K
+def test_a_context_that_is_not_full_is_searched_for_again() -> None:
+    short = [memory(f"n{place}", "yes", f"t{place % 4}-{place}") for place in range(30)]  # 6 tokens a line
+    found = Plain(short)
+    (context,) = contexts(found, [Budget(tokens=120)])
+    assert found.asked == [7, 14, 28]  # a turn for each 20 tokens, then twice as many
+    assert len(context.memories) == 120 // count_tokens(str(context.memories[0])) == 20
+
+
+def test_a_context_that_is_full_is_searched_for_once() -> None:
+    long = [memory(f"n{place}", "word " * 30, f"t{place}") for place in range(30)]
+    found = Plain(long)
+    contexts(found, [Budget(tokens=100), Budget(tokens=200)])
+    assert found.asked == [11]
+
+
+def test_limits_of_kinds_are_filled_too() -> None:
+    facts = [memory(f"f{place}", "fact", f"f{place}", kind="knowledge_node") for place in range(9)]
+    found = Plain([*facts, CANOE, BREAD, LAST])
+    (context,) = contexts(found, [Budget(tokens=100, kinds=KindLimits(facts=1, reflections=0, episodes=1))])
+    assert [line.node_id for line in context.memories] == ["n0", "f0"]
+    assert found.asked == [6, 12]
+
+
+def test_the_search_ends_when_there_is_no_more() -> None:
+    found = Plain()
+    (context,) = contexts(found, [Budget(tokens=10**12)])
+    assert (len(context.memories), found.asked) == (4, [MAX_TOP_K])
+    found = Plain()
+    (context,) = contexts(found, [Budget(words=10**12)], top_k=3)
+    assert (len(context.memories), found.asked) == (4, [3, 6])
 
 
 HITS = st.lists(

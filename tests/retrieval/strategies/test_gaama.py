@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locigraph.kg.snapshot import Snapshot
-from locigraph.retrieval.packing import Budget, ContextRules, KindLimits, contexts_of
+from locigraph.retrieval.packing import Budget, ContextRules, KindLimits, retrieve_contexts
 from locigraph.retrieval.protocols import Hit
 from locigraph.retrieval.strategies.gaama import EDGE_WEIGHTS, GaamaRetriever
 from tests.fakes import SPACE, FakeEncoder, make_turns
@@ -124,10 +124,9 @@ def test_contexts_have_the_limits_of_the_paper() -> None:
     assert rules == ContextRules(Budget(words=1_000, kinds=KindLimits(facts=60, reflections=20, episodes=80)))
     turns = make_snapshot(make_turns([f"{'word ' * 9}{number}" for number in range(90)]))
     made = retriever(turns)
-    hits = made.retrieve("word", SPACE, top_k=1_000).hits
-    assert len(hits) == 80
+    assert len(made.retrieve("word", SPACE, top_k=1_000).hits) == 80
     # A line has 15 words: 3 of its date, the speaker, 10 of its text, and its turn; 66 lines have 990.
-    (context,) = contexts_of(made, "word", hits, turns, [Budget(tokens=1_000_000)])
+    _, (context,) = retrieve_contexts(made, "word", turns, [Budget(tokens=1_000_000)], space=SPACE)
     assert len(context.memories) == 66
     assert len(str(context).split()) == 990
 
@@ -146,9 +145,9 @@ def test_no_limit_is_ever_exceeded(
 ) -> None:
     snapshot = make_snapshot(make_turns(lines), [Extra(kind, text, (0,)) for kind, text in extras])
     made = retriever(snapshot, limits=own, words=words)
-    hits = made.retrieve("canoe lake", SPACE, top_k=50).hits
-    assert all(own.mask([hit.type for hit in hits]))
-    (context,) = contexts_of(made, "canoe lake", hits, snapshot, [Budget(tokens=tokens, kinds=asked)])
+    budget = Budget(tokens=tokens, kinds=asked)
+    found, (context,) = retrieve_contexts(made, "canoe lake", snapshot, [budget], space=SPACE, top_k=50)
+    assert all(own.mask([hit.type for hit in found.hits]))
     shown = [line.type for line in context.memories]
     assert all(own.mask(shown))
     assert all(asked.mask(shown))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from locigraph.kg.snapshot import Snapshot
-from locigraph.retrieval.packing import Budget, Omission, contexts_of
+from locigraph.retrieval.packing import Budget, Omission, retrieve_contexts
 from locigraph.retrieval.protocols import Arranges
 from locigraph.retrieval.strategies.magma import (
     INTENT_WEIGHTS,
@@ -167,9 +167,9 @@ def test_a_context_says_how_many_memories_were_left_out() -> None:
     snapshot = space_of()
     made = retriever(snapshot)
     hits = made.retrieve("Which canoe?", SPACE, top_k=9).hits
-    (whole,) = contexts_of(made, "Which canoe?", hits, snapshot, [Budget(tokens=1_000)])
+    _, (whole,) = retrieve_contexts(made, "Which canoe?", snapshot, [Budget(tokens=1_000)], space=SPACE)
     assert not any(isinstance(line, Omission) for line in whole.lines)
     # One token less, and the last memory of the ranking gives its place to "[... 1 more]".
-    (part,) = contexts_of(made, "Which canoe?", hits, snapshot, [Budget(tokens=whole.tokens - 1)])
+    _, (part,) = retrieve_contexts(made, "Which canoe?", snapshot, [Budget(tokens=whole.tokens - 1)], space=SPACE)
     assert [line for line in part.lines if isinstance(line, Omission)] == [Omission(1)]
     assert {line.node_id for line in part.memories} == {hit.node_id for hit in hits[:-1]}
