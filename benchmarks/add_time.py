@@ -29,8 +29,8 @@ from locigraph.kg.language.tokens import terms
 from locigraph.kg.store import Store
 from locigraph.kg.types import Turn
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
-from locigraph.scripts import opening
-from locigraph.scripts.settings import LLMSettings
+from locigraph.scripts.assembly import opening
+from locigraph.scripts.assembly.settings import LLMSettings
 
 _DIM = 384
 

@@ -24,8 +24,8 @@ from locigraph.retrieval.strategies.assomem import (
     weights_by_type,
 )
 from locigraph.retrieval.strategies.magma import intent_of
-from locigraph.scripts import opening
-from locigraph.scripts.settings import CorpusSettings, EncoderSettings
+from locigraph.scripts.assembly import opening
+from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings
 from locigraph.training.folds import plan_folds
 
 _TOP_K = 10

@@ -25,8 +25,8 @@ from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
 from locigraph.kg.types import GraphChange, NewNode, NewRelation, SpaceId
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
-from locigraph.scripts import opening
-from locigraph.scripts.settings import EncoderSettings
+from locigraph.scripts.assembly import opening
+from locigraph.scripts.assembly.settings import EncoderSettings
 
 _FOLDS = 5
 

@@ -20,8 +20,8 @@ from locigraph.retrieval.hits import turns_of_hits
 from locigraph.retrieval.index.documents import LexicalIndex
 from locigraph.retrieval.index.memory_vectors import MemoryVectors
 from locigraph.retrieval.strategies.hybrid import HybridRetriever
-from locigraph.scripts import opening
-from locigraph.scripts.settings import CorpusSettings, EncoderSettings
+from locigraph.scripts.assembly import opening
+from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings
 
 _METRICS = ("recall@10", "ndcg@10")
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.language.tokens import words
-from locigraph.scripts import opening
-from locigraph.scripts.settings import CorpusSettings, EncoderSettings
+from locigraph.scripts.assembly import opening
+from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings
 
 
 def main() -> None:

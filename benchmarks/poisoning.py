@@ -26,10 +26,10 @@ from locigraph.kg.language.tokens import STOP_WORDS, words
 from locigraph.kg.types import Question, Turn, TurnId
 from locigraph.retrieval.evaluation.metrics import evidence_recall
 from locigraph.retrieval.hits import turns_of_hits
-from locigraph.scripts import opening
+from locigraph.scripts.assembly import opening
+from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings
+from locigraph.scripts.assembly.strategies import STRATEGIES
 from locigraph.scripts.memory import Memory
-from locigraph.scripts.settings import CorpusSettings, EncoderSettings
-from locigraph.scripts.strategies import STRATEGIES
 
 _STRANGER = "Mallory"
 _DEPTHS = (1, 10)

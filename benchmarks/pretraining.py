@@ -15,8 +15,9 @@ from pathlib import Path
 from locigraph.kg.types import SpaceId
 from locigraph.retrieval.evaluation import evidence_recall, ndcg
 from locigraph.retrieval.evaluation.asking import joined_runs
-from locigraph.scripts import graphs, opening, provenance
-from locigraph.scripts.settings import CorpusSettings, EncoderSettings
+from locigraph.scripts.assembly import graphs, opening
+from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings
+from locigraph.scripts.experiments import provenance
 from locigraph.training.comparison import rank_exactly
 from locigraph.training.config import Settings, TrainerConfig, TrainingConfig
 from locigraph.training.folds import FoldTrainer, plan_folds

@@ -21,9 +21,9 @@ import numpy as np
 from locigraph.kg.types import Turn
 from locigraph.retrieval.evaluation.metrics import evidence_recall
 from locigraph.retrieval.hits import turns_of_hits
-from locigraph.scripts import opening
+from locigraph.scripts.assembly import opening
+from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings
 from locigraph.scripts.memory import Memory
-from locigraph.scripts.settings import CorpusSettings, EncoderSettings
 
 _DEPTH = 10
 

@@ -33,9 +33,10 @@ from locigraph.retrieval.index.memory_vectors import MemoryVectors
 from locigraph.retrieval.protocols import Retriever
 from locigraph.retrieval.strategies.hybrid import HybridRetriever
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
-from locigraph.scripts import graphs, opening
-from locigraph.scripts.settings import CorpusSettings, EncoderSettings
-from locigraph.scripts.strategies import STRATEGIES, SearchParts
+from locigraph.scripts.assembly import graphs, opening
+from locigraph.scripts.assembly.search_parts import SearchParts
+from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings
+from locigraph.scripts.assembly.strategies import STRATEGIES
 
 PASSES: dict[str, Callable[[Store, CachedTextEncoder, SpaceId], object]] = {
     "classify": lambda store, encoder, space: Classifier(store, encoder).run(space),

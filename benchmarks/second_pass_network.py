@@ -28,8 +28,9 @@ from locigraph.kg.store import Store
 from locigraph.kg.types import Question
 from locigraph.kg.views import Views
 from locigraph.retrieval.evaluation import score_ranking
-from locigraph.scripts import graphs, learning, opening
-from locigraph.scripts.settings import CorpusSettings, EncoderSettings
+from locigraph.scripts.assembly import graphs, opening
+from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings
+from locigraph.scripts.experiments import learning
 from locigraph.training.comparison import rank_exactly
 from locigraph.training.config import Settings, TrainerConfig
 from locigraph.training.folds import plan_folds

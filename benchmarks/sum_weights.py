@@ -23,8 +23,8 @@ from locigraph.kg.types import Question, SpaceId
 from locigraph.retrieval.evaluation import cluster_bootstrap, score_ranking, sign_flip_test
 from locigraph.retrieval.strategies.turn_signals import TEXT_SIGNALS as SIGNALS
 from locigraph.retrieval.strategies.turn_signals import TurnSignals
-from locigraph.scripts import opening
-from locigraph.scripts.settings import CorpusSettings, EncoderSettings
+from locigraph.scripts.assembly import opening
+from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings
 
 _VALUES = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0)
 _METRICS = ("recall@10", "ndcg@10")

@@ -1,6 +1,7 @@
 """Learnt conversational memory: a knowledge graph of dialogue, retrieved by one vector search over learnt embeddings.
 
-``Memory`` is the public API, ``AsyncMemory`` the same for asyncio; everything else may change between versions.
+``Memory`` is the public API, ``AsyncMemory`` the same for asyncio, and the settings are what both are opened with;
+everything else may change between versions.
 
 The packages beside this file are links to the folders at the top of the repository, so that everything is installed
 under the one name ``locigraph``: an installed ``kg`` or ``scripts`` would collide with folders of the user's own.
@@ -8,18 +9,25 @@ under the one name ``locigraph``: an installed ``kg`` or ``scripts`` would colli
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from locigraph.scripts.async_memory import AsyncMemory
-    from locigraph.scripts.memory import Memory
+    from locigraph.scripts.assembly.settings import EncoderSettings, IndexSettings, LLMSettings
+    from locigraph.scripts.memory import AsyncMemory, Memory
 
-__all__ = ["AsyncMemory", "Memory"]
+_HOMES = {
+    "AsyncMemory": "memory",
+    "EncoderSettings": "assembly.settings",
+    "IndexSettings": "assembly.settings",
+    "LLMSettings": "assembly.settings",
+    "Memory": "memory",
+}
+__all__ = ["AsyncMemory", "EncoderSettings", "IndexSettings", "LLMSettings", "Memory"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in _HOMES:
         raise AttributeError(f"module 'locigraph' has no attribute {name!r}")
-    from locigraph.scripts import async_memory  # late, so that importing a part does not import the whole
-
-    return getattr(async_memory, name)
+    # Late, so that importing a part does not import the whole.
+    return getattr(import_module(f"locigraph.scripts.{_HOMES[name]}"), name)

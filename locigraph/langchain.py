@@ -9,9 +9,8 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from pydantic import Field
 
-from locigraph.scripts.async_memory import AsyncMemory
-from locigraph.scripts.frameworks import Asking
-from locigraph.scripts.memory import Memory, Recalled
+from locigraph.scripts.memory import AsyncMemory, Memory, Recalled
+from locigraph.scripts.memory.frameworks import Asking
 
 
 class MemoryRetriever(BaseRetriever):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from locigraph.scripts.settings import CorpusSettings, EncoderSettings, LLMSettings
+from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings, LLMSettings
 from locigraph.training.config import ModelConfig, TrainerConfig, TrainingConfig
 
 
@@ -50,8 +50,9 @@ def ablate(
     from locigraph.retrieval.evaluation import Fold, StrategyRun
     from locigraph.retrieval.evaluation.ablation_report import ablation_figure, ablation_table
     from locigraph.retrieval.evaluation.asking import outcomes
-    from locigraph.scripts import graphs, learning, opening, provenance
-    from locigraph.scripts.language_models import clients_of
+    from locigraph.scripts.assembly import graphs, opening
+    from locigraph.scripts.assembly.language_models import clients_of
+    from locigraph.scripts.experiments import learning, provenance
     from locigraph.training.ablation import VARIANTS
     from locigraph.training.ablation import ablate as run
     from locigraph.training.comparison import rank_exactly

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from locigraph.retrieval.text.text_encoder import DEFAULT_MODEL
-from locigraph.scripts.settings import CorpusSettings, GraphSettings
+from locigraph.scripts.assembly.settings import CorpusSettings, GraphSettings
 from locigraph.training.config import AdapterConfig, TrainerConfig
 
 
@@ -37,7 +37,8 @@ def adapt(
     """
     from pathlib import Path
 
-    from locigraph.scripts import learning, opening, provenance
+    from locigraph.scripts.assembly import opening
+    from locigraph.scripts.experiments import learning, provenance
     from locigraph.training.adapter import train_adapter
 
     provenance.source_commit()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from locigraph.scripts.settings import CorpusSettings, LLMSettings
+from locigraph.scripts.assembly.settings import CorpusSettings, LLMSettings
 
 
 def answer(
@@ -47,9 +47,9 @@ def answer(
     from locigraph.kg.corpora import FORMATS
     from locigraph.kg.errors import LocigraphError
     from locigraph.retrieval.evaluation.contexts import read_contexts
-    from locigraph.scripts import opening
-    from locigraph.scripts.answers import Answering, SpentFile, answers_table
-    from locigraph.scripts.language_models import clients_of
+    from locigraph.scripts.assembly import opening
+    from locigraph.scripts.assembly.language_models import clients_of
+    from locigraph.scripts.experiments.answers import Answering, SpentFile, answers_table
 
     for name, value, least in (("concurrency", concurrency, 1), ("questions", questions, 1), ("wrong", wrong, 0)):
         if value is not None and value < least:

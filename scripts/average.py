@@ -14,7 +14,7 @@ def average(*, checkpoints: list[str], output: str = "data/average") -> None:
     """
     from pathlib import Path
 
-    from locigraph.scripts import provenance
+    from locigraph.scripts.experiments import provenance
     from locigraph.training.averaging import averaged
     from locigraph.training.checkpoint import load_checkpoint
 

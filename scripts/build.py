@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from locigraph.scripts.settings import (
+from locigraph.scripts.assembly.settings import (
     DEFAULT,
     REMEMBERED,
     CorpusSettings,
@@ -53,10 +53,10 @@ def build(
     from locigraph.consolidation.protocols import Accounted
     from locigraph.kg.store import Store, TurnFailure
     from locigraph.kg.types import Scope, SpaceId
-    from locigraph.scripts import graphs, live, opening
-    from locigraph.scripts.language_models import clients_of
-    from locigraph.scripts.strategies import indexer_of
-    from locigraph.scripts.terminal import printable
+    from locigraph.scripts.assembly import defaults, graphs, opening
+    from locigraph.scripts.assembly.language_models import clients_of
+    from locigraph.scripts.assembly.search_parts import indexer_of
+    from locigraph.scripts.console.terminal import printable
 
     read = opening.read_corpus(corpus)
     for note in read.notes:
@@ -69,10 +69,10 @@ def build(
         print(graphs.foreseen(read, extractor, store))
         return
     with Store(store) as graph:
-        used = live.encoder_settings(encoder, graph, checkpoint)
+        used = defaults.encoder_settings(encoder, graph, checkpoint)
     text_encoder = opening.text_encoder(used)
     with Store(store) as graph, opening.vector_index(index, store) as vectors:
-        live.remember_encoder(graph, used, text_encoder)
+        defaults.remember_encoder(graph, used, text_encoder)
         if retry_failed:
             graphs.make_failed_pending(read, graph)
         failed, stopped = dict[SpaceId, list[TurnFailure]](), None
@@ -81,7 +81,7 @@ def build(
         except LanguageModelError as error:  # a limit, or an outage: what is done can be asked until it goes on
             stopped = error
         indexer_of(graph, vectors, text_encoder).drain(progress=True)
-        missing = live.embed_all_spaces(graph, vectors, text_encoder, checkpoint)
+        missing = defaults.embed_all_spaces(graph, vectors, text_encoder, checkpoint)
         known = {*graph.spaces()}
         counts: Counter[str] = Counter()
         forgotten = 0

@@ -15,7 +15,7 @@ from typing import Any, NoReturn, get_args, get_type_hints
 from jsonargparse import ActionConfigFile, ArgumentParser  # type: ignore[attr-defined]  # exported at run time
 
 from locigraph.kg.errors import LocigraphError
-from locigraph.scripts import mistakes
+from locigraph.scripts.console import mistakes
 
 # Seeds are multiplied and counted up from, within the 32 bits that numpy takes.
 _SEEDS = 1_000_000
@@ -207,8 +207,8 @@ def _tables() -> dict[str, str]:
     from locigraph.consolidation.extractors import EXTRACTORS
     from locigraph.kg.corpora import FORMATS
     from locigraph.kg.schema import NODE_TYPES
-    from locigraph.scripts.queries import QUERY_GENERATORS
-    from locigraph.scripts.strategies import STRATEGIES
+    from locigraph.scripts.assembly.queries import QUERY_GENERATORS
+    from locigraph.scripts.assembly.strategies import STRATEGIES
 
     def described(rows: Iterable[Any]) -> str:
         return "; ".join(f"{row.name}: {row.description}" for row in rows)

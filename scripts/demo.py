@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from locigraph.scripts.settings import CorpusSettings, EncoderSettings, LLMSettings
+from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings, LLMSettings
 from locigraph.training.config import ModelConfig, TrainerConfig, TrainingConfig
 
 
@@ -39,7 +39,7 @@ def demo(
     """
     import shlex
 
-    from locigraph.scripts import opening
+    from locigraph.scripts.assembly import opening
     from locigraph.scripts.evaluate import evaluate
 
     strategies = {

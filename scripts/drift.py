@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from locigraph.scripts.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings
+from locigraph.scripts.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings
 
 
 def drift(
@@ -34,8 +34,8 @@ def drift(
 
     from locigraph.kg.errors import LocigraphError
     from locigraph.kg.types import SpaceId
-    from locigraph.scripts import live, opening
-    from locigraph.scripts.terminal import printable
+    from locigraph.scripts.assembly import defaults, opening
+    from locigraph.scripts.console.terminal import printable
     from locigraph.training.live_embeddings import Drift
 
     if checkpoint is None:
@@ -43,9 +43,9 @@ def drift(
     with opening.existing_store(store) as graph:
         if space is not None:
             graph.require_space(SpaceId(space))
-        text_encoder = opening.text_encoder(live.encoder_settings(encoder, graph, checkpoint))
+        text_encoder = opening.text_encoder(defaults.encoder_settings(encoder, graph, checkpoint))
         with opening.vector_index(index, store, is_reader=True) as vectors:
-            embeddings, reason = live.opened_embeddings(graph, vectors, text_encoder, checkpoint)
+            embeddings, reason = defaults.opened_embeddings(graph, vectors, text_encoder, checkpoint)
             if embeddings is None:
                 raise LocigraphError(f"there is nothing to compare with: {reason}")
             spaces = graph.spaces() if space is None else [SpaceId(space)]

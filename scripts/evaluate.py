@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from locigraph.scripts.settings import (
+from locigraph.scripts.assembly.settings import (
     CorpusSettings,
     EncoderSettings,
     GraphSettings,
@@ -83,23 +83,25 @@ def evaluate(
     from pathlib import Path
 
     from locigraph.kg.errors import LocigraphError
-    from locigraph.scripts import opening, provenance
-    from locigraph.scripts import strategies as table
+    from locigraph.scripts.assembly import opening, strategy_choice
+    from locigraph.scripts.assembly.strategies import STRATEGIES
+    from locigraph.scripts.experiments import provenance
 
     provenance.source_commit()
-    names = table.chosen(strategies, checkpoint=checkpoint, adapter=encoder.adapter)
+    names = strategy_choice.chosen(strategies, checkpoint=checkpoint, adapter=encoder.adapter)
     if seeds < 1:
         raise LocigraphError(f"seeds is {seeds}; at least 1")
-    pairs = table.comparisons(names, baselines)
+    pairs = strategy_choice.comparisons(names, baselines)
     read = opening.read_corpus(corpus)
     if not read.questions:
         raise LocigraphError(f"{read.path}: no question with evidence; there is nothing to evaluate")
 
     from locigraph.retrieval.evaluation import text_table
-    from locigraph.scripts import graphs, learning
-    from locigraph.scripts.evaluation import Evaluation
-    from locigraph.scripts.language_models import clients_of
-    from locigraph.scripts.queries import queries_of
+    from locigraph.scripts.assembly import graphs
+    from locigraph.scripts.assembly.language_models import clients_of
+    from locigraph.scripts.assembly.queries import queries_of
+    from locigraph.scripts.experiments import learning
+    from locigraph.scripts.experiments.evaluation import Evaluation
     from locigraph.training.checkpoint import load_checkpoint
     from locigraph.training.folds import plan_folds, refuse_known
 
@@ -109,7 +111,7 @@ def evaluate(
     asked = queries_of(queries, clients)
     questions_by = learning.question_writer(writer)
     text_encoder = opening.held_out_encoder(encoder, read.questions)
-    rows = [table.STRATEGIES[name] for name in names]
+    rows = [STRATEGIES[name] for name in names]
     given = None
     if checkpoint is not None and any(row.needs_checkpoint for row in rows):
         given = load_checkpoint(Path(checkpoint), text_encoder=text_encoder.model_id)
@@ -127,7 +129,7 @@ def evaluate(
     of_training = {"searched": searched, "seeds": seeds > 1, "also": also, "writer": writer.base_url}
     notes = [
         *read.notes,
-        *table.unused_options(names, checkpoint=checkpoint, adapter=encoder.adapter, of_training=of_training),
+        *strategy_choice.unused_options(names, checkpoint=checkpoint, adapter=encoder.adapter, of_training=of_training),
     ]
     if reranker is not None:
         notes.append(f"the best hits of every strategy were scored again by the cross-encoder {reranker}")

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from locigraph.scripts.settings import CorpusSettings, EncoderSettings, LLMSettings
+from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings, LLMSettings
 
 if TYPE_CHECKING:
     from locigraph.consolidation.quality import Quality, Statement
@@ -46,8 +46,8 @@ def evaluate_consolidation(
     from locigraph.kg.errors import LocigraphError
     from locigraph.kg.files import replace_file
     from locigraph.kg.store import Store
-    from locigraph.scripts import graphs, opening
-    from locigraph.scripts.language_models import clients_of
+    from locigraph.scripts.assembly import graphs, opening
+    from locigraph.scripts.assembly.language_models import clients_of
 
     if not 0 < threshold <= 1:
         raise LocigraphError(f"threshold is {threshold}; expected a cosine above 0, at most 1")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from locigraph.scripts.settings import DEFAULT, REMEMBERED, EncoderSettings
+from locigraph.scripts.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings
 
 
 def explain(
@@ -31,9 +31,9 @@ def explain(
         influences: Neighbours to show for each.
     """
     from locigraph.kg.errors import LocigraphError
-    from locigraph.scripts import options
+    from locigraph.scripts.assembly import options
+    from locigraph.scripts.console.terminal import explanation_table
     from locigraph.scripts.memory import Memory
-    from locigraph.scripts.terminal import explanation_table
 
     options.check_question(question)
     if top_k < 1 or influences < 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from locigraph.scripts.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings
+from locigraph.scripts.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings
 
 
 def forget(
@@ -39,9 +39,9 @@ def forget(
     """
     from locigraph.kg.errors import LocigraphError
     from locigraph.kg.types import Scope
-    from locigraph.scripts import options
+    from locigraph.scripts.assembly import options
+    from locigraph.scripts.console.terminal import printable
     from locigraph.scripts.memory import Memory
-    from locigraph.scripts.terminal import printable
 
     scope = Scope(user, agent)
     options.check_named(space, scope)

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from locigraph.scripts.settings import DEFAULT, QUICK_LLM, REMEMBERED, EncoderSettings, IndexSettings, LLMSettings
+from locigraph.scripts.assembly.settings import (
+    DEFAULT,
+    QUICK_LLM,
+    REMEMBERED,
+    EncoderSettings,
+    IndexSettings,
+    LLMSettings,
+)
 
 
 def recall(
@@ -58,11 +65,11 @@ def recall(
     """
     from locigraph.consolidation.ledger import Ledger
     from locigraph.kg.types import Scope
-    from locigraph.scripts import options
-    from locigraph.scripts.language_models import clients_of
+    from locigraph.scripts.assembly import options
+    from locigraph.scripts.assembly.language_models import clients_of
+    from locigraph.scripts.assembly.queries import queries_of
+    from locigraph.scripts.console.terminal import hits_table, printable
     from locigraph.scripts.memory import Memory
-    from locigraph.scripts.queries import queries_of
-    from locigraph.scripts.terminal import hits_table, printable
 
     options.check_named(space, Scope(user, agent))
     options.check_recall(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from locigraph.scripts.settings import REMEMBERED, EncoderSettings, LLMSettings
+from locigraph.scripts.assembly.settings import REMEMBERED, EncoderSettings, LLMSettings
 
 
 def reflect(
@@ -33,8 +33,8 @@ def reflect(
     from locigraph.consolidation.reflection import Reflected, Reflector
     from locigraph.kg.store import Store
     from locigraph.kg.types import SpaceId
-    from locigraph.scripts import resident
-    from locigraph.scripts.language_models import clients_of
+    from locigraph.scripts.assembly import resident
+    from locigraph.scripts.assembly.language_models import clients_of
 
     clients = clients_of(llm, max_tokens=max_tokens, max_cost=max_cost)
     client = clients("reflection") if llm.model or llm.base_url else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from locigraph.scripts.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings
+from locigraph.scripts.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings
 
 
 def refresh(
@@ -25,22 +25,22 @@ def refresh(
             remembers, or the shipped one.
         device: torch device to encode on.
     """
-    from locigraph.scripts import live, opening
-    from locigraph.scripts.strategies import indexer_of
+    from locigraph.scripts.assembly import defaults, opening
+    from locigraph.scripts.assembly.search_parts import indexer_of
 
     opening.check_device(device)
     with opening.existing_store(store, access="write") as graph:
-        used = live.encoder_settings(encoder, graph, checkpoint)
+        used = defaults.encoder_settings(encoder, graph, checkpoint)
         text_encoder = opening.text_encoder(used)
-        folder = live.checkpoint_folder(checkpoint, graph)
+        folder = defaults.checkpoint_folder(checkpoint, graph)
         with opening.vector_index(index, store) as vectors:
             if graph.has_forgotten():  # then the index is made anew first
                 indexer_of(graph, vectors, text_encoder).drain()
-            embeddings, _ = live.opened_embeddings(graph, vectors, text_encoder, str(folder), device=device)
+            embeddings, _ = defaults.opened_embeddings(graph, vectors, text_encoder, str(folder), device=device)
             assert embeddings is not None  # a checkpoint that is named and cannot be used is an error
             done = embeddings.refresh(progress="refresh")
-        live.remember_encoder(graph, used, text_encoder)
-        live.remember_checkpoint(graph, folder)
+        defaults.remember_encoder(graph, used, text_encoder)
+        defaults.remember_checkpoint(graph, folder)
     print(
         f"{done.turns} turns in {done.collection} (checkpoint {embeddings.version}), {done.written} written now; "
         f"index finds {done.sample_recall:.0%} of the exact neighbours"

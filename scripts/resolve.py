@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from locigraph.scripts.settings import REMEMBERED, EncoderSettings
+from locigraph.scripts.assembly.settings import REMEMBERED, EncoderSettings
 
 
 def resolve(
@@ -30,7 +30,7 @@ def resolve(
     from locigraph.kg.errors import LocigraphError
     from locigraph.kg.store import Store
     from locigraph.kg.types import SpaceId
-    from locigraph.scripts import resident
+    from locigraph.scripts.assembly import resident
 
     if not 0 < threshold <= 1:
         raise LocigraphError(f"threshold is {threshold}; expected a cosine above 0, at most 1")

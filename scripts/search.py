@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from locigraph.scripts.settings import CorpusSettings, EncoderSettings, LLMSettings
+from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings, LLMSettings
 from locigraph.training.config import ModelConfig, TrainerConfig, TrainingConfig
 
 
@@ -50,8 +50,9 @@ def search(
     from locigraph.kg.files import replace_file
     from locigraph.kg.types import SpaceId
     from locigraph.retrieval.evaluation import Fold
-    from locigraph.scripts import graphs, learning, opening, provenance
-    from locigraph.scripts.language_models import clients_of
+    from locigraph.scripts.assembly import graphs, opening
+    from locigraph.scripts.assembly.language_models import clients_of
+    from locigraph.scripts.experiments import learning, provenance
     from locigraph.training.config import Settings
     from locigraph.training.folds import plan_folds
     from locigraph.training.hyperparameters import SPACE, search_fold

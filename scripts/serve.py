@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from locigraph.kg.errors import LocigraphError
-from locigraph.scripts.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings, LLMSettings
+from locigraph.scripts.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings, LLMSettings
 
 if TYPE_CHECKING:
     from locigraph.scripts.memory import Memory

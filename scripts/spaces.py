@@ -13,8 +13,8 @@ def spaces(*, store: str = "data/graph.sqlite", json: bool = False) -> None:
     from json import dumps
 
     from locigraph.kg.types import TurnState
-    from locigraph.scripts.opening import existing_store
-    from locigraph.scripts.terminal import printable
+    from locigraph.scripts.assembly.opening import existing_store
+    from locigraph.scripts.console.terminal import printable
 
     with existing_store(store) as graph:
         rows = []

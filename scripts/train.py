@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from locigraph.scripts.settings import CorpusSettings, EncoderSettings, GraphSettings, WriterSettings
+from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings, GraphSettings, WriterSettings
 from locigraph.training.config import ModelConfig, TrainerConfig, TrainingConfig
 
 
@@ -37,7 +37,8 @@ def train(
     """
     from pathlib import Path
 
-    from locigraph.scripts import learning, opening, provenance
+    from locigraph.scripts.assembly import opening
+    from locigraph.scripts.experiments import learning, provenance
 
     provenance.source_commit()
     settings = learning.settings_of(model, training)

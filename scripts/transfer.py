@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from locigraph.scripts.settings import EncoderSettings, GraphSettings
+from locigraph.scripts.assembly.settings import EncoderSettings, GraphSettings
 from locigraph.training.config import ModelConfig, TrainerConfig, TrainingConfig
 
 
@@ -48,8 +48,8 @@ def transfer(
 
     from locigraph.kg.errors import LocigraphError, nearest
     from locigraph.kg.files import replace_file
-    from locigraph.scripts import learning, provenance
-    from locigraph.scripts.transfer_matrix import TransferMatrix
+    from locigraph.scripts.experiments import learning, provenance
+    from locigraph.scripts.experiments.transfer_matrix import TransferMatrix
 
     provenance.source_commit()
     train, checkpoints = train or {}, checkpoints or {}

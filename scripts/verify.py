@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from locigraph.scripts.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings
+from locigraph.scripts.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings
 
 
 def verify(
@@ -27,12 +27,12 @@ def verify(
         rebuild: Whether to make the index anew from the store first, whatever state it is in.
     """
     from locigraph.kg.errors import LocigraphError
-    from locigraph.scripts import live, opening
-    from locigraph.scripts.strategies import indexer_of
-    from locigraph.scripts.terminal import printable
+    from locigraph.scripts.assembly import defaults, opening
+    from locigraph.scripts.assembly.search_parts import indexer_of
+    from locigraph.scripts.console.terminal import printable
 
     with opening.existing_store(store, access="write") as graph:
-        text_encoder = opening.text_encoder(live.encoder_settings(encoder, graph, checkpoint))
+        text_encoder = opening.text_encoder(defaults.encoder_settings(encoder, graph, checkpoint))
         with opening.vector_index(index, store) as vectors:
             broken = graph.faults()
             if broken:
@@ -46,7 +46,7 @@ def verify(
                 indexer.drain(progress=True)
             differences = {"": indexer.verify()}
             if checkpoint is not None:
-                embeddings, reason = live.opened_embeddings(graph, vectors, text_encoder, checkpoint)
+                embeddings, reason = defaults.opened_embeddings(graph, vectors, text_encoder, checkpoint)
                 if embeddings is None:
                     print(f"no graph embeddings were compared: {reason}")
                 else:

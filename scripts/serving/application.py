@@ -20,8 +20,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from locigraph.kg.errors import LocigraphError
-from locigraph.scripts.async_memory import AsyncMemory
-from locigraph.scripts.memory import Memory
+from locigraph.scripts.memory import AsyncMemory, Memory
 from locigraph.scripts.serving.door import CALLER, Door
 from locigraph.scripts.serving.keys import Keyring
 from locigraph.scripts.serving.operations import OPERATIONS, Operation
@@ -63,7 +62,7 @@ def application(
         max_request_bytes: Size of the largest request.
     """
     served = AsyncMemory(lambda: memory)
-    service = Service(served)
+    service = Service(served, is_slow=memory.is_slow)
     # Requests are served one by one, without sessions: nothing is held between them, and any of them may be the last.
     sessions = StreamableHTTPSessionManager(
         mcp_server(service), json_response=True, stateless=True, max_request_body_size=max_request_bytes

@@ -1,71 +1,105 @@
 """The line in which requests wait for the memory: what concerns the same spaces is done together.
 
 The first question to a space after an addition brings the space's graph embeddings up to date. When the turn of a space
-comes, all that waits for it is done, what changes it first, so that the questions share that work; what arrives later
-waits until the others in line have had their turn.
+comes, all that waits for it is done, what changes it first, so that additions are one write and the questions share
+what follows it; what arrives later waits until the others in line have had their turn.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass
-from typing import Any, TypeVar
+import time
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
+from typing import Any
 
-from locigraph.scripts.async_memory import AsyncMemory
-from locigraph.scripts.memory import Memory
+from pydantic import BaseModel
 
-_Result = TypeVar("_Result")
+from locigraph.scripts.memory import AsyncMemory, Memory
+from locigraph.scripts.serving.keys import Caller
+from locigraph.scripts.serving.operations import Operation, Request
+
+#: Told of each request that was done: its operation's name, and the seconds it waited and took.
+Observer = Callable[[str, float, float], None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Waiting:
-    work: Callable[[Memory], Any]
-    changes: bool
-    result: asyncio.Future[Any]
+    operation: Operation[Any]
+    asked: Request
+    caller: Caller
+    answer: asyncio.Future[BaseModel]
+    since: float = field(default_factory=time.perf_counter)
 
 
 class Line:
-    """Calls of a memory in an order that serves all of them soonest.
+    """Requests in an order that serves all of them soonest.
 
     Args:
         memory: The memory.
-        groups: Number of groups that are done side by side: while one has the memory, the answer of the other is sent.
+        observe: Told of each request that was done.
+        is_slow: Whether additions wait for language models; they have a line of their own then, so that questions do
+            not wait with them.
     """
 
-    def __init__(self, memory: AsyncMemory, *, groups: int = 2) -> None:
+    def __init__(self, memory: AsyncMemory, observe: Observer, *, is_slow: bool = False) -> None:
         self._memory = memory
-        self._groups = groups
-        self._waiting: dict[Hashable, list[_Waiting]] = {}  # longest waiting first
-        self._workers: set[asyncio.Task[None]] = set()
+        self._observe = observe
+        self._is_slow = is_slow
+        self._waiting: dict[bool, dict[Hashable, list[_Waiting]]] = {False: {}, True: {}}  # longest waiting first
+        self._workers: dict[bool, asyncio.Task[None]] = {}
 
-    async def call(self, work: Callable[[Memory], _Result], *, about: Hashable, changes: bool = False) -> _Result:
-        """What a function makes of the memory, when its turn has come; left out if nobody awaits it any longer then.
+    async def answer(self, operation: Operation[Any], asked: Request, caller: Caller) -> BaseModel:
+        """What comes of a request, when its turn has come; left out if nobody awaits it any longer then.
 
-        Args:
-            work: The function.
-            about: What it concerns: what is about the same is done together.
-            changes: Whether it is done before what does not change the memory.
+        Raises:
+            LocigraphError: As ``Operation.perform``.
         """
-        result: asyncio.Future[_Result] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(about, []).append(_Waiting(work, changes, result))
-        if len(self._workers) < self._groups:
-            worker = asyncio.create_task(self._work())
-            self._workers.add(worker)
-            worker.add_done_callback(self._workers.discard)
-        return await result
+        waiting = _Waiting(operation, asked, caller, asyncio.get_running_loop().create_future())
+        lane = self._is_slow and operation.changes
+        self._waiting[lane].setdefault(frozenset(asked.touched) or operation.name, []).append(waiting)
+        if lane not in self._workers:
+            self._workers[lane] = asyncio.create_task(self._work(lane))
+        return await waiting.answer
 
-    async def _work(self) -> None:
-        while self._waiting:
-            group = self._waiting.pop(next(iter(self._waiting)))
-            for each in sorted(group, key=lambda each: not each.changes):
-                if each.result.done():
-                    continue
-                try:
-                    found = await self._memory.call(each.work)
-                except Exception as error:
-                    if not each.result.done():
-                        each.result.set_exception(error)
-                else:
-                    if not each.result.done():
-                        each.result.set_result(found)
+    async def _work(self, lane: bool) -> None:
+        groups, loop = self._waiting[lane], asyncio.get_running_loop()
+        while groups:
+            group = sorted(groups.pop(next(iter(groups))), key=lambda each: not each.operation.changes)
+            try:
+                await self._memory.call(partial(self._answer, group, loop))
+            except Exception as error:
+                _deliver(group, [error] * len(group))
+        del self._workers[lane]
+
+    def _answer(self, group: Sequence[_Waiting], loop: asyncio.AbstractEventLoop, memory: Memory) -> None:
+        """In a thread of the memory; each answer is sent when it is there."""
+        for _, run in groupby(group, key=_together):
+            wanted = [each for each in run if not each.answer.done()]
+            if wanted:
+                loop.call_soon_threadsafe(_deliver, wanted, self._performed(memory, wanted))
+
+    def _performed(self, memory: Memory, wanted: Sequence[_Waiting]) -> list[BaseModel | Exception]:
+        started = time.perf_counter()
+        found = wanted[0].operation.perform_each(memory, [(each.asked, each.caller) for each in wanted])
+        took = (time.perf_counter() - started) / len(wanted)
+        for each in wanted:
+            self._observe(each.operation.name, started - each.since, took)
+        return found
+
+
+def _together(waiting: _Waiting) -> Hashable:
+    """What neighbours share that are done at once."""
+    return waiting.operation.name if waiting.operation.run_each else id(waiting)
+
+
+def _deliver(wanted: Sequence[_Waiting], found: Sequence[BaseModel | Exception]) -> None:
+    for each, answer in zip(wanted, found, strict=True):
+        if each.answer.done():
+            continue
+        if isinstance(answer, Exception):
+            each.answer.set_exception(answer)
+        else:
+            each.answer.set_result(answer)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from locigraph.kg.errors import UnknownSpaceError
+from locigraph.kg.errors import LocigraphError, UnknownSpaceError
 from locigraph.kg.registry import Table
 from locigraph.kg.types import Scope
 from locigraph.retrieval.view import DEFAULT_FOLD
@@ -187,6 +188,7 @@ class Times(BaseModel):
 
 
 RequestT = TypeVar("RequestT", bound=Request)
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +201,8 @@ class Operation(Generic[RequestT]):
         request: What is asked.
         answer: What comes back.
         run: Does it for a caller, in a thread.
+        run_each: Does several at once, sooner than one after the other; returns an answer for each, or what speaks
+            against it. None where nothing is gained.
         changes: Whether the memory is another one afterwards.
         erases: Whether something is gone afterwards.
     """
@@ -208,6 +212,7 @@ class Operation(Generic[RequestT]):
     request: type[RequestT]
     answer: type[BaseModel]
     run: Callable[[Memory, RequestT, Caller], BaseModel]
+    run_each: Callable[[Memory, Sequence[RequestT]], Sequence[BaseModel | LocigraphError]] | None = None
     changes: bool = False
     erases: bool = False
 
@@ -224,9 +229,31 @@ class Operation(Generic[RequestT]):
         except UnknownSpaceError as error:
             raise caller.unknown(error.space, memory.spaces()) from None
 
+    def perform_each(self, memory: Memory, requests: Sequence[tuple[RequestT, Caller]]) -> list[BaseModel | Exception]:
+        """Do several, each of a caller of its own; returns an answer for each, or the error of ``perform``."""
+        if self.run_each is None or len(requests) == 1:
+            return [_outcome(partial(self.perform, memory, asked, caller)) for asked, caller in requests]
+        refused = [_outcome(partial(caller.require, asked.touched)) for asked, caller in requests]
+        allowed = [asked for (asked, _), error in zip(requests, refused, strict=True) if error is None]
+        done = _outcome(partial(self.run_each, memory, allowed))
+        found = iter([done] * len(allowed) if isinstance(done, Exception) else done)
+        return [next(found) if error is None else error for error in refused]
+
+
+def _outcome(work: Callable[[], _Result]) -> _Result | Exception:
+    try:
+        return work()
+    except Exception as error:
+        return error
+
 
 def _add(memory: Memory, asked: TurnToAdd, caller: Caller) -> Added:
     return Added(turn_id=memory.add(**dict(asked)))
+
+
+def _add_each(memory: Memory, asked: Sequence[TurnToAdd]) -> list[Added | LocigraphError]:
+    outcomes = memory.add_each([dict(turn) for turn in asked])
+    return [each if isinstance(each, LocigraphError) else Added(turn_id=each) for each in outcomes]
 
 
 def _add_many(memory: Memory, asked: TurnsToAdd, caller: Caller) -> AddedTurns:
@@ -267,7 +294,7 @@ OPERATIONS: Table[Operation[Any]] = Table(
     [
         Operation(
             "add", "Remember one turn of a conversation; the next recall finds it.",
-            TurnToAdd, Added, _add, changes=True,
+            TurnToAdd, Added, _add, _add_each, changes=True,
         ),
         Operation(
             "add_many", "Remember turns of conversations, all or none.",

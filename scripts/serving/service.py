@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 import traceback
 from typing import Any
 
@@ -11,8 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from pydantic import BaseModel
 
 from locigraph.kg.errors import LocigraphError
-from locigraph.scripts.async_memory import AsyncMemory
-from locigraph.scripts.memory import Memory
+from locigraph.scripts.memory import AsyncMemory
 from locigraph.scripts.serving.keys import Caller
 from locigraph.scripts.serving.line import Line
 from locigraph.scripts.serving.operations import Operation, Request
@@ -26,14 +24,18 @@ _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 class Service:
     """A memory that several clients ask at a time.
 
+    Args:
+        memory: The memory.
+        is_slow: Whether additions wait for language models.
+
     Attributes:
         registry: Metrics of this service.
         not_ready: Why the next answer must wait, or cannot be; empty once models and checkpoint are loaded.
     """
 
-    def __init__(self, memory: AsyncMemory) -> None:
+    def __init__(self, memory: AsyncMemory, *, is_slow: bool = False) -> None:
         self._memory = memory
-        self._line = Line(memory)
+        self._line = Line(memory, self._observe, is_slow=is_slow)
         self._waiting = 0
         self.not_ready = "models are being loaded; ask again in some seconds"
         self.registry = CollectorRegistry()
@@ -75,31 +77,24 @@ class Service:
             BusyError: If too many others wait.
             LocigraphError: As ``Operation.perform``.
         """
-        name, arrived = operation.name, time.perf_counter()
         if self._waiting >= _MOST_WAITING:
             raise BusyError(f"{self._waiting} requests wait already; ask again later")
-
-        def work(memory: Memory) -> BaseModel:
-            started = time.perf_counter()
-            self._waited.labels(name).observe(started - arrived)
-            try:
-                return operation.perform(memory, asked, caller)
-            finally:
-                self._took.labels(name).observe(time.perf_counter() - started)
-
         self._waiting += 1
         end = "failed"
         try:
-            about = frozenset(asked.touched) or name
-            answer = await self._line.call(work, about=about, changes=operation.changes)
+            answer = await self._line.answer(operation, asked, caller)
             end = "ok"
         except LocigraphError:
             end = "refused"
             raise
         finally:
             self._waiting -= 1
-            self._calls.labels(name, end).inc()
+            self._calls.labels(operation.name, end).inc()
         return answer
+
+    def _observe(self, name: str, waited: float, took: float) -> None:
+        self._waited.labels(name).observe(waited)
+        self._took.labels(name).observe(took)
 
 
 def log_crash(error: BaseException) -> None:

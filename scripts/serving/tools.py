@@ -24,8 +24,7 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from locigraph.kg.errors import LocigraphError
-from locigraph.scripts.async_memory import AsyncMemory
-from locigraph.scripts.memory import Memory
+from locigraph.scripts.memory import AsyncMemory, Memory
 from locigraph.scripts.serving.door import CALLER
 from locigraph.scripts.serving.keys import OWNER
 from locigraph.scripts.serving.operations import OPERATIONS

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from locigraph.consolidation.extractors.rules import RuleExtractor
 from locigraph.consolidation.pipeline import Consolidator
 from locigraph.kg.store import Store
-from locigraph.scripts.build_context import HybridContext
+from locigraph.scripts.assembly.build_context import HybridContext
 from tests.fakes import SPACE, FakeEncoder, make_turns
 
 TURNS = make_turns(

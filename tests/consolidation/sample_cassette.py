@@ -25,8 +25,8 @@ from locigraph.kg.corpora import Conversation, load_corpus
 from locigraph.kg.files import replace_file
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
+from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings, LLMSettings
 from locigraph.scripts.build import build
-from locigraph.scripts.settings import CorpusSettings, EncoderSettings, LLMSettings
 from tests.consolidation.stub_server import Stub, stub_server
 
 SPACE = "harbor"

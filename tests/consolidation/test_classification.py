@@ -16,7 +16,7 @@ from locigraph.consolidation.llm import ChatClient, Endpoint
 from locigraph.consolidation.pipeline import Consolidator
 from locigraph.kg.store import Store
 from locigraph.kg.types import NodeId, NodeStatus, NodeUpdate, Relation
-from locigraph.scripts.build_context import HybridContext
+from locigraph.scripts.assembly.build_context import HybridContext
 from tests.consolidation.endpoints import NOWHERE
 from tests.consolidation.stub_server import Stub, stub_server
 from tests.fakes import MONDAY, SPACE, FakeContext, FakeEncoder, FakeExtractor, change_of, make_turns

@@ -31,7 +31,7 @@ from locigraph.kg.schema import NODE_TYPES, NodeType, searchable_types
 from locigraph.kg.store import Store
 from locigraph.kg.types import NodeId, NodeStatus, SpaceId, Turn, TurnId, TurnState
 from locigraph.retrieval.index.documents import LexicalIndex
-from locigraph.scripts.build_context import HybridContext
+from locigraph.scripts.assembly.build_context import HybridContext
 from tests.consolidation.interrupted import build
 from tests.fakes import (
     MONDAY,

@@ -15,7 +15,7 @@ from locigraph.consolidation.pipeline import Consolidator
 from locigraph.consolidation.reflection import Reflected, Reflector
 from locigraph.kg.store import Store
 from locigraph.kg.types import NewRelation, NodeId, NodeStatus, NodeUpdate, TurnId
-from locigraph.scripts.build_context import HybridContext
+from locigraph.scripts.assembly.build_context import HybridContext
 from tests.consolidation.stub_server import Stub, stub_server
 from tests.fakes import MONDAY, SPACE, FakeContext, FakeEncoder, FakeExtractor, change_of, fact, make_turns
 from tests.kg.dumps import dump

@@ -23,10 +23,9 @@ from locigraph.retrieval.index.joint_vectors import JointVectors
 from locigraph.retrieval.index.memory_vectors import MemoryVectors
 from locigraph.retrieval.index.milvus import Collection, MilvusIndex
 from locigraph.retrieval.protocols import SearchScope, VectorMatch
-from locigraph.scripts import opening
-from locigraph.scripts.async_memory import AsyncMemory
-from locigraph.scripts.memory import Memory
-from locigraph.scripts.strategies import indexer_of
+from locigraph.scripts.assembly import opening
+from locigraph.scripts.assembly.search_parts import indexer_of
+from locigraph.scripts.memory import AsyncMemory, Memory
 from locigraph.training.live_embeddings import LiveEmbeddings
 from tests.fakes_graph import small_checkpoint
 from tests.faults.workbench import FakeCachedEncoder
@@ -148,6 +147,7 @@ def _match(at: Place) -> tuple[VectorMatch, int]:
 
 _MEMORY: Mapping[str, Callable[[Any, Place], Any]] = {
     "add": lambda memory, at: memory.add(**at.turn(1)),
+    "add_each": lambda memory, at: memory.add_each([at.turn(5), at.turn(6)]),
     "add_many": lambda memory, at: memory.add_many([at.turn(1), at.turn(2), at.turn(3), at.turn(4)]),
     "forget": lambda memory, at: memory.forget(space=at.name, turn_ids=at.turns),
     "restore": lambda memory, at: memory.restore(space=at.name),

@@ -22,12 +22,13 @@ from starlette.testclient import TestClient
 
 from locigraph.kg.types import SpaceId
 from locigraph.retrieval.text.text_adapter import TextAdapter
-from locigraph.scripts import cli, opening
+from locigraph.scripts import cli
+from locigraph.scripts.assembly import opening
+from locigraph.scripts.assembly.settings import EncoderSettings
+from locigraph.scripts.assembly.strategies import STRATEGIES
 from locigraph.scripts.memory import Memory
 from locigraph.scripts.serving.application import application
 from locigraph.scripts.serving.keys import Caller, Keyring
-from locigraph.scripts.settings import EncoderSettings
-from locigraph.scripts.strategies import STRATEGIES
 from tests.fakes_graph import small_checkpoint
 from tests.faults.children import in_child
 from tests.faults.tenants import hostile_name

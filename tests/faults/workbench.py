@@ -16,9 +16,10 @@ from locigraph.retrieval.index.descriptions import DESCRIPTIONS
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
 from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
-from locigraph.scripts import average, build, classify, forget, opening, recall, reflect, refresh, resolve, verify
+from locigraph.scripts import average, build, classify, forget, recall, reflect, refresh, resolve, verify
+from locigraph.scripts.assembly import opening
+from locigraph.scripts.assembly.settings import CorpusSettings, LLMSettings
 from locigraph.scripts.memory import Memory
-from locigraph.scripts.settings import CorpusSettings, LLMSettings
 from tests.consolidation.stub_server import Stub, extracted, stub_server
 from tests.fakes import FakeEncoder
 from tests.fakes_graph import TEXT_DIM, small_checkpoint

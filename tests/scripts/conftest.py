@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from locigraph.scripts import opening
-from locigraph.scripts.settings import EncoderSettings
+from locigraph.scripts.assembly import opening
+from locigraph.scripts.assembly.settings import EncoderSettings
 from tests.fakes_graph import small_checkpoint
 from tests.faults.workbench import FakeCachedEncoder
 

@@ -13,8 +13,8 @@ from locigraph.kg.types import Question, SpaceId
 from locigraph.retrieval.evaluation import StrategyRun
 from locigraph.retrieval.evaluation.contexts import write_contexts
 from locigraph.retrieval.evaluation.outcomes import PackedContext
-from locigraph.scripts.opening import read_corpus
-from locigraph.scripts.settings import CorpusSettings
+from locigraph.scripts.assembly.opening import read_corpus
+from locigraph.scripts.assembly.settings import CorpusSettings
 from tests.consolidation.stub_server import Stub, stub_server
 from tests.test_cli import assert_one_line_and_code_2, run
 

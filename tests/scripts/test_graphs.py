@@ -18,7 +18,7 @@ from locigraph.kg.corpora import Conversation, Corpus
 from locigraph.kg.errors import LocigraphError, StoreError, TurnConflictError
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId, Turn, TurnId, TurnState
-from locigraph.scripts.graphs import GraphWriter, build_graph
+from locigraph.scripts.assembly.graphs import GraphWriter, build_graph
 from tests.fakes import MONDAY, SPACE, FakeEncoder, FakeExtractor, make_conversation, make_turn
 from tests.kg.dumps import QUEUE, dump
 

@@ -16,8 +16,8 @@ from locigraph.consolidation.pipeline import Consolidator
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.store import Store
 from locigraph.kg.types import NodeStatus
-from locigraph.scripts import graphs
-from locigraph.scripts.build_context import HybridContext
+from locigraph.scripts.assembly import graphs
+from locigraph.scripts.assembly.build_context import HybridContext
 from tests.consolidation.stub_server import Stub, extracted, stub_server
 from tests.fakes import OTHER_SPACE, SPACE, FakeEncoder, make_conversation
 

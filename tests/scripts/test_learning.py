@@ -10,7 +10,7 @@ from locigraph.kg.errors import LocigraphError
 from locigraph.kg.types import Question, SpaceId
 from locigraph.kg.views import Views
 from locigraph.retrieval.evaluation import Fold
-from locigraph.scripts.learning import settings_of_folds, training_set
+from locigraph.scripts.experiments.learning import settings_of_folds, training_set
 from locigraph.training.config import Settings
 from tests.fakes import make_conversation
 

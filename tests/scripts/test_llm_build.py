@@ -22,7 +22,7 @@ from locigraph.consolidation.pipeline import Consolidator
 from locigraph.kg.corpora import Conversation, load_corpus
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId, TurnState
-from locigraph.scripts.build_context import HybridContext
+from locigraph.scripts.assembly.build_context import HybridContext
 from tests.consolidation.endpoints import NOWHERE
 from tests.consolidation.stub_server import FAULTS, Stub, extracted, stub_server
 from tests.fakes import FakeEncoder

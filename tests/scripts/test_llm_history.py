@@ -20,7 +20,7 @@ from locigraph.retrieval.index.descriptions import DescriptionIndexer
 from locigraph.retrieval.index.documents import LexicalIndex
 from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.retrieval.strategies.hybrid import HybridRetriever
-from locigraph.scripts.build_context import HybridContext
+from locigraph.scripts.assembly.build_context import HybridContext
 from tests.consolidation.stub_server import Stub, extracted, stub_server
 from tests.fakes import MONDAY, SPACE, FakeEncoder, make_turns
 

@@ -21,15 +21,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from locigraph import Memory
-from locigraph.consolidation.errors import LimitReachedError
+from locigraph.consolidation.errors import LanguageModelError, LimitReachedError
 from locigraph.kg.corpora import load_corpus
 from locigraph.kg.errors import LocigraphError, StoreError, TurnConflictError, UnknownSpaceError
 from locigraph.kg.store import Store
 from locigraph.kg.types import Node, SpaceId
-from locigraph.retrieval.errors import TextEncoderError
-from locigraph.scripts import opening
+from locigraph.retrieval.errors import IndexUnavailableError, TextEncoderError
+from locigraph.scripts.assembly import opening
+from locigraph.scripts.assembly.graphs import GraphWriter
+from locigraph.scripts.assembly.settings import EncoderSettings, LLMSettings
 from locigraph.scripts.memory import Recalled
-from locigraph.scripts.settings import EncoderSettings, LLMSettings
 from locigraph.training.pseudo_questions import questions_about
 from tests.consolidation.stub_server import Stub, extracted, stub_server
 from tests.fakes import MONDAY
@@ -474,3 +475,39 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     code = "import sys, locigraph; print([n for n in ('torch', 'pymilvus', 'sqlalchemy') if n in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
+
+
+def test_turns_of_several_callers_are_remembered_each_as_if_alone(place: Path) -> None:
+    with opened(place) as memory:
+        named = [SALE | {"turn_id": f"t{number}"} for number in range(4)]
+        assert memory.add_each(named[:2]) == ["t0", "t1"]
+        memory.forget(space="ana", turn_ids=["t1"])
+        other, forgotten, early, *new = memory.add_each(
+            [
+                named[0] | {"text": "I kept it."}, named[1], SALE | {"spoken_at": "soon"}, named[2],
+                SALE, named[0], named[3],
+            ]
+        )  # fmt: skip
+        assert isinstance(other, TurnConflictError)
+        assert "'t1' was forgotten" in str(forgotten)
+        assert "'soon' is not ISO 8601" in str(early)
+        assert [new[0], *new[2:]] == ["t2", "t0", "t3"]
+        assert {turn for hit in memory.recall("bike", space="ana", fold=None) for turn in hit.turn_ids} == {
+            "t0", "t2", "t3", new[1],
+        }  # fmt: skip
+
+
+@pytest.mark.parametrize("error", [LanguageModelError("no answer"), IndexUnavailableError("no index")])
+def test_of_an_outage_every_caller_is_told_and_nobody_tries_again(
+    place: Path, monkeypatch: pytest.MonkeyPatch, error: LocigraphError
+) -> None:
+    tries: list[object] = []
+
+    def fail(writer: GraphWriter, turns: object, **_: object) -> None:
+        tries.append(turns)
+        raise error
+
+    monkeypatch.setattr(GraphWriter, "add", fail)
+    with opened(place) as memory:
+        assert memory.add_each([SALE, SALE]) == [error, error]
+    assert len(tries) == 1

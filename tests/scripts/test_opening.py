@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from locigraph.scripts.opening import vector_index
-from locigraph.scripts.settings import IndexSettings
+from locigraph.scripts.assembly.opening import vector_index
+from locigraph.scripts.assembly.settings import IndexSettings
 
 
 def test_every_store_has_an_index_file_of_its_own(tmp_path: Path) -> None:

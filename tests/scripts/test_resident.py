@@ -17,9 +17,9 @@ from locigraph.consolidation.merging import Merged
 from locigraph.consolidation.protocols import TextEncoder
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
-from locigraph.scripts import resident
-from locigraph.scripts.resident import Stopped
-from locigraph.scripts.settings import REMEMBERED
+from locigraph.scripts.assembly import resident
+from locigraph.scripts.assembly.resident import Stopped
+from locigraph.scripts.assembly.settings import REMEMBERED
 from tests.fakes_models import tiny_text_encoder
 from tests.kg.dumps import dump
 from tests.test_cli import assert_one_line_and_code_2, beginnings, run

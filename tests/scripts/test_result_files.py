@@ -11,7 +11,7 @@ from locigraph.kg.language.wordings import Wordings
 from locigraph.kg.types import Question, SpaceId, TurnId
 from locigraph.retrieval.evaluation import Fold, StrategyRun
 from locigraph.retrieval.evaluation.question_scores import compare_again
-from locigraph.scripts.result_files import write_results
+from locigraph.scripts.experiments.result_files import write_results
 from tests.fakes import make_turns
 
 SPACES = [SpaceId(f"s{i}") for i in range(6)]

@@ -16,10 +16,10 @@ from locigraph.kg.corpora import Corpus, load_corpus
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.store import Store
 from locigraph.kg.types import Node, NodeId, SpaceId, TurnState
-from locigraph.scripts import graphs
-from locigraph.scripts.language_models import clients_of
-from locigraph.scripts.opening import read_corpus, text_encoder
-from locigraph.scripts.settings import CorpusSettings, EncoderSettings, LLMSettings
+from locigraph.scripts.assembly import graphs
+from locigraph.scripts.assembly.language_models import clients_of
+from locigraph.scripts.assembly.opening import read_corpus, text_encoder
+from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings, LLMSettings
 from tests.consolidation import sample_cassette
 
 ROOT = Path(__file__).parents[2]

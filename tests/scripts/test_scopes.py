@@ -14,15 +14,16 @@ from hypothesis import strategies as st
 from locigraph import Memory
 from locigraph.kg.errors import LocigraphError, StoreError, UnknownScopeError, UnknownSpaceError
 from locigraph.kg.types import Scope, SpaceId
-from locigraph.scripts import opening, spaces, verify
+from locigraph.scripts import spaces, verify
+from locigraph.scripts.assembly import opening
+from locigraph.scripts.assembly.settings import CorpusSettings
+from locigraph.scripts.assembly.strategies import STRATEGIES
 from locigraph.scripts.build import build
 from locigraph.scripts.forget import forget
 from locigraph.scripts.memory import Recalled
 from locigraph.scripts.recall import recall
 from locigraph.scripts.serving.keys import Caller, ForbiddenSpaceError
 from locigraph.scripts.serving.operations import OPERATIONS, Answer, Asked, ToForget
-from locigraph.scripts.settings import CorpusSettings
-from locigraph.scripts.strategies import STRATEGIES
 from tests.fakes_graph import small_checkpoint
 from tests.faults.residue import files_with
 from tests.faults.workbench import FakeCachedEncoder, conversation

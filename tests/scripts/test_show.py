@@ -13,8 +13,8 @@ from locigraph.kg.counts import Spent
 from locigraph.kg.errors import LocigraphError, UnknownNodeError, UnknownSpaceError
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
+from locigraph.scripts.assembly.graphs import build_graph
 from locigraph.scripts.cli import main
-from locigraph.scripts.graphs import build_graph
 from locigraph.scripts.show import show
 from locigraph.scripts.spaces import spaces
 from tests.fakes import MONDAY, FakeEncoder, make_conversation

@@ -21,7 +21,7 @@ from locigraph.consolidation.llm import ChatClient, Endpoint
 from locigraph.kg.corpora import load_corpus
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId, Turn, TurnState
-from locigraph.scripts.graphs import GraphWriter
+from locigraph.scripts.assembly.graphs import GraphWriter
 from tests.consolidation.stub_server import Stub, extracted, stub_server
 from tests.fakes import FakeEncoder
 from tests.scripts.test_llm_build import graph_of

@@ -13,17 +13,10 @@ from locigraph.kg.types import SpaceId
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, Result, Retriever
 from locigraph.retrieval.stopwatch import Stopwatch
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
-from locigraph.scripts.options import names
-from locigraph.scripts.strategies import (
-    STRATEGIES,
-    SearchParts,
-    Strategy,
-    built_strategies,
-    chosen,
-    comparisons,
-    require_adapter,
-    unused_options,
-)
+from locigraph.scripts.assembly.options import names
+from locigraph.scripts.assembly.search_parts import SearchParts
+from locigraph.scripts.assembly.strategies import STRATEGIES, Strategy, built_strategies
+from locigraph.scripts.assembly.strategy_choice import chosen, comparisons, require_adapter, unused_options
 
 
 class Nothing:

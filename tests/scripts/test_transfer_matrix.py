@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from locigraph.kg.registry import UnknownNameError
-from locigraph.scripts.settings import EncoderSettings
-from locigraph.scripts.transfer_matrix import BASELINES, TransferMatrix
+from locigraph.scripts.assembly.settings import EncoderSettings
+from locigraph.scripts.experiments.transfer_matrix import BASELINES, TransferMatrix
 from tests.fakes_graph import CPU, small_settings
 
 PUBLISHED = ["gaama-adapted", "assomem-adapted", "magma-adapted", "tempr-adapted", "hipporag-adapted"]

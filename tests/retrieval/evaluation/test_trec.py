@@ -7,7 +7,7 @@ import pytest
 
 from locigraph.retrieval.evaluation import EvaluationError, score_ranking
 from locigraph.retrieval.evaluation.trec import export_trec
-from locigraph.scripts.result_files import write_rankings
+from locigraph.scripts.experiments.result_files import write_rankings
 from tests.retrieval.evaluation.test_question_scores import outcomes, run
 
 

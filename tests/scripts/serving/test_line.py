@@ -1,74 +1,145 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import pytest
+from pydantic import BaseModel
 
-from locigraph.scripts.async_memory import AsyncMemory
-from locigraph.scripts.memory import Memory
+from locigraph.scripts.memory import AsyncMemory, Memory
+from locigraph.scripts.serving.keys import Caller
 from locigraph.scripts.serving.line import Line
+from locigraph.scripts.serving.operations import OfSpace, Operation
+
+ANYBODY = Caller("anybody", ("*",))
 
 
 class Held:
-    """In place of a memory: each call waits until the first one may go on."""
+    """In place of a memory: the first call waits until it may go on."""
 
     def __init__(self) -> None:
-        self.may_go = asyncio.Event()
+        self.may_go = threading.Event()
 
     async def call(self, function: Callable[[Memory], Any]) -> Any:
-        await self.may_go.wait()
-        return function(cast(Memory, None))
+        def work() -> Any:
+            assert self.may_go.wait(10)
+            return function(cast(Memory, None))
+
+        return await asyncio.to_thread(work)
 
 
-def asked(*requests: str, cancelled: str = "") -> tuple[list[str], list[Any]]:
-    """Order in which requests such as ``add one 2`` (space one, the second) are done, and what comes back."""
-    done: list[str] = []
+class Said(BaseModel):
+    """An answer."""
 
-    def work(name: str) -> Callable[[Memory], str]:
-        def finish(_: Memory) -> str:
-            if name.startswith("fail"):
-                raise ValueError(name)
-            done.append(name)
-            return name
+    name: str
 
-        return finish
 
-    async def run() -> list[Any]:
-        memory = Held()
-        line = Line(cast(AsyncMemory, memory), groups=1)
-        calls = [
-            asyncio.create_task(line.call(work(each), about=each.split()[1], changes=each.startswith("add")))
-            for each in requests
-        ]
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+class Request(OfSpace):
+    """A request with a name."""
+
+    name: str
+
+
+def asked(
+    *requests: str, cancelled: str = "", is_slow: bool = False, callers: Sequence[Caller] = ()
+) -> tuple[list[list[str]], list[str]]:
+    """What is done at once when requests such as ``add one 2`` (space one, the second) wait, and what comes back.
+
+    Each ``join`` is done with its neighbours; ``fail`` cannot be done.
+    """
+    done: list[list[str]] = []
+
+    def run(memory: Memory, asked: Request, caller: Caller) -> Said:
+        if asked.name.startswith("fail"):
+            raise ValueError(asked.name)
+        done.append([asked.name])
+        return Said(name=asked.name)
+
+    def run_each(memory: Memory, asked: Sequence[Request]) -> list[Said]:
+        done.append([each.name for each in asked])
+        return [Said(name=each.name) for each in asked]
+
+    operations = {
+        "ask": Operation("ask", "", Request, Said, run),
+        "fail": Operation("fail", "", Request, Said, run),
+        "add": Operation("add", "", Request, Said, run, changes=True),
+        "join": Operation("join", "", Request, Said, run, run_each, changes=True),
+    }
+
+    async def work() -> list[Any]:
+        memory, observed = Held(), []
+        line = Line(cast(AsyncMemory, memory), lambda *told: observed.append(told), is_slow=is_slow)
+        calls = []
+        for place, each in enumerate(requests):
+            kind, space, _ = each.split()
+            caller = callers[place] if callers else ANYBODY
+            calls.append(asyncio.create_task(line.answer(operations[kind], Request(space=space, name=each), caller)))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # the first one has the memory before the second one waits
         for each, call in zip(requests, calls, strict=True):
             if each == cancelled:
                 call.cancel()
+        await asyncio.sleep(0)
         memory.may_go.set()
-        return await asyncio.gather(*calls, return_exceptions=True)
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        assert len(observed) == sum(not isinstance(each, asyncio.CancelledError) for each in answers)
+        return answers
 
-    return done, asyncio.run(run())
+    answers = asyncio.run(work())
+    return done, [each.name if isinstance(each, Said) else f"{type(each).__name__} {each}".strip() for each in answers]
 
 
 def test_what_waits_for_a_space_is_done_together_and_what_changes_it_first() -> None:
     requests = ["ask one 1", "ask two 1", "add one 2", "ask one 3", "add two 2", "add one 4"]
     done, answers = asked("ask none 0", *requests)
-    assert done == ["ask none 0", "add one 2", "add one 4", "ask one 1", "ask one 3", "add two 2", "ask two 1"]
+    order = ["ask none 0", "add one 2", "add one 4", "ask one 1", "ask one 3", "add two 2", "ask two 1"]
+    assert done == [[each] for each in order]
     assert answers == ["ask none 0", *requests]
+
+
+def test_neighbours_that_can_be_are_done_at_once() -> None:
+    requests = ["join one 1", "ask one 2", "join one 3", "add one 4", "join one 5", "join two 6"]
+    done, answers = asked("ask none 0", *requests)
+    assert done == [
+        ["ask none 0"],
+        ["join one 1", "join one 3"],
+        ["add one 4"],
+        ["join one 5"],
+        ["ask one 2"],
+        ["join two 6"],
+    ]
+    assert answers == ["ask none 0", *requests]
+
+
+def test_at_once_nobody_gets_what_is_not_theirs() -> None:
+    stranger = Caller("stranger", ("other",))
+    callers = [ANYBODY, ANYBODY, stranger, ANYBODY]
+    done, answers = asked("ask none 0", "join one 1", "join one 2", "join one 3", callers=callers)
+    assert done == [["ask none 0"], ["join one 1", "join one 3"]]
+    assert answers[2].startswith("ForbiddenSpaceError")
+    assert answers[1::2] == ["join one 1", "join one 3"]
 
 
 def test_an_error_reaches_who_asked_and_the_others_go_on() -> None:
     done, answers = asked("fail one 1", "ask one 2", "ask two 1")
-    assert done == ["ask one 2", "ask two 1"]
-    assert (str(answers[0]), answers[1:]) == ("fail one 1", ["ask one 2", "ask two 1"])
+    assert done == [["ask one 2"], ["ask two 1"]]
+    assert answers == ["ValueError fail one 1", "ask one 2", "ask two 1"]
+
+
+def test_questions_do_not_wait_for_additions_that_wait_for_language_models() -> None:
+    requests = ["add one 1", "ask one 2", "add one 3", "ask one 4"]
+    done, answers = asked(*requests, is_slow=True)
+    changes, questions = ([each for (each,) in done if each.startswith(kind)] for kind in ("add", "ask"))
+    assert (changes, questions) == (["add one 1", "add one 3"], ["ask one 2", "ask one 4"])
+    assert answers == requests
 
 
 @pytest.mark.parametrize("place", [0, 1])
-def test_what_nobody_waits_for_any_longer_is_left_out_unless_it_has_begun(place: int) -> None:
+def test_what_nobody_waits_for_any_longer_is_left_out(place: int) -> None:
     requests = ["add one 1", "add two 1", "ask one 2"]
-    done, answers = asked(*requests, cancelled=requests[place])
-    assert done == (["add one 1", "ask one 2", "add two 1"] if place == 0 else ["add one 1", "ask one 2"])
-    assert isinstance(answers[place], asyncio.CancelledError)
+    done, answers = asked("ask none 0", *requests, cancelled=requests[place])
+    order = ["ask none 0", "add one 1", "ask one 2", "add two 1"]
+    assert done == [[each] for each in order if each != requests[place]]
+    assert answers[1 + place] == "CancelledError"

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from locigraph.kg.errors import LocigraphError
-from locigraph.scripts.memory import Memory
+from locigraph.scripts.memory.memory import Memory
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
@@ -88,6 +88,7 @@ class AsyncMemory:
 
     add = _awaited(Memory.add)
     add_many = _awaited(Memory.add_many)
+    add_each = _awaited(Memory.add_each)
     forget = _awaited(Memory.forget)
     restore = _awaited(Memory.restore)
     flush = _awaited(Memory.flush)

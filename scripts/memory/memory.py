@@ -2,89 +2,42 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
+from locigraph.consolidation.errors import LanguageModelError
 from locigraph.kg.errors import LocigraphError, StoreError, UnknownScopeError, UnknownSpaceError
 from locigraph.kg.language.redaction import redacted_turn
 from locigraph.kg.store import Store
-from locigraph.kg.types import Scope, SpaceId, Turn, TurnId
+from locigraph.kg.types import Scope, SpaceId, TurnId
 from locigraph.retrieval.errors import RetrievalError
-from locigraph.retrieval.protocols import Hit, Retriever, Timing
+from locigraph.retrieval.protocols import Retriever
 from locigraph.retrieval.view import DEFAULT_FOLD, ViewedRetriever
-from locigraph.scripts import live, opening, options
-from locigraph.scripts.asked_spaces import AskedSpaces, named_spaces
-from locigraph.scripts.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings, LLMSettings
-from locigraph.scripts.strategies import STRATEGIES, built_strategies, indexer_of, require_adapter, reranked, texts_of
+from locigraph.scripts.assembly import defaults, opening, options
+from locigraph.scripts.assembly.search_parts import indexer_of, reranked, texts_of
+from locigraph.scripts.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings, LLMSettings
+from locigraph.scripts.assembly.strategies import STRATEGIES, built_strategies
+from locigraph.scripts.assembly.strategy_choice import require_adapter
+from locigraph.scripts.memory.additions import extractor_maker, new_turn_id, turn_of
+from locigraph.scripts.memory.asked_spaces import AskedSpaces, named_spaces
+from locigraph.scripts.memory.recalled import MemoryState, Recalled
 
 if TYPE_CHECKING:
-    from locigraph.consolidation.protocols import Extractor
     from locigraph.kg.store.engine import Access
     from locigraph.retrieval.index.milvus import MilvusIndex
-    from locigraph.retrieval.packing import Context
     from locigraph.retrieval.query_generator import QueryGenerator
-    from locigraph.scripts.graphs import GraphWriter
+    from locigraph.scripts.assembly.graphs import GraphWriter
     from locigraph.training.explanation import Explanation
     from locigraph.training.live_embeddings import LiveEmbeddings
 
 # Turns of the spaces of which a memory keeps what their next turn needs, at some 10 KB a turn.
 _TURNS_KEPT = 10_000
-_CONSOLIDATIONS = ("rules", "llm")
 # v2 reads no descriptions, so its answers wait for their index only where this many are due.
 _DUE_AT_MOST = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class Recalled(Sequence[Hit]):
-    """What was found, best first: a sequence of hits with ``text``, ``turn_ids``, ``score`` and ``signals``.
-
-    Attributes:
-        hits: The hits.
-        strategy: What found them.
-        timing: How long that took.
-        notes: What the caller should know: that another strategy answered, that turns are missing.
-        context: The hits as lines for a language model; None where no budget was given. Where several spaces were
-            asked, it names turns as ``space:turn``, and shows one conversation after the other.
-    """
-
-    hits: tuple[Hit, ...]
-    strategy: str
-    timing: Timing
-    notes: tuple[str, ...] = ()
-    context: Context | None = None
-
-    @overload
-    def __getitem__(self, place: int) -> Hit: ...
-    @overload
-    def __getitem__(self, place: slice) -> tuple[Hit, ...]: ...
-    def __getitem__(self, place: int | slice) -> Hit | tuple[Hit, ...]:
-        return self.hits[place]
-
-    def __len__(self) -> int:
-        return len(self.hits)
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryState:
-    """How far a memory is ready to answer.
-
-    Attributes:
-        checkpoint: Version of the checkpoint with which v2 answers; None where v1 does.
-        reason: Why v2 cannot answer; empty if it can.
-        due_rows: Rows of nodes that the index has not taken yet.
-        due_spaces: Spaces whose graph embeddings the next recall brings up to date.
-    """
-
-    checkpoint: str | None
-    reason: str
-    due_rows: int
-    due_spaces: int
 
 
 class Memory:
@@ -120,13 +73,14 @@ class Memory:
     ) -> None:
         self._lock = RLock()
         self._writing = RLock()  # taken before the other one: what asks language models lets questions be answered
-        self._extractor = _extractor(consolidation, llm, max_tokens, max_cost)
+        self._is_slow = consolidation == "llm"
+        self._extractor = extractor_maker(consolidation, llm, max_tokens, max_cost)
         self._redact = redact
         self._opened = ExitStack()
         self._graph = self._opened.enter_context(graph)
         self._index_settings = index
         self._is_readonly = is_readonly
-        self._settings = live.encoder_settings(encoder, graph, checkpoint)
+        self._settings = defaults.encoder_settings(encoder, graph, checkpoint)
         self._encoder = opening.text_encoder(self._settings)
         self._checkpoint = checkpoint
         self._writer: GraphWriter | None = None
@@ -190,6 +144,11 @@ class Memory:
             raise
         return memory
 
+    @property
+    def is_slow(self) -> bool:
+        """Whether ``add`` waits for language models."""
+        return self._is_slow
+
     def __enter__(self) -> Memory:
         return self
 
@@ -249,11 +208,38 @@ class Memory:
                 }
             ]
         )  # fmt: skip
-        if self._graph.forgotten(SpaceId(space), [made]):
-            raise StoreError(
-                f"space {space!r}: turn {made!r} was forgotten; give the turn another id, or restore this one first"
-            )
+        if fault := self._fault_of_added(SpaceId(space), made):
+            raise fault
         return made
+
+    def add_each(self, turns: Sequence[Mapping[str, Any]]) -> list[TurnId | LocigraphError]:
+        """Remember turns that different callers have handed in, each as by ``add``, in one go if all of them can be.
+
+        Returns:
+            The id of each, or why it is not remembered.
+        """
+        # They have their ids from the beginning, so that one that is given a second time is not added twice.
+        named = [{**turn, "turn_id": turn.get("turn_id")} for turn in turns]
+        for turn in named:
+            if turn["turn_id"] is None:
+                turn["turn_id"] = new_turn_id()
+        try:
+            made = self.add_many(named)
+        except (LanguageModelError, RetrievalError) as error:
+            return [error] * len(named)  # an outage, which each would meet again
+        except LocigraphError as error:
+            if len(named) == 1:
+                return [error]
+            return [outcome for turn in named for outcome in self.add_each([turn])]
+        spaces = [SpaceId(turn["space"]) for turn in named]
+        return [self._fault_of_added(space, turn) or turn for space, turn in zip(spaces, made, strict=True)]
+
+    def _fault_of_added(self, space: SpaceId, turn: TurnId) -> StoreError | None:
+        if not self._graph.forgotten(space, [turn]):
+            return None
+        return StoreError(
+            f"space {space!r}: turn {turn!r} was forgotten; give the turn another id, or restore this one first"
+        )
 
     def add_many(self, turns: Iterable[Mapping[str, Any]]) -> list[TurnId]:
         """Remember turns, all or none; each is given as the arguments of ``add``.
@@ -263,13 +249,13 @@ class Memory:
         Returns:
             The ids of all, in the order given.
         """
-        given = [_turn(place, **each) for place, each in enumerate(turns)]
+        given = [turn_of(place, **each) for place, each in enumerate(turns)]
         made = [redacted_turn(turn) if self._redact else turn for turn, _ in given]
         scoped = [(turn.space, scope) for turn, scope in given]
         with self._writing:
             with self._lock:
                 writer = self._require_writer()
-            with nullcontext() if writer.is_slow else self._lock:
+            with nullcontext() if self._is_slow else self._lock:
                 writer.add(made, scoped=scoped)
         return [turn.turn_id for turn in made]
 
@@ -296,7 +282,7 @@ class Memory:
         Returns:
             Number of nodes erased; 0 where an earlier forgetting was completed.
         """
-        from locigraph.scripts.graphs import encoded_of
+        from locigraph.scripts.assembly.graphs import encoded_of
 
         scope = Scope(user, agent)
         if (turn_ids is None) != (whole_space or bool(scope)) or (turn_ids is not None and not isinstance(space, str)):
@@ -494,7 +480,7 @@ class Memory:
         time = options.time_of(as_of)
         with self._lock:
             self._graph.require_space(SpaceId(space))
-            folder = live.checkpoint_folder(self._checkpoint or DEFAULT, self._graph)
+            folder = defaults.checkpoint_folder(self._checkpoint or DEFAULT, self._graph)
             checkpoint = load_checkpoint(folder, text_encoder=self._encoder.model_id)
             if not self._is_readonly:
                 embedded_snapshot(self._graph, SpaceId(space), self._encoder.model_id, self._encoder.encode)
@@ -534,7 +520,7 @@ class Memory:
             yield strategy, GraphEmbeddingRetriever(collection, questions, texts, view_of=together), notes
             return
         if row.uses_adapter and not self._is_readonly:
-            from locigraph.scripts.graphs import embed_all
+            from locigraph.scripts.assembly.graphs import embed_all
 
             # What was just added has vectors of the text encoder as it is.
             embed_all(spaces, self._graph, self._encoder, progress=False)
@@ -553,9 +539,9 @@ class Memory:
 
     def _require_writer(self) -> GraphWriter:
         if self._writer is None:
-            from locigraph.scripts.graphs import GraphWriter
+            from locigraph.scripts.assembly.graphs import GraphWriter
 
-            live.remember_encoder(self._graph, self._settings, self._encoder)
+            defaults.remember_encoder(self._graph, self._settings, self._encoder)
             plain = self._encoder.without_adapter()
             self._writer = GraphWriter(self._graph, self._extractor(), plain, keep=_TURNS_KEPT)
         return self._writer
@@ -572,11 +558,11 @@ class Memory:
     def _live(self) -> LiveEmbeddings | None:
         """The graph embeddings; None, with the reason in ``_no_v2``, where no checkpoint can be used."""
         if self._embeddings is None and not self._no_v2 and self._checkpoint is not None:
-            self._embeddings, self._no_v2 = live.opened_embeddings(
+            self._embeddings, self._no_v2 = defaults.opened_embeddings(
                 self._graph, self._index(), self._encoder, self._checkpoint
             )
             if self._embeddings is not None and self._checkpoint != DEFAULT and not self._is_readonly:
-                live.remember_checkpoint(self._graph, live.checkpoint_folder(self._checkpoint, self._graph))
+                defaults.remember_checkpoint(self._graph, defaults.checkpoint_folder(self._checkpoint, self._graph))
         return self._embeddings
 
     def _fault_of_v2(self, spaces: Sequence[SpaceId]) -> str:
@@ -597,45 +583,3 @@ class Memory:
         if found is None:
             raise LocigraphError(f"v2 cannot be used: {self._no_v2}")
         return found
-
-
-def _extractor(name: str, llm: LLMSettings, max_tokens: int | None, max_cost: float | None) -> Callable[[], Extractor]:
-    """What makes the extractor of a name, when something is added; wrong settings are refused now."""
-    from locigraph.scripts.language_models import clients_of
-
-    if name not in _CONSOLIDATIONS:
-        raise LocigraphError(
-            f"consolidation {name!r}: what is added is consolidated by {' or '.join(_CONSOLIDATIONS)}; a corpus with "
-            "recorded extractions is for locigraph build"
-        )
-    clients = clients_of(llm, max_tokens=max_tokens, max_cost=max_cost)
-    if name == "llm":
-        clients("architect"), clients("scribe")
-
-    def make() -> Extractor:
-        from locigraph.kg.corpora import Corpus
-        from locigraph.scripts.graphs import extractor_for
-
-        return extractor_for(name, Corpus("jsonl", "", "", (), (), {}), clients)
-
-    return make
-
-
-def _turn(
-    place: int,
-    *,
-    space: str,
-    session: str,
-    speaker: str,
-    text: str,
-    spoken_at: str | datetime | None = None,
-    turn_id: str | None = None,
-    image_caption: str | None = None,
-    user: str | None = None,
-    agent: str | None = None,
-) -> tuple[Turn, Scope]:
-    time = options.time_of(spoken_at)
-    if time is not None and time.tzinfo is None:
-        time = time.replace(tzinfo=UTC)
-    name = TurnId(uuid.uuid4().hex[:16] if turn_id is None else turn_id)
-    return Turn(SpaceId(space), name, space, session, place, speaker, text, time, image_caption), Scope(user, agent)

@@ -20,12 +20,13 @@ from locigraph.retrieval.evaluation.formatting import p_value, signed
 from locigraph.retrieval.evaluation.question_scores import write_question_scores
 from locigraph.retrieval.strategies.weighted_sum import FusionRetriever
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
-from locigraph.scripts import learning, opening, provenance
-from locigraph.scripts.graphs import views_of
-from locigraph.scripts.options import names
-from locigraph.scripts.result_files import learnt_questions
-from locigraph.scripts.settings import EncoderSettings, GraphSettings
-from locigraph.scripts.strategies import STRATEGIES, Strategy, built_strategies
+from locigraph.scripts.assembly import opening
+from locigraph.scripts.assembly.graphs import views_of
+from locigraph.scripts.assembly.options import names
+from locigraph.scripts.assembly.settings import EncoderSettings, GraphSettings
+from locigraph.scripts.assembly.strategies import STRATEGIES, Strategy, built_strategies
+from locigraph.scripts.experiments import learning, provenance
+from locigraph.scripts.experiments.result_files import learnt_questions
 from locigraph.training.checkpoint import Checkpoint, load_checkpoint
 from locigraph.training.comparison import rank_exactly
 from locigraph.training.config import Settings, TrainerConfig

@@ -15,10 +15,10 @@ from locigraph.kg.files import parsed_json
 from locigraph.kg.views import Views
 from locigraph.retrieval.evaluation import Fold
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
-from locigraph.scripts import provenance
-from locigraph.scripts.graphs import views_of
-from locigraph.scripts.opening import existing_store, read_corpus, text_encoder
-from locigraph.scripts.settings import EncoderSettings, GraphSettings, WriterSettings
+from locigraph.scripts.assembly.graphs import views_of
+from locigraph.scripts.assembly.opening import existing_store, read_corpus, text_encoder
+from locigraph.scripts.assembly.settings import EncoderSettings, GraphSettings, WriterSettings
+from locigraph.scripts.experiments import provenance
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.config import ModelConfig, Settings, TrainerConfig, TrainingConfig, changed
 from locigraph.training.folds import FoldTrainer, refuse_fitted

@@ -22,19 +22,13 @@ from locigraph.retrieval.protocols import Retriever
 from locigraph.retrieval.query_generator import QueryGenerator
 from locigraph.retrieval.strategies.weighted_sum import Fusion, FusionRetriever
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
-from locigraph.scripts import graphs, learning, opening, provenance
-from locigraph.scripts.queries import notes_of, version_of
-from locigraph.scripts.result_files import write_results
-from locigraph.scripts.settings import EncoderSettings, GraphSettings, IndexSettings
-from locigraph.scripts.strategies import (
-    STRATEGIES,
-    SearchParts,
-    Strategy,
-    indexer_of,
-    made_of,
-    reranked,
-    search_parts,
-)
+from locigraph.scripts.assembly import graphs, opening
+from locigraph.scripts.assembly.queries import notes_of, version_of
+from locigraph.scripts.assembly.search_parts import SearchParts, indexer_of, reranked, search_parts
+from locigraph.scripts.assembly.settings import EncoderSettings, GraphSettings, IndexSettings
+from locigraph.scripts.assembly.strategies import STRATEGIES, Strategy, made_of
+from locigraph.scripts.experiments import learning, provenance
+from locigraph.scripts.experiments.result_files import write_results
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.comparison import run_checkpoint
 from locigraph.training.config import Settings, TrainerConfig, changed

@@ -12,7 +12,7 @@ from locigraph.kg.joint import parted, read_apart, side_by_side
 from locigraph.kg.store import Store
 from locigraph.kg.types import NodeId, Scope, SpaceId, TurnId
 from locigraph.retrieval.protocols import Hit
-from locigraph.scripts import options
+from locigraph.scripts.assembly import options
 
 if TYPE_CHECKING:
     from locigraph.kg.snapshot import Snapshot

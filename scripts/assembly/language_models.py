@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from locigraph.kg.errors import LocigraphError
-from locigraph.scripts.settings import LLMSettings
+from locigraph.scripts.assembly.settings import LLMSettings
 
 if TYPE_CHECKING:
     from locigraph.consolidation.ledger import Ledger

@@ -14,9 +14,9 @@ from locigraph.consolidation.protocols import TextEncoder
 from locigraph.kg.errors import LocigraphError, UnknownNodeError, UnknownSpaceError
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
-from locigraph.scripts import graphs, live, opening
-from locigraph.scripts.settings import EncoderSettings
-from locigraph.scripts.terminal import printable
+from locigraph.scripts.assembly import defaults, graphs, opening
+from locigraph.scripts.assembly.settings import EncoderSettings
+from locigraph.scripts.console.terminal import printable
 
 
 class Done(Protocol):
@@ -62,7 +62,7 @@ def run(
     before = signal.signal(signal.SIGTERM, lambda *_: stop.set())
     try:
         with opening.existing_store(store, access="write") as graph, _alone(name, store):
-            text_encoder = opening.text_encoder(live.encoder_settings(encoder, graph))
+            text_encoder = opening.text_encoder(defaults.encoder_settings(encoder, graph))
             plain = text_encoder.without_adapter()
             while not stop.is_set():
                 done, is_whole = nothing, True

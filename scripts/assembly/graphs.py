@@ -25,7 +25,7 @@ from locigraph.kg.store import Store, TurnFailure
 from locigraph.kg.types import ANYBODY, Scope, SpaceId, Turn, TurnId, TurnState
 from locigraph.kg.views import Views
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
-from locigraph.scripts.build_context import HybridContext
+from locigraph.scripts.assembly.build_context import HybridContext
 from locigraph.training.pseudo_questions import RULES
 
 
@@ -71,11 +71,6 @@ class GraphWriter:
         self._keep = keep
         self._kept: dict[SpaceId, Consolidator] = {}  # used last at the end
         self._lock = Lock()
-
-    @property
-    def is_slow(self) -> bool:
-        """Whether adding waits for others, such as language models."""
-        return isinstance(self._extractor, Accounted)
 
     def drop(self, space: SpaceId) -> None:
         """Keep nothing of a space in memory, such as one of which something was forgotten."""

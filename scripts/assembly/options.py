@@ -48,7 +48,7 @@ def check_recall(
 ) -> None:
     """Raise LocigraphError, before anything is opened, if a memory cannot be asked so."""
     from locigraph.retrieval.protocols import MAX_TOP_K
-    from locigraph.scripts.strategies import STRATEGIES
+    from locigraph.scripts.assembly.strategies import STRATEGIES
 
     check_question(question)
     if strategy is not None and not STRATEGIES[strategy].in_recall:

@@ -11,8 +11,8 @@ from locigraph.kg.errors import LocigraphError
 from locigraph.kg.store import Store
 from locigraph.kg.types import Question, SpaceId, TurnState
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
-from locigraph.scripts.live import SHIPPED_ADAPTER
-from locigraph.scripts.settings import DEFAULT, CorpusSettings, EncoderSettings, IndexSettings
+from locigraph.scripts.assembly.defaults import SHIPPED_ADAPTER
+from locigraph.scripts.assembly.settings import DEFAULT, CorpusSettings, EncoderSettings, IndexSettings
 
 if TYPE_CHECKING:
     from locigraph.retrieval.index.milvus import MilvusIndex

@@ -15,7 +15,7 @@ from locigraph.kg.errors import LocigraphError
 from locigraph.kg.files import parsed_json
 from locigraph.kg.store import Store
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
-from locigraph.scripts.settings import DEFAULT, EncoderSettings
+from locigraph.scripts.assembly.settings import DEFAULT, EncoderSettings
 
 if TYPE_CHECKING:
     from locigraph.retrieval.index.milvus import MilvusIndex

@@ -10,8 +10,7 @@ from typing import Any
 
 from locigraph.kg.errors import LocigraphError
 from locigraph.retrieval.protocols import Hit
-from locigraph.scripts.async_memory import AsyncMemory
-from locigraph.scripts.memory import Memory, Recalled
+from locigraph.scripts.memory import AsyncMemory, Memory, Recalled
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Puts parts together: from settings to corpora, stores, text encoders, indexes, graphs and strategies."""

@@ -1,0 +1,158 @@
+"""What strategies are built of: the graph, its indexes and the text encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from locigraph.kg.joint import read_apart, side_by_side
+from locigraph.kg.types import NodeId, SpaceId
+
+if TYPE_CHECKING:
+    from locigraph.kg.snapshot import Snapshot
+    from locigraph.kg.store import Store
+    from locigraph.retrieval.index.descriptions import DescriptionIndexer
+    from locigraph.retrieval.index.documents import LexicalIndex
+    from locigraph.retrieval.index.milvus import MilvusIndex
+    from locigraph.retrieval.protocols import NodeTexts, Retriever, VectorSearch
+    from locigraph.retrieval.query_generator import QueryGenerator
+    from locigraph.retrieval.strategies.memory_graph import SnapshotLoader
+    from locigraph.retrieval.text.text_encoder import CachedTextEncoder
+    from locigraph.scripts.assembly.strategies import Strategy
+
+
+class SearchParts:
+    """What strategies are built of: the graph, its indexes and the text encoder. Each part is made when first used.
+
+    Args:
+        store: The graph.
+        encoder: Text encoder, with its adapter if it has one.
+        spaces: The spaces that will be asked.
+        index: Vector index; None if no strategy needs one.
+        opened: Closes what the strategies hold.
+        queries: Makes the queries of v1; None for its own rules.
+        is_joint: Whether the spaces are searched together, whatever space a strategy is asked for, as if their graphs
+            were one (see ``kg.joint``): ranks, word counts and scaled scores are those of all of them.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        encoder: CachedTextEncoder,
+        spaces: Sequence[SpaceId],
+        index: MilvusIndex | None,
+        opened: ExitStack,
+        queries: QueryGenerator | None = None,
+        *,
+        is_joint: bool = False,
+    ) -> None:
+        self.store, self.encoder, self.spaces, self.index, self.opened = store, encoder, spaces, index, opened
+        self.queries = queries
+        self.is_joint = is_joint
+
+    def encoder_of(self, strategy: Strategy) -> CachedTextEncoder:
+        """The text encoder that a strategy uses."""
+        return self.encoder if strategy.uses_adapter else self.encoder.without_adapter()
+
+    def snapshots(self, strategy: Strategy) -> SnapshotLoader:
+        """Reads spaces with the embeddings of a strategy's text encoder."""
+        model = self.encoder_of(strategy).model_id
+        return lambda space, as_of: self.snapshot(space, as_of, model)
+
+    def snapshot(self, space: SpaceId, as_of: datetime | None, model: str | None = None) -> Snapshot:
+        """The graph of a space, or of all of them side by side where they are searched together."""
+        read = self.spaces if self.is_joint else [space]
+        found = [self.store.snapshot(each, as_of=as_of, embedding_model=model) for each in read]
+        return side_by_side(found, space) if self.is_joint else found[0]
+
+    @property
+    def texts(self) -> NodeTexts:
+        """Reads the texts of the hits of a search."""
+        return texts_of(self.store, is_joint=self.is_joint)
+
+    @cached_property
+    def words(self) -> LexicalIndex:
+        """BM25 over all searchable nodes."""
+        from locigraph.retrieval.index.documents import LexicalIndex
+
+        return LexicalIndex(self.snapshot)
+
+    @cached_property
+    def words_of_turns(self) -> LexicalIndex:
+        """BM25 over turns alone: what is common in facts must not weigh on the words of turns."""
+        from locigraph.retrieval.index.documents import LexicalIndex
+
+        return LexicalIndex(self.snapshot, types=("episode",))
+
+    def vectors(self, strategy: Strategy) -> VectorSearch:
+        """Description embeddings: those of the text encoder as it is are indexed, those of an adapter are not."""
+        from locigraph.retrieval.index.joint_vectors import JointVectors
+
+        found = self._adapted if strategy.uses_adapter else self._indexed
+        return JointVectors(found, self.spaces) if self.is_joint else found
+
+    @cached_property
+    def _indexed(self) -> VectorSearch:
+        assert self.index is not None
+        indexer = indexer_of(self.store, self.index, self.encoder)
+        indexer.require_complete(self.spaces)
+        return indexer.collection()
+
+    @cached_property
+    def _adapted(self) -> VectorSearch:
+        from locigraph.retrieval.index.memory_vectors import MemoryVectors
+
+        vectors = MemoryVectors()
+        for space in self.spaces:
+            vectors.add_snapshot(self.store.snapshot(space, embedding_model=self.encoder.model_id))
+        return vectors
+
+
+@contextmanager
+def search_parts(
+    store: Store,
+    encoder: CachedTextEncoder,
+    *,
+    spaces: Sequence[SpaceId],
+    index: MilvusIndex | None = None,
+    queries: QueryGenerator | None = None,
+    is_joint: bool = False,
+) -> Iterator[SearchParts]:
+    """What strategies are built of; what they hold is closed at the end. The arguments are those of ``SearchParts``."""
+    with ExitStack() as opened:
+        yield SearchParts(store, encoder, spaces, index, opened, queries, is_joint=is_joint)
+
+
+def indexer_of(store: Store, index: MilvusIndex, encoder: CachedTextEncoder) -> DescriptionIndexer:
+    """The indexer of descriptions.
+
+    It holds vectors of the text encoder without its adapter: v1 is the same whatever v2 has learnt.
+    """
+    from locigraph.retrieval.index.descriptions import DescriptionIndexer
+
+    return DescriptionIndexer(store, index, encoder.without_adapter().model_id)
+
+
+def texts_of(store: Store, *, is_joint: bool = False) -> NodeTexts:
+    """Reads the texts of the hits of a search from the store; of a search of several spaces, by their joint names."""
+
+    def read(space: SpaceId, node_ids: Sequence[NodeId], as_of: datetime | None) -> dict[NodeId, str]:
+        return {node.id: node.description for node in store.nodes(space, ids=node_ids, as_of=as_of)}
+
+    def read_joint(space: SpaceId, node_ids: Sequence[NodeId], as_of: datetime | None) -> dict[NodeId, str]:
+        return read_apart(node_ids, lambda each, own: read(each, own, as_of))
+
+    return read_joint if is_joint else read
+
+
+def reranked(model: str | None) -> Callable[[Retriever], Retriever]:
+    """Adds a cross-encoder to a strategy, or nothing where none is named."""
+    if model is None:
+        return lambda retriever: retriever
+    from locigraph.retrieval.rerank import CrossEncoderReranker, RerankedRetriever
+
+    reranker = CrossEncoderReranker(model)
+    return lambda retriever: RerankedRetriever(retriever, reranker)

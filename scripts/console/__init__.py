@@ -1,0 +1,1 @@
+"""What the command line shows: tables, nodes, and what is wrong with its words."""

@@ -1,0 +1,1 @@
+"""Trainings and comparisons, and the files that come of them."""

@@ -1,0 +1,68 @@
+"""What is added to a memory: turns, and the extractor that makes a graph of them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from locigraph.kg.errors import LocigraphError
+from locigraph.kg.types import Scope, SpaceId, Turn, TurnId
+from locigraph.scripts.assembly import options
+from locigraph.scripts.assembly.settings import LLMSettings
+
+if TYPE_CHECKING:
+    from locigraph.consolidation.protocols import Extractor
+
+_CONSOLIDATIONS = ("rules", "llm")
+
+
+def extractor_maker(
+    name: str, llm: LLMSettings, max_tokens: int | None, max_cost: float | None
+) -> Callable[[], Extractor]:
+    """What makes the extractor of a name, when something is added; wrong settings are refused now."""
+    from locigraph.scripts.assembly.language_models import clients_of
+
+    if name not in _CONSOLIDATIONS:
+        raise LocigraphError(
+            f"consolidation {name!r}: what is added is consolidated by {' or '.join(_CONSOLIDATIONS)}; a corpus with "
+            "recorded extractions is for locigraph build"
+        )
+    clients = clients_of(llm, max_tokens=max_tokens, max_cost=max_cost)
+    if name == "llm":
+        clients("architect"), clients("scribe")
+
+    def make() -> Extractor:
+        from locigraph.kg.corpora import Corpus
+        from locigraph.scripts.assembly.graphs import extractor_for
+
+        return extractor_for(name, Corpus("jsonl", "", "", (), (), {}), clients)
+
+    return make
+
+
+def turn_of(
+    place: int,
+    *,
+    space: str,
+    session: str,
+    speaker: str,
+    text: str,
+    spoken_at: str | datetime | None = None,
+    turn_id: str | None = None,
+    image_caption: str | None = None,
+    user: str | None = None,
+    agent: str | None = None,
+) -> tuple[Turn, Scope]:
+    """A turn and to whom its space belongs, from the arguments of ``Memory.add``; it is the one at that place."""
+    time = options.time_of(spoken_at)
+    if time is not None and time.tzinfo is None:
+        time = time.replace(tzinfo=UTC)
+    name = new_turn_id() if turn_id is None else TurnId(turn_id)
+    return Turn(SpaceId(space), name, space, session, place, speaker, text, time, image_caption), Scope(user, agent)
+
+
+def new_turn_id() -> TurnId:
+    """An id that no turn has."""
+    return TurnId(uuid.uuid4().hex[:16])
