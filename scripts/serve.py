@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 _EXTRA = ("fastapi", "uvicorn", "mcp", "prometheus_client")
 #: How long requests that are being answered may take when the server is asked to stop.
 _STOP_S = 30
+#: How long a connection stays open between two requests: longer than a busy client's pauses, since a request that is
+#: sent while the server closes the connection has no answer.
+_KEEP_ALIVE_S = 75
 
 
 def serve(
@@ -116,7 +119,7 @@ def serve(
         before = {each: signal.signal(each, lambda *_: None) for each in (signal.SIGTERM, signal.SIGINT)}
         settings = uvicorn.Config(
             app, log_level="warning", access_log=False, server_header=False, ws="none", lifespan="on",
-            timeout_graceful_shutdown=_STOP_S,
+            timeout_graceful_shutdown=_STOP_S, timeout_keep_alive=_KEEP_ALIVE_S,
         )  # fmt: skip
         try:
             Server(settings).run(sockets=[listener])
