@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from datetime import date
 from importlib.resources import files
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -33,6 +33,7 @@ class QueryForm(Form):
     text: Annotated[str, Field(min_length=1, max_length=300), _Line]
     types: list[Annotated[str, Field(json_schema_extra={"enum": "types"})]] = Field(max_length=8, default=[])
     time: Annotated[str, Field(min_length=1, max_length=80), _Line] | None = None
+    intent: Literal["why", "when", "entity"] | None = None
 
 
 class QueriesForm(Form):

@@ -32,11 +32,13 @@ class SearchQuery:
         text: Its words.
         types: Node types to look for; None for all that a strategy searches.
         window: First and last second, since 1970, of the time that the words name; None if they name none.
+        intent: What is asked for: ``why``, ``when`` or ``entity``; None where nobody has said.
     """
 
     text: str
     types: tuple[str, ...] | None = None
     window: tuple[int, int] | None = None
+    intent: str | None = None
 
 
 #: Makes the queries of a question, the first of which is the question itself; relative times are read from the day.
@@ -59,6 +61,11 @@ class WrittenQuery(Protocol):
     @property
     def time(self) -> str | None:
         """Words that name the time in question, as they are; None if it names none."""
+        ...
+
+    @property
+    def intent(self) -> str | None:
+        """What is asked for: ``why``, ``when`` or ``entity``; None if the writer cannot tell."""
         ...
 
 
@@ -96,6 +103,7 @@ class WrittenQueries:
         self.name = write.name
         self._write = write
         self._made = lru_cache(_KEPT)(self._make)  # several strategies ask, and one may ask again; keeps no failure
+        self._intents: dict[str, str] = {}
         self._failed: set[str] = set()
         self._reason = ""
 
@@ -110,6 +118,10 @@ class WrittenQueries:
             self._failed.add(question)
             return generate_queries(question, asked_on)
 
+    def intent_of(self, text: str) -> str | None:
+        """What a question, or a query that was written for one, asks for; None where the writer has not said."""
+        return self._intents.get(text)
+
     @property
     def notes(self) -> list[str]:
         """How many questions had their queries by rules, and why the first; empty if none had."""
@@ -121,10 +133,12 @@ class WrittenQueries:
         for each in self._write(question, asked_on):
             # "May 2023" and "in 2023" name a time, "2023" and "March" only with a word before them.
             window = each.time and (named_window(each.time, asked_on) or named_window(f"in {each.time}", asked_on))
-            found.append(SearchQuery(each.text, tuple(each.types) or None, window or None))
+            found.append(SearchQuery(each.text, tuple(each.types) or None, window or None, each.intent))
         named = [query.window for query in found if query.window is not None]
         window = (min(first for first, _ in named), max(last for _, last in named)) if named else None
-        whole = SearchQuery(question, window=window or named_window(question, asked_on))
+        intent = next((query.intent for query in found if query.intent is not None), None)
+        whole = SearchQuery(question, None, window or named_window(question, asked_on), intent)
+        self._intents |= {query.text: query.intent for query in (*found, whole) if query.intent is not None}
         return tuple(dict.fromkeys([whole, *found]))
 
 

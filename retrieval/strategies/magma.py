@@ -152,9 +152,9 @@ class MagmaRetriever(GraphRetriever[MagmaGraph]):
         "because" has a causal link from the one before it, besides the recorded ``CAUSES``. It is applied when a
         space is read, not in consolidation, so that the graph of the other strategies stays the same. No entity links
         are inferred beyond the recorded ``MENTIONS``.
-        *Query analysis* (section 3.3, stage 1): rules find the intent; ``route`` can ask a language model instead, but
-        no command does. Time expressions are resolved by ``kg.language.dates``, from the day of the last turn where
-        the question has no time of its own. The window makes one arm of the anchors (eq. 4); it filters nothing else.
+        *Query analysis* (section 3.3, stage 1): rules find the intent, or the language model of ``--queries llm``. Time
+        expressions are resolved by ``kg.language.dates``, from the day of the last turn where the question has no time
+        of its own. The window makes one arm of the anchors (eq. 4); it filters nothing else.
         *Traversal* (algorithm 1): of several links to a memory the best counts, and the last hop adds no more memories
         than the budget has left. What was visited is ranked in the order of visits, anchors before hops; the paper
         does not rank it. The drop threshold of .15 (table 6) is left out: the text does not say what falls below it,

@@ -109,6 +109,19 @@ def _over_snapshots(module: str, name: str) -> Callable[[SearchParts, Strategy],
     return make
 
 
+def _magma(parts: SearchParts, strategy: Strategy) -> Retriever:
+    from locigraph.retrieval.query_generator import WrittenQueries
+    from locigraph.retrieval.strategies.magma import Intent, MagmaRetriever, intent_of
+
+    written = parts.queries.intent_of if isinstance(parts.queries, WrittenQueries) else lambda _: None
+
+    def route(question: str) -> Intent:
+        told = written(question)
+        return intent_of(question) if told is None else Intent(told)
+
+    return MagmaRetriever(parts.snapshots(strategy), parts.encoder_of(strategy), route=route, name=strategy.name)
+
+
 def _dense(parts: SearchParts, strategy: Strategy) -> Retriever:
     from locigraph.retrieval.strategies.single_signal import DenseRetriever
 
@@ -291,7 +304,7 @@ STRATEGIES: Table[Strategy] = Table(
             Strategy(
                 "magma",
                 "MAGMA: beam search over four graphs, weighed by the intent of the question",
-                _over_snapshots("magma", "MagmaRetriever"),
+                _magma,
             ),
             Strategy(
                 "tempr",

@@ -67,6 +67,7 @@ class Words:
     text: str
     types: tuple[str, ...] = ()
     time: str | None = None
+    intent: str | None = None
 
 
 class Writer:
@@ -157,3 +158,10 @@ def test_what_is_written_is_asked_for_once_and_a_failure_again() -> None:
     assert writer.asked == ["sea", "hill", "hill"]
     writer.written["hill"] = [Words("up")]
     assert len(queries("hill")) == 2
+
+
+def test_what_is_asked_for_is_known_of_the_question_and_of_each_query_that_was_written() -> None:
+    queries = WrittenQueries(Writer(q=[Words("one"), Words("two", intent="when"), Words("three", intent="why")]))
+    assert queries.intent_of("q") is None
+    assert [query.intent for query in queries("q")] == ["when", None, "when", "why"]
+    assert [queries.intent_of(text) for text in ("q", "one", "two", "three")] == ["when", None, "when", "why"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,10 @@ import pytest
 from locigraph import Memory
 from locigraph.consolidation.cassette import Cassette
 from locigraph.consolidation.llm import ChatClient, Endpoint
-from locigraph.consolidation.query_writer import QueriesForm, messages_of
+from locigraph.consolidation.query_writer import QueriesForm, QueryForm, messages_of
 from locigraph.consolidation.replies import strict_schema
 from locigraph.kg.schema import searchable_types
-from locigraph.retrieval.query_generator import SearchQuery
+from locigraph.retrieval.query_generator import SearchQuery, WrittenQueries
 from locigraph.scripts.memory import Recalled
 from tests.consolidation.endpoints import NOWHERE
 from tests.consolidation.stub_server import Stub, stub_server
@@ -25,6 +25,7 @@ from tests.test_cli import assert_one_line_and_code_2, run
 TURNS = ("The canoe leaks badly.", "My kite is torn.", "I bought fresh bread.", "We painted a barn door.")
 DAY = date(2024, 5, 10)
 QUESTION = "What is broken?"
+SAID = {"space": "s", "session": "1", "speaker": "Ann", "spoken_at": f"{DAY}T10:00"}
 #: Written by hand for these tests; no model was asked.
 REPLIES = {
     QUESTION: [{"text": "kite torn", "types": [], "time": None}],
@@ -46,16 +47,23 @@ def cassette_by_hand(path: Path, replies: Mapping[str, Any], asked_on: date) -> 
     )
 
 
+class Told:
+    """A writer that always writes the same."""
+
+    name = "told"
+
+    def __init__(self, queries: Sequence[QueryForm]) -> None:
+        self.queries = queries
+
+    def __call__(self, question: str, asked_on: date | None) -> Sequence[QueryForm]:
+        return self.queries
+
+
 @pytest.fixture
 def filled(place: Path) -> Path:
     """A memory of four turns that share no word with the questions."""
     with Memory.open(place / "m.sqlite", checkpoint=str(place / "checkpoint")) as memory:
-        memory.add_many(
-            [
-                {"space": "s", "session": "1", "speaker": "Ann", "text": text, "spoken_at": f"{DAY}T10:00"}
-                for text in TURNS
-            ]
-        )
+        memory.add_many(SAID | {"text": text} for text in TURNS)
     return place
 
 
@@ -139,6 +147,21 @@ def test_a_memory_asks_any_strategy_the_queries_of_any_generator(filled: Path) -
         packed = found("magma", queries=queries, budget_tokens=200)
         assert packed.context is not None
         assert "bread" in str(packed.context)
+
+
+def test_what_a_model_says_is_asked_for_decides_how_magma_searches(filled: Path) -> None:
+    beams = {}
+    with Memory.open(filled / "m.sqlite", checkpoint=str(filled / "checkpoint")) as memory:
+        memory.add_many(SAID | {"text": f"Boat {number} leaks."} for number in range(30))  # more than MAGMA begins at
+        for intent in (None, "entity", "when", "why"):
+            form = QueryForm(text=QUESTION, intent=intent)
+            queries = WrittenQueries(Told([form]))
+            hits = memory.recall(QUESTION, space="s", strategy="magma", queries=queries, top_k=50, fold=None)
+            beams[intent] = {hit.turn_ids: hit.signals["beam"] for hit in hits}
+    assert beams[None] == beams["entity"]  # what the rules say of the question
+    # The links of these turns are of time and of one entity, whose greatest weights are 6, 4 and 2.5.
+    entity, when, why = (max(beams[intent].values()) for intent in ("entity", "when", "why"))
+    assert entity > when > why
 
 
 @pytest.mark.parametrize(
