@@ -44,6 +44,7 @@ class ChangeBuilder:
         self._nodes: list[NewNode] = []
         self._updates: dict[NodeId, NodeUpdate] = {}
         self._relations: list[NewRelation] = []
+        self._dropped: list[tuple[NodeId, str, NodeId]] = []
 
     def build(self) -> GraphChange:
         """The whole change."""
@@ -74,13 +75,14 @@ class ChangeBuilder:
                     self._amend(NodeUpdate(operation.id, valid_to=turn.recorded_at))
                 self._relations.append(NewRelation(operation.id, "SUPERSEDED_BY", operation.successor))
         made = [op for op in self._plan.operations if isinstance(op, AddNode)]
+        self._follow_by_later_events([op for op in made if op.type == "event_node"])
         for mention in self._plan.mentions:
             self._mention(mention, made)
         for topic in self._plan.topics:
             self._topic(topic, made)
         return GraphChange(
             turn.space, turn.recorded_at, turn.turn_id, tuple(self._nodes), tuple(self._updates.values()),
-            tuple(self._relations),
+            tuple(self._relations), dropped=tuple(self._dropped),
         )  # fmt: skip
 
     def _add(self, operation: AddNode) -> None:
@@ -105,6 +107,18 @@ class ChangeBuilder:
         earlier = self._state.event_before(turn) if operation.type == "event_node" else None
         if earlier is not None:
             self._relations.append(NewRelation(earlier, "PRECEDES", operation.ref))
+
+    def _follow_by_later_events(self, made: list[AddNode]) -> None:
+        """Put the events of a turn that is tried again between those before and those after it."""
+        if not made:
+            return
+        firsts = [min(self._state.index[turn_id] for turn_id in op.turn_ids) for op in made]
+        last = made[max(range(len(made)), key=lambda place: (firsts[place], place))]
+        earlier = self._state.event_before(self._turn)
+        for later in self._state.events_after(self._turn):
+            self._relations.append(NewRelation(last.ref, "PRECEDES", later))
+            if earlier is not None:
+                self._dropped.append((earlier, "PRECEDES", later))
 
     def _update(self, operation: UpdateNode) -> None:
         words, turn = self._wording.get(operation.id), self._turn
@@ -155,16 +169,28 @@ class ChangeBuilder:
 
 
 def merge_topics(change: GraphChange, state: SpaceState) -> GraphChange:
-    """Put existing concepts in the place of new ones that mean the same; the change's nodes must be embedded."""
+    """Put existing concepts in the place of new ones that mean the same; the change's nodes must be embedded.
+
+    Of several names the one that was said first stays, also where its turn failed and is consolidated later.
+    """
     existing: dict[str, NodeId] = {}
+    renamed: dict[NodeId, NewNode] = {}
+    turn = None if change.turn_id is None else state.turns[state.index[change.turn_id]]
     for node in change.nodes:
         if node.type == "concept":
             assert node.embedding is not None
             found = state.resolver.concept(node.label, node.embedding)
             if found is not None:
                 existing[node.ref] = found
-    sources = (change.turn_id,) if change.turn_id is not None else ()
-    updates = tuple(NodeUpdate(node_id, add_provenance=sources) for node_id in dict.fromkeys(existing.values()))
+                if found not in renamed and turn is not None and state.is_said_before(turn, found):
+                    renamed[found] = node
+    sources = () if turn is None else (turn.turn_id,)
+    updates = tuple(
+        NodeUpdate(node_id, add_provenance=sources)
+        if (first := renamed.get(node_id)) is None
+        else NodeUpdate(node_id, first.label, first.description, add_provenance=sources, embedding=first.embedding)
+        for node_id in dict.fromkeys(existing.values())
+    )
     return replace(
         change,
         nodes=tuple(node for node in change.nodes if node.ref not in existing),

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 
 from locigraph.kg.errors import StoreError, UnknownNodeError, UnknownTypeError, nearest
 from locigraph.kg.schema import COINED_FAMILY, LABEL_PATTERN
@@ -64,6 +64,7 @@ class Commit:
         self._write_provenance()
         self._write_embeddings()
         self._write_relations()
+        self._drop_relations()
         outbox.post(self._connection, change.space, touched, "upsert")
         changes.note(self._connection, change.space)
         for name, value in change.remembered.items():
@@ -87,6 +88,7 @@ class Commit:
         refs = {node.ref for node in self._change.nodes}
         names = {str(update_.id) for update_ in self._change.updates}
         names.update(end for relation in self._change.relations for end in (relation.source, relation.target))
+        names.update(end for source, _, target in self._change.dropped for end in (source, target))
         table = tables.nodes
         found: dict[str, _Held] = {}
         for chunk in chunks(sorted(names - refs)):
@@ -263,3 +265,9 @@ class Commit:
                 }
             )  # fmt: skip
         self._connection.execute(insert_or_keep(self._connection, tables.relations), rows)
+
+    def _drop_relations(self) -> None:
+        table = tables.relations
+        for source, label, target in self._change.dropped:
+            ends = table.c.source == self._key(source), table.c.target == self._key(target)
+            self._connection.execute(delete(table).where(*ends, table.c.label == label))

@@ -6,9 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 
 from locigraph.consolidation.blueprint import (
@@ -251,7 +255,7 @@ def test_retry_mends_a_failed_turn_and_closes_the_chain(store: Store) -> None:
     assert len(early.source) == 3  # NEXT and twice DERIVED_FROM; the edge to the third turn is not known yet
 
 
-def test_an_event_of_a_retried_turn_does_not_follow_the_events_of_later_turns(store: Store) -> None:
+def test_the_events_of_a_retried_turn_come_between_those_before_and_after_it(store: Store) -> None:
     store.append_turns(make_turns(["one", "two", "three"]))
 
     def event(turn: Turn, context: Context, complaint: str | None) -> Blueprint:
@@ -264,7 +268,40 @@ def test_an_event_of_a_retried_turn_does_not_follow_the_events_of_later_turns(st
     consolidate(store, failing)
     store.retry_turn(SPACE, TurnId("t1"))
     Consolidator(store, FakeExtractor(event), FakeEncoder(), FakeContext()).run(SPACE)
-    assert edges(store, "PRECEDES") == [("event one", "event three"), ("event one", "event two")]
+    assert edges(store, "PRECEDES") == [("event one", "event two"), ("event two", "event three")]
+
+
+@given(st.lists(st.integers(0, 2), min_size=2, max_size=6), st.data())
+@settings(max_examples=15, deadline=None)
+def test_events_are_in_one_order_whatever_turns_were_tried_again(counts: list[int], data: st.DataObject) -> None:
+    """Turns tell of so many events each; some fail, and are tried again in any order."""
+    turns = make_turns([f"say {place}" for place in range(len(counts))])
+    failed = data.draw(st.lists(st.sampled_from([turn.turn_id for turn in turns]), unique=True))
+
+    def events(turn: Turn, context: Context, complaint: str | None) -> Blueprint:
+        told = range(counts[int(turn.turn_id[1:])])
+        return Blueprint(
+            tuple(node(f"e{n}", f"event {turn.turn_id} {n}", turn.turn_id, kind="event_node") for n in told)
+        )
+
+    def failing(turn: Turn, context: Context, complaint: str | None) -> Blueprint:
+        for each in failed:
+            refusing(each)(turn, context, complaint)
+        return events(turn, context, complaint)
+
+    with (
+        TemporaryDirectory() as folder,
+        Store(Path(folder, "whole.sqlite")) as whole,
+        Store(Path(folder, "mended.sqlite")) as mended,
+    ):
+        for store in (whole, mended):
+            store.append_turns(turns)
+        Consolidator(whole, FakeExtractor(events), FakeEncoder(), FakeContext()).run(SPACE)
+        Consolidator(mended, FakeExtractor(failing), FakeEncoder(), FakeContext()).run(SPACE)
+        for turn in failed:
+            mended.retry_turn(SPACE, turn)
+            Consolidator(mended, FakeExtractor(events), FakeEncoder(), FakeContext()).run(SPACE)
+        assert edges(mended, "PRECEDES") == edges(whole, "PRECEDES")
 
 
 def test_a_retried_turn_is_not_shown_and_cannot_end_what_was_said_after_it(store: Store) -> None:
@@ -494,6 +531,32 @@ def test_topics_of_the_same_meaning_become_one_concept(store: Store) -> None:
     assert [(c.label, c.provenance) for c in concepts] == [("old_boats", ("t0", "t1")), ("red_bicycles", ("t2",))]
     assert edges(store, "ABOUT_CONCEPT") == [("a fact", "old boats")]
     assert ("Ben: two", "old boats") in edges(store, "HAS_CONCEPT")
+
+
+def test_of_two_names_of_a_topic_the_one_that_was_said_first_stays_whatever_was_consolidated_first(
+    store: Store,
+) -> None:
+    store.append_turns(make_turns(["one", "two", "three"]))
+    said = {"t0": "old boats", "t1": "boats old", "t2": "the boats old"}
+    plan = plans(**{turn: Blueprint(topics=(Topic(label, f"said: {label}"),)) for turn, label in said.items()})
+
+    def failing(turn: Turn, context: Context, complaint: str | None) -> Blueprint:
+        refusing("t0")(turn, context, complaint)
+        return refusing("t2")(turn, context, complaint) if turn.turn_id == "t2" else plan(turn, context, complaint)
+
+    consolidate(store, failing)
+    assert [c.label for c in store.nodes(SPACE, types=["concept"])] == ["boats_old"]
+    for turn in ("t2", "t0"):
+        store.retry_turn(SPACE, TurnId(turn))
+        consolidate(store, plan)
+    (concept,) = store.nodes(SPACE, types=["concept"])
+    assert (concept.label, concept.description) == ("old_boats", "said: old boats")
+    assert sorted(concept.provenance) == ["t0", "t1", "t2"]
+    row = store.snapshot(SPACE, embedding_model="fake-bow").row_of[concept.id]
+    assert_allclose(
+        store.snapshot(SPACE, embedding_model="fake-bow").embeddings[row],
+        FakeEncoder().encode([concept.description])[0],
+    )
 
 
 def test_the_architect_sees_the_turns_just_before_it_in_its_session(store: Store) -> None:
