@@ -97,17 +97,22 @@ class SearchParts:
     @cached_property
     def _indexed(self) -> VectorSearch:
         assert self.index is not None
+        if not any(self.store.node_counts(space) for space in self.spaces):
+            return self._in_memory(self.encoder.without_adapter())  # nothing is there yet, and perhaps no index
         indexer = indexer_of(self.store, self.index, self.encoder)
         indexer.require_complete(self.spaces)
         return indexer.collection()
 
     @cached_property
     def _adapted(self) -> VectorSearch:
+        return self._in_memory(self.encoder)
+
+    def _in_memory(self, encoder: CachedTextEncoder) -> VectorSearch:
         from locigraph.retrieval.index.memory_vectors import MemoryVectors
 
         vectors = MemoryVectors()
         for space in self.spaces:
-            vectors.add_snapshot(self.store.snapshot(space, embedding_model=self.encoder.model_id))
+            vectors.add_snapshot(self.store.snapshot(space, embedding_model=encoder.model_id))
         return vectors
 
 

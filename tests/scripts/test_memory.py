@@ -11,6 +11,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from threading import Event, Thread
@@ -30,10 +31,11 @@ from locigraph.retrieval.errors import IndexUnavailableError, TextEncoderError
 from locigraph.scripts.assembly import opening
 from locigraph.scripts.assembly.graphs import GraphWriter
 from locigraph.scripts.assembly.settings import EncoderSettings, LLMSettings
+from locigraph.scripts.assembly.strategies import STRATEGIES
 from locigraph.scripts.memory import Recalled
 from locigraph.training.pseudo_questions import questions_about
 from tests.consolidation.stub_server import Stub, extracted, stub_server
-from tests.fakes import MONDAY
+from tests.fakes import MONDAY, make_turns
 from tests.faults.workbench import FakeCachedEncoder
 
 SALE = {
@@ -475,6 +477,19 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     code = "import sys, locigraph; print([n for n in ('torch', 'pymilvus', 'sqlalchemy') if n in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "strategy", [name for name, row in STRATEGIES.items() if row.in_recall and not row.needs_adapter]
+)
+def test_of_turns_that_are_all_pending_nothing_is_found_and_that_is_said(place: Path, strategy: str) -> None:
+    with Store(place / "memory.sqlite") as store:
+        store.append_turns([replace(turn, space=SpaceId("ana")) for turn in make_turns(["I sold my bike."])])
+    with opened(place) as memory:
+        hits = memory.recall("Who bought the bike?", space="ana", strategy=strategy)
+        assert len(hits) == 0
+        (note,) = hits.notes
+        assert "are not consolidated yet" in note
 
 
 def test_turns_of_several_callers_are_remembered_each_as_if_alone(place: Path) -> None:
