@@ -113,8 +113,9 @@ def main() -> None:
     parser.add_argument("--rows", nargs="+", choices=list(ROWS), default=list(ROWS))
     parser.add_argument("--adapter", default="checkpoints/text")
     parser.add_argument("--cache", default=EncoderSettings().cache)
+    parser.add_argument("--dtype", default=EncoderSettings().dtype, help="of the text encoder")
     options = parser.parse_args()
-    encoder = opening.text_encoder(EncoderSettings(adapter=options.adapter, cache=options.cache))
+    encoder = opening.text_encoder(EncoderSettings(adapter=options.adapter, cache=options.cache, dtype=options.dtype))
     with ExitStack() as held:
         asked = held.enter_context(passed(options.store, CorpusSettings(options.corpus, options.format), encoder))
         if options.learnt_store is None:
