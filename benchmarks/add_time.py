@@ -85,7 +85,7 @@ def _measure(options: argparse.Namespace, url: str) -> None:
             for place, turn in enumerate(new):
                 way = "anew" if place % 4 == 0 and place else "kept"
                 if way == "anew":
-                    memory._writer = None  # as if the memory had been opened for this turn
+                    memory._parts._writer = None  # as if the memory had been opened for this turn
                 began = time.process_time()
                 memory.add(**turn)
                 if place:

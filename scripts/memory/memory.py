@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from datetime import date, datetime
 from pathlib import Path
 from threading import RLock
@@ -15,29 +15,19 @@ from locigraph.kg.language.redaction import redacted_turn
 from locigraph.kg.store import Store
 from locigraph.kg.types import Scope, SpaceId, TurnId
 from locigraph.retrieval.errors import RetrievalError
-from locigraph.retrieval.protocols import Retriever
 from locigraph.retrieval.view import DEFAULT_FOLD, ViewedRetriever
-from locigraph.scripts.assembly import defaults, opening, options
-from locigraph.scripts.assembly.search_parts import indexer_of, reranked, texts_of
+from locigraph.scripts.assembly import opening, options
+from locigraph.scripts.assembly.search_parts import reranked
 from locigraph.scripts.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings, LLMSettings
-from locigraph.scripts.assembly.strategies import STRATEGIES, built_strategies
-from locigraph.scripts.assembly.strategy_choice import require_adapter
 from locigraph.scripts.memory.additions import extractor_maker, new_turn_id, turn_of
 from locigraph.scripts.memory.asked_spaces import AskedSpaces, named_spaces
+from locigraph.scripts.memory.parts import Parts
 from locigraph.scripts.memory.recalled import MemoryState, Recalled
 
 if TYPE_CHECKING:
     from locigraph.kg.store.engine import Access
-    from locigraph.retrieval.index.milvus import MilvusIndex
     from locigraph.retrieval.query_generator import QueryGenerator
-    from locigraph.scripts.assembly.graphs import GraphWriter
     from locigraph.training.explanation import Explanation
-    from locigraph.training.live_embeddings import LiveEmbeddings
-
-# Turns of the spaces of which a memory keeps what their next turn needs, at some 10 KB a turn.
-_TURNS_KEPT = 10_000
-# v2 reads no descriptions, so its answers wait for their index only where this many are due.
-_DUE_AT_MOST = 1_000
 
 
 class Memory:
@@ -57,36 +47,12 @@ class Memory:
         'Ana: I sold the blue bike to Tom.'
     """
 
-    def __init__(
-        self,
-        graph: Store,
-        *,
-        index: IndexSettings = IndexSettings(),
-        encoder: EncoderSettings = REMEMBERED,
-        checkpoint: str | None = DEFAULT,
-        consolidation: str = "rules",
-        llm: LLMSettings = LLMSettings(),
-        max_tokens: int | None = None,
-        max_cost: float | None = None,
-        redact: bool = False,
-        is_readonly: bool = False,
-    ) -> None:
+    def __init__(self, parts: Parts, *, redact: bool = False) -> None:
         self._lock = RLock()
         self._writing = RLock()  # taken before the other one: what asks language models lets questions be answered
-        self._is_slow = consolidation == "llm"
-        self._extractor = extractor_maker(consolidation, llm, max_tokens, max_cost)
+        self._parts = parts
+        self._graph, self._encoder, self._is_readonly = parts.graph, parts.encoder, parts.is_readonly
         self._redact = redact
-        self._opened = ExitStack()
-        self._graph = self._opened.enter_context(graph)
-        self._index_settings = index
-        self._is_readonly = is_readonly
-        self._settings = defaults.encoder_settings(encoder, graph, checkpoint)
-        self._encoder = opening.text_encoder(self._settings)
-        self._checkpoint = checkpoint
-        self._writer: GraphWriter | None = None
-        self._vectors: MilvusIndex | None = None
-        self._embeddings: LiveEmbeddings | None = None
-        self._no_v2 = "no checkpoint is named" if checkpoint is None else ""
         self._has_forgotten = False  # then graph embeddings are made anew, also where no space that is left has changed
 
     @classmethod
@@ -125,29 +91,26 @@ class Memory:
         """
         graph = Store(path) if access == "create" else opening.existing_store(str(path), access=access)
         try:
-            memory = cls(
+            parts = Parts(
                 graph,
                 index=index,
                 encoder=encoder,
                 checkpoint=checkpoint,
-                consolidation=consolidation,
-                llm=llm,
-                max_tokens=max_tokens,
-                max_cost=max_cost,
-                redact=redact,
+                extractor=extractor_maker(consolidation, llm, max_tokens, max_cost),
+                is_slow=consolidation == "llm",
                 is_readonly=access == "read",
             )
             if access == "create":
-                memory._index()  # a second process hears now that it must wait
+                parts.index()  # a second process hears now that it must wait
         except BaseException:
             graph.close()
             raise
-        return memory
+        return cls(parts, redact=redact)
 
     @property
     def is_slow(self) -> bool:
         """Whether ``add`` waits for language models."""
-        return self._is_slow
+        return self._parts.is_slow
 
     def __enter__(self) -> Memory:
         return self
@@ -165,7 +128,7 @@ class Memory:
 
     def _close(self) -> None:
         with self._writing, self._lock:
-            self._opened.close()
+            self._parts.close()
 
     # --- writing -------------------------------------------------------------------------------------------
 
@@ -254,8 +217,8 @@ class Memory:
         scoped = [(turn.space, scope) for turn, scope in given]
         with self._writing:
             with self._lock:
-                writer = self._require_writer()
-            with nullcontext() if self._is_slow else self._lock:
+                writer = self._parts.writer()
+            with nullcontext() if self._parts.is_slow else self._lock:
                 writer.add(made, scoped=scoped)
         return [turn.turn_id for turn in made]
 
@@ -295,9 +258,7 @@ class Memory:
             was_cut = self._graph.has_forgotten()
             try:
                 spaces = named_spaces(self._graph, space, scope)
-                if self._writer is not None:
-                    for each in spaces:
-                        self._writer.drop(each)
+                self._parts.drop(spaces)
                 named = None if turn_ids is None else dict.fromkeys(map(TurnId, turn_ids))
                 held = [turn for each in spaces for turn in self._graph.turns(each)]
                 turns = held if named is None else [turn for turn in held if turn.turn_id in named]
@@ -315,7 +276,7 @@ class Memory:
                     raise
                 erased = 0
             try:
-                self._drain()
+                self._parts.drain()
             except RetrievalError as error:
                 raise LocigraphError(
                     f"{erased} nodes of {space or scope} are erased from the store, but not yet: {error}"
@@ -332,9 +293,9 @@ class Memory:
         with self._lock:
             is_due = self._has_forgotten or self._graph.outbox_size() or self._graph.changed_spaces()
             if is_due and not self._is_readonly:
-                self._drain()
-                if self._live() is not None:
-                    self._require_live().update()
+                self._parts.drain()
+                if self._parts.live() is not None:
+                    self._parts.require_live().update()
                 self._has_forgotten = False
 
     # --- reading -------------------------------------------------------------------------------------------
@@ -418,7 +379,7 @@ class Memory:
             asked = AskedSpaces(
                 self._graph, named_spaces(self._graph, space, Scope(user, agent)), is_joint=not isinstance(space, str)
             )
-            with self._retriever(asked, strategy, queries) as (name, found_by, notes):
+            with self._parts.retriever(asked, strategy, queries) as (name, found_by, notes):
                 several = asking(queries, lambda _: self._last_day(asked.spaces))(found_by)
                 viewed = ViewedRetriever(several, asked.voices, speakers=asked.speakers(speaker), fold=fold)
                 retriever = reranked(reranker)(viewed)
@@ -442,11 +403,11 @@ class Memory:
             LocigraphError: If it cannot: the index does not answer.
         """
         with self._lock:
-            self._index().collections()
-            live_embeddings = self._live()
+            self._parts.index().collections()
+            live_embeddings = self._parts.live()
             return MemoryState(
                 checkpoint=None if live_embeddings is None else live_embeddings.version,
-                reason=self._no_v2,
+                reason=self._parts.no_v2,
                 due_rows=self._graph.outbox_size(),
                 due_spaces=len(self._graph.changed_spaces()),
             )
@@ -456,7 +417,7 @@ class Memory:
         with self._lock:
             for encoder in {self._encoder.without_adapter(), self._encoder}:
                 encoder.load()
-            self._live()
+            self._parts.live()
 
     def notes(self, space: str) -> list[str]:
         """What a caller should know of a space: how many of its turns are pending, or failed."""
@@ -480,7 +441,7 @@ class Memory:
         time = options.time_of(as_of)
         with self._lock:
             self._graph.require_space(SpaceId(space))
-            folder = defaults.checkpoint_folder(self._checkpoint or DEFAULT, self._graph)
+            folder = self._parts.checkpoint_folder()
             checkpoint = load_checkpoint(folder, text_encoder=self._encoder.model_id)
             if not self._is_readonly:
                 embedded_snapshot(self._graph, SpaceId(space), self._encoder.model_id, self._encoder.encode)
@@ -490,96 +451,3 @@ class Memory:
     def _last_day(self, spaces: Sequence[SpaceId]) -> date | None:
         times = [time for space in spaces for time in self.times(space)]
         return max(times).date() if times else None
-
-    @contextmanager
-    def _retriever(
-        self, asked: AskedSpaces, strategy: str | None, queries: QueryGenerator | None
-    ) -> Iterator[tuple[str, Retriever, list[str]]]:
-        spaces, notes = asked.spaces, list[str]()
-        if strategy is None:
-            reason = self._fault_of_v2(spaces)
-            strategy = "v1" if reason else "v2"
-            notes += [f"v1 answers, since v2 cannot: {reason}"] if reason else []
-        row = STRATEGIES[strategy]
-        require_adapter([strategy], self._settings.adapter)
-        # Milvus Lite lets one process at a time in: who needs no vectors need not wait for another.
-        index = self._index() if row.needs_index else None
-        if row.needs_index and not self._is_readonly:
-            room = _DUE_AT_MOST if row.is_claimant and not self._graph.has_forgotten() else 0
-            if self._graph.outbox_size() > room:
-                self._drain()
-        if row.is_claimant:
-            from locigraph.retrieval.strategies.graph_embedding import GraphEmbeddingRetriever
-            from locigraph.training.inference import CheckpointQueryEncoder
-
-            embeddings = self._require_live()
-            collection = embeddings.collection(spaces) if self._is_readonly else embeddings.current(spaces)
-            questions = CheckpointQueryEncoder(embeddings.checkpoint, self._encoder.encode)
-            texts = texts_of(self._graph, is_joint=asked.is_joint)
-            together = (lambda space, as_of: tuple(spaces)) if asked.is_joint else None
-            yield strategy, GraphEmbeddingRetriever(collection, questions, texts, view_of=together), notes
-            return
-        if row.uses_adapter and not self._is_readonly:
-            from locigraph.scripts.assembly.graphs import embed_all
-
-            # What was just added has vectors of the text encoder as it is.
-            embed_all(spaces, self._graph, self._encoder, progress=False)
-        with built_strategies(
-            self._graph,
-            self._encoder,
-            [strategy],
-            spaces=spaces,
-            index=index,
-            queries=queries,
-            is_joint=asked.is_joint,
-        ) as built:
-            yield strategy, built[strategy], notes
-
-    # --- what is opened when it is first needed --------------------------------------------------------------
-
-    def _require_writer(self) -> GraphWriter:
-        if self._writer is None:
-            from locigraph.scripts.assembly.graphs import GraphWriter
-
-            defaults.remember_encoder(self._graph, self._settings, self._encoder)
-            plain = self._encoder.without_adapter()
-            self._writer = GraphWriter(self._graph, self._extractor(), plain, keep=_TURNS_KEPT)
-        return self._writer
-
-    def _index(self) -> MilvusIndex:
-        if self._vectors is None:
-            found = opening.vector_index(self._index_settings, self._graph.url, is_reader=self._is_readonly)
-            self._vectors = self._opened.enter_context(found)
-        return self._vectors
-
-    def _drain(self) -> None:
-        indexer_of(self._graph, self._index(), self._encoder).drain()
-
-    def _live(self) -> LiveEmbeddings | None:
-        """The graph embeddings; None, with the reason in ``_no_v2``, where no checkpoint can be used."""
-        if self._embeddings is None and not self._no_v2 and self._checkpoint is not None:
-            self._embeddings, self._no_v2 = defaults.opened_embeddings(
-                self._graph, self._index(), self._encoder, self._checkpoint
-            )
-            if self._embeddings is not None and self._checkpoint != DEFAULT and not self._is_readonly:
-                defaults.remember_checkpoint(self._graph, defaults.checkpoint_folder(self._checkpoint, self._graph))
-        return self._embeddings
-
-    def _fault_of_v2(self, spaces: Sequence[SpaceId]) -> str:
-        """Why v2 cannot answer now; empty if it can. A writer can bring embeddings up to date, a reader cannot."""
-        from locigraph.training.errors import StaleEmbeddingsError
-
-        found = self._live()
-        if found is None or not self._is_readonly:
-            return self._no_v2
-        try:
-            found.collection(spaces)
-        except StaleEmbeddingsError as error:
-            return str(error)
-        return ""
-
-    def _require_live(self) -> LiveEmbeddings:
-        found = self._live()
-        if found is None:
-            raise LocigraphError(f"v2 cannot be used: {self._no_v2}")
-        return found

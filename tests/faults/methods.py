@@ -60,7 +60,7 @@ class Place:
 
     @property
     def indexer(self) -> DescriptionIndexer:
-        return indexer_of(self.store, self.memory._index(), self.memory._encoder)
+        return indexer_of(self.store, self.memory._parts.index(), self.memory._encoder)
 
     @property
     def collection(self) -> Collection:
@@ -68,7 +68,7 @@ class Place:
 
     @property
     def live(self) -> LiveEmbeddings:
-        return self.memory._require_live()
+        return self.memory._parts.require_live()
 
     @property
     def query(self) -> NDArray[np.float32]:

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 from locigraph import Memory
 from locigraph.consolidation.errors import LanguageModelError, LimitReachedError
+from locigraph.consolidation.extractors.rules import RuleExtractor
 from locigraph.kg.corpora import load_corpus
 from locigraph.kg.errors import LocigraphError, StoreError, TurnConflictError, UnknownSpaceError
 from locigraph.kg.store import Store
@@ -33,6 +34,7 @@ from locigraph.scripts.assembly.graphs import GraphWriter
 from locigraph.scripts.assembly.settings import EncoderSettings, LLMSettings
 from locigraph.scripts.assembly.strategies import STRATEGIES
 from locigraph.scripts.memory import Recalled
+from locigraph.scripts.memory.parts import Parts
 from locigraph.training.pseudo_questions import questions_about
 from tests.consolidation.stub_server import Stub, extracted, stub_server
 from tests.fakes import MONDAY, make_turns
@@ -456,7 +458,8 @@ def test_a_turn_reads_nothing_again_that_the_one_before_it_knew(place: Path) -> 
                 read.append(space)
             return super().nodes(space, **options)
 
-    with Memory(Watched(place / "watched.sqlite"), checkpoint=None) as memory:
+    parts = Parts(Watched(place / "watched.sqlite"), checkpoint=None, extractor=RuleExtractor)
+    with Memory(parts) as memory:
         memory.add(**SALE)
         assert read
         read.clear()

@@ -1,0 +1,196 @@
+"""What a memory works with: store, index, text encoder, graph embeddings, each opened when it is first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from locigraph.kg.errors import LocigraphError
+from locigraph.kg.store import Store
+from locigraph.kg.types import SpaceId
+from locigraph.retrieval.protocols import Retriever
+from locigraph.scripts.assembly import defaults, opening
+from locigraph.scripts.assembly.search_parts import indexer_of, texts_of
+from locigraph.scripts.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings
+from locigraph.scripts.assembly.strategies import STRATEGIES, built_strategies
+from locigraph.scripts.assembly.strategy_choice import require_adapter
+from locigraph.scripts.memory.asked_spaces import AskedSpaces
+
+if TYPE_CHECKING:
+    from locigraph.consolidation.protocols import Extractor
+    from locigraph.retrieval.index.milvus import MilvusIndex
+    from locigraph.retrieval.query_generator import QueryGenerator
+    from locigraph.scripts.assembly.graphs import GraphWriter
+    from locigraph.training.live_embeddings import LiveEmbeddings
+
+# Turns of the spaces of which a memory keeps what their next turn needs, at some 10 KB a turn.
+_TURNS_KEPT = 10_000
+# v2 reads no descriptions, so its answers wait for their index only where this many are due.
+_DUE_AT_MOST = 1_000
+
+
+class Parts:
+    """The parts of a memory. Nothing here is guarded against several threads.
+
+    Args:
+        graph: The store, which is closed with the parts.
+        index: Where the vector index is.
+        encoder: Text encoder; by default the one that the store remembers, or the shipped one.
+        checkpoint: As in ``Memory.open``.
+        extractor: Makes the extractor of what is added, when something is.
+        is_slow: Whether the extractor waits for language models.
+        is_readonly: Whether nothing may be written.
+
+    Attributes:
+        graph: The store.
+        encoder: The text encoder, with its adapter if it has one.
+        is_slow: As given.
+        is_readonly: As given.
+        no_v2: Why v2 cannot be used; empty if it can, or nobody has tried.
+    """
+
+    def __init__(
+        self,
+        graph: Store,
+        *,
+        extractor: Callable[[], Extractor],
+        index: IndexSettings = IndexSettings(),
+        encoder: EncoderSettings = REMEMBERED,
+        checkpoint: str | None = DEFAULT,
+        is_slow: bool = False,
+        is_readonly: bool = False,
+    ) -> None:
+        self._opened = ExitStack()
+        self.graph = self._opened.enter_context(graph)
+        self.is_slow = is_slow
+        self.is_readonly = is_readonly
+        self._extractor = extractor
+        self._index_settings = index
+        self._settings = defaults.encoder_settings(encoder, graph, checkpoint)
+        self.encoder = opening.text_encoder(self._settings)
+        self._checkpoint = checkpoint
+        self._writer: GraphWriter | None = None
+        self._vectors: MilvusIndex | None = None
+        self._embeddings: LiveEmbeddings | None = None
+        self.no_v2 = "no checkpoint is named" if checkpoint is None else ""
+
+    def close(self) -> None:
+        """Release everything."""
+        self._opened.close()
+
+    def writer(self) -> GraphWriter:
+        """What appends to the graph."""
+        if self._writer is None:
+            from locigraph.scripts.assembly.graphs import GraphWriter
+
+            defaults.remember_encoder(self.graph, self._settings, self.encoder)
+            plain = self.encoder.without_adapter()
+            self._writer = GraphWriter(self.graph, self._extractor(), plain, keep=_TURNS_KEPT)
+        return self._writer
+
+    def drop(self, spaces: Iterable[SpaceId]) -> None:
+        """Keep nothing of spaces in memory, of which something is forgotten."""
+        if self._writer is not None:
+            for space in spaces:
+                self._writer.drop(space)
+
+    def index(self) -> MilvusIndex:
+        """The vector index."""
+        if self._vectors is None:
+            found = opening.vector_index(self._index_settings, self.graph.url, is_reader=self.is_readonly)
+            self._vectors = self._opened.enter_context(found)
+        return self._vectors
+
+    def drain(self) -> None:
+        """Bring the index of descriptions up to date."""
+        indexer_of(self.graph, self.index(), self.encoder).drain()
+
+    def live(self) -> LiveEmbeddings | None:
+        """The graph embeddings; None, with the reason in ``no_v2``, where no checkpoint can be used."""
+        if self._embeddings is None and not self.no_v2 and self._checkpoint is not None:
+            self._embeddings, self.no_v2 = defaults.opened_embeddings(
+                self.graph, self.index(), self.encoder, self._checkpoint
+            )
+            if self._embeddings is not None and self._checkpoint != DEFAULT and not self.is_readonly:
+                defaults.remember_checkpoint(self.graph, defaults.checkpoint_folder(self._checkpoint, self.graph))
+        return self._embeddings
+
+    def fault_of_v2(self, spaces: Sequence[SpaceId]) -> str:
+        """Why v2 cannot answer now; empty if it can. A writer can bring embeddings up to date, a reader cannot."""
+        from locigraph.training.errors import StaleEmbeddingsError
+
+        found = self.live()
+        if found is None or not self.is_readonly:
+            return self.no_v2
+        try:
+            found.collection(spaces)
+        except StaleEmbeddingsError as error:
+            return str(error)
+        return ""
+
+    def require_live(self) -> LiveEmbeddings:
+        """The graph embeddings; LocigraphError where no checkpoint can be used."""
+        found = self.live()
+        if found is None:
+            raise LocigraphError(f"v2 cannot be used: {self.no_v2}")
+        return found
+
+    def checkpoint_folder(self) -> Path:
+        """Folder of the checkpoint that v2 uses, or would use."""
+        return defaults.checkpoint_folder(self._checkpoint or DEFAULT, self.graph)
+
+    @contextmanager
+    def retriever(
+        self, asked: AskedSpaces, strategy: str | None, queries: QueryGenerator | None
+    ) -> Iterator[tuple[str, Retriever, list[str]]]:
+        """A strategy over spaces that are up to date, its name, and what the caller should know.
+
+        Args:
+            asked: The spaces.
+            strategy: A strategy of ``locigraph recall``; None for v2, or v1 with a note where v2 cannot be.
+            queries: Makes the queries of v1; None for its own rules.
+
+        Raises:
+            LocigraphError: If the strategy cannot be used, or the index fails.
+        """
+        spaces, notes = asked.spaces, list[str]()
+        if strategy is None:
+            reason = self.fault_of_v2(spaces)
+            strategy = "v1" if reason else "v2"
+            notes += [f"v1 answers, since v2 cannot: {reason}"] if reason else []
+        row = STRATEGIES[strategy]
+        require_adapter([strategy], self._settings.adapter)
+        # Milvus Lite lets one process at a time in: who needs no vectors need not wait for another.
+        index = self.index() if row.needs_index else None
+        if row.needs_index and not self.is_readonly:
+            room = _DUE_AT_MOST if row.is_claimant and not self.graph.has_forgotten() else 0
+            if self.graph.outbox_size() > room:
+                self.drain()
+        if row.is_claimant:
+            from locigraph.retrieval.strategies.graph_embedding import GraphEmbeddingRetriever
+            from locigraph.training.inference import CheckpointQueryEncoder
+
+            embeddings = self.require_live()
+            collection = embeddings.collection(spaces) if self.is_readonly else embeddings.current(spaces)
+            questions = CheckpointQueryEncoder(embeddings.checkpoint, self.encoder.encode)
+            texts = texts_of(self.graph, is_joint=asked.is_joint)
+            together = (lambda space, as_of: tuple(spaces)) if asked.is_joint else None
+            yield strategy, GraphEmbeddingRetriever(collection, questions, texts, view_of=together), notes
+            return
+        if row.uses_adapter and not self.is_readonly:
+            from locigraph.scripts.assembly.graphs import embed_all
+
+            # What was just added has vectors of the text encoder as it is.
+            embed_all(spaces, self.graph, self.encoder, progress=False)
+        with built_strategies(
+            self.graph,
+            self.encoder,
+            [strategy],
+            spaces=spaces,
+            index=index,
+            queries=queries,
+            is_joint=asked.is_joint,
+        ) as built:
+            yield strategy, built[strategy], notes
