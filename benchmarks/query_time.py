@@ -24,7 +24,6 @@ from locigraph.retrieval.index.descriptions import index_type
 from locigraph.retrieval.index.milvus import Collection, CollectionSpec, IndexRow, MilvusIndex
 from locigraph.retrieval.protocols import SearchScope
 from locigraph.retrieval.rank_fusion import reciprocal_rank_fusion
-from locigraph.retrieval.strategies.graph_embedding import DEFAULT_TYPES
 from locigraph.training.checkpoint import GraphRetrieval
 from locigraph.training.config import ModelConfig
 
@@ -69,7 +68,7 @@ def _measure(nodes: int, widths: Sequence[int], folder: Path, *, all_nodes: bool
 
         searches["v1"] = v1
         for width in widths:
-            for name, types in [("turns", DEFAULT_TYPES), ("all nodes", searchable_types())][: 1 + all_nodes]:
+            for name, types in [("turns", ("episode",)), ("all nodes", searchable_types())][: 1 + all_nodes]:
                 collection = _filled(index, f"v2_{width}_{len(types)}", nodes, width, rng, types=types)
                 vectors = iter(rng.standard_normal((_QUERIES + 5, width)).astype(np.float32))
                 searches[f"v2, {width} wide, {name}"] = _v2(collection, vectors)
@@ -82,7 +81,7 @@ def _measure(nodes: int, widths: Sequence[int], folder: Path, *, all_nodes: bool
 
 def _v2(collection: Collection, vectors: Iterator[NDArray[np.float32]]) -> Callable[[], object]:
     def search() -> object:
-        return collection.search(_unit(next(vectors)), SearchScope("t0", DEFAULT_TYPES), top_k=_DEPTH)
+        return collection.search(_unit(next(vectors)), SearchScope("t0", ("episode",)), top_k=_DEPTH)
 
     return search
 

@@ -21,7 +21,8 @@ from locigraph.kg.snapshot import NO_TIME, Snapshot
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-#: What is known of a node besides its content: log length, whether it asks, shares an image, opens a session.
+#: What is known of a node besides its content: log length, whether it asks, shares an image, and is among the
+#: first two turns of its session.
 TRAITS = ("log_length", "is_question", "has_image", "opens_session")
 TURN = "episode"
 _DAY_S = 86_400.0

@@ -142,12 +142,8 @@ def dated_types() -> tuple[str, ...]:
     return tuple(row.name for row in NODE_TYPES.values() if row.dated)
 
 
-#: The built-in searchable types; a row that is added later is missing here, so prefer ``searchable_types``.
-SEARCHABLE_TYPES: tuple[str, ...] = searchable_types()
-
-
 def schema_hash() -> str:
-    """Twelve hexadecimal digits that change whenever a node type or relation label does; checkpoints carry it."""
+    """Twelve hexadecimal digits that change with a name, parent, kind or family; checkpoints and indexes carry it."""
     rows = [{"name": t.name, "parent": t.parent} for t in NODE_TYPES.values()]
     rows += [{"name": r.name, "kind": r.kind, "family": r.family} for r in RELATION_LABELS.values()]
     return hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()[:12]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from locigraph.scripts.assembly.settings import CorpusSettings, LLMSettings
+from locigraph.scripts.assembly.settings import CorpusSettings, ModelSettings
 
 
 def answer(
@@ -13,8 +13,8 @@ def answer(
     budget_tokens: int = 1_000,
     questions: int | None = None,
     wrong: int = 100,
-    llm: LLMSettings = LLMSettings(),
-    judge: LLMSettings | None = None,
+    llm: ModelSettings = ModelSettings(),
+    judge: ModelSettings | None = None,
     concurrency: int = 4,
     max_tokens: int | None = None,
     max_cost: float | None = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def average(*, checkpoints: list[str], output: str = "data/average") -> None:
-    """Average the weights of checkpoints that were trained from the same start on different corpora.
+    """Average the weights of checkpoints of one model that learnt from different corpora or with different seeds.
 
     The mean carries over to other talk better than each of them (docs/experiments.md).
 

@@ -43,6 +43,12 @@ def build(
         encoder: Text encoder.
         checkpoint: Checkpoint whose graph embeddings are kept up to date, for v2; ``default`` for the one that the
             store remembers, or the shipped one; null for none.
+        llm: Language models, for the extractor ``llm``.
+        max_tokens: Most tokens that these may read and write for the graph, earlier runs included; then the command
+            stops with code 3, and goes on when it is run again with more.
+        max_cost: The same in the currency of the prices.
+        dry_run: Whether to only count what would be built and what it would cost; nothing is asked or written.
+        redact: Whether what looks like a password, key or card number is replaced before anything is stored.
         retry_failed: Whether to try failed turns again.
         user: Whose conversations these are, for ``locigraph recall --user``; null says nothing.
         agent: Which agent's conversations these are, for ``locigraph recall --agent``; null says nothing.

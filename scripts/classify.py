@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from locigraph.scripts.assembly.settings import REMEMBERED, EncoderSettings, LLMSettings
+from locigraph.scripts.assembly.settings import REMEMBERED, EncoderSettings, ModelSettings
 
 
 def classify(
@@ -12,7 +12,7 @@ def classify(
     interval: float | None = None,
     threshold: float = 0.12,
     encoder: EncoderSettings = REMEMBERED,
-    llm: LLMSettings = LLMSettings(),
+    llm: ModelSettings = ModelSettings(),
     max_tokens: int | None = None,
     max_cost: float | None = None,
 ) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import is_dataclass
 from inspect import signature
@@ -22,28 +24,28 @@ _SEEDS = 1_000_000
 _MAX_DEPTH = 20  # of a configuration
 
 _HELP = {
-    "demo": "the main job on the bundled sample: graph, v1, trained v2, report",
-    "build": "conversations into a graph and its index",
-    "classify": "events and facts of a graph under categories",
-    "resolve": "entities and concepts of a graph that mean the same become one",
-    "reflect": "insights that several facts of a graph show together",
-    "adapt": "an adapter of the text encoder from a corpus' questions",
-    "train": "node and query encoder from a built graph",
-    "average": "one checkpoint with the mean of the weights of several",
-    "refresh": "graph embeddings of all turns into the index",
-    "evaluate": "strategies compared on held-out conversations, with statistics and a report",
-    "evaluate-consolidation": "what a language model makes of conversations whose facts are known",
-    "answer": "answers by a language model from the contexts of an evaluation, judged",
-    "transfer": "what was learnt from some corpora, tested on others",
-    "compare": "statistics of a record made again, and its rankings for other tools",
-    "search": "hyper-parameters by validation conversations, inside each fold",
-    "ablate": "what each part of the model is worth: trained again with one thing changed",
+    "demo": "run the main job on the bundled sample: graph, v1, trained v2, report",
+    "build": "turn conversations into a graph and its index",
+    "classify": "put events and facts of a graph under categories",
+    "resolve": "merge entities and topics of a graph that mean the same",
+    "reflect": "draw insights that several facts of a graph show together",
+    "adapt": "train an adapter of the text encoder on a corpus' questions",
+    "train": "train graph and query encoder on a built graph",
+    "average": "make one checkpoint with the mean of the weights of several",
+    "refresh": "write graph embeddings of all turns into the index",
+    "evaluate": "compare strategies on held-out conversations, with statistics and a report",
+    "evaluate-consolidation": "judge what a language model makes of conversations whose facts are known",
+    "answer": "let a language model answer from the contexts of an evaluation, and judge its answers",
+    "transfer": "train on some corpora and test on others",
+    "compare": "make the statistics of a record again, and export its rankings for other tools",
+    "search": "choose hyper-parameters by validation conversations, inside each fold",
+    "ablate": "measure what each part of the model is worth: train again with one thing changed",
     "recall": "ask the memory of a space",
     "explain": "take the scores of v2 apart: own text, neighbours by relation, speaker, date",
     "serve": "keep a memory open for clients of HTTP and MCP",
-    "spaces": "what a memory holds, space by space",
-    "show": "facts and events of a space, or one of them with its history",
-    "drift": "how far the graph embeddings in use are from the present graph",
+    "spaces": "list what a memory holds, space by space",
+    "show": "show facts and events of a space, or one of them with its history",
+    "drift": "tell how far the graph embeddings in use are from the present graph",
     "verify": "compare the index of descriptions with the store, or rebuild it",
     "forget": "erase turns, or a space, from graph and indexes",
 }
@@ -55,9 +57,9 @@ class _OneLineParser(ArgumentParser):
     def format_help(self, *arguments: Any) -> str:
         """The help, with the names that tables hold in the place of their marks."""
         text: str = super().format_help(*arguments)
-        for mark, listed in _tables().items():
+        for mark, listed in _tables(self.prog.split()).items():
             text = text.replace(mark, listed)
-        return text
+        return "\n".join(_wrapped(line, shutil.get_terminal_size().columns - 2) for line in text.split("\n"))
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         fail(f"{mistakes.explained(message, self)} (see {self.prog} --help)")
@@ -202,7 +204,7 @@ def _quiet() -> None:
     warnings.filterwarnings("ignore", category=UserWarning, module=r"(lightning|torch|milvus_lite|pymilvus)\b.*")
 
 
-def _tables() -> dict[str, str]:
+def _tables(words: Sequence[str]) -> dict[str, str]:
     """What stands in help texts for ``<strategies>`` and other tables: the names, or names and descriptions."""
     from locigraph.consolidation.extractors import EXTRACTORS
     from locigraph.kg.corpora import FORMATS
@@ -211,23 +213,30 @@ def _tables() -> dict[str, str]:
     from locigraph.scripts.assembly.strategies import STRATEGIES
 
     def described(rows: Iterable[Any]) -> str:
-        return "; ".join(f"{row.name}: {row.description}" for row in rows)
+        return "; ".join(f"{row.name}: {row.description.removesuffix('.')}" for row in rows)
 
     marks = {
         "<strategies>": described(STRATEGIES.values()),
+        "<baselines>": ", ".join(row.name for row in STRATEGIES.values() if row.is_baseline),
         "<recalled>": ", ".join(row.name for row in STRATEGIES.values() if row.in_recall),
         "<extractors>": described(EXTRACTORS.values()),
         "<queries>": described(QUERY_GENERATORS.values()),
         "<formats>": ", ".join(FORMATS),
         "<node types>": ", ".join(NODE_TYPES),
     }
-    if any(word in sys.argv for word in ("train", "evaluate", "transfer", "ablate", "search", "demo")):
+    if any(word in words for word in ("train", "evaluate", "transfer", "ablate", "search", "demo")):
         # These import torch.
         from locigraph.gnn.encoders import GRAPH_ENCODERS
         from locigraph.training.objectives import LOSSES
 
         marks |= {"<encoders>": described(GRAPH_ENCODERS.values()), "<losses>": described(LOSSES.values())}
     return marks
+
+
+def _wrapped(line: str, width: int) -> str:
+    """A line of a help text that names from a table have made too long, as several."""
+    indent = " " * (len(line) - len(line.lstrip()))
+    return line if len(line) <= width else textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False)
 
 
 def run_file(file: str) -> None:

@@ -53,10 +53,10 @@ def evaluate(
             and further queries are made by rules.
         max_cost: The same in the currency of the prices.
         strategies: Names separated by commas, of: <strategies>.
-        baselines: Those of them that the first claimant (v2, v2-mixing or v2-zero) is tested against; null for v1 and
-            sum (with an adapter v1, v1-adapted and sum-adapted), or for all where none of these is run. Without a
-            claimant, all others are tested against those named. What is left is shown without a test, since every
-            test weakens the others by Holm's correction.
+        baselines: Those of them that the first strategy with graph embeddings (v2, v2-mixing, v2-zero or flat) is
+            tested against; null for <baselines> (where some with the adapter are run, v1 and those with the adapter),
+            or for all where none of these is run. Without graph embeddings, all others are tested against those named.
+            What is left is shown without a test, since every test weakens the others by Holm's correction.
         output: Folder of the results.
         checkpoint: Checkpoint of v2-zero; it must not know the corpus.
         searched: search.json of locigraph search, whose choice for each fold changes ``model`` and ``training``; null

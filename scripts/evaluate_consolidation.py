@@ -36,6 +36,9 @@ def evaluate_consolidation(
         corpus: Conversations with recorded facts (corpus.extractions); choose few, since every turn is asked about.
         llm: The language models; without a model, only the rows for reference are made.
         threshold: Cosine from which a statement covers a recorded one of the same turn.
+        max_tokens: Most tokens that the models may read and write; then the command stops with code 3, and goes on when
+            it is run again with more.
+        max_cost: The same in the currency of the prices.
         encoder: Text encoder that compares statements.
         output: Folder of the graphs and of the result.
     """

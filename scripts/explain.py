@@ -22,7 +22,7 @@ def explain(
 
     Args:
         question: What to look for.
-        space: Whose memory; locigraph spaces lists what a store holds.
+        space: Name of the space; locigraph spaces lists what a store holds.
         store: The graph.
         encoder: Text encoder the graph was built with.
         checkpoint: Folder of the checkpoint; ``default`` for the one that the store remembers, or the shipped one.

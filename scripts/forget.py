@@ -24,7 +24,7 @@ def forget(
     state the index is in. Can be interrupted and run again.
 
     Args:
-        space: Whose memory; locigraph spaces lists what a store holds. null for all spaces of the user or agent.
+        space: Name of the space; locigraph spaces lists what a store holds. null for all spaces of the user or agent.
         turns: Ids of the turns of one space, separated by commas or as a list; null for all of it, which needs --yes.
         user: All spaces of this user are erased, all or none, which needs --yes.
         agent: All spaces of this agent are erased; with a user, those of both.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from locigraph.retrieval.view import DEFAULT_FOLD
 from locigraph.scripts.assembly.settings import (
     DEFAULT,
     QUICK_LLM,
     REMEMBERED,
     EncoderSettings,
     IndexSettings,
-    LLMSettings,
+    ModelSettings,
 )
 
 
@@ -24,11 +25,11 @@ def recall(
     strategy: str | None = None,
     checkpoint: str | None = DEFAULT,
     queries: str | None = None,
-    llm: LLMSettings = QUICK_LLM,
+    llm: ModelSettings = QUICK_LLM,
     reranker: str | None = None,
     as_of: str | None = None,
     speaker: list[str] | str | None = None,
-    fold: float | None = 0.9,
+    fold: float | None = DEFAULT_FOLD,
     top_k: int = 10,
     budget_tokens: int | None = None,
     budget_kinds: dict[str, int] | None = None,
@@ -39,7 +40,7 @@ def recall(
 
     Args:
         question: What to look for.
-        space: Whose memory; locigraph spaces lists what a store holds. null for those of the user or agent.
+        space: Name of the space; locigraph spaces lists what a store holds. null for those of the user or agent.
         user: The spaces of this user are asked together, as one; each memory names its space.
         agent: The spaces of this agent are asked together.
         store: The graph.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from locigraph.scripts.assembly.settings import REMEMBERED, EncoderSettings, LLMSettings
+from locigraph.scripts.assembly.settings import REMEMBERED, EncoderSettings, ModelSettings
 
 
 def reflect(
@@ -11,7 +11,7 @@ def reflect(
     once: bool = False,
     interval: float | None = None,
     encoder: EncoderSettings = REMEMBERED,
-    llm: LLMSettings = LLMSettings(),
+    llm: ModelSettings = ModelSettings(),
     max_tokens: int | None = None,
     max_cost: float | None = None,
 ) -> None:

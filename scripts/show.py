@@ -15,7 +15,7 @@ def show(
     """Show the facts and events of a space; with ``node``, one of them with its history, source turns and edges.
 
     Args:
-        space: Whose memory; it may also stand first, as in ``locigraph show harbor``. locigraph spaces lists all.
+        space: Name of the space; it may also stand first, as in ``locigraph show harbor``. locigraph spaces lists all.
         store: The graph.
         node: Id of a node, as the list shows it.
         types: Types of the nodes to list; null for facts, events and reflections. One of them: <node types>.

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings, GraphSettings, WriterSettings
+from locigraph.scripts.assembly.settings import (
+    REMEMBERED,
+    CorpusSettings,
+    EncoderSettings,
+    GraphSettings,
+    WriterSettings,
+)
 from locigraph.training.config import ModelConfig, TrainerConfig, TrainingConfig
 
 
@@ -12,7 +18,7 @@ def train(
     store: str = "data/graph.sqlite",
     also: list[GraphSettings] | None = None,
     writer: WriterSettings = WriterSettings(),
-    encoder: EncoderSettings = EncoderSettings(),
+    encoder: EncoderSettings = REMEMBERED,
     model: ModelConfig = ModelConfig(),
     training: TrainingConfig = TrainingConfig(),
     trainer: TrainerConfig = TrainerConfig(),
@@ -27,7 +33,7 @@ def train(
         store: The graph.
         also: More graphs to learn from: other extractors' of the same corpus, or other corpora's.
         writer: What writes the questions about facts that pre-training learns from.
-        encoder: Text encoder the graph was built with.
+        encoder: Text encoder; by default the one that the graph was built with.
         model: Graph encoder.
         training: Stages, losses and optimiser.
         trainer: Where and how to run.
@@ -37,13 +43,16 @@ def train(
     """
     from pathlib import Path
 
-    from locigraph.scripts.assembly import opening
+    from locigraph.scripts.assembly import defaults, opening
     from locigraph.scripts.experiments import learning, provenance
 
     provenance.source_commit()
     settings = learning.settings_of(model, training)
     questions_by = learning.question_writer(writer)
+    learning.check_validation(validation)
     read = opening.read_corpus(corpus)
+    with opening.existing_store(store) as graph:
+        encoder = defaults.encoder_settings(encoder, graph)
     text_encoder = opening.text_encoder(encoder)
     with learning.training_sets(read, store, also, encoder, validation=validation) as sets:
         checkpoint = learning.checkpoint_with_fusion(

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from contextlib import closing
+from importlib import import_module
+from inspect import signature
 from pathlib import Path
 
 import pytest
@@ -181,6 +184,13 @@ def test_a_configuration_of_any_kind_is_one_line(
     config.write_bytes(content)
     code, _, error = run(capsys, "build", "--config", str(config))
     assert_one_line_and_code_2(code, error, *words)
+
+
+@pytest.mark.parametrize("command", cli._HELP)
+def test_every_option_of_a_command_is_explained(command: str) -> None:
+    function = getattr(import_module(f"locigraph.scripts.{command.replace('-', '_')}"), command.replace("-", "_"))
+    explained = set(re.findall(r"^        (\w+): ", function.__doc__, re.MULTILINE))
+    assert {*signature(function).parameters} - {"question"} <= explained
 
 
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,8 +17,9 @@ FULL = "full"
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "mixing": {"model.encoder": "mixing"},
     "mixing, no pre-training": {"model.encoder": "mixing", "training.pretrain_epochs": 0},
-    "no attention": {"training.lr": 0.0, "training.edge_lr": 0.0},
-    "hand-set weights": {"training.lr": 0.0, "training.edge_lr": 0.0, "training.scalar_lr": 0.0},
+    "no attention": {"training.lr": 0.0},
+    "priors alone": {"training.lr": 0.0, "training.edge_lr": 0.0},
+    "untrained": {"training.lr": 0.0, "training.edge_lr": 0.0, "training.scalar_lr": 0.0},
     "sketch 256": {"model.lexical_dim": 256},
     "sketch 512": {"model.lexical_dim": 512},
     "sketch 2048": {"model.lexical_dim": 2048},

@@ -33,7 +33,7 @@ from locigraph.training.config import AdapterConfig, TrainerConfig
 from locigraph.training.errors import TrainingDataError, TrainingError
 from locigraph.training.examples import EpochDataModule
 from locigraph.training.identity import ADAPTER_ALGORITHM, RunIdentity
-from locigraph.training.lightning_run import RankingModule, is_first_process, remove_resume_points, run_lightning
+from locigraph.training.lightning_run import RankingModule, is_first_process, remove_resume_point, run_lightning
 from locigraph.training.ranking_scores import inner_products
 from locigraph.training.snapshots import (
     TrainingSet,
@@ -253,7 +253,6 @@ def train_adapter(
     module = TextAdaptation(encoder, config, examples=len(steps), seed=seed)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"adapt-{identity.fingerprint}"
-    remove_resume_points(path, others_only=True)
     result = run_lightning(
         module,
         EpochDataModule(steps, checks, seed=seed),
@@ -272,7 +271,7 @@ def train_adapter(
     if is_first_process():
         recorded = {**details, "identity": identity.as_json(), "validation": result}
         save_adapter(encoder, target, base=model, details=recorded, seen=wordings_of(graphs))
-        remove_resume_points(path)
+        remove_resume_point(path)
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         torch.distributed.barrier()  # the others read what the first has written
     return read_adapter(target, base=model)

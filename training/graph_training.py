@@ -20,12 +20,19 @@ from locigraph.training.config import Settings, TrainerConfig, TrainingConfig
 from locigraph.training.errors import CheckpointError, TrainingDataError
 from locigraph.training.examples import EpochDataModule, SpaceExample, make_example
 from locigraph.training.identity import CHECKPOINT_ALGORITHM, RunIdentity
-from locigraph.training.lightning_run import RankingModule, is_first_process, remove_resume_points, run_lightning
+from locigraph.training.lightning_run import RankingModule, is_first_process, remove_resume_point, run_lightning
 from locigraph.training.objectives import LOSSES, Scorer
 from locigraph.training.protocols import Embed, QuestionWriter
 from locigraph.training.pseudo_questions import RULES
 from locigraph.training.ranking_scores import inner_products
-from locigraph.training.snapshots import TrainingSet, graphs_of, questions_fingerprint, sides_of, wordings_of
+from locigraph.training.snapshots import (
+    TrainingGraph,
+    TrainingSet,
+    graphs_of,
+    questions_fingerprint,
+    sides_of,
+    wordings_of,
+)
 
 #: The stages in the order in which they run.
 STAGES = ("pretrain", "finetune")
@@ -135,15 +142,9 @@ def train_checkpoint(
     """
     started = time.monotonic()
     training = settings.training
-    GRAPH_ENCODERS[settings.model.encoder]  # unknown names are refused before any work
-    network_relations(settings.model.excluded_relations)
-    for loss in training.pretrain_losses:
-        LOSSES[loss]
+    require_known_names(settings)
     graphs = graphs_of(data)
-    if not any(graph.is_training for graph in graphs):
-        raise TrainingDataError("there is no space to train on; name a corpus with questions")
-    if training.epochs and not any(graph.questions for graph in graphs if graph.is_training):
-        raise TrainingDataError("no training space has a question with evidence; fine-tuning needs some")
+    _require_something_to_learn(graphs, training)
     asks = bool(training.pretrain_epochs and training.pretrain_losses.get("pseudo_questions"))
     identity = RunIdentity(
         CHECKPOINT_ALGORITHM,
@@ -179,24 +180,20 @@ def train_checkpoint(
     paths = {stage: folder / f"{stage}-{identity.fingerprint}" for stage in STAGES}
     stages: dict[str, dict[str, float]] = {}
     for number, (stage, epochs) in enumerate(zip(STAGES, (training.pretrain_epochs, training.epochs), strict=True)):
-        remove_resume_points(paths[stage], others_only=True)
         if not epochs:
             continue
         network.train()
         if trainer.compile:
             # In place, so that the names of the weights stay as they are.
             network.nodes.compile(dynamic=True)
+        stage_seed = 10 * seed + number  # of no other stage, whatever the seed
+        losses = training.pretrain_losses if stage == "pretrain" else None
         stages[stage] = run_lightning(
-            GraphTraining(
-                network,
-                training,
-                training.pretrain_losses if stage == "pretrain" else None,
-                seed=10 * seed + number,
-            ),
+            GraphTraining(network, training, losses, seed=stage_seed),
             EpochDataModule(
                 [e for e, graph in zip(examples, graphs, strict=True) if graph.is_training],
                 [e for e, graph in zip(examples, graphs, strict=True) if not graph.is_training],
-                seed=10 * seed + number,
+                seed=stage_seed,
             ),
             trainer,
             epochs=epochs,
@@ -225,8 +222,28 @@ def train_checkpoint(
     if not trainer.fast_dev_run and is_first_process():  # with several devices all of them come by here
         checkpoint.save(folder / "checkpoint")
         for path in paths.values():  # of no more use, and larger than the checkpoint
-            remove_resume_points(path)
+            remove_resume_point(path)
     return checkpoint
+
+
+def require_known_names(settings: Settings) -> None:
+    """Refuse settings that name an encoder, a loss or a relation that there is not, before any work.
+
+    Raises:
+        UnknownNameError: If it is an encoder or a loss.
+        GraphError: If it is a relation.
+    """
+    GRAPH_ENCODERS[settings.model.encoder]
+    network_relations(settings.model.excluded_relations)
+    for loss in settings.training.pretrain_losses:
+        LOSSES[loss]
+
+
+def _require_something_to_learn(graphs: Sequence[TrainingGraph], training: TrainingConfig) -> None:
+    if not any(graph.is_training for graph in graphs):
+        raise TrainingDataError("there is no space to train on; name a corpus with questions")
+    if training.epochs and not any(graph.questions for graph in graphs if graph.is_training):
+        raise TrainingDataError("no training space has a question with evidence; fine-tuning needs some")
 
 
 def _finished(folder: Path, identity: RunIdentity) -> Checkpoint | None:

@@ -180,17 +180,13 @@ def _whole(path: Path) -> str | None:
     return str(path) if is_whole else None
 
 
-def remove_resume_points(path: Path, *, others_only: bool = False) -> None:
-    """Remove the resume points of a stage: its own, or those of other settings beside it.
+def remove_resume_point(path: Path) -> None:
+    """Remove the resume point of a stage that is done; those of other settings stay, so that these can go on.
 
     Args:
         path: Path of the stage's resume point, without suffix: ``folder/<stage>-<fingerprint>``.
-        others_only: Whether to keep the stage's own.
     """
-    stage, _, _ = path.name.rpartition("-")
-    for held in path.parent.glob(f"{stage}-*.ckpt"):
-        if not (others_only and held.stem == path.name):
-            held.unlink()
+    path.with_suffix(".ckpt").unlink(missing_ok=True)
 
 
 class StepProgress(L.Callback):
@@ -265,8 +261,7 @@ def run_lightning(
         patience: Epochs without a better validation before stopping.
         ema_decay: Decay of the moving average; 0 for none.
         gradient_clip: Largest norm of the gradient.
-        path: Path of the resume point and the logs, without suffix: ``folder/<stage>-<fingerprint>``. The name of the
-            folder groups the runs in Weights & Biases.
+        path: Path of the resume point and the logs, without suffix: ``folder/<stage>-<fingerprint>``.
         name: Shown on the progress bar; name of the run in Weights & Biases.
         group: Groups the runs of an experiment in Weights & Biases.
         logged: Hyper-parameters to log.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 
 from locigraph.kg.types import SpaceId
@@ -13,7 +13,7 @@ from locigraph.retrieval.protocols import DEFAULT_TOP_K, NodeTexts, QueryEncoder
 from locigraph.retrieval.stopwatch import Stopwatch
 
 #: The graph has moved what facts and events know into the vectors of their turns, so turns alone are searched.
-DEFAULT_TYPES = ("episode",)
+_TYPES = ("episode",)
 
 
 class GraphEmbeddingRetriever:
@@ -23,7 +23,6 @@ class GraphEmbeddingRetriever:
         collection: Graph embeddings, written by a refresh.
         encoder: Query encoder of the same checkpoint.
         texts: Reads the texts of the hits.
-        types: Node types to search.
         view_of: Name under which the collection holds a space as of a time, or the names of several spaces that are
             searched together. None: the collection holds the space itself, with embeddings of the present graph, and
             nodes recorded later are filtered out.
@@ -40,7 +39,6 @@ class GraphEmbeddingRetriever:
         encoder: QueryEncoder,
         texts: NodeTexts,
         *,
-        types: Sequence[str] = DEFAULT_TYPES,
         view_of: Callable[[SpaceId, datetime | None], str | tuple[str, ...]] | None = None,
     ) -> None:
         if collection.spec.version != encoder.version:
@@ -51,7 +49,6 @@ class GraphEmbeddingRetriever:
         self._collection = collection
         self._encoder = encoder
         self._texts = texts
-        self._types = tuple(types)
         self._view_of = view_of
 
     def retrieve(
@@ -62,7 +59,7 @@ class GraphEmbeddingRetriever:
         vector = self._encoder.encode_query(query, asked_at=as_of)
         watch.encoded()
         view = space if self._view_of is None else self._view_of(space, as_of)
-        matches = self._collection.search(vector, SearchScope(view, self._types, as_of), top_k=top_k)
+        matches = self._collection.search(vector, SearchScope(view, _TYPES, as_of), top_k=top_k)
         timing = watch.timing()
         # Asked for even when nothing was found: an unknown space is an error and not an empty result.
         texts = self._texts(space, [match.node_id for match in matches], as_of)

@@ -9,14 +9,13 @@ from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
 from tqdm import tqdm
 
 from locigraph.consolidation.extractors import EXTRACTORS, Clients
 from locigraph.consolidation.extractors.recorded import RecordedExtractor
 from locigraph.consolidation.extractors.rules import RuleExtractor
-from locigraph.consolidation.pipeline import Consolidator, claim_space, refuse_other_extractor
+from locigraph.consolidation.pipeline import Consolidator, refuse_other_extractor
 from locigraph.consolidation.protocols import Accounted, Extractor
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.counts import Spent
@@ -102,8 +101,6 @@ class GraphWriter:
         store.append_turns(turns, scoped=scoped, may_rewind=may_rewind)
         known = {*store.spaces()}
         spaces = [space for space in given if space in known]
-        for space in spaces:
-            claim_space(store, space, extractor)
         if isinstance(extractor, Accounted):
             extractor.ledger.bind(store, spaces)
         pending = [turn for space in spaces for turn in store.turns(space, state=TurnState.PENDING)]
@@ -114,8 +111,11 @@ class GraphWriter:
             self._encoder.encode([*texts, *extractor.expected_texts(pending)], progress=bar_name)
             with tqdm(desc="consolidate", total=len(pending), unit="turn", disable=not progress) as bar:
 
+                def on_turn() -> None:
+                    bar.update()
+
                 def consolidate(space: SpaceId) -> None:
-                    self._consolidate(space, lambda: _advance(bar))
+                    self._consolidate(space, on_turn)
 
                 if isinstance(extractor, Accounted) and extractor.concurrency > 1:
                     _side_by_side(consolidate, spaces, extractor)
@@ -225,10 +225,6 @@ def embed_all(spaces: Iterable[SpaceId], store: Store, encoder: CachedTextEncode
         start += len(found)
         # The index holds no vectors of adapters (see indexer_of).
         store.put_embeddings(space, encoder.model_id, found, rows, to_indexes=encoder.adapter is None)
-
-
-def _advance(bar: tqdm[Any]) -> None:
-    bar.update()
 
 
 def views_of(graph: Store, corpus: Corpus, encoder: CachedTextEncoder | None) -> Views:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from locigraph.kg.errors import LocigraphError
-from locigraph.scripts.assembly.settings import LLMSettings
+from locigraph.scripts.assembly.settings import LLMSettings, ModelSettings, ScribeSettings
 
 if TYPE_CHECKING:
     from locigraph.consolidation.ledger import Ledger
@@ -19,7 +19,7 @@ _OWN = {"scribe"}
 
 
 def clients_of(
-    settings: LLMSettings,
+    settings: ModelSettings,
     *,
     max_tokens: int | None = None,
     max_cost: float | None = None,
@@ -39,9 +39,12 @@ def clients_of(
     for name, value in (("llm.timeout_s", settings.timeout_s), ("llm.deadline_s", settings.deadline_s)):
         if not value > 0:
             raise LocigraphError(f"{name} is {value}; expected a number of seconds above 0")
-    if settings.concurrency < 1:
-        raise LocigraphError(f"llm.concurrency is {settings.concurrency}; expected 1 or more conversations at a time")
-    prices = [settings.read_price, settings.written_price, settings.scribe.read_price, settings.scribe.written_price]
+    scribe, concurrency = ScribeSettings(), 1
+    if isinstance(settings, LLMSettings):
+        scribe, concurrency = settings.scribe, settings.concurrency
+    if concurrency < 1:
+        raise LocigraphError(f"llm.concurrency is {concurrency}; expected 1 or more conversations at a time")
+    prices = [settings.read_price, settings.written_price, scribe.read_price, scribe.written_price]
     if any(price is not None and not 0 <= price < float("inf") for price in prices):
         raise LocigraphError(f"the prices of llm are {prices}; expected 0 or more for a million tokens")
     if max_cost is not None and not any(prices):
@@ -53,7 +56,7 @@ def clients_of(
         from locigraph.consolidation.ledger import Prices
         from locigraph.consolidation.llm import ChatClient, Endpoint  # openai takes a second to import
 
-        own = settings.scribe if stage in _OWN else None
+        own = scribe if stage in _OWN else None
         base_url = (own and own.base_url) or settings.base_url
         model = (own and own.model) or settings.model
         if not model:
@@ -77,7 +80,7 @@ def clients_of(
             settings.timeout_s,
             settings.deadline_s,
             # Nothing is waited for in a replay, and one conversation after another makes the same store byte by byte.
-            1 if settings.mode == "replay" else settings.concurrency,
+            1 if settings.mode == "replay" else concurrency,
         )
         cassette = Cassette(BUNDLED.get(settings.cassette, Path(settings.cassette)), settings.mode)
         return ChatClient(endpoint, cassette, shared)

@@ -52,7 +52,9 @@ def check_recall(
 
     check_question(question)
     if strategy is not None and not STRATEGIES[strategy].in_recall:
-        raise LocigraphError(f"strategy {strategy!r} is for locigraph evaluate; recall has it as v2 with --checkpoint")
+        row = STRATEGIES[strategy]
+        ending = "recall has it as v2 with --checkpoint" if row.is_claimant else "it learns there, inside folds"
+        raise LocigraphError(f"strategy {strategy!r} is for locigraph evaluate; {ending}")
     if top_k < 1:
         raise LocigraphError(f"top_k is {top_k}; at least 1 memory can be shown")
     if top_k > MAX_TOP_K:

@@ -40,7 +40,8 @@ class EncoderSettings:
     Attributes:
         model: Hub name or directory of a sentence-transformers model.
         adapter: Folder of an adapter of it (locigraph adapt), which v2 uses; null for the model as it is; ``default``
-            for the one that the store remembers, or the shipped one.
+            for the one that the store remembers, or the shipped one. Commands that make graphs of their own, such as
+            ``evaluate``, take ``default`` for the shipped one.
         device: torch device; null lets torch choose.
         dtype: ``bfloat16`` is faster, at a cosine of .998 to ``float32``.
         cache: SQLite file that keeps every vector, so that no text is encoded twice.
@@ -116,21 +117,19 @@ class ScribeSettings:
 
 
 @dataclass(frozen=True)
-class LLMSettings:
-    """The language models of architect and scribe, and of what else asks one: the architect's.
+class ModelSettings:
+    """A language model.
 
     Attributes:
         base_url: URL of an OpenAI-compatible endpoint.
         model: Name of the model there.
         api_key_env: Environment variable that holds the key; local endpoints mostly need none.
-        scribe: Another model for the words.
         cassette: SQLite file that keeps requests and replies, so that nothing is asked twice; ``sample`` is bundled.
         mode: ``auto`` asks for what is not kept, ``record`` asks for all anew, ``replay`` never asks.
         temperature: Randomness of the replies; null for models that take no such parameter.
         max_reply_tokens: Longest reply; null for models that take no parameter ``max_tokens``.
         timeout_s: Longest wait for one reply.
         deadline_s: Longest time for one request with all its repetitions.
-        concurrency: Largest number of conversations at a time; the turns of each come one after another.
         read_price: Price of a million tokens that the model reads, in any currency.
         written_price: Price of a million tokens that it writes.
     """
@@ -138,20 +137,31 @@ class LLMSettings:
     base_url: str | None = None
     model: str = ""
     api_key_env: str = "OPENAI_API_KEY"
-    scribe: ScribeSettings = ScribeSettings()
     cassette: str = "runs/llm.sqlite"
     mode: Literal["auto", "record", "replay"] = "auto"
     temperature: float | None = 0.0
     max_reply_tokens: int | None = 2_000
     timeout_s: float = 120.0
     deadline_s: float = 600.0
-    concurrency: int = 8
     read_price: float = 0.0
     written_price: float = 0.0
 
 
+@dataclass(frozen=True)
+class LLMSettings(ModelSettings):
+    """The language models of the extractor ``llm``: of the architect, who plans, and of the scribe, who writes.
+
+    Attributes:
+        scribe: Another model for the words.
+        concurrency: Largest number of conversations at a time; the turns of each come one after another.
+    """
+
+    scribe: ScribeSettings = ScribeSettings()
+    concurrency: int = 8
+
+
 #: A language model that somebody waits for.
-QUICK_LLM = LLMSettings(timeout_s=10.0, deadline_s=10.0)
+QUICK_LLM = ModelSettings(timeout_s=10.0, deadline_s=10.0)
 
 
 @dataclass(frozen=True)

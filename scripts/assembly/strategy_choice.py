@@ -60,7 +60,7 @@ def comparisons(strategies: Sequence[str], baselines: str | None) -> list[tuple[
         tested = names(baselines, Table("baseline", (STRATEGIES[name] for name in others)))
     else:
         rows = [STRATEGIES[name] for name in others if STRATEGIES[name].is_baseline]
-        if any(row.uses_adapter for row in rows):  # v1 as it is besides
+        if any(row.needs_adapter for row in rows):  # v1 as it is besides
             rows = [row for row in rows if row.uses_adapter or row.name == "v1"]
         tested = [row.name for row in rows] or others
     claimants = [name for name in others if name not in tested] if claimant is None else [claimant]

@@ -72,6 +72,12 @@ def training_set(views: Views, corpus: Corpus, *, validation: int, judges: bool 
     return TrainingSet(corpus.questions, tuple(s for s in spaces if s not in held_back), held_back, views)
 
 
+def check_validation(conversations: int) -> None:
+    """Raise LocigraphError if so many conversations cannot be held back."""
+    if conversations < 0:
+        raise LocigraphError(f"validation is {conversations}; 0 or more conversations can be held back")
+
+
 @contextmanager
 def training_sets(
     corpus: Corpus,
@@ -93,8 +99,7 @@ def training_sets(
     Raises:
         LocigraphError: If that is negative, or there is no graph.
     """
-    if validation < 0:
-        raise LocigraphError(f"validation is {validation}; 0 or more conversations can be held back")
+    check_validation(validation)
     with existing_store(store) as graph, more_training_sets(also, corpus, encoder, validation=validation) as others:
         views = views_of(graph, corpus, None if encoder is None else text_encoder(encoder))
         yield [training_set(views, corpus, validation=validation), *others]

@@ -97,7 +97,7 @@ class Memory:
                 encoder=encoder,
                 checkpoint=checkpoint,
                 extractor=extractor_maker(consolidation, llm, max_tokens, max_cost),
-                is_slow=consolidation == "llm",
+                waits_for_models=consolidation == "llm",
                 is_readonly=access == "read",
             )
             if access == "create":
@@ -108,9 +108,9 @@ class Memory:
         return cls(parts, redact=redact)
 
     @property
-    def is_slow(self) -> bool:
+    def waits_for_models(self) -> bool:
         """Whether ``add`` waits for language models."""
-        return self._parts.is_slow
+        return self._parts.waits_for_models
 
     def __enter__(self) -> Memory:
         return self
@@ -148,7 +148,7 @@ class Memory:
         """Remember one turn; returns its id.
 
         Args:
-            space: Whose memory; it is made when absent.
+            space: Name of the space; it is made when absent.
             session: The sitting that the turn belongs to, whose turns are added in their order.
             speaker: Who speaks.
             text: What is said.
@@ -218,7 +218,7 @@ class Memory:
         with self._writing:
             with self._lock:
                 writer = self._parts.writer()
-            with nullcontext() if self._parts.is_slow else self._lock:
+            with nullcontext() if self._parts.waits_for_models else self._lock:
                 writer.add(made, scoped=scoped)
         return [turn.turn_id for turn in made]
 
@@ -236,7 +236,7 @@ class Memory:
         The store forgets first, whatever state the index is in; called again, a cut forgetting is completed.
 
         Args:
-            space: Whose memory; None for all spaces of the user or agent.
+            space: The space; None for all spaces of the user or agent.
             turn_ids: The turns, of one space.
             whole_space: Whether to erase all turns of the space; then none are named.
             user: All spaces of this user are erased, all or none.
@@ -279,7 +279,8 @@ class Memory:
                 self._parts.drain()
             except RetrievalError as error:
                 raise LocigraphError(
-                    f"{erased} nodes of {space or scope} are erased from the store, but not yet: {error}"
+                    f"{erased} nodes of {space or scope} are erased from the store, but not yet from the index "
+                    f"({error}); forget again completes it"
                 ) from error
         return erased
 
@@ -431,9 +432,8 @@ class Memory:
 
         Turns that are not consolidated yet are missing; ``notes`` counts them.
         """
-        from locigraph.training.checkpoint import load_checkpoint
+        from locigraph.scripts.assembly.graphs import embed_all
         from locigraph.training.explanation import explain
-        from locigraph.training.live_embeddings import embedded_snapshot
 
         options.check_question(question)
         if top_k < 1:
@@ -441,12 +441,12 @@ class Memory:
         time = options.time_of(as_of)
         with self._lock:
             self._graph.require_space(SpaceId(space))
-            folder = self._parts.checkpoint_folder()
-            checkpoint = load_checkpoint(folder, text_encoder=self._encoder.model_id)
             if not self._is_readonly:
-                embedded_snapshot(self._graph, SpaceId(space), self._encoder.model_id, self._encoder.encode)
+                embed_all([SpaceId(space)], self._graph, self._encoder, progress=False)
             snapshot = self._graph.snapshot(SpaceId(space), as_of=time, embedding_model=self._encoder.model_id)
-            return explain(checkpoint, snapshot, question, embed=self._encoder.encode, top_k=top_k, asked_at=time)
+            return explain(
+                self._parts.checkpoint(), snapshot, question, embed=self._encoder.encode, top_k=top_k, asked_at=time
+            )
 
     def _last_day(self, spaces: Sequence[SpaceId]) -> date | None:
         times = [time for space in spaces for time in self.times(space)]

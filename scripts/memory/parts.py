@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from locigraph.kg.errors import LocigraphError
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from locigraph.retrieval.index.milvus import MilvusIndex
     from locigraph.retrieval.query_generator import QueryGenerator
     from locigraph.scripts.assembly.graphs import GraphWriter
+    from locigraph.training.checkpoint import Checkpoint
     from locigraph.training.live_embeddings import LiveEmbeddings
 
 # Turns of the spaces of which a memory keeps what their next turn needs, at some 10 KB a turn.
@@ -40,13 +40,13 @@ class Parts:
         encoder: Text encoder; by default the one that the store remembers, or the shipped one.
         checkpoint: As in ``Memory.open``.
         extractor: Makes the extractor of what is added, when something is.
-        is_slow: Whether the extractor waits for language models.
+        waits_for_models: Whether the extractor waits for language models.
         is_readonly: Whether nothing may be written.
 
     Attributes:
         graph: The store.
         encoder: The text encoder, with its adapter if it has one.
-        is_slow: As given.
+        waits_for_models: As given.
         is_readonly: As given.
         no_v2: Why v2 cannot be used; empty if it can, or nobody has tried.
     """
@@ -59,12 +59,12 @@ class Parts:
         index: IndexSettings = IndexSettings(),
         encoder: EncoderSettings = REMEMBERED,
         checkpoint: str | None = DEFAULT,
-        is_slow: bool = False,
+        waits_for_models: bool = False,
         is_readonly: bool = False,
     ) -> None:
         self._opened = ExitStack()
         self.graph = self._opened.enter_context(graph)
-        self.is_slow = is_slow
+        self.waits_for_models = waits_for_models
         self.is_readonly = is_readonly
         self._extractor = extractor
         self._index_settings = index
@@ -137,9 +137,14 @@ class Parts:
             raise LocigraphError(f"v2 cannot be used: {self.no_v2}")
         return found
 
-    def checkpoint_folder(self) -> Path:
-        """Folder of the checkpoint that v2 uses, or would use."""
-        return defaults.checkpoint_folder(self._checkpoint or DEFAULT, self.graph)
+    def checkpoint(self) -> Checkpoint:
+        """The checkpoint that v2 uses, or would use; CheckpointError where it cannot be read."""
+        if self._embeddings is not None:
+            return self._embeddings.checkpoint
+        from locigraph.training.checkpoint import load_checkpoint
+
+        folder = defaults.checkpoint_folder(self._checkpoint or DEFAULT, self.graph)
+        return load_checkpoint(folder, text_encoder=self.encoder.model_id)
 
     @contextmanager
     def retriever(

@@ -62,7 +62,7 @@ def application(
         max_request_bytes: Size of the largest request.
     """
     served = AsyncMemory(lambda: memory)
-    service = Service(served, is_slow=memory.is_slow)
+    service = Service(served, waits_for_models=memory.waits_for_models)
     # Requests are served one by one, without sessions: nothing is held between them, and any of them may be the last.
     sessions = StreamableHTTPSessionManager(
         mcp_server(service), json_response=True, stateless=True, max_request_body_size=max_request_bytes

@@ -40,14 +40,14 @@ class Line:
     Args:
         memory: The memory.
         observe: Told of each request that was done.
-        is_slow: Whether additions wait for language models; they have a line of their own then, so that questions do
-            not wait with them.
+        waits_for_models: Whether additions wait for language models; they have a line of their own then, so that
+            questions do not wait with them.
     """
 
-    def __init__(self, memory: AsyncMemory, observe: Observer, *, is_slow: bool = False) -> None:
+    def __init__(self, memory: AsyncMemory, observe: Observer, *, waits_for_models: bool = False) -> None:
         self._memory = memory
         self._observe = observe
-        self._is_slow = is_slow
+        self._waits_for_models = waits_for_models
         self._waiting: dict[bool, dict[Hashable, list[_Waiting]]] = {False: {}, True: {}}  # longest waiting first
         self._workers: dict[bool, asyncio.Task[None]] = {}
 
@@ -58,7 +58,7 @@ class Line:
             LocigraphError: As ``Operation.perform``.
         """
         waiting = _Waiting(operation, asked, caller, asyncio.get_running_loop().create_future())
-        lane = self._is_slow and operation.changes
+        lane = self._waits_for_models and operation.changes
         self._waiting[lane].setdefault(frozenset(asked.touched) or operation.name, []).append(waiting)
         if lane not in self._workers:
             self._workers[lane] = asyncio.create_task(self._work(lane))

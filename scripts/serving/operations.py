@@ -32,7 +32,7 @@ class Request(BaseModel):
 
 
 class _OfSpace(Request):
-    space: str = Field(description="Whose memory: the name of a space, which is made when a turn is added to it.")
+    space: str = Field(description="Name of the space, which is made when a turn is added to it.")
 
     @property
     def touched(self) -> Iterable[str]:
@@ -65,7 +65,7 @@ class TurnsToAdd(Request):
 
 
 class _OfScope(Request):
-    space: str | None = Field(None, description="Whose memory: the name of a space; null for those of user and agent.")
+    space: str | None = Field(None, description="Name of a space; null for those of user and agent.")
     user: str | None = Field(None, description="All spaces of this user that the caller may use, together.")
     agent: str | None = Field(None, description="All spaces of this agent that the caller may use, together.")
 

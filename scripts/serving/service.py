@@ -26,16 +26,16 @@ class Service:
 
     Args:
         memory: The memory.
-        is_slow: Whether additions wait for language models.
+        waits_for_models: Whether additions wait for language models.
 
     Attributes:
         registry: Metrics of this service.
         not_ready: Why the next answer must wait, or cannot be; empty once models and checkpoint are loaded.
     """
 
-    def __init__(self, memory: AsyncMemory, *, is_slow: bool = False) -> None:
+    def __init__(self, memory: AsyncMemory, *, waits_for_models: bool = False) -> None:
         self._memory = memory
-        self._line = Line(memory, self._observe, is_slow=is_slow)
+        self._line = Line(memory, self._observe, waits_for_models=waits_for_models)
         self._waiting = 0
         self.not_ready = "models are being loaded; ask again in some seconds"
         self.registry = CollectorRegistry()

@@ -99,6 +99,10 @@ def test_with_an_adapter_v2_is_tested_against_baselines_with_it() -> None:
     assert comparisons(run, None) == [("v2", name) for name in ("v1", "v1-adapted", "sum-adapted")]
 
 
+def test_a_fusion_does_not_take_the_place_of_baselines_without_the_adapter() -> None:
+    assert comparisons(["v2", "v1", "sum", "fusion"], None) == [("v2", name) for name in ("v1", "sum", "fusion")]
+
+
 def test_an_adapter_that_no_strategy_uses_is_noted() -> None:
     said = ["encoder.adapter was not used, since no strategy that uses it was run"]
     assert unused_options(["v1", "sum"], checkpoint=None, adapter="a", of_training={}) == said

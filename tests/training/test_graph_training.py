@@ -353,25 +353,35 @@ def test_an_interrupted_training_taken_up_again_equals_an_uninterrupted_one(
     assert list(tmp_path.glob("*.ckpt")) == []
 
 
-def test_a_training_of_other_settings_begins_anew_and_clears_away(tmp_path: Path, steps: Steps) -> None:
-    def cut_at(step: int, settings: Settings) -> set[str]:
+def test_a_training_of_other_settings_begins_anew_and_leaves_a_stopped_one_what_it_needs_to_go_on(
+    tmp_path: Path, steps: Steps
+) -> None:
+    def points() -> set[str]:
+        return {path.name for path in (tmp_path / "a").glob("*.ckpt")}
+
+    def cut_at(step: int, settings: Settings) -> None:
         steps.count, steps.cut_at = 0, step
         with pytest.raises(PowerCut):
             run(tmp_path / "a", settings)
         steps.count = steps.cut_at = 0
-        return {path.name for path in (tmp_path / "a").glob("*.ckpt")}
+
+    def finished(folder: str, settings: Settings) -> tuple[str, int]:
+        steps.count = 0
+        return run(tmp_path / folder, settings).version, steps.count
 
     other = small_settings(pretrain=2, finetune=2)
-    before, after = cut_at(8, LONG), cut_at(7, other)
-    assert len(before) == len(after) == 2
-    assert before.isdisjoint(after)
-    after = cut_at(8, LONG)  # from the beginning: its own points are gone
-    assert len(after) == 2
-    steps.count = 0
-    resumed = run(tmp_path / "a", other)
-    assert steps.count == 8
-    assert resumed.version == run(tmp_path / "b", other).version
-    assert list((tmp_path / "a").glob("*.ckpt")) == []
+    cut_at(8, LONG)
+    stopped = points()
+    cut_at(7, other)
+    assert stopped < points()
+    assert (len(stopped), len(points())) == (2, 4)
+    version, _ = finished("a", other)
+    assert version == finished("b", other)[0]
+    assert points() == stopped
+    version, count = finished("a", LONG)
+    whole, all_steps = finished("c", LONG)
+    assert (version, points()) == (whole, set())
+    assert count < all_steps
 
 
 def test_a_training_depends_on_its_seed(tmp_path: Path) -> None:

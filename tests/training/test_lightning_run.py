@@ -16,7 +16,7 @@ from locigraph.training import lightning_run
 from locigraph.training.config import TrainerConfig
 from locigraph.training.errors import TrainingError
 from locigraph.training.examples import EpochDataModule
-from locigraph.training.lightning_run import AverageAndStop, is_first_process, remove_resume_points, run_lightning
+from locigraph.training.lightning_run import AverageAndStop, is_first_process, remove_resume_point, run_lightning
 from locigraph.training.snapshots import TrainingSet
 from tests.fakes_graph import CPU, small_settings
 from tests.faults.damage import hurt
@@ -269,21 +269,13 @@ def test_a_run_that_stopped_early_is_not_trained_further_when_taken_up(tmp_path:
     assert (again.guess, again.result) == (whole.guess, whole.result)
 
 
-def test_only_resume_points_of_the_same_stage_are_removed(tmp_path: Path) -> None:
-    names = [
-        "finetune-aaa.ckpt",
-        "finetune-bbb.ckpt",
-        "pretrain-ccc.ckpt",
-        "adapt-ddd.ckpt",
-        "mine.ckpt",
-        "finetune.txt",
-    ]
+def test_the_resume_points_of_other_stages_and_settings_stay(tmp_path: Path) -> None:
+    names = ["finetune-aaa.ckpt", "finetune-bbb.ckpt", "pretrain-ccc.ckpt", "mine.ckpt", "finetune.txt"]
     for name in names:
         (tmp_path / name).touch()
-    remove_resume_points(tmp_path / "finetune-aaa", others_only=True)
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(set(names) - {"finetune-bbb.ckpt"})
-    remove_resume_points(tmp_path / "finetune-aaa")
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names[2:])
+    for _ in range(2):
+        remove_resume_point(tmp_path / "finetune-aaa")
+        assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names[1:])
 
 
 def test_a_fast_dev_run_takes_a_step_of_everything_and_writes_nothing(tmp_path: Path) -> None:

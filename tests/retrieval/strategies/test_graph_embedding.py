@@ -54,11 +54,6 @@ def test_turns_are_ranked_by_inner_product_in_one_search(collection: Collection)
     assert ranking(retriever, top_k=1) == [("n0", 2.0)]
 
 
-def test_other_types_are_searched_on_request(collection: Collection) -> None:
-    retriever = GraphEmbeddingRetriever(collection, encoder(), TEXTS, types=("knowledge_node",))
-    assert ranking(retriever) == [("n3", 9.0)]
-
-
 def test_later_nodes_are_invisible_and_the_query_is_told_the_time(collection: Collection) -> None:
     query = encoder()
     assert [n for n, _ in ranking(GraphEmbeddingRetriever(collection, query, TEXTS), as_of=LATER)] == [

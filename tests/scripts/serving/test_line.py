@@ -43,7 +43,7 @@ class Request(OfSpace):
 
 
 def asked(
-    *requests: str, cancelled: str = "", is_slow: bool = False, callers: Sequence[Caller] = ()
+    *requests: str, cancelled: str = "", waits_for_models: bool = False, callers: Sequence[Caller] = ()
 ) -> tuple[list[list[str]], list[str]]:
     """What is done at once when requests such as ``add one 2`` (space one, the second) wait, and what comes back.
 
@@ -70,7 +70,7 @@ def asked(
 
     async def work() -> list[Any]:
         memory, observed = Held(), []
-        line = Line(cast(AsyncMemory, memory), lambda *told: observed.append(told), is_slow=is_slow)
+        line = Line(cast(AsyncMemory, memory), lambda *told: observed.append(told), waits_for_models=waits_for_models)
         calls = []
         for place, each in enumerate(requests):
             kind, space, _ = each.split()
@@ -130,7 +130,7 @@ def test_an_error_reaches_who_asked_and_the_others_go_on() -> None:
 
 def test_questions_do_not_wait_for_additions_that_wait_for_language_models() -> None:
     requests = ["add one 1", "ask one 2", "add one 3", "ask one 4"]
-    done, answers = asked(*requests, is_slow=True)
+    done, answers = asked(*requests, waits_for_models=True)
     changes, questions = ([each for (each,) in done if each.startswith(kind)] for kind in ("add", "ask"))
     assert (changes, questions) == (["add one 1", "add one 3"], ["ask one 2", "ask one 4"])
     assert answers == requests
