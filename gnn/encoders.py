@@ -40,9 +40,9 @@ from locigraph.gnn.relations import BLOCKS, network_relations
 from locigraph.kg.registry import Table
 
 _OWN = (0.5, 0.5)
-_TRAITS = len(TRAITS) + 2  # also: has a fact; log of the number of facts
+_NUM_TRAITS = len(TRAITS) + 2  # also: has a fact; log of the number of facts
 #: Features of an edge: similarity, same speaker, time between the ends, traits of source and of target.
-EDGE_FEATURES = 3 + 2 * _TRAITS
+EDGE_FEATURES = 3 + 2 * _NUM_TRAITS
 # About the mean similarity of neighbours, so that the feature is about 0 on average.
 _MEAN_SIMILARITY = 0.3
 # Divides the logits of attention, whose weights would move too slowly at the rate that suits those of mixing.
@@ -102,21 +102,21 @@ class GraphEncoder(nn.Module):
         config: Sizes.
     """
 
-    passes: Tensor
+    block_mask: Tensor
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.config = config
         self.relations = network_relations(config.excluded_relations)
         self.own = nn.Parameter(torch.tensor(_OWN))
-        self.own_traits = nn.Parameter(torch.zeros(_TRAITS, len(_OWN)))
-        self.bias_traits = nn.Parameter(torch.zeros(_TRAITS, 1))
+        self.own_traits = nn.Parameter(torch.zeros(_NUM_TRAITS, len(_OWN)))
+        self.bias_traits = nn.Parameter(torch.zeros(_NUM_TRAITS, 1))
         start = [relation.start for relation in self.relations]
         weights = torch.tensor([[weight or 0.0 for weight in row] for row in start])
         self.prior = nn.Parameter(weights.reshape(len(start), len(BLOCKS)))
         # Which blocks each relation passes on, [relations, 3]; part of the table, not of the weights.
-        passes = torch.tensor([[float(weight is not None) for weight in row] for row in start])
-        self.register_buffer("passes", passes.reshape(len(start), len(BLOCKS)), persistent=False)
+        mask = torch.tensor([[float(weight is not None) for weight in row] for row in start])
+        self.register_buffer("block_mask", mask.reshape(len(start), len(BLOCKS)), persistent=False)
         self.edge_features = nn.Parameter(torch.zeros(len(start), EDGE_FEATURES, len(BLOCKS)))
 
     def edge_logits(self, inputs: GraphInputs, traits: Tensor) -> Tensor:
@@ -147,7 +147,7 @@ class GraphEncoder(nn.Module):
         turns = inputs.num_turns
         traits = self.traits(inputs)
         own = torch.cat([self.own + traits[:turns] @ self.own_traits, traits.new_ones(turns, 1)], dim=1)
-        edge = self.edge_weights(inputs, self.edge_logits(inputs, traits)) * self.passes[inputs.relation]
+        edge = self.edge_weights(inputs, self.edge_logits(inputs, traits)) * self.block_mask[inputs.relation]
         bounds = torch.searchsorted(inputs.target, torch.arange(turns + 1, device=inputs.target.device))
         text, lexical, context = (
             own[:, i : i + 1] * table[:turns] + _neighbour_sums(inputs, table, bounds, edge[:, i])
@@ -214,12 +214,12 @@ class HGTEncoder(GraphEncoder):
         keys = keys.view(-1, heads, width)
         queries = (inputs.text[: inputs.num_turns] @ self.query.T).view(-1, heads, width)
 
-        def attention(edges: Tensor, matrix: Tensor) -> Tensor:
+        def typed_scores(edges: Tensor, matrix: Tensor) -> Tensor:
             asked = torch.einsum("thj,hij->thi", queries, matrix)  # once for each turn, not for each edge
             scores: Tensor = (keys[inputs.source[edges]] * asked[inputs.target[edges]]).sum(2) / width**0.5
             return scores
 
-        return super().edge_logits(inputs, traits) + _by_relation(inputs, self.matrix, attention)
+        return super().edge_logits(inputs, traits) + _by_relation(inputs, self.matrix, typed_scores)
 
     def edge_weights(self, inputs: GraphInputs, logits: Tensor) -> Tensor:
         """2 * prior * attention, [edges, 3]."""

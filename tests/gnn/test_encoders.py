@@ -613,7 +613,7 @@ def test_every_weight_of_every_relation_and_type_learns_within_three_steps(name:
                 # facts of their own.
                 learns = gradient.any(dim=1 if key == "edge_features" else -1)
                 if key in ("edge_features", "matrix"):
-                    learns = learns | (encoder.passes == 0).reshape(
+                    learns = learns | (encoder.block_mask == 0).reshape(
                         len(encoder.relations), 3, *[1] * (learns.dim() - 2)
                     )
                 if key == "key":  # of the context's head, that of the events alone
