@@ -211,6 +211,10 @@ class Memory:
 
         Returns:
             The ids of all, in the order given.
+
+        Raises:
+            StoreError: As ``add``, except for turns that were forgotten; nothing is written then.
+            LanguageModelError: If language models fail; the turns are remembered, and consolidated by a later call.
         """
         given = [turn_of(place, **each) for place, each in enumerate(turns)]
         made = [redacted_turn(turn) if self._redact else turn for turn, _ in given]
@@ -244,6 +248,13 @@ class Memory:
 
         Returns:
             Number of nodes erased; 0 where an earlier forgetting was completed.
+
+        Raises:
+            UnknownSpaceError: If there is no such space.
+            UnknownScopeError: If no space is of such a user or agent.
+            StoreError: If the space does not hold one of the turns; nothing is erased then.
+            LocigraphError: If both or neither of turns and a whole space are named, or the index fails after the store
+                has forgotten.
         """
         from locigraph.scripts.assembly.graphs import encoded_of
 
@@ -285,7 +296,10 @@ class Memory:
         return erased
 
     def restore(self, *, space: str, turn_ids: Sequence[str] | None = None) -> int:
-        """Let forgotten turns be added again, all of a space where none are named; returns how many."""
+        """Let forgotten turns be added again, all of a space where none are named; returns how many.
+
+        A turn that was not forgotten is not counted.
+        """
         with self._writing, self._lock:
             return self._graph.restore(SpaceId(space), None if turn_ids is None else [TurnId(t) for t in turn_ids])
 
@@ -431,6 +445,11 @@ class Memory:
         """The scores of v2's best turns taken apart: own meaning and words, neighbours, speaker and date.
 
         Turns that are not consolidated yet are missing; ``notes`` counts them.
+
+        Raises:
+            UnknownSpaceError: If there is no such space.
+            CheckpointError: If no checkpoint can be read.
+            LocigraphError: If the question is empty or no turn is to be explained.
         """
         from locigraph.scripts.assembly.graphs import embed_all
         from locigraph.training.explanation import explain
