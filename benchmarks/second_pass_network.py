@@ -113,7 +113,7 @@ def main() -> None:
     parser.add_argument("--rows", nargs="+", choices=list(ROWS), default=list(ROWS))
     parser.add_argument("--adapter", default="checkpoints/text")
     parser.add_argument("--cache", default=EncoderSettings().cache)
-    parser.add_argument("--dtype", default=EncoderSettings().dtype, help="of the text encoder")
+    parser.add_argument("--dtype", default=EncoderSettings().dtype, help="of the text encoder; not for --learnt_store")
     options = parser.parse_args()
     encoder = opening.text_encoder(EncoderSettings(adapter=options.adapter, cache=options.cache, dtype=options.dtype))
     with ExitStack() as held:
@@ -123,7 +123,8 @@ def main() -> None:
             folds = list(plan_folds(asked.questions, folds=5, validation=2, seed=0))
         else:
             other = CorpusSettings(options.learnt_corpus, conversations=options.learnt_conversations)
-            learnt = held.enter_context(passed(options.learnt_store, other, encoder))
+            usual = opening.text_encoder(EncoderSettings(adapter=options.adapter, cache=options.cache))
+            learnt = held.enter_context(passed(options.learnt_store, other, usual))
             settings = Settings(training=TrainingConfig(epochs=options.epochs, pretrain_epochs=0))
             spaces, tested = ({q.space for q in each.questions} for each in (learnt, asked))
             folds = [Fold(0, tuple(sorted(spaces)), (), tuple(sorted(tested)))]
