@@ -169,28 +169,16 @@ class ChangeBuilder:
 
 
 def merge_topics(change: GraphChange, state: SpaceState) -> GraphChange:
-    """Put existing concepts in the place of new ones that mean the same; the change's nodes must be embedded.
-
-    Of several names the one that was said first stays, also where its turn failed and is consolidated later.
-    """
+    """Put existing concepts in the place of new ones that mean the same; the change's nodes must be embedded."""
     existing: dict[str, NodeId] = {}
-    renamed: dict[NodeId, NewNode] = {}
-    turn = None if change.turn_id is None else state.turns[state.index[change.turn_id]]
     for node in change.nodes:
         if node.type == "concept":
             assert node.embedding is not None
             found = state.resolver.concept(node.label, node.embedding)
             if found is not None:
                 existing[node.ref] = found
-                if found not in renamed and turn is not None and state.is_said_before(turn, found):
-                    renamed[found] = node
-    sources = () if turn is None else (turn.turn_id,)
-    updates = tuple(
-        NodeUpdate(node_id, add_provenance=sources)
-        if (first := renamed.get(node_id)) is None
-        else NodeUpdate(node_id, first.label, first.description, add_provenance=sources, embedding=first.embedding)
-        for node_id in dict.fromkeys(existing.values())
-    )
+    sources = (change.turn_id,) if change.turn_id is not None else ()
+    updates = tuple(NodeUpdate(node_id, add_provenance=sources) for node_id in dict.fromkeys(existing.values()))
     return replace(
         change,
         nodes=tuple(node for node in change.nodes if node.ref not in existing),

@@ -136,12 +136,6 @@ class SpaceState:
         first = self._events[begin][0] if begin < len(self._events) else 0
         return [node_id for place, _, node_id in self._events[begin:] if place == first]
 
-    def is_said_before(self, turn: Turn, node_id: NodeId) -> bool:
-        """Whether a turn comes before all that a node comes from, as one that is tried again may."""
-        is_last = len(self.episodes) == self.index[turn.turn_id]
-        sources = () if is_last else self._store.node(self.space, node_id).provenance
-        return bool(sources) and self.index[turn.turn_id] < min(self.index[source] for source in sources)
-
     def recent(self, turn: Turn, count: int) -> tuple[Turn, ...]:
         """The turns before this one in its session, oldest first."""
         here = self._place[turn.turn_id]

@@ -16,11 +16,10 @@ import numpy as np
 
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.types import NodeId, SpaceId, TurnId
-from locigraph.retrieval.hits import turns_of_hits
 from locigraph.retrieval.protocols import MAX_TOP_K, Arranges, Hit, Result, Retriever
 
 # A line of a dialogue with its date and IDs has about 35 tokens; of short ones more are searched for.
-_TOKENS_PER_HIT = 20
+_TOKENS_PER_HIT, _WORDS_PER_HIT = 20, 10
 # Six letters are a little more than a token of the usual vocabularies, so that long words count as several.
 _TOKEN = re.compile(r"\w{1,6}|[^\w\s]")
 _KINDS = {"episode": "episodes", "reflection": "reflections"}  # all others are facts
@@ -218,12 +217,17 @@ def _candidates(hits: Sequence[Hit], snapshot: Snapshot, order: Sequence[NodeId]
 
 
 def _packed(candidates: Sequence[_Candidate], budget: Budget, *, brevity: bool = False) -> tuple[Context, bool]:
-    """The context, and whether it is full: a hit did not fit, or there are as many of each kind as there may be."""
-    types = [candidate.line.type for candidate in candidates]
-    within = budget.kinds.mask(types)
+    """The context, and whether it is full: a hit was left out and no usual line fits any more, or no kind has room."""
     left = _Left(budget)
-    taken = [kept and left.take(each.cost) for each, kept in zip(candidates, within, strict=True)]
-    is_full = sum(taken) < sum(within) or sum(taken) >= budget.kinds.total
+    counts: Counter[str] = Counter()
+    taken = []
+    for each in candidates:
+        kind = _KINDS.get(each.line.type, "facts")
+        fits = counts[kind] < getattr(budget.kinds, kind) and left.take(each.cost)
+        counts[kind] += fits
+        taken.append(fits)
+    costs = [each.cost for each, fits in zip(candidates, taken, strict=True) if fits]
+    is_full = (len(costs) < len(taken) and left.is_used_up(costs)) or len(costs) >= budget.kinds.total
     sorted_lines = sorted(
         ((each.place, each.line if fits else None) for each, fits in zip(candidates, taken, strict=True)),
         key=lambda pair: pair[0],
@@ -265,16 +269,16 @@ def retrieve_contexts(
     rules = rules_of(retriever)
     within = [budget.within(rules.budget) for budget in budgets]
     most = max((budget.tokens or 0 for budget in within), default=0)
-    wanted = min(max(top_k, 1 + most // _TOKENS_PER_HIT), MAX_TOP_K)
+    wanted, before = min(max(top_k, 1 + most // _TOKENS_PER_HIT), MAX_TOP_K), -1
     while True:
         found = retriever.retrieve(question, space, as_of=as_of, top_k=wanted)
         order = retriever.arrange(question, found.hits, space, as_of) if isinstance(retriever, Arranges) else None
         candidates = _candidates(found.hits, snapshot, order)
         packed = [_packed(candidates, budget, brevity=rules.brevity) for budget in within]
-        is_all = wanted == MAX_TOP_K or len(turns_of_hits(found.hits, top_k=wanted)) < wanted
+        is_all = wanted == MAX_TOP_K or len(found.hits) == before
         if is_all or all(is_full for _, is_full in packed):
             return found, [context for context, _ in packed]
-        wanted = min(2 * wanted, MAX_TOP_K)
+        before, wanted = len(found.hits), min(2 * wanted, MAX_TOP_K)
 
 
 class _Left:
@@ -283,6 +287,11 @@ class _Left:
     def __init__(self, budget: Budget) -> None:
         self._tokens = np.inf if budget.tokens is None else budget.tokens
         self._words = np.inf if budget.words is None else budget.words
+
+    def is_used_up(self, costs: Sequence[tuple[int, int]]) -> bool:
+        """Whether a line that costs as much as the mean of others does not fit any more."""
+        tokens, words = np.mean(costs, axis=0) if costs else (0, 0)
+        return bool(self._tokens < max(tokens, _TOKENS_PER_HIT) or self._words < max(words, _WORDS_PER_HIT))
 
     def take(self, cost: tuple[int, int]) -> bool:
         """Pay for a line; False, and nothing is paid, if it does not fit."""

@@ -18,6 +18,7 @@ from locigraph.kg.types import NodeStatus, SpaceId, TurnId
 
 # These only name what many turns speak of; they stay as long as a turn that is left has their words.
 _SHARED = ("concept", "entity")
+_CHAINS = ("NEXT", "PRECEDES")  # each node has one before it
 #: Hears of the texts that are about to go, before they do.
 Listener = Callable[[Sequence[str]], None]
 
@@ -145,23 +146,23 @@ def _restore_aliases(connection: Connection, space: SpaceId, doomed: Sequence[in
 def _bridges(
     connection: Connection, space: SpaceId, doomed: AbstractSet[int], forgotten: AbstractSet[TurnId]
 ) -> list[dict[str, Any]]:
-    """NEXT edges across the doomed episodes: from the last episode before them to the first one after them."""
+    """Edges that order turns and events, across the doomed nodes: from the last one before them to those after them."""
     relations = tables.relations
-    following: dict[int, Any] = {}
+    into: dict[tuple[str, int], Any] = {}  # the edge that leads to a node, of which there is one of each label
     for chunk in chunks(sorted(doomed)):
         touching = relations.c.source.in_(chunk) | relations.c.target.in_(chunk)
-        for row in connection.execute(select(relations).where(relations.c.label == "NEXT", touching)):
-            following[row.source] = row
+        for row in connection.execute(select(relations).where(relations.c.label.in_(_CHAINS), touching)):
+            into[row.label, row.target] = row
     bridges = []
-    for source, row in following.items():
-        if source in doomed:
+    for (label, target), row in into.items():
+        if target in doomed:
             continue
-        last = row
-        while last is not None and last.target in doomed:
-            last = following.get(last.target)
-        if last is not None and last is not row:
-            made_by = None if last.turn_id in forgotten else last.turn_id
-            bridges.append({**last._mapping, "space": space, "source": source, "turn_id": made_by})
+        before = row
+        while before is not None and before.source in doomed:
+            before = into.get((label, before.source))
+        if before is not None and before is not row:
+            made_by = None if row.turn_id in forgotten else row.turn_id
+            bridges.append({**row._mapping, "space": space, "source": before.source, "turn_id": made_by})
     return bridges
 
 

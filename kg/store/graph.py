@@ -48,6 +48,7 @@ from locigraph.kg.store.statements import chunks
 from locigraph.kg.store.turns import TurnFailure
 from locigraph.kg.times import epoch, moment
 from locigraph.kg.types import (
+    UNSTORABLE,
     GraphChange,
     Node,
     NodeId,
@@ -186,6 +187,8 @@ class Store:
 
     def require_space(self, space: SpaceId) -> None:
         """Raise UnknownSpaceError unless the space exists."""
+        if UNSTORABLE.search(space):
+            raise UnknownSpaceError(space, self.spaces())
         with self._read() as connection:
             found = connection.execute(select(tables.spaces.c.space).where(tables.spaces.c.space == space)).first()
         if found is None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from locigraph.kg.errors import LocigraphError, nearest, shortened
 from locigraph.kg.registry import RowT, Table
 from locigraph.kg.times import TIME_RANGE, is_in_range
-from locigraph.kg.types import Scope
+from locigraph.kg.types import UNSTORABLE, Scope
 
 if TYPE_CHECKING:
     from locigraph.retrieval.packing import KindLimits
@@ -34,6 +34,8 @@ def check_question(question: str) -> None:
     """Raise LocigraphError if there is no word to look for."""
     if not question.strip():
         raise LocigraphError("the question is empty; say what to look for")
+    if UNSTORABLE.search(question):
+        raise LocigraphError(f"the question {question[:40]!r} holds NUL or a lone surrogate, which is in no text")
 
 
 def check_recall(

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from locigraph.kg.errors import LocigraphError
-from locigraph.kg.types import Scope, SpaceId, Turn, TurnId
+from locigraph.kg.types import UNSTORABLE, Scope, SpaceId, Turn, TurnId
 from locigraph.scripts.assembly import options
 from locigraph.scripts.assembly.settings import LLMSettings
 
@@ -56,6 +56,11 @@ def turn_of(
     agent: str | None = None,
 ) -> tuple[Turn, Scope]:
     """A turn and to whom its space belongs, from the arguments of ``Memory.add``; it is the one at that place."""
+    given = {"space": space, "session": session, "speaker": speaker, "text": text}
+    open_to_none = {"turn_id": turn_id, "image_caption": image_caption, "user": user, "agent": agent}
+    for name, value in {**given, **{name: value for name, value in open_to_none.items() if value is not None}}.items():
+        if not isinstance(value, str) or UNSTORABLE.search(value):
+            raise LocigraphError(f"{name} is {value!r}; expected text without NUL and lone surrogates")
     time = options.time_of(spoken_at)
     if time is not None and time.tzinfo is None:
         time = time.replace(tzinfo=UTC)

@@ -13,7 +13,7 @@ from locigraph.consolidation.errors import LanguageModelError
 from locigraph.kg.errors import LocigraphError, StoreError, UnknownScopeError, UnknownSpaceError
 from locigraph.kg.language.redaction import redacted_turn
 from locigraph.kg.store import Store
-from locigraph.kg.types import Scope, SpaceId, TurnId
+from locigraph.kg.types import Scope, SpaceId, TurnId, TurnState
 from locigraph.retrieval.errors import RetrievalError
 from locigraph.retrieval.view import DEFAULT_FOLD, ViewedRetriever
 from locigraph.scripts.assembly import opening, options
@@ -189,13 +189,21 @@ class Memory:
         try:
             made = self.add_many(named)
         except (LanguageModelError, RetrievalError) as error:
-            return [error] * len(named)  # an outage, which each would meet again
+            return [self._kept(SpaceId(turn["space"]), TurnId(turn["turn_id"]), error) for turn in named]
         except LocigraphError as error:
             if len(named) == 1:
                 return [error]
             return [outcome for turn in named for outcome in self.add_each([turn])]
         spaces = [SpaceId(turn["space"]) for turn in named]
         return [self._fault_of_added(space, turn) or turn for space, turn in zip(spaces, made, strict=True)]
+
+    def _kept(self, space: SpaceId, turn: TurnId, error: LocigraphError) -> TurnId | LocigraphError:
+        """What to say of a turn after an outage, which each would meet again."""
+        if space not in self._graph.spaces() or turn not in {each.turn_id for each in self._graph.turns(space)}:
+            return error
+        if turn not in {each.turn_id for each in self._graph.turns(space, state=TurnState.PENDING)}:
+            return turn
+        return type(error)(f"turn {turn!r} is kept, and is consolidated later, so do not add it again: {error}")
 
     def _fault_of_added(self, space: SpaceId, turn: TurnId) -> StoreError | None:
         if not self._graph.forgotten(space, [turn]):
@@ -259,6 +267,8 @@ class Memory:
         from locigraph.scripts.assembly.graphs import encoded_of
 
         scope = Scope(user, agent)
+        if turn_ids is not None and not turn_ids:
+            raise LocigraphError("turn_ids names no turn; name those to erase")
         if (turn_ids is None) != (whole_space or bool(scope)) or (turn_ids is not None and not isinstance(space, str)):
             raise LocigraphError(
                 f"space {space!r}: name the turns to erase, or say that it is the whole space; of a user or agent all "

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
+from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.protocols import Retriever
 from locigraph.scripts.assembly import defaults, opening
-from locigraph.scripts.assembly.search_parts import indexer_of, texts_of
+from locigraph.scripts.assembly.search_parts import SearchParts, indexer_of, search_parts, texts_of
 from locigraph.scripts.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings
-from locigraph.scripts.assembly.strategies import STRATEGIES, built_strategies
+from locigraph.scripts.assembly.strategies import STRATEGIES, made_of
 from locigraph.scripts.assembly.strategy_choice import require_adapter
 from locigraph.scripts.memory.asked_spaces import AskedSpaces
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 _TURNS_KEPT = 10_000
 # v2 reads no descriptions, so its answers wait for their index only where this many are due.
 _DUE_AT_MOST = 1_000
+_TRIES = 5
 
 
 class Parts:
@@ -189,13 +191,17 @@ class Parts:
 
             # What was just added has vectors of the text encoder as it is.
             embed_all(spaces, self.graph, self.encoder, progress=False)
-        with built_strategies(
-            self.graph,
-            self.encoder,
-            [strategy],
-            spaces=spaces,
-            index=index,
-            queries=queries,
-            is_joint=asked.is_joint,
-        ) as built:
-            yield strategy, built[strategy], notes
+        with search_parts(
+            self.graph, self.encoder, spaces=spaces, index=index, queries=queries, is_joint=asked.is_joint
+        ) as parts:
+            yield strategy, self._made(parts, strategy), notes
+
+    def _made(self, parts: SearchParts, strategy: str) -> Retriever:
+        for _ in range(_TRIES):
+            try:
+                return made_of(parts, [strategy])[strategy]
+            except IndexMismatchError:
+                if self.is_readonly:
+                    raise
+                self.drain()  # a turn was added meanwhile, since additions that wait for models hold nothing up
+        return made_of(parts, [strategy])[strategy]

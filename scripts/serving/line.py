@@ -25,6 +25,10 @@ from locigraph.scripts.serving.operations import Operation, Request
 Observer = Callable[[str, float, float], None]
 
 
+# Additions that are one write: while it lasts, nobody else has the memory.
+_MOST_AT_ONCE = 50
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Waiting:
     operation: Operation[Any]
@@ -66,20 +70,23 @@ class Line:
 
     async def _work(self, lane: bool) -> None:
         groups, loop = self._waiting[lane], asyncio.get_running_loop()
-        while groups:
-            group = sorted(groups.pop(next(iter(groups))), key=lambda each: not each.operation.changes)
-            try:
-                await self._memory.call(partial(self._answer, group, loop))
-            except Exception as error:
-                _deliver(group, [error] * len(group))
-        del self._workers[lane]
+        try:
+            while groups:
+                group = sorted(groups.pop(next(iter(groups))), key=lambda each: not each.operation.changes)
+                try:
+                    await self._memory.call(partial(self._answer, group, loop))
+                except Exception as error:
+                    _deliver(group, [error] * len(group))
+        finally:
+            del self._workers[lane]
 
     def _answer(self, group: Sequence[_Waiting], loop: asyncio.AbstractEventLoop, memory: Memory) -> None:
         """In a thread of the memory; each answer is sent when it is there."""
         for _, run in groupby(group, key=_together):
             wanted = [each for each in run if not each.answer.done()]
-            if wanted:
-                loop.call_soon_threadsafe(_deliver, wanted, self._performed(memory, wanted))
+            for start in range(0, len(wanted), _MOST_AT_ONCE):
+                part = wanted[start : start + _MOST_AT_ONCE]
+                loop.call_soon_threadsafe(_deliver, part, self._performed(memory, part))
 
     def _performed(self, memory: Memory, wanted: Sequence[_Waiting]) -> list[BaseModel | Exception]:
         started = time.perf_counter()
@@ -99,7 +106,9 @@ def _deliver(wanted: Sequence[_Waiting], found: Sequence[BaseModel | Exception])
     for each, answer in zip(wanted, found, strict=True):
         if each.answer.done():
             continue
-        if isinstance(answer, Exception):
+        if isinstance(answer, StopIteration):  # which no future takes
+            each.answer.set_exception(RuntimeError("an operation ended with StopIteration"))
+        elif isinstance(answer, Exception):
             each.answer.set_exception(answer)
         else:
             each.answer.set_result(answer)

@@ -245,6 +245,8 @@ def _outcome(work: Callable[[], _Result]) -> _Result | Exception:
         return work()
     except Exception as error:
         return error
+    except BaseException as error:  # such as a panic of a library; the thread and those who wait must go on
+        return RuntimeError(f"{type(error).__name__} in an operation")
 
 
 def _add(memory: Memory, asked: TurnToAdd, caller: Caller) -> Added:

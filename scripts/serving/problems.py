@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 from starlette.responses import Response
 
+from locigraph.consolidation.errors import LanguageModelError
 from locigraph.kg.errors import (
     LocigraphError,
     StoreVersionError,
@@ -49,6 +50,7 @@ _STATUS: dict[type[LocigraphError], int] = {
     TurnConflictError: 409,
     InvalidRequestError: 422,
     BusyError: 503,
+    LanguageModelError: 503,
     StoreVersionError: 503,
     IndexUnavailableError: 503,
     IndexMismatchError: 503,

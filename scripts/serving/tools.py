@@ -93,7 +93,7 @@ def serve_stdio(memory: Memory) -> None:
     async def serve() -> None:
         async with AsyncMemory(lambda: memory) as served, anyio.create_task_group() as tasks:
             tasks.start_soon(stop, served)
-            server = mcp_server(Service(served))
+            server = mcp_server(Service(served, waits_for_models=memory.waits_for_models))
             async with stdio_server() as (reading, writing):
                 await server.run(reading, writing, server.create_initialization_options())
             tasks.cancel_scope.cancel()

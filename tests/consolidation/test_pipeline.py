@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 
 from locigraph.consolidation.blueprint import (
@@ -531,32 +530,6 @@ def test_topics_of_the_same_meaning_become_one_concept(store: Store) -> None:
     assert [(c.label, c.provenance) for c in concepts] == [("old_boats", ("t0", "t1")), ("red_bicycles", ("t2",))]
     assert edges(store, "ABOUT_CONCEPT") == [("a fact", "old boats")]
     assert ("Ben: two", "old boats") in edges(store, "HAS_CONCEPT")
-
-
-def test_of_two_names_of_a_topic_the_one_that_was_said_first_stays_whatever_was_consolidated_first(
-    store: Store,
-) -> None:
-    store.append_turns(make_turns(["one", "two", "three"]))
-    said = {"t0": "old boats", "t1": "boats old", "t2": "the boats old"}
-    plan = plans(**{turn: Blueprint(topics=(Topic(label, f"said: {label}"),)) for turn, label in said.items()})
-
-    def failing(turn: Turn, context: Context, complaint: str | None) -> Blueprint:
-        refusing("t0")(turn, context, complaint)
-        return refusing("t2")(turn, context, complaint) if turn.turn_id == "t2" else plan(turn, context, complaint)
-
-    consolidate(store, failing)
-    assert [c.label for c in store.nodes(SPACE, types=["concept"])] == ["boats_old"]
-    for turn in ("t2", "t0"):
-        store.retry_turn(SPACE, TurnId(turn))
-        consolidate(store, plan)
-    (concept,) = store.nodes(SPACE, types=["concept"])
-    assert (concept.label, concept.description) == ("old_boats", "said: old boats")
-    assert sorted(concept.provenance) == ["t0", "t1", "t2"]
-    row = store.snapshot(SPACE, embedding_model="fake-bow").row_of[concept.id]
-    assert_allclose(
-        store.snapshot(SPACE, embedding_model="fake-bow").embeddings[row],
-        FakeEncoder().encode([concept.description])[0],
-    )
 
 
 def test_the_architect_sees_the_turns_just_before_it_in_its_session(store: Store) -> None:

@@ -154,6 +154,15 @@ def test_a_context_that_is_full_is_searched_for_once() -> None:
     assert found.asked == [11]
 
 
+def test_hits_that_do_not_fit_neither_end_a_context_nor_use_up_the_limit_of_their_kind() -> None:
+    long = [memory(f"l{place}", "word " * 300, f"l{place}") for place in range(12)]
+    short = [memory(f"n{place}", "yes", f"n{place}") for place in range(40)]  # 4 tokens a line
+    found = Plain([*long, *short])
+    for kinds, count in ((KindLimits(), 50), (KindLimits(episodes=16), 16)):
+        (context,) = contexts(found, [Budget(tokens=200, kinds=kinds)])
+        assert len(context.memories) == min(count, 40)
+
+
 def test_limits_of_kinds_are_filled_too() -> None:
     facts = [memory(f"f{place}", "fact", f"f{place}", kind="knowledge_node") for place in range(9)]
     found = Plain([*facts, CANOE, BREAD, LAST])
@@ -168,7 +177,7 @@ def test_the_search_ends_when_there_is_no_more() -> None:
     assert (len(context.memories), found.asked) == (4, [MAX_TOP_K])
     found = Plain()
     (context,) = contexts(found, [Budget(words=10**12)], top_k=3)
-    assert (len(context.memories), found.asked) == (4, [3, 6])
+    assert (len(context.memories), found.asked) == (4, [3, 6, 12])  # nothing more is found
 
 
 HITS = st.lists(
