@@ -554,3 +554,27 @@ def test_rules_never_touch_another_space(store: Store) -> None:
     assert store.nodes(other) == []
     Consolidator(store, RuleExtractor(), encoder, context).run(other)
     assert all(n.provenance == ("t0",) for space in (SPACE, other) for n in store.nodes(space))
+
+
+@pytest.mark.parametrize("is_retried", [False, True])
+def test_forgetting_a_turn_leaves_the_events_before_and_after_it_in_one_chain(store: Store, is_retried: bool) -> None:
+    store.append_turns(make_turns(["one", "two", "three", "four"]))
+    counts = {"t0": 1, "t1": 2, "t2": 1, "t3": 2}
+
+    def events(turn: Turn, context: Context, complaint: str | None) -> Blueprint:
+        told = range(counts[turn.turn_id])
+        return Blueprint(tuple(node(f"e{n}", f"{turn.text} {n}", turn.turn_id, kind="event_node") for n in told))
+
+    def failing(turn: Turn, context: Context, complaint: str | None) -> Blueprint:
+        if is_retried:
+            refusing("t1")(turn, context, complaint)
+        return events(turn, context, complaint)
+
+    consolidate(store, failing)
+    if is_retried:
+        store.retry_turn(SPACE, TurnId("t1"))
+        consolidate(store, events)
+    store.forget(SPACE, [TurnId("t1")])
+    assert edges(store, "PRECEDES") == [("one 0", "three 0"), ("three 0", "four 0"), ("three 0", "four 1")]
+    store.forget(SPACE, [TurnId("t0")])
+    assert edges(store, "PRECEDES") == [("three 0", "four 0"), ("three 0", "four 1")]

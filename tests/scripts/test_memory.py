@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -24,10 +25,12 @@ from hypothesis import strategies as st
 from locigraph import Memory
 from locigraph.consolidation.errors import LanguageModelError, LimitReachedError
 from locigraph.consolidation.extractors.rules import RuleExtractor
+from locigraph.consolidation.pipeline import Consolidator
+from locigraph.consolidation.space_state import SpaceState
 from locigraph.kg.corpora import load_corpus
 from locigraph.kg.errors import LocigraphError, StoreError, TurnConflictError, UnknownSpaceError
 from locigraph.kg.store import Store
-from locigraph.kg.types import Node, SpaceId
+from locigraph.kg.types import Node, SpaceId, Turn, TurnId
 from locigraph.retrieval.errors import IndexUnavailableError, TextEncoderError
 from locigraph.scripts.assembly import opening
 from locigraph.scripts.assembly.graphs import GraphWriter
@@ -529,3 +532,70 @@ def test_of_an_outage_every_caller_is_told_and_nobody_tries_again(
     with opened(place) as memory:
         assert memory.add_each([SALE, SALE]) == [error, error]
     assert len(tries) == 1
+
+
+def test_after_an_outage_each_caller_hears_of_its_own_turn(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    consolidate, left = Consolidator._consolidate, 2
+
+    def cut(self: Consolidator, turn: Turn, state: SpaceState) -> None:
+        nonlocal left
+        if left == 0:
+            raise LanguageModelError("no answer")
+        left -= 1
+        consolidate(self, turn, state)
+
+    with opened(place) as memory:
+        with monkeypatch.context() as patch:
+            patch.setattr(Consolidator, "_consolidate", cut)
+            first, second, third = memory.add_each([SALE | {"turn_id": f"t{number}"} for number in range(3)])
+        assert (first, second) == ("t0", "t1")
+        assert isinstance(third, LanguageModelError)
+        assert "turn 't2' is kept, and is consolidated later, so do not add it again: no answer" in str(third)
+        memory.add(**SALE | {"turn_id": "t3"})
+        hits = memory.recall("bike", space="ana", fold=None)
+        assert {turn for hit in hits for turn in hit.turn_ids} == {"t0", "t1", "t2", "t3"}
+
+
+def test_v1_is_asked_again_where_a_turn_is_added_between_two_looks_at_the_index(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(place) as memory:
+        memory.add(**SALE)
+        drain, tries = Parts.drain, 0
+
+        def late(self: Parts) -> None:
+            nonlocal tries
+            tries += 1
+            drain(self)
+            if tries <= 2:  # as another thread may that waits for language models
+                (turn,) = make_turns([f"{tries}"])
+                late_one = replace(turn, space=SpaceId("ana"), turn_id=TurnId(f"late {tries}"))
+                memory._parts.writer().add([late_one])
+
+        monkeypatch.setattr(Parts, "drain", late)
+        assert memory.recall("bike", space="ana", strategy="v1")[0].text == "Ana: I sold the blue bike to Tom."
+        assert tries == 3
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"text": None}, "text is None"),
+        ({"speaker": 5}, "speaker is 5"),
+        ({"space": "a\ud800"}, "space is 'a\\ud800'"),
+        ({"turn_id": "\x00"}, "turn_id is"),
+    ],
+)
+def test_what_is_no_text_is_refused_and_nothing_is_written(place: Path, wrong: dict[str, Any], told: str) -> None:
+    with opened(place) as memory:
+        with pytest.raises(LocigraphError, match=re.escape(told)):
+            memory.add(**SALE | wrong)
+        kept, refused = memory.add_each([SALE, SALE | wrong])
+        assert isinstance(kept, str)
+        assert told in str(refused)
+        with pytest.raises(LocigraphError, match="lone surrogate"):
+            memory.recall("who \udc00", space="ana")
+        with pytest.raises(UnknownSpaceError):
+            memory.times("ana\udc00")
+        with pytest.raises(LocigraphError, match="names no turn"):
+            memory.forget(space="ana", turn_ids=[])

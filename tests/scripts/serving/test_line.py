@@ -14,6 +14,7 @@ from locigraph.scripts.serving.line import Line
 from locigraph.scripts.serving.operations import OfSpace, Operation
 
 ANYBODY = Caller("anybody", ("*",))
+FAULTS: dict[str, type[BaseException]] = {"panic": SystemExit, "stop": StopIteration}
 
 
 class Held:
@@ -53,7 +54,7 @@ def asked(
 
     def run(memory: Memory, asked: Request, caller: Caller) -> Said:
         if asked.name.startswith("fail"):
-            raise ValueError(asked.name)
+            raise FAULTS.get(asked.name.split()[2], ValueError)(asked.name)
         done.append([asked.name])
         return Said(name=asked.name)
 
@@ -143,3 +144,18 @@ def test_what_nobody_waits_for_any_longer_is_left_out(place: int) -> None:
     order = ["ask none 0", "add one 1", "ask one 2", "add two 1"]
     assert done == [[each] for each in order if each != requests[place]]
     assert answers[1 + place] == "CancelledError"
+
+
+def test_whatever_an_operation_ends_with_nobody_waits_for_good() -> None:
+    done, answers = asked("ask none 0", "fail one panic", "fail one stop", "ask one 3", "ask two 4")
+    assert done == [["ask none 0"], ["ask one 3"], ["ask two 4"]]
+    assert answers[1:3] == [
+        "RuntimeError SystemExit in an operation",
+        "RuntimeError an operation ended with StopIteration",
+    ]
+
+
+def test_a_long_line_of_additions_is_written_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("locigraph.scripts.serving.line._MOST_AT_ONCE", 2)
+    done, _ = asked("ask none 0", *(f"join one {number}" for number in range(5)))
+    assert [len(part) for part in done] == [1, 2, 2, 1]
