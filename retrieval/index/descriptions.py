@@ -167,10 +167,13 @@ class DescriptionIndexer:
         for space in spaces:
             counts, held = self._store.node_counts(space), collection.count(space)
             due = sum(counts[kind] for kind in searchable_types())
-            if self._store.outbox_size(space) or held != due:
+            waiting = self._store.outbox_size(space)
+            if waiting or held != due:
+                # Where nothing waits, the index has lost something, or is that of another store of this name.
+                cure = "build again" if waiting else "verify --rebuild true"
                 raise IndexMismatchError(
                     f"space {space!r}: the index holds {held} of {due} searchable nodes, or an earlier wording; run "
-                    "locigraph build again, or locigraph verify --rebuild true"
+                    f"locigraph {cure}"
                 )
 
     def rebuild(self, *, progress: bool = False) -> int:
