@@ -324,7 +324,7 @@ def test_a_space_that_the_index_lacks_or_holds_in_part_is_not_searched(store: St
     with pytest.raises(IndexMismatchError, match=r"the index holds 0 of 3 searchable nodes.*run locigraph build again"):
         indexer.require_complete([SPACE, OTHER_SPACE])
     store.acknowledge_outbox(store.read_outbox(limit=100)[-1].seq)  # to another index
-    with pytest.raises(IndexMismatchError, match="holds 0 of 3.*run locigraph verify --rebuild true"):
+    with pytest.raises(IndexMismatchError, match=r"holds 0 of 3.*run locigraph verify --rebuild true"):
         indexer.require_complete([OTHER_SPACE])
     indexer.require_complete([SPACE])
 
