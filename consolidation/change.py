@@ -112,8 +112,8 @@ class ChangeBuilder:
         """Put the events of a turn that is tried again between those before and those after it."""
         if not made:
             return
-        firsts = [min(self._state.index[turn_id] for turn_id in op.turn_ids) for op in made]
-        last = made[max(range(len(made)), key=lambda place: (firsts[place], place))]
+        index = self._state.index
+        last = max(reversed(made), key=lambda op: min(index[turn_id] for turn_id in op.turn_ids))  # of several the last
         earlier = self._state.event_before(self._turn)
         for later in self._state.events_after(self._turn):
             self._relations.append(NewRelation(last.ref, "PRECEDES", later))

@@ -132,9 +132,8 @@ class SpaceState:
 
     def events_after(self, turn: Turn) -> list[NodeId]:
         """The first events that later turns told of, of a turn that is tried again; none of one in its order."""
-        begin = bisect_left(self._events, (self.index[turn.turn_id] + 1,))
-        first = self._events[begin][0] if begin < len(self._events) else 0
-        return [node_id for place, _, node_id in self._events[begin:] if place == first]
+        later = self._events[bisect_left(self._events, (self.index[turn.turn_id] + 1,)) :]
+        return [node_id for place, _, node_id in later if place == later[0][0]]
 
     def recent(self, turn: Turn, count: int) -> tuple[Turn, ...]:
         """The turns before this one in its session, oldest first."""

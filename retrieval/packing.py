@@ -60,13 +60,8 @@ class KindLimits:
         Args:
             types: Node types of the memories, best first.
         """
-        taken: Counter[str] = Counter()
-        kept = []
-        for name in types:
-            kind = _KINDS.get(name, "facts")
-            taken[kind] += 1
-            kept.append(taken[kind] <= getattr(self, kind))
-        return kept
+        left = _Left(Budget(kinds=self))
+        return [left.take((0, 0), name) for name in types]
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,13 +214,7 @@ def _candidates(hits: Sequence[Hit], snapshot: Snapshot, order: Sequence[NodeId]
 def _packed(candidates: Sequence[_Candidate], budget: Budget, *, brevity: bool = False) -> tuple[Context, bool]:
     """The context, and whether it is full: a hit was left out and no usual line fits any more, or no kind has room."""
     left = _Left(budget)
-    counts: Counter[str] = Counter()
-    taken = []
-    for each in candidates:
-        kind = _KINDS.get(each.line.type, "facts")
-        fits = counts[kind] < getattr(budget.kinds, kind) and left.take(each.cost)
-        counts[kind] += fits
-        taken.append(fits)
+    taken = [left.take(each.cost, each.line.type) for each in candidates]
     costs = [each.cost for each, fits in zip(candidates, taken, strict=True) if fits]
     is_full = (len(costs) < len(taken) and left.is_used_up(costs)) or len(costs) >= budget.kinds.total
     sorted_lines = sorted(
@@ -287,18 +276,24 @@ class _Left:
     def __init__(self, budget: Budget) -> None:
         self._tokens = np.inf if budget.tokens is None else budget.tokens
         self._words = np.inf if budget.words is None else budget.words
+        self._kinds = budget.kinds
+        self._taken: Counter[str] = Counter()
 
     def is_used_up(self, costs: Sequence[tuple[int, int]]) -> bool:
         """Whether a line that costs as much as the mean of others does not fit any more."""
         tokens, words = np.mean(costs, axis=0) if costs else (0, 0)
         return bool(self._tokens < max(tokens, _TOKENS_PER_HIT) or self._words < max(words, _WORDS_PER_HIT))
 
-    def take(self, cost: tuple[int, int]) -> bool:
-        """Pay for a line; False, and nothing is paid, if it does not fit."""
+    def take(self, cost: tuple[int, int], node_type: str | None = None) -> bool:
+        """Pay for a line, of a memory of some type; False, and nothing is paid, if it does not fit."""
         tokens, words = cost
-        if tokens > self._tokens or words > self._words:
+        kind = None if node_type is None else _KINDS.get(node_type, "facts")
+        has_room = kind is None or self._taken[kind] < getattr(self._kinds, kind)
+        if not has_room or tokens > self._tokens or words > self._words:
             return False
         self._tokens, self._words = self._tokens - tokens, self._words - words
+        if kind is not None:
+            self._taken[kind] += 1
         return True
 
 

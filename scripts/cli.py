@@ -59,7 +59,8 @@ class _OneLineParser(ArgumentParser):
         text: str = super().format_help(*arguments)
         for mark, listed in _tables(self.prog.split()).items():
             text = text.replace(mark, listed)
-        return "\n".join(_wrapped(line, shutil.get_terminal_size().columns - 2) for line in text.split("\n"))
+        width = shutil.get_terminal_size().columns - 2
+        return "\n".join(_wrapped(line, width) for line in text.split("\n"))
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         fail(f"{mistakes.explained(message, self)} (see {self.prog} --help)")

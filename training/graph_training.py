@@ -142,7 +142,7 @@ def train_checkpoint(
     """
     started = time.monotonic()
     training = settings.training
-    require_known_names(settings)
+    _require_known_names(settings)
     graphs = graphs_of(data)
     _require_something_to_learn(graphs, training)
     asks = bool(training.pretrain_epochs and training.pretrain_losses.get("pseudo_questions"))
@@ -226,7 +226,7 @@ def train_checkpoint(
     return checkpoint
 
 
-def require_known_names(settings: Settings) -> None:
+def _require_known_names(settings: Settings) -> None:
     """Refuse settings that name an encoder, a loss or a relation that there is not, before any work.
 
     Raises:

@@ -56,9 +56,10 @@ def turn_of(
     agent: str | None = None,
 ) -> tuple[Turn, Scope]:
     """A turn and to whom its space belongs, from the arguments of ``Memory.add``; it is the one at that place."""
-    given = {"space": space, "session": session, "speaker": speaker, "text": text}
-    open_to_none = {"turn_id": turn_id, "image_caption": image_caption, "user": user, "agent": agent}
-    for name, value in {**given, **{name: value for name, value in open_to_none.items() if value is not None}}.items():
+    texts: dict[str, object] = {"space": space, "session": session, "speaker": speaker, "text": text}
+    optional = {"turn_id": turn_id, "image_caption": image_caption, "user": user, "agent": agent}
+    texts |= {name: value for name, value in optional.items() if value is not None}
+    for name, value in texts.items():
         if not isinstance(value, str) or UNSTORABLE.search(value):
             raise LocigraphError(f"{name} is {value!r}; expected text without NUL and lone surrogates")
     time = options.time_of(spoken_at)

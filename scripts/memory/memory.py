@@ -189,7 +189,7 @@ class Memory:
         try:
             made = self.add_many(named)
         except (LanguageModelError, RetrievalError) as error:
-            return [self._kept(SpaceId(turn["space"]), TurnId(turn["turn_id"]), error) for turn in named]
+            return self._after_outage([(SpaceId(turn["space"]), TurnId(turn["turn_id"])) for turn in named], error)
         except LocigraphError as error:
             if len(named) == 1:
                 return [error]
@@ -197,13 +197,24 @@ class Memory:
         spaces = [SpaceId(turn["space"]) for turn in named]
         return [self._fault_of_added(space, turn) or turn for space, turn in zip(spaces, made, strict=True)]
 
-    def _kept(self, space: SpaceId, turn: TurnId, error: LocigraphError) -> TurnId | LocigraphError:
-        """What to say of a turn after an outage, which each would meet again."""
-        if space not in self._graph.spaces() or turn not in {each.turn_id for each in self._graph.turns(space)}:
-            return error
-        if turn not in {each.turn_id for each in self._graph.turns(space, state=TurnState.PENDING)}:
-            return turn
-        return type(error)(f"turn {turn!r} is kept, and is consolidated later, so do not add it again: {error}")
+    def _after_outage(
+        self, named: Sequence[tuple[SpaceId, TurnId]], error: LocigraphError
+    ) -> list[TurnId | LocigraphError]:
+        """What to say of turns after an outage, which each would meet again."""
+        spaces = {space for space, _ in named} & {*self._graph.spaces()}
+        held = {(space, turn.turn_id) for space in spaces for turn in self._graph.turns(space)}
+        pending = {
+            (space, turn.turn_id) for space in spaces for turn in self._graph.turns(space, state=TurnState.PENDING)
+        }
+
+        def outcome(space: SpaceId, turn: TurnId) -> TurnId | LocigraphError:
+            if (space, turn) not in held:
+                return error
+            if (space, turn) not in pending:
+                return turn
+            return type(error)(f"turn {turn!r} is kept, and is consolidated later, so do not add it again: {error}")
+
+        return [outcome(space, turn) for space, turn in named]
 
     def _fault_of_added(self, space: SpaceId, turn: TurnId) -> StoreError | None:
         if not self._graph.forgotten(space, [turn]):

@@ -106,9 +106,7 @@ def _deliver(wanted: Sequence[_Waiting], found: Sequence[BaseModel | Exception])
     for each, answer in zip(wanted, found, strict=True):
         if each.answer.done():
             continue
-        if isinstance(answer, StopIteration):  # which no future takes
-            each.answer.set_exception(RuntimeError("an operation ended with StopIteration"))
-        elif isinstance(answer, Exception):
+        if isinstance(answer, Exception):
             each.answer.set_exception(answer)
         else:
             each.answer.set_result(answer)

@@ -243,6 +243,8 @@ class Operation(Generic[RequestT]):
 def _outcome(work: Callable[[], _Result]) -> _Result | Exception:
     try:
         return work()
+    except StopIteration:  # which no future takes
+        return RuntimeError("an operation ended with StopIteration")
     except Exception as error:
         return error
     except BaseException as error:  # such as a panic of a library; the thread and those who wait must go on
