@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -17,6 +18,9 @@ from locigraph.kg.times import day_end, day_start, epoch
 #: Most clauses of a question that are searched for by themselves: each costs two searches.
 MAX_CLAUSES = 8
 _KEPT = 4_096  # questions whose queries are kept
+# After a failure the writer is not asked the same question for so long: a recall may ask it several times, and each
+# would wait for the writer's deadline.
+_PAUSE_S = 60
 _LOG = logging.getLogger(__name__)
 # Of single blanks, since a run of blanks in a pattern is tried from each of its places.
 _CLAUSE = re.compile(
@@ -102,20 +106,22 @@ class WrittenQueries:
     def __init__(self, write: QueryWriter) -> None:
         self.name = write.name
         self._write = write
-        self._made = lru_cache(_KEPT)(self._make)  # several strategies ask, and one may ask again; keeps no failure
+        self._made = lru_cache(_KEPT)(self._make)  # several strategies ask, and one may ask again
         self._intents: dict[str, str] = {}
-        self._failed: set[str] = set()
+        self._failed: dict[str, float] = {}  # when, by question
         self._reason = ""
 
     def __call__(self, question: str, asked_on: date | None = None) -> Sequence[SearchQuery]:
         """The question itself and the written queries; see ``QueryGenerator``."""
+        if time.monotonic() - self._failed.get(question, -_PAUSE_S) < _PAUSE_S:
+            return generate_queries(question, asked_on)
         try:
             return self._made(question, asked_on)
         except LocigraphError as error:
             if not self._failed:
                 self._reason = str(error)
                 _LOG.warning("queries are made by rules, since %s", error)
-            self._failed.add(question)
+            self._failed[question] = time.monotonic()
             return generate_queries(question, asked_on)
 
     def intent_of(self, text: str) -> str | None:

@@ -211,7 +211,7 @@ def _tables(words: Sequence[str]) -> dict[str, str]:
     from locigraph.kg.corpora import FORMATS
     from locigraph.kg.schema import NODE_TYPES
     from locigraph.scripts.assembly.queries import QUERY_GENERATORS
-    from locigraph.scripts.assembly.strategies import STRATEGIES
+    from locigraph.scripts.assembly.strategies import STRATEGIES, recalled
 
     def described(rows: Iterable[Any]) -> str:
         return "; ".join(f"{row.name}: {row.description.removesuffix('.')}" for row in rows)
@@ -219,7 +219,7 @@ def _tables(words: Sequence[str]) -> dict[str, str]:
     marks = {
         "<strategies>": described(STRATEGIES.values()),
         "<baselines>": ", ".join(row.name for row in STRATEGIES.values() if row.is_baseline),
-        "<recalled>": ", ".join(row.name for row in STRATEGIES.values() if row.in_recall),
+        "<recalled>": ", ".join(recalled()),
         "<extractors>": described(EXTRACTORS.values()),
         "<queries>": described(QUERY_GENERATORS.values()),
         "<formats>": ", ".join(FORMATS),

@@ -37,9 +37,9 @@ def forget(
         checkpoint: Checkpoint of the graph embeddings; ``default`` for the one that the store remembers, or the shipped
             one; null leaves them to a later refresh.
     """
-    from locigraph.kg.errors import LocigraphError
-    from locigraph.kg.types import Scope
-    from locigraph.scripts.assembly import options
+    from locigraph.kg.errors import LocigraphError, shortened
+    from locigraph.kg.types import Scope, SpaceId, TurnId
+    from locigraph.scripts.assembly import opening, options
     from locigraph.scripts.console.terminal import printable
     from locigraph.scripts.memory import Memory
 
@@ -52,12 +52,16 @@ def forget(
         raise LocigraphError(f"{what}: all of it would be erased for good; add {cure}")
     if isinstance(turns, str):
         turns = options.parts(turns)
+    if restore:
+        assert space is not None
+        with opening.existing_store(store, access="write") as graph:  # needs no index, so a server may run beside it
+            count = graph.restore(SpaceId(space), None if turns is None else [TurnId(each) for each in turns])
+        if not count:
+            what = "no turn" if turns is None else f"none of the turns {shortened(turns)}"
+            raise LocigraphError(f"space {space!r}: {what} was forgotten, so there is nothing to restore")
+        print(printable(f"{count} forgotten turns of {space} may come back; run locigraph build with their file"))
+        return
     with Memory.open(store, index=index, encoder=encoder, checkpoint=checkpoint, access="write") as memory:
-        if restore:
-            assert space is not None
-            count = memory.restore(space=space, turn_ids=turns)
-            print(printable(f"{count} forgotten turns of {space} may come back; run locigraph build with their file"))
-            return
         erased = memory.forget(
             space=space, turn_ids=turns, whole_space=turns is None and not scope, user=user, agent=agent
         )

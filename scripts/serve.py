@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import logging
 import signal
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
 
 #: Packages of the extra ``serve``, as they are imported.
 _EXTRA = ("fastapi", "uvicorn", "mcp", "prometheus_client")
-#: How long requests that are being answered may take when the server is asked to stop.
-_STOP_S = 30
+#: How long requests may take when the server is asked to stop; then those without an answer are refused.
+_STOP_S = 25
+#: How long sending these refusals may take.
+_REFUSE_S = 5
 #: How long a connection stays open between two requests: longer than a busy client's pauses, since a request that is
 #: sent while the server closes the connection has no answer.
 _KEEP_ALIVE_S = 75
@@ -46,7 +49,8 @@ def serve(
 ) -> None:
     """Keep a memory open and serve it: HTTP with OpenAPI, MCP at /mcp, a graph explorer at /explorer.
 
-    Stops on SIGTERM or Ctrl-C once the requests at hand are answered. What was acknowledged is never lost.
+    Stops on SIGTERM or Ctrl-C once the requests at hand are answered; what has no answer after 25 s is refused.
+    What was acknowledged is never lost.
 
     Args:
         store: The graph; it is made when absent.
@@ -115,11 +119,15 @@ def serve(
                 await super().startup(sockets)
                 print(f"{store} at http://{_written(address[0])}:{address[1]}; stop with Ctrl-C", flush=True)
 
+            async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+                asyncio.get_running_loop().call_later(_STOP_S, app.service.stop)
+                await super().shutdown(sockets)
+
         # uvicorn raises the signal that stopped it once more when it is done, which must not end in an error.
         before = {each: signal.signal(each, lambda *_: None) for each in (signal.SIGTERM, signal.SIGINT)}
         settings = uvicorn.Config(
             app, log_level="warning", access_log=False, server_header=False, ws="none", lifespan="on",
-            timeout_graceful_shutdown=_STOP_S, timeout_keep_alive=_KEEP_ALIVE_S,
+            timeout_graceful_shutdown=_STOP_S + _REFUSE_S, timeout_keep_alive=_KEEP_ALIVE_S,
         )  # fmt: skip
         try:
             Server(settings).run(sockets=[listener])

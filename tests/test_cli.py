@@ -100,6 +100,10 @@ BAD_CALLS = {
         ["recall", "q", "--space", "x", "--budget_kinds", '{"facts": 3}'],
         ["name its budget_tokens"],
     ),
+    "kinds that are no JSON": (
+        ["recall", "q", "--space", "x", "--budget_tokens", "9", "--budget_kinds", "facts=2"],
+        ["budget_kinds is 'facts=2'; expected numbers by name, such as '{\"a\": 1}'"],
+    ),
     "less than no validation": (["train", "--validation", "-1"], ["validation is -1"]),
     "no training at all": (["evaluate", "--seeds", "0"], ["seeds is 0"]),
     "a search nobody made": (["search", "--validation", "0"], ["validation is 0"]),
@@ -127,7 +131,10 @@ BAD_CALLS = {
         ["recall", "q", "--space", "x", "--strategy", "v2-zero"],
         ["v2-zero", "--checkpoint"],
     ),
-    "unknown strategy of recall": (["recall", "q", "--space", "x", "--strategy", "v9"], ["'v9'", "known: v1"]),
+    "unknown strategy of recall": (
+        ["recall", "q", "--space", "x", "--strategy", "v9"],
+        ["'v9'", "known: v1", "v2, sum"],
+    ),
     "no ablation of nothing": (["ablate", "--variants", "[]"], ["variants is empty"]),
     "no telemetry by a typo": (["train", "--trainer.wandb_mode", "ofline"], ["wandb_mode"]),
     "no such precision": (["train", "--trainer.precision", "64-true"], ["precision"]),
@@ -145,6 +152,16 @@ def test_bad_input_is_one_clear_line_and_exit_code_2_and_changes_nothing(
     code, _, error = run(capsys, *arguments)
     assert_one_line_and_code_2(code, error, *words)
     assert [path for path in tmp_path.rglob("*") if path.is_file() and "cache" not in path.name] == []
+
+
+def test_data_in_the_place_of_a_configuration_is_told_which_options_there_are(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "chats.jsonl").write_text('{"conversation_id": "a", "sessions": []}\n')
+    code, _, error = run(capsys, "build", "--corpus", str(tmp_path / "chats.jsonl"))
+    assert_one_line_and_code_2(code, error, "--corpus takes a configuration file", "--corpus.path", "conversation_id")
+    code, _, error = run(capsys, "build", "--corpus.path", str(tmp_path / "chats.jsonl"))
+    assert_one_line_and_code_2(code, error, "chats.jsonl: no turn in it")
 
 
 def test_wrong_json_is_one_line_that_says_where(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ def load_corpus(
 
     Raises:
         UnknownNameError: If there is no such format.
+        CorpusFileError: If there is no such file, or no turn in it.
         CorpusFormatError: If a file is malformed, a category is unknown, or the format has no corrections.
     """
     row = FORMATS[format]
@@ -84,8 +85,11 @@ def _usable(corpus: Corpus) -> Corpus:
     """The corpus without conversations that have no turn, of which a note is made.
 
     Raises:
+        CorpusFileError: If there is no turn at all.
         CorpusFormatError: If a turn has a field that no store takes.
     """
+    if not any(conversation.turns for conversation in corpus.conversations):
+        raise CorpusFileError(corpus.path, "no turn in it", "check the file, and the format that it is read as")
     for conversation in corpus.conversations:
         for turn in conversation.turns:
             if turn.fault is not None:

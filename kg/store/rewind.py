@@ -2,19 +2,42 @@
 
 from __future__ import annotations
 
+import logging
+
 from sqlalchemy import Connection, delete, select, update
 
+from locigraph.kg.schema import MERGED_BY
 from locigraph.kg.store import changes, outbox, tables
-from locigraph.kg.types import SpaceId, TurnState
+from locigraph.kg.types import SpaceId, TurnId, TurnState
+
+_LOG = logging.getLogger(__name__)
+_NODES = tables.nodes.c
+# What is in the graph because a command was run on it, and how to find it.
+_MADE_BY = {
+    "classify": _NODES.type.in_(("event_category", "knowledge_category")),
+    "reflect": _NODES.type == "reflection",
+    "resolve": _NODES.attributes[MERGED_BY].as_string().is_not(None),
+}
 
 
-def space(connection: Connection, space: SpaceId) -> None:
-    """Remove the nodes of a space and make all its turns pending.
+def space(connection: Connection, space: SpaceId, early: TurnId) -> None:
+    """Remove the nodes of a space and make all its turns pending, since a turn comes before consolidated ones.
 
+    Consolidating the turns again does not bring back what second passes have made; a warning in the log names these.
     What a turn changes depends on those before it, so a turn that comes before consolidated ones changes what these
     have come to. No words are erased, so the indexes need not be made anew: they drop rows of nodes that are gone.
     """
     nodes, turns = tables.nodes, tables.turns
+    lost = [
+        name
+        for name, made in _MADE_BY.items()
+        if connection.execute(select(nodes.c.key).where(nodes.c.space == space, made).limit(1)).first()
+    ]
+    if lost:
+        _LOG.warning(
+            "space %r: its graph is made anew, since turn %r comes before others; run locigraph %s again",
+            space, early, " and ".join(lost),
+        )  # fmt: skip
     keys = list(connection.scalars(select(nodes.c.key).where(nodes.c.space == space)))
     connection.execute(delete(nodes).where(nodes.c.space == space))
     connection.execute(update(turns).where(turns.c.space == space).values(state=TurnState.PENDING, error=None))

@@ -56,7 +56,7 @@ def append(
                 "in this file; build with a file that holds the whole conversation"
             )
         if early is not None:
-            rewind.space(connection, space)
+            rewind.space(connection, space, early)
     return len(new)
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from locigraph.kg.errors import LocigraphError, nearest, shortened
-from locigraph.kg.registry import RowT, Table
+from locigraph.kg.registry import RowT, Table, UnknownNameError
 from locigraph.kg.times import TIME_RANGE, is_in_range
 from locigraph.kg.types import UNSTORABLE, Scope
 
@@ -50,12 +50,14 @@ def check_recall(
 ) -> None:
     """Raise LocigraphError, before anything is opened, if a memory cannot be asked so."""
     from locigraph.retrieval.protocols import MAX_TOP_K
-    from locigraph.scripts.assembly.strategies import STRATEGIES
+    from locigraph.scripts.assembly.strategies import STRATEGIES, recalled
 
     check_question(question)
-    if strategy is not None and not STRATEGIES[strategy].in_recall:
-        row = STRATEGIES[strategy]
-        ending = "recall has it as v2 with --checkpoint" if row.is_claimant else "it learns there, inside folds"
+    if strategy is not None and strategy not in recalled():
+        if strategy not in STRATEGIES:
+            raise UnknownNameError("strategy", strategy, recalled())
+        is_v2 = STRATEGIES[strategy].is_claimant
+        ending = "recall has it as v2 with --checkpoint" if is_v2 else "it learns there, inside folds"
         raise LocigraphError(f"strategy {strategy!r} is for locigraph evaluate; {ending}")
     if top_k < 1:
         raise LocigraphError(f"top_k is {top_k}; at least 1 memory can be shown")

@@ -321,6 +321,11 @@ STRATEGIES: Table[Strategy] = Table(
 )
 
 
+def recalled() -> Table[Strategy]:
+    """The strategies that ``locigraph recall`` offers."""
+    return Table("strategy", [row for row in STRATEGIES.values() if row.in_recall])
+
+
 @contextmanager
 def built_strategies(
     store: Store,

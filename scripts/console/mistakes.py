@@ -15,6 +15,7 @@ _TYPE = re.compile(
     r"value: (?P<value>.*)",
     re.DOTALL,
 )
+_GROUP = re.compile(r"Group '(?P<name>[\w.]+)' does not accept option '(?P<option>[^']*)'")
 _TYPES = {
     "<class 'int'>": "a whole number",
     "<class 'float'>": "a number",
@@ -22,6 +23,7 @@ _TYPES = {
     "<class 'str'>": "text",
     "<class 'NoneType'>": "null",
     "list[str]": """a list, such as '["a", "b"]'""",
+    "dict[str, int]": """numbers by name, such as '{"a": 1}'""",
     "typing.Literal": "one of ",
 }
 
@@ -50,6 +52,10 @@ def explained(message: str, parser: ArgumentParser) -> str:
         missing = [actions[key] for key in message.removeprefix(_MISSING).split(", ")]
         told = [f"{(each.option_strings or [each.dest])[0]} ({str(each.help).rstrip('.')})" for each in missing]
         return f"this is missing: {' and '.join(told)}"
+    group = _GROUP.match(message)
+    if group is not None:
+        options = f"options {', '.join(_fields(group['name'], parser))}"
+        return f"--{group['name']} takes a configuration file of its {options}; {group['option']!r} is none of them"
     wrong = _TYPE.fullmatch(message)
     if wrong is None:
         return message
@@ -57,6 +63,11 @@ def explained(message: str, parser: ArgumentParser) -> str:
     for name, words in _TYPES.items():
         expected = expected.replace(name, words)
     return f"--{wrong['key']} is {shortened(wrong['value'])}; expected {expected}"
+
+
+def _fields(group: str, parser: ArgumentParser) -> list[str]:
+    names = [action.dest for action in parser._actions if action.dest.startswith(f"{group}.")]
+    return [f"--{name}" for name in names]
 
 
 def _unknown(words: str, parser: ArgumentParser) -> str:

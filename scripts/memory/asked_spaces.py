@@ -71,7 +71,8 @@ class AskedSpaces:
         for name in wanted:
             if name not in known:
                 where = repr(self.spaces[0]) + (f" and {len(self.spaces) - 1} others" if len(self.spaces) > 1 else "")
-                raise LocigraphError(f"space {where} has no speaker {shortened(name)}{nearest(name, known)}")
+                several = "; name several as a list" if "," in name else ""
+                raise LocigraphError(f"space {where} has no speaker {shortened(name)}{nearest(name, known)}{several}")
         return wanted
 
     def shown(self, hit: Hit) -> Hit:

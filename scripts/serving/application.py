@@ -17,7 +17,6 @@ from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, Streamable
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
-from starlette.types import ASGIApp
 
 from locigraph.kg.errors import LocigraphError
 from locigraph.scripts.memory import AsyncMemory, Memory
@@ -51,7 +50,7 @@ def application(
     hosts: Collection[str],
     requests_per_minute: int,
     max_request_bytes: int,
-) -> ASGIApp:
+) -> Door:
     """Serves a memory, which it closes when it ends.
 
     Args:

@@ -37,6 +37,9 @@ class Door:
         hosts: Names of this machine.
         requests_per_minute: Largest number for each key.
         max_request_bytes: Size of the largest body.
+
+    Attributes:
+        service: As given.
     """
 
     def __init__(
@@ -51,7 +54,7 @@ class Door:
         max_request_bytes: int,
     ) -> None:
         self._app = app
-        self._service = service
+        self.service = service
         self._keys = keys
         self._open_paths = open_paths
         self._hosts = {host.lower() for host in hosts}
@@ -76,7 +79,7 @@ class Door:
             body = await self._body(Headers(scope=scope), receive)
             await self._app(scope, _replayed(body, receive), sending)
         except _RefusedError as refusal:
-            self._service.refused.labels(str(refusal.status)).inc()
+            self.service.refused.labels(str(refusal.status)).inc()
             await problem(refusal.status, refusal.detail, headers=refusal.headers)(scope, receive, sending)
         except Exception as error:
             log_crash(error)

@@ -20,6 +20,7 @@ from pydantic import BaseModel
 from locigraph.scripts.memory import AsyncMemory, Memory
 from locigraph.scripts.serving.keys import Caller
 from locigraph.scripts.serving.operations import Operation, Request
+from locigraph.scripts.serving.problems import BusyError
 
 #: Told of each request that was done: its operation's name, and the seconds it waited and took.
 Observer = Callable[[str, float, float], None]
@@ -54,19 +55,33 @@ class Line:
         self._waits_for_models = waits_for_models
         self._waiting: dict[bool, dict[Hashable, list[_Waiting]]] = {False: {}, True: {}}  # longest waiting first
         self._workers: dict[bool, asyncio.Task[None]] = {}
+        self._unanswered: set[_Waiting] = set()
+        self._has_stopped = False
 
     async def answer(self, operation: Operation[Any], asked: Request, caller: Caller) -> BaseModel:
         """What comes of a request, when its turn has come; left out if nobody awaits it any longer then.
 
         Raises:
+            BusyError: If the line is stopped before.
             LocigraphError: As ``Operation.perform``.
         """
+        if self._has_stopped:
+            raise _stopped()
         waiting = _Waiting(operation, asked, caller, asyncio.get_running_loop().create_future())
         lane = self._waits_for_models and operation.changes
         self._waiting[lane].setdefault(frozenset(asked.touched) or operation.name, []).append(waiting)
         if lane not in self._workers:
             self._workers[lane] = asyncio.create_task(self._work(lane))
-        return await waiting.answer
+        self._unanswered.add(waiting)
+        try:
+            return await waiting.answer
+        finally:
+            self._unanswered.remove(waiting)
+
+    def stop(self) -> None:
+        """Refuse all that has no answer yet, and all that comes; what has not begun is left out."""
+        self._has_stopped = True
+        _deliver([*self._unanswered], [_stopped() for _ in self._unanswered])
 
     async def _work(self, lane: bool) -> None:
         groups, loop = self._waiting[lane], asyncio.get_running_loop()
@@ -95,6 +110,13 @@ class Line:
         for each in wanted:
             self._observe(each.operation.name, started - each.since, took)
         return found
+
+
+def _stopped() -> BusyError:
+    return BusyError(
+        "the server stops before this is answered; ask again when it runs, and add again under the same turn_id what "
+        "has one"
+    )
 
 
 def _together(waiting: _Waiting) -> Hashable:

@@ -74,7 +74,7 @@ class Service:
         """Do what is asked.
 
         Raises:
-            BusyError: If too many others wait.
+            BusyError: If too many others wait, or the service is stopped before there is an answer.
             LocigraphError: As ``Operation.perform``.
         """
         if self._waiting >= _MOST_WAITING:
@@ -91,6 +91,10 @@ class Service:
             self._waiting -= 1
             self._calls.labels(operation.name, end).inc()
         return answer
+
+    def stop(self) -> None:
+        """Refuse what has no answer yet, and all that comes."""
+        self._line.stop()
 
     def _observe(self, name: str, waited: float, took: float) -> None:
         self._waited.labels(name).observe(waited)

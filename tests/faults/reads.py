@@ -25,7 +25,7 @@ from locigraph.retrieval.text.text_adapter import TextAdapter
 from locigraph.scripts import cli
 from locigraph.scripts.assembly import opening
 from locigraph.scripts.assembly.settings import EncoderSettings
-from locigraph.scripts.assembly.strategies import STRATEGIES
+from locigraph.scripts.assembly.strategies import recalled
 from locigraph.scripts.memory import Memory
 from locigraph.scripts.serving.application import application
 from locigraph.scripts.serving.keys import Caller, Keyring
@@ -42,7 +42,7 @@ _AGENT = "helper"
 _QUESTIONS = ("Who repaired the red boat?", "What did Ann paint in May 2024?", "bike", "Why did Ben sell his house?")
 _THINGS = ("boat", "bike", "house", "garden", "canoe", "piano", "kite", "clock")
 _DEEDS = ("painted", "repaired", "sold", "bought", "lost", "found", "cleaned")
-_RECALLED = [row.name for row in STRATEGIES.values() if row.in_recall]
+_RECALLED = [*recalled()]
 _AT_ONCE, _BY_WORDS, _USES = 12, 1, 400
 _ALL = 1_000
 

@@ -150,14 +150,20 @@ def test_where_the_writer_fails_rules_make_the_queries_which_is_said_once_and_co
     ]
 
 
-def test_what_is_written_is_asked_for_once_and_a_failure_again() -> None:
+def test_what_is_written_is_asked_for_once_and_a_failure_again_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 5.0
+    monkeypatch.setattr("locigraph.retrieval.query_generator.time.monotonic", lambda: now)
     writer = Writer(sea=[Words("waves")])
     queries = WrittenQueries(writer)
     for question in ("sea", "sea", "hill", "hill"):
         queries(question)
-    assert writer.asked == ["sea", "hill", "hill"]
+    assert writer.asked == ["sea", "hill"]
     writer.written["hill"] = [Words("up")]
+    now += 59.9
+    assert len(queries("hill")) == 1
+    now += 0.1
     assert len(queries("hill")) == 2
+    assert writer.asked == ["sea", "hill", "hill"]
 
 
 def test_what_is_asked_for_is_known_of_the_question_and_of_each_query_that_was_written() -> None:

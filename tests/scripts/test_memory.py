@@ -36,6 +36,7 @@ from locigraph.scripts.assembly import opening
 from locigraph.scripts.assembly.graphs import GraphWriter
 from locigraph.scripts.assembly.settings import EncoderSettings, LLMSettings
 from locigraph.scripts.assembly.strategies import STRATEGIES
+from locigraph.scripts.forget import forget
 from locigraph.scripts.memory import Recalled
 from locigraph.scripts.memory.parts import Parts
 from locigraph.training.pseudo_questions import questions_about
@@ -85,6 +86,21 @@ def test_what_is_forgotten_is_gone_and_stays_so(place: Path) -> None:
         assert memory.restore(space="ana", turn_ids=[sold]) == 1
         memory.add(**SALE, turn_id="t1")
         assert len(memory.recall("bike", space="ana")) == 2
+
+
+def test_restoring_needs_no_index_and_says_where_there_is_nothing_to_restore(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = str(place / "memory.sqlite")
+    with opened(place) as memory:
+        memory.add(**SALE, turn_id="t1")
+        memory.forget(space="ana", turn_ids=["t1"])
+        forget(space="ana", turns="t1", restore=True, store=store)  # while another has the index
+        assert capsys.readouterr().out.startswith("1 forgotten turns of ana may come back")
+        memory.add(**SALE, turn_id="t1")
+    for turns, said in ((None, "no turn"), (["t1"], r"none of the turns \['t1'\]")):
+        with pytest.raises(LocigraphError, match=f"space 'ana': {said} was forgotten, so there is nothing"):
+            forget(space="ana", turns=turns, restore=True, store=store)
 
 
 @pytest.mark.parametrize("whole_space", [False, True])

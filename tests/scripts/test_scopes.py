@@ -17,7 +17,7 @@ from locigraph.kg.types import Scope, SpaceId
 from locigraph.scripts import spaces, verify
 from locigraph.scripts.assembly import opening
 from locigraph.scripts.assembly.settings import CorpusSettings
-from locigraph.scripts.assembly.strategies import STRATEGIES
+from locigraph.scripts.assembly.strategies import STRATEGIES, recalled
 from locigraph.scripts.build import build
 from locigraph.scripts.forget import forget
 from locigraph.scripts.memory import Recalled
@@ -28,7 +28,7 @@ from tests.fakes_graph import small_checkpoint
 from tests.faults.residue import files_with
 from tests.faults.workbench import FakeCachedEncoder, conversation
 
-RECALLED = [row.name for row in STRATEGIES.values() if row.in_recall]
+RECALLED = [*recalled()]
 CHATS = {
     "chat 1": ["I sold the blue bike to Tom.", "My favourite colour is green."],
     "chat 2": ["Tom repaired the blue bike.", "I live in Denver."],

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from locigraph.kg.errors import StoreError
 from locigraph.kg.store import Store
 from locigraph.kg.store.sequence import merged
-from locigraph.kg.types import Turn, TurnId, TurnState
+from locigraph.kg.types import GraphChange, NewNode, Turn, TurnId, TurnState
 from tests.fakes import MONDAY, SPACE, change_of, make_turn, make_turns
 
 TURNS = make_turns(["a", "b", "c"], ["d", "e"], ["f", "g", "h"])
@@ -76,6 +76,20 @@ def test_a_turn_before_consolidated_ones_makes_the_space_pending(tmp_path: Path)
         assert store.nodes(SPACE) == []
         assert store.turn_counts(SPACE) == {TurnState.PENDING: 6}
         assert not store.has_forgotten()
+
+
+def test_what_second_passes_made_is_named_where_a_space_is_made_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Store(tmp_path / "graph.sqlite") as store:
+        consolidated(store, list(TURNS[3:]))
+        insight = NewNode("r", "reflection", "insight", "Ann likes dogs.", (TURNS[3].turn_id,))
+        store.commit(GraphChange(SPACE, TURNS[5].recorded_at, None, (insight,)))
+        store.append_turns(TURNS[1:2])
+        assert store.nodes(SPACE) == []
+    assert [record.message for record in caplog.records] == [
+        f"space {SPACE!r}: its graph is made anew, since turn 't1' comes before others; run locigraph reflect again"
+    ]
 
 
 def test_a_turn_at_the_end_leaves_the_rest_as_it_is(tmp_path: Path) -> None:

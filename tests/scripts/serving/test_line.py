@@ -12,6 +12,7 @@ from locigraph.scripts.memory import AsyncMemory, Memory
 from locigraph.scripts.serving.keys import Caller
 from locigraph.scripts.serving.line import Line
 from locigraph.scripts.serving.operations import OfSpace, Operation
+from locigraph.scripts.serving.problems import BusyError
 
 ANYBODY = Caller("anybody", ("*",))
 FAULTS: dict[str, type[BaseException]] = {"panic": SystemExit, "stop": StopIteration}
@@ -159,3 +160,30 @@ def test_a_long_line_of_additions_is_written_in_parts(monkeypatch: pytest.Monkey
     monkeypatch.setattr("locigraph.scripts.serving.line._MOST_AT_ONCE", 2)
     done, _ = asked("ask none 0", *(f"join one {number}" for number in range(5)))
     assert [len(part) for part in done] == [1, 2, 2, 1]
+
+
+def test_a_stopped_line_refuses_what_has_no_answer_yet_and_what_comes() -> None:
+    done: list[str] = []
+
+    def run(memory: Memory, asked: Request, caller: Caller) -> Said:
+        done.append(asked.name)
+        return Said(name=asked.name)
+
+    async def work() -> list[Any]:
+        memory, operation = Held(), Operation("add", "", Request, Said, run, changes=True)
+        line = Line(cast(AsyncMemory, memory), lambda *told: None)
+        calls = []
+        for name in ("begun", "waiting"):
+            calls.append(asyncio.create_task(line.answer(operation, Request(space=name, name=name), ANYBODY)))
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        line.stop()
+        with pytest.raises(BusyError, match="the server stops"):
+            await line.answer(operation, Request(space="late", name="late"), ANYBODY)
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        memory.may_go.set()
+        await asyncio.sleep(0.1)
+        return answers
+
+    assert [type(each) for each in asyncio.run(work())] == [BusyError, BusyError]
+    assert done == []
