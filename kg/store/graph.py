@@ -284,8 +284,13 @@ class Store:
             The id given to each new node, by its temporary ``ref``.
 
         Raises:
-            UnknownSpaceError, UnknownNodeError, UnknownTypeError, InvalidVectorError, StoreError: Nothing is
-                changed then.
+            UnknownSpaceError: If there is no such space.
+            UnknownNodeError: If an update, an edge or a dropped edge names a node that neither the space nor the change
+                has.
+            UnknownTypeError: If a node type or relation label is not in the schema, and not coined by the change.
+            InvalidVectorError: If an embedding is not finite, or its model has vectors of another length.
+            StoreError: If the turn is consolidated already, a description is empty, a weight is not finite, or a source
+                turn is not stored. In all cases nothing is changed.
         """
         with self._write() as connection:
             if not connection.execute(select(tables.spaces).where(tables.spaces.c.space == change.space)).first():
