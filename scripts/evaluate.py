@@ -101,7 +101,7 @@ def evaluate(
     from locigraph.scripts.assembly.language_models import clients_of
     from locigraph.scripts.assembly.queries import queries_of
     from locigraph.scripts.experiments import learning
-    from locigraph.scripts.experiments.evaluation import Evaluation
+    from locigraph.scripts.experiments.evaluation import Evaluation, FoldPlan
     from locigraph.training.checkpoint import load_checkpoint
     from locigraph.training.folds import plan_folds, refuse_known
 
@@ -143,14 +143,9 @@ def evaluate(
         folder=folder,
         encoder=text_encoder,
         checkpoint=given,
-        folds=planned,
-        settings=of_folds,
-        trainer=trainer,
-        writer=questions_by,
+        plan=FoldPlan(planned, of_folds, trainer, questions_by, range(seed, seed + seeds), also or ()),
         queries=asked,
         reranker=reranker,
-        seed=seed,
-        seeds=seeds,
         notes=notes,
         contexts=contexts,
     )
@@ -161,7 +156,7 @@ def evaluate(
         "training": dataclasses.asdict(training),
         "also": [dataclasses.asdict(each) for each in also or ()],
     }
-    results = evaluation.run(store, index, also, encoder, details)
+    results = evaluation.run(store, index, encoder, details)
     print(text_table(results))
     print(f"report: {folder / 'report.html'} and {folder / 'report.md'}; numbers: {folder / 'results.json'}")
 

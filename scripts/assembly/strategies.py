@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from locigraph.retrieval.protocols import Retriever
     from locigraph.retrieval.query_generator import QueryGenerator
     from locigraph.retrieval.text.text_encoder import CachedTextEncoder
-    from locigraph.scripts.experiments.evaluation import Asker, FoldTask
+    from locigraph.scripts.assembly.fold_task import Asker, FoldTask
     from locigraph.training.checkpoint import Checkpoint
 
 

@@ -1,0 +1,150 @@
+"""What strategies that learn, or bring what was learnt, are given: one fold, and questions to ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from locigraph.kg.types import Question
+from locigraph.kg.views import Views
+from locigraph.retrieval.evaluation import Fold, StrategyRun
+from locigraph.retrieval.evaluation.asking import run_strategy
+from locigraph.retrieval.index.milvus import MilvusIndex
+from locigraph.retrieval.protocols import Retriever
+from locigraph.retrieval.strategies.weighted_sum import Fusion, FusionRetriever
+from locigraph.retrieval.text.text_encoder import CachedTextEncoder
+from locigraph.scripts.assembly.search_parts import SearchParts
+from locigraph.training.checkpoint import Checkpoint
+from locigraph.training.comparison import run_checkpoint
+from locigraph.training.config import Settings, changed
+from locigraph.training.folds import FoldTrainer
+from locigraph.training.fusion import SignalExample, SignalReader
+
+if TYPE_CHECKING:
+    from locigraph.scripts.assembly.strategies import Strategy
+
+
+@dataclass(frozen=True, eq=False)
+class Asker:
+    """Asks questions of what has been learnt.
+
+    Attributes:
+        questions: All of the evaluation.
+        encoder: Text encoder, with its adapter if it has one.
+        views: Graphs of the corpus.
+        index: Where graph embeddings go.
+        second_look: Adds several queries and a cross-encoder, if there are any.
+        unanswerable: Questions for which only contexts are packed.
+        packs: Whether to pack contexts.
+    """
+
+    questions: Sequence[Question]
+    encoder: CachedTextEncoder
+    views: Views
+    index: MilvusIndex
+    second_look: Callable[[Retriever], Retriever]
+    unanswerable: Sequence[Question]
+    packs: bool
+
+    def checkpoint(self, made: Checkpoint, questions: Sequence[Question], *, name: str) -> StrategyRun:
+        """Ask graph embeddings."""
+        return run_checkpoint(
+            made,
+            questions,
+            index=self.index,
+            views=self.views,
+            embed=self.encoder.encode,
+            second_look=self.second_look,
+            name=name,
+            packs=self.packs,
+            unanswerable=self._unanswerable(questions),
+        )
+
+    def fusion(self, fusion: Fusion, questions: Sequence[Question], *, name: str) -> StrategyRun:
+        """Ask a fusion of signals."""
+        made = FusionRetriever(
+            lambda space, as_of: self.views.snapshot(self.views.of(space, as_of)), self.encoder, fusion=fusion
+        )
+        return self.retriever(made, questions, name=name)
+
+    def retriever(self, retriever: Retriever, questions: Sequence[Question], *, name: str) -> StrategyRun:
+        """Ask any strategy."""
+        return run_strategy(
+            self.second_look(retriever),
+            questions,
+            self.views if self.packs else None,
+            name=name,
+            unanswerable=self._unanswerable(questions),
+        )
+
+    def _unanswerable(self, questions: Sequence[Question]) -> list[Question]:
+        """Those about the same conversations; none where no contexts are packed."""
+        spaces = {question.space for question in questions}
+        return [question for question in self.unanswerable if self.packs and question.space in spaces]
+
+
+@dataclass(frozen=True, eq=False)
+class FoldTask:
+    """One fold of a strategy that learns.
+
+    Attributes:
+        fold: Its test conversations are not learnt from.
+        settings: Of graph networks.
+        seed: Random seed.
+        folder: Where trainings are kept.
+        asker: Asks what was learnt.
+        trainer: Trains graph networks, and knows what may be learnt from.
+        reader: Makes the signals of fusions.
+        parts: What published strategies are built of.
+        seconds: How long each training took; grows.
+    """
+
+    fold: Fold
+    settings: Settings
+    seed: int
+    folder: Path
+    asker: Asker
+    trainer: FoldTrainer
+    reader: SignalReader
+    parts: SearchParts
+    seconds: list[float]
+
+    @property
+    def questions(self) -> list[Question]:
+        """Those that the fold tests."""
+        return [q for q in self.asker.questions if q.space in self.fold.test]
+
+    @property
+    def training_questions(self) -> list[Question]:
+        """Those of the corpus that may be learnt from."""
+        own = self.trainer.data(self.fold)[0]
+        return [q for q in own.questions if q.space in own.train]
+
+    @property
+    def validation_questions(self) -> list[Question]:
+        """Those of the corpus that may choose between what was learnt."""
+        own = self.trainer.data(self.fold)[0]
+        return [q for q in own.questions if q.space in own.validation]
+
+    def trained(self, strategy: Strategy) -> Checkpoint:
+        """A graph network with the strategy's changes; a finished training is taken up."""
+        made = self.trainer.train(
+            self.fold,
+            changed(self.settings, strategy.changes),
+            # The main strategy's folders have no name of their own, as in earlier versions.
+            folder=self.folder / ("" if strategy.name == "v2" else strategy.name) / f"seed-{self.seed}" / self._part,
+            seed=self.seed,
+            name=f"{strategy.name}, seed {self.seed}, fold {self.fold.index}",
+        )
+        self.seconds.append(made.details["seconds"])
+        return made
+
+    def signals(self) -> list[SignalExample]:
+        """The signals of the questions that may be learnt from."""
+        return self.reader.examples(self.trainer.data(self.fold))
+
+    @property
+    def _part(self) -> str:
+        return f"fold-{self.fold.index}"
