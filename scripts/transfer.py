@@ -48,6 +48,7 @@ def transfer(
 
     from locigraph.kg.errors import LocigraphError, nearest
     from locigraph.kg.files import replace_file
+    from locigraph.scripts.assembly.opening import existing_store
     from locigraph.scripts.experiments import learning, provenance
     from locigraph.scripts.experiments.transfer_matrix import TransferMatrix
 
@@ -59,6 +60,7 @@ def transfer(
     for name, graph in graphs.items():
         if graph.corpus is None:
             raise LocigraphError(f"graphs.{name} names no corpus; give graphs.{name}.corpus.path")
+        existing_store(graph.store).close()  # an hour later would be too late to hear what is wrong with it
     both = sorted({*train} & {*checkpoints})
     if both or not (train or checkpoints):
         raise LocigraphError(

@@ -4,9 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from locigraph.kg.errors import LocigraphError
 from locigraph.kg.registry import UnknownNameError
-from locigraph.scripts.assembly.settings import EncoderSettings
+from locigraph.kg.store import Store
+from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings, GraphSettings
 from locigraph.scripts.experiments.transfer_matrix import BASELINES, TransferMatrix
+from locigraph.scripts.transfer import transfer
 from tests.fakes_graph import CPU, small_settings
 
 PUBLISHED = ["gaama-adapted", "assomem-adapted", "magma-adapted", "tempr-adapted", "hipporag-adapted"]
@@ -29,6 +32,15 @@ def test_the_published_strategies_can_be_baselines(tmp_path: Path) -> None:
 def test_what_needs_an_index_or_learns_in_folds_is_no_baseline(name: str, tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match=f"baseline '{name}' is not known.*fusion-zero"):
         matrix(tmp_path, name)
+
+
+def test_a_store_that_cannot_be_read_is_named_before_anything_is_trained(tmp_path: Path) -> None:
+    sample = CorpusSettings("sample")
+    Store(tmp_path / "a.sqlite").close()
+    graphs = {name: GraphSettings(str(tmp_path / f"{name}.sqlite"), sample) for name in ("a", "b")}
+    with pytest.raises(LocigraphError, match=r"b.sqlite' does not exist; run locigraph build"):
+        transfer(graphs=graphs, train={"row": ["a"]}, output=str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_table_has_a_difference_to_each_baseline_with_holm_over_all(tmp_path: Path) -> None:
