@@ -81,13 +81,11 @@ def transfer(
         for name, checkpoint in rows.items():
             for tested in test or graphs:
                 matrix.ask(name, checkpoint, tested)
-        manifest = provenance.manifest(seed, **matrix.manifest(train, checkpoints))
-        table = matrix.table()
-        replace_file(
-            folder / "transfer.json", json.dumps({"cells": matrix.cells, "manifest": manifest}, indent=1) + "\n"
-        )
-    replace_file(folder / "transfer.md", table + "\n")
-    print(table)
+                manifest = provenance.manifest(seed, **matrix.manifest(train, checkpoints))
+                numbers = json.dumps({"cells": matrix.cells, "manifest": manifest}, indent=1)
+                replace_file(folder / "transfer.json", numbers + "\n")  # an interruption keeps what has been asked
+                replace_file(folder / "transfer.md", matrix.table() + "\n")
+        print(matrix.table())
     print(f"numbers: {folder / 'transfer.json'}")
 
 
