@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import closing, contextmanager
@@ -14,6 +15,7 @@ from typing import Any
 
 #: Marks of ours in the header of an SQLite file: of a store, and of a cache.
 STORE_ID, CACHE_ID = int.from_bytes(b"Loci"), int.from_bytes(b"LocC")
+_REPLACING = threading.Lock()
 
 
 def parsed_json(text: str) -> Any:
@@ -27,9 +29,10 @@ def parsed_json(text: str) -> Any:
 def replace_file(path: Path, content: str | bytes) -> None:
     """Replace ``path`` by a file once all of it is on the disk; an error changes nothing."""
     part = path.with_name(path.name + ".part")
-    part.write_bytes(content.encode() if isinstance(content, str) else content)
-    sync(part)
-    os.replace(part, path)
+    with _REPLACING:  # two threads that write the same file would share its part
+        part.write_bytes(content.encode() if isinstance(content, str) else content)
+        sync(part)
+        os.replace(part, path)
 
 
 def sync(path: Path) -> None:

@@ -1,7 +1,8 @@
 """Residue: a marker in text, speaker, id or caption; after forgetting no file may hold it, nor a vector of its texts.
 
-The graph is built by rules or by language models, perhaps passed over again and refreshed; a turn or its whole space is
-forgotten, by a command or through a server, whose log is read as well.
+The graph is built by rules or by language models, which may fail at some turns, that are perhaps tried again; it is
+perhaps passed over again and refreshed; a turn or its whole space is forgotten, by a command or through a server, whose
+log is read as well.
 """
 
 from __future__ import annotations
@@ -34,6 +35,11 @@ from tests.faults.children import in_child
 from tests.faults.served import serving
 
 _FIELDS = ("text", "speaker", "turn_id", "image_caption")
+_BY_RULES = ("build",)
+_FAILING = ("build_by_failing_models",)
+_BUILDS = (
+    _BY_RULES, _BY_RULES, ("build_by_models",), _FAILING, (*_FAILING, "build_by_models"),
+)  # fmt: skip
 _PASSES = ("classify", "reflect", "resolve")
 _SPACE = "harbor"
 
@@ -45,7 +51,7 @@ class _Try:
     marker: str
     field: str
     turn: int
-    build: str
+    builds: tuple[str, ...]
     passes: tuple[str, ...]
     is_refreshed: bool
     is_space: bool
@@ -60,7 +66,7 @@ def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
             "".join(randomness.choice("bcdfghjklmnpqrstvwxz") for _ in range(14)),
             randomness.choice(_FIELDS),
             randomness.randrange(len(workbench.TURNS)),
-            randomness.choice(("build", "build", "build_by_models")),
+            randomness.choice(_BUILDS),
             tuple(each for each in _PASSES if randomness.random() < 0.3),
             randomness.random() < 0.5,
             randomness.random() < 0.3,
@@ -106,7 +112,8 @@ def _check(place: Path, made: _Try) -> None:
     (place / "corpus.jsonl").write_text("\n".join(lines) + "\n")
     vectors = in_child(partial(_built, place, made, turn))
     (place / "corpus.jsonl").unlink()
-    for cassette in place.glob("replies*"):  # is no part of a memory, and says what models were asked
+    shutil.rmtree(place / "replies.failed", ignore_errors=True)
+    for cassette in place.glob("replies.sqlite*"):  # is no part of a memory, and says what models were asked
         cassette.unlink()
     assert files_with(place, made.marker, vectors), "the marker was never there"
     if made.is_served:
@@ -115,28 +122,37 @@ def _check(place: Path, made: _Try) -> None:
         in_child(partial(_forget, place, made, turn))
     left = files_with(place, made.marker, vectors)
     assert not left, f"{made}: {left}"
-    in_child(lambda: workbench.run_all(place, "verify"))
+    code, said = in_child(lambda: workbench.run(place, "verify"))
+    assert code == 0 or (made.builds == _FAILING and _is_whole_but_for_failed(said)), f"{made}: verify: {code} {said}"
+
+
+def _is_whole_but_for_failed(said: str) -> bool:
+    """Whether ``verify`` has nothing to say but that turns failed."""
+    lines = [line for line in said.splitlines() if "no graph embeddings were compared" not in line]
+    return all(": clean (" in line or "failed and are here as they were said" in line for line in lines)
 
 
 def _built(place: Path, made: _Try, turn: dict[str, Any]) -> list[NDArray[np.float32]]:
     """Build, and go on; all vectors that are of the marked turn alone."""
     again = ("refresh",) if made.is_refreshed else ()
-    workbench.run_all(place, made.build, *made.passes, *again)
+    workbench.run_all(place, *made.builds, *made.passes, *again)
     with closing(sqlite3.connect(place / "graph.sqlite")) as connection:
         texts = {text for (text,) in connection.execute("SELECT description FROM nodes")}
-    if made.build == "build":  # what else models say of a turn nobody knows any more when it is forgotten
+    if made.builds == _BY_RULES:  # what else models say of a turn nobody knows any more when it is forgotten
         texts |= {*workbench.FakeCachedEncoder.texts}
     # An ID is no part of a text, so the other conversation may say the same.
     marked = {_utterance(turn)} | {text for text in texts if made.marker in text.lower()}
     marked -= {_utterance(each) for each in workbench.conversation("meadow")["sessions"][0]["turns"]}
-    # The hash of a marker can cancel that of another word.
-    vectors = _apart(*(FakeEncoder(TEXT_DIM).encode(sorted(each)) for each in (marked, texts - marked)))
+    # The hash of a marker can cancel that of another word, or be the first bucket, as in a collection's row of its own.
+    others = FakeEncoder(TEXT_DIM).encode(sorted(texts - marked))
+    own = np.eye(1, TEXT_DIM, dtype=np.float32)
+    vectors = _apart(FakeEncoder(TEXT_DIM).encode(sorted(marked)), np.concatenate([others, own]))
     if made.is_refreshed:
         with MilvusIndex(str(place / "graph.index.db")) as index:
             collection = index.open(GRAPH_ALIAS)
             keys = [key for key, row in collection.rows(_SPACE).items() if turn["turn_id"] in row.turn_ids]
-            others = collection.vectors("meadow", collection.node_keys("meadow"))
-            vectors += _apart([*collection.vectors(_SPACE, keys).values()], [*others.values()])
+            elsewhere = collection.vectors("meadow", collection.node_keys("meadow"))
+            vectors += _apart([*collection.vectors(_SPACE, keys).values()], [*elsewhere.values()])
     return vectors
 
 
@@ -160,7 +176,7 @@ def _forget_served(place: Path, made: _Try, turn: dict[str, Any]) -> None:
     with serving(place) as (child, address), httpx.Client(base_url=address, timeout=60) as http:
         for name, asked, status in (
             ("recall", {"space": _SPACE, "question": "Who repairs boats?"}, 200),
-            ("add", said | {"text": f"Something else than {made.marker}."}, 409 if made.build == "build" else 400),
+            ("add", said | {"text": f"Something else than {made.marker}."}, 409 if made.builds == _BY_RULES else 400),
             ("forget", {"space": _SPACE, **named}, 200),
             ("recall", {"space": "meadow", "question": "Who repairs boats?"}, 200),
         ):

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
 
 import pytest
 
-from locigraph.kg.files import opened_sqlite, parsed_json, replaced_folder, whole_folder
+from locigraph.kg.files import opened_sqlite, parsed_json, replace_file, replaced_folder, whole_folder
 
 
 def content(folder: Path) -> dict[str, str]:
@@ -25,6 +26,14 @@ def test_a_folder_is_made_and_replaced_with_nothing_left_beside_it(tmp_path: Pat
     write(tmp_path / "deep" / "folder", "second")
     assert content(tmp_path / "deep" / "folder") == {"second": "second"}
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["folder"]
+
+
+def test_threads_that_replace_the_same_file_do_not_take_each_other_s_part(tmp_path: Path) -> None:
+    texts = [letter * 100_000 for letter in "abcdefgh"]
+    with ThreadPoolExecutor(len(texts)) as pool:
+        list(pool.map(replace_file, [tmp_path / "file"] * 80, texts * 10))
+    assert (tmp_path / "file").read_text() in texts
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_an_error_while_writing_leaves_the_folder_as_it_was(tmp_path: Path) -> None:
