@@ -71,8 +71,10 @@ class ChangeBuilder:
             elif isinstance(operation, ArchiveNode):
                 self._amend(NodeUpdate(operation.id, status=NodeStatus.ARCHIVED))
             elif isinstance(operation, SupersedeNode):
-                if self._state.is_open_at(operation.id, turn.recorded_at):
-                    self._amend(NodeUpdate(operation.id, valid_to=turn.recorded_at))
+                # As the edge below: not before either fact was known, where turns come out of order.
+                end = max([turn.recorded_at, *self._state.known_since(operation.id, operation.successor)])
+                if self._state.is_open_at(operation.id, end):
+                    self._amend(NodeUpdate(operation.id, valid_to=end))
                 self._relations.append(NewRelation(operation.id, "SUPERSEDED_BY", operation.successor))
         made = [op for op in self._plan.operations if isinstance(op, AddNode)]
         self._follow_by_later_events([op for op in made if op.type == "event_node"])

@@ -35,8 +35,8 @@ class Purpose:
 class Accounts(Protocol):
     """The store as the ledger sees it: it remembers what was spent on each space."""
 
-    def spent(self, space: SpaceId) -> Mapping[tuple[str, str], Spent]:
-        """What was spent on a space, by turn and stage; turn ``""`` stands for what is about no turn."""
+    def spent_by_stage(self) -> Mapping[str, Spent]:
+        """What was spent on all spaces."""
         ...
 
     def add_spent(self, space: SpaceId, turn_id: str, stage: str, spent: Spent) -> None:
@@ -64,7 +64,6 @@ class Ledger:
         self._max_tokens = max_tokens
         self._max_cost = max_cost
         self._stages: dict[str, Spent] = {}
-        self._counted: set[SpaceId | None] = set()  # what was spent on these is in the sums
         self._under_way: dict[int, Spent] = {}  # the most that each request may cost whose reply is not there yet
         self._requests = 0
         self._is_stopped = False
@@ -72,15 +71,14 @@ class Ledger:
         self._changed = threading.Condition()
         self.invalid = self.repaired = 0
 
-    def bind(self, store: Accounts, spaces: list[SpaceId]) -> None:
-        """Go on from what a store remembers of these spaces, and have it remember what is spent from now on."""
+    def bind(self, store: Accounts) -> None:
+        """Go on from what a store remembers, and have it remember what is spent from now on."""
         with self._changed:
-            self._store = store
             self._is_stopped = False
-            for space in {*spaces} - self._counted:
-                for (_, stage), spent in store.spent(space).items():
+            if store is not self._store:
+                self._store = store
+                for stage, spent in store.spent_by_stage().items():
                     self._add(stage, spent)
-            self._counted.update(spaces)
 
     @contextmanager
     def request(self, read: int, written: int, prices: Prices) -> Iterator[None]:
@@ -150,7 +148,6 @@ class Ledger:
         with self._changed:
             spent = _spent(read, written, prices)
             self._add(purpose.stage, spent)
-            self._counted.add(purpose.space)
             if self._store is not None and purpose.space is not None:
                 self._store.add_spent(purpose.space, purpose.turn_id or "", purpose.stage, spent)
 

@@ -13,7 +13,8 @@ from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 from openai import APIConnectionError, APIStatusError, APITimeoutError, OpenAI, OpenAIError
-from openai.types.chat import ChatCompletion, ChatCompletionMessageParam
+from openai.types.chat import ChatCompletionMessageParam
+from pydantic import BaseModel, NonNegativeInt, ValidationError
 
 from locigraph.consolidation.cassette import Cassette, key_of
 from locigraph.consolidation.errors import ConsolidationError, LanguageModelError, MissingReplyError, ReplyFormatError
@@ -59,6 +60,29 @@ class Endpoint:
     timeout_s: float = 120.0
     deadline_s: float = 600.0
     concurrency: int = 1
+
+
+# What is read of a chat completion. Endpoints that are compatible leave fields out, or answer an error with no choice.
+
+
+class _Message(BaseModel):
+    content: str | None = None
+    refusal: str | None = None
+
+
+class _Choice(BaseModel):
+    message: _Message | None = None
+    finish_reason: str | None = None
+
+
+class _Usage(BaseModel):
+    prompt_tokens: NonNegativeInt | None = None
+    completion_tokens: NonNegativeInt | None = None
+
+
+class _Completion(BaseModel):
+    choices: list[_Choice]
+    usage: _Usage | None = None
 
 
 class ChatClient:
@@ -150,23 +174,20 @@ class ChatClient:
         longest = (self._endpoint.parameters or {}).get("max_tokens", _LONGEST_REPLY)
         with self.ledger.request(read, longest, self.prices):
             reply = self._completion(messages, schema)
-            # Some endpoints answer an error with status 200 and no choice.
-            choice = reply.choices[0] if reply.choices else None
-            text = _storable((choice.message.content if choice else None) or "")
-            used = reply.usage
-            if used is not None:
-                self.ledger.book(purpose, used.prompt_tokens, used.completion_tokens, self.prices)
-            else:
-                self.ledger.book(purpose, read, tokens_of(text), self.prices)
-        if choice is None or not (text.strip() or choice.message.refusal):
+            choice = reply.choices[0] if reply.choices else _Choice()
+            message, used = choice.message or _Message(), reply.usage or _Usage()
+            text = _storable(message.content or "")
+            written = tokens_of(text) if used.completion_tokens is None else used.completion_tokens
+            self.ledger.book(purpose, read if used.prompt_tokens is None else used.prompt_tokens, written, self.prices)
+        if not (text.strip() or message.refusal):
             return text, "the reply is empty"
-        if choice.message.refusal or choice.finish_reason == "content_filter":
-            return text, f"the model refuses ({(choice.message.refusal or 'content filter')[:200]})"
+        if message.refusal or choice.finish_reason == "content_filter":
+            return text, f"the model refuses ({(message.refusal or 'content filter')[:200]})"
         if choice.finish_reason == "length":
             return text, "the reply was cut off at the largest number of tokens; it must be shorter"
         return text, None
 
-    def _completion(self, messages: Sequence[Message], schema: Schema) -> ChatCompletion:
+    def _completion(self, messages: Sequence[Message], schema: Schema) -> _Completion:
         """What the endpoint answers, asked again while it fails for the moment and the deadline allows."""
         end = time.monotonic() + self._endpoint.deadline_s
         pause = _FIRST_PAUSE_S
@@ -177,9 +198,10 @@ class ChatClient:
                 # A first request has all its time; a repeated one ends with the deadline.
                 left = self._endpoint.timeout_s if pause == _FIRST_PAUSE_S else max(_LEAST_S, end - time.monotonic())
                 reply = self._answer(made, min(self._endpoint.timeout_s, left))
-                if isinstance(reply, dict) and isinstance(reply.get("choices"), list):
-                    return ChatCompletion.construct(**reply)
-                fault: Exception = ValueError(f"an answer that is no chat completion: {str(reply)[:100]!r}")
+                try:
+                    return _Completion.model_validate(reply)
+                except ValidationError:
+                    fault: Exception = ValueError(f"an answer that is no chat completion: {str(reply)[:100]!r}")
                 wait = None
             except (OpenAIError, json.JSONDecodeError, UnicodeDecodeError) as error:  # the latter of no JSON
                 status = error.status_code if isinstance(error, APIStatusError) else None

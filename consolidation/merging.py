@@ -21,7 +21,7 @@ from locigraph.kg.counts import Counts
 from locigraph.kg.schema import MERGED_BY, MERGED_INTO
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
-from locigraph.kg.types import GraphChange, NewRelation, Node, NodeStatus, NodeUpdate, SpaceId
+from locigraph.kg.types import GraphChange, NewRelation, NodeStatus, NodeUpdate, SpaceId
 
 NAMED_TYPES = ("entity", "concept")
 _PROPER = re.compile(r"\b[A-Z]\w*|\d+")
@@ -67,7 +67,6 @@ class Merger:
         Raises:
             UnknownNodeError: If a node was erased meanwhile; run again.
         """
-        nodes = {node.id: node for node in self._store.nodes(space, types=NAMED_TYPES, include_archived=True)}
         total = Merged()
         seen = self._store.snapshot(space, embedding_model=self._encoder.model_id)
         edges: dict[int, list[int]] = {}
@@ -79,11 +78,13 @@ class Merger:
             if is_stopped():
                 break
             into[match.row] = match.into
-            self._merge(seen, match, nodes[seen.ids[match.row]], edges.get(match.row, ()), into)
+            self._merge(seen, match, edges.get(match.row, ()), into)
             total += Merged(merged=1)
         return total
 
-    def _merge(self, seen: Snapshot, match: Match, node: Node, edges: Sequence[int], into: dict[int, int]) -> None:
+    def _merge(self, seen: Snapshot, match: Match, edges: Sequence[int], into: dict[int, int]) -> None:
+        node = self._store.node(seen.space, seen.ids[match.row])
+
         def end(row: int) -> str:
             return seen.ids[into.get(row, row)]
 

@@ -49,20 +49,28 @@ def parsed(text: str) -> Any:
     fenced = _FENCE.search(said)
     said = (fenced[1] if fenced else said).strip()
     try:
-        reply = json.loads(said, parse_constant=_refuse_constant)
+        reply = _first_json(said)
     except json.JSONDecodeError as error:
-        start = said.find("{")
-        if start <= 0:
-            raise ValueError(f"the reply is not JSON ({error})") from error
-        try:
-            reply, _ = json.JSONDecoder(parse_constant=_refuse_constant).raw_decode(said, start)
-        except json.JSONDecodeError:
-            raise ValueError(f"the reply is not JSON ({error})") from error
+        raise ValueError(f"the reply is not JSON ({error})") from error
     except RecursionError as error:
         raise ValueError("the reply is not JSON that can be read (nested too deeply)") from error
     if isinstance(reply, dict) and "properties" in reply and ("type" in reply or "required" in reply):
         raise ValueError("the reply repeats the schema; it should be an object of that schema")
     return reply
+
+
+def _first_json(text: str) -> Any:
+    """The text as JSON, or the object that begins at its first brace."""
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        start = text.find("{")
+        if start <= 0:
+            raise
+        try:
+            return json.JSONDecoder(parse_constant=_refuse_constant).raw_decode(text, start)[0]
+        except json.JSONDecodeError:
+            raise error from None
 
 
 def _refuse_constant(name: str) -> None:

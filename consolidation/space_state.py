@@ -145,6 +145,11 @@ class SpaceState:
         session, other = self._sessions[turn.session_id], self._place[turn.turn_id] + step
         return self.episodes.get(session[other].turn_id) if 0 <= other < len(session) else None
 
+    def known_since(self, *refs: str) -> list[datetime]:
+        """When nodes became known; a ref of a node that is not in the graph yet has no time."""
+        nodes = [self._store.node(self.space, NodeId(ref)) for ref in refs if ref in self.planned]
+        return [node.created_at for node in nodes]
+
     def is_open_at(self, node_id: NodeId, time: datetime) -> bool:
         """Whether a node's valid time goes on beyond a time; what ended earlier must keep its end."""
         valid_to = self._store.node(self.space, node_id).valid_to

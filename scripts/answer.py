@@ -49,6 +49,7 @@ def answer(
     from locigraph.retrieval.evaluation.contexts import read_contexts
     from locigraph.scripts.assembly import opening
     from locigraph.scripts.assembly.language_models import clients_of
+    from locigraph.scripts.assembly.options import parts
     from locigraph.scripts.experiments.answers import Answering, SpentFile, answers_table
 
     for name, value, least in (("concurrency", concurrency, 1), ("questions", questions, 1), ("wrong", wrong, 0)):
@@ -70,10 +71,11 @@ def answer(
         )
     contexts = read_contexts(folder / "contexts.jsonl.gz", budget_tokens)
     if strategies is not None:
-        missing = [name for name in strategies.split(",") if name not in contexts]
+        named = parts(strategies)
+        missing = [name for name in named if name not in contexts]
         if missing:
             raise LocigraphError(f"strategy {missing[0]!r} was not evaluated; {folder} has {', '.join(contexts)}")
-        contexts = {name: contexts[name] for name in strategies.split(",")}
+        contexts = {name: contexts[name] for name in named}
     answerable = [question for question in read.questions if question.answer]
     unanswerable = list(read.unanswerable)
     if questions is not None:
@@ -82,7 +84,7 @@ def answer(
         unanswerable = chance.sample(unanswerable, min(questions, len(unanswerable)))
     if not answerable:
         raise LocigraphError(f"{read.path}: no question has an answer to judge by")
-    answerer.ledger.bind(SpentFile(folder / "spent.json"), sorted({q.space for q in (*answerable, *unanswerable)}))
+    answerer.ledger.bind(SpentFile(folder / "spent_by_stage.json"))
     run = Answering(answerer, judging, contexts, answerable, unanswerable, FORMATS[read.format].listing, concurrency)
     made = run.run(folder, wrong=wrong, seed=seed)
     print(answers_table(made))

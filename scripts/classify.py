@@ -27,7 +27,7 @@ def classify(
         threshold: Cosine to the mean of a category from which a node belongs to it.
         encoder: Text encoder; by default the one that the graph was built with.
         llm: Language model that names new categories; without one they are named by their key terms.
-        max_tokens: Most tokens that the names may cost; then the command stops with code 3.
+        max_tokens: Most tokens that models may have cost this store, whatever for; then the command stops with code 3.
         max_cost: The same in the currency of the prices.
     """
     from locigraph.consolidation.classification import Classified, Classifier, LLMNamer, key_terms
@@ -44,7 +44,7 @@ def classify(
         classifier = Classifier(graph, plain, threshold=threshold)
         if client is None:
             return classifier.run(space, key_terms, is_stopped=is_stopped)
-        client.ledger.bind(graph, [space])
+        client.ledger.bind(graph)
         return classifier.run(space, LLMNamer(client, space), is_stopped=is_stopped)
 
     resident.run("classify", store, encoder, Classified(), work, once=once, interval=interval)

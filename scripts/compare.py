@@ -31,6 +31,7 @@ def compare(
     from locigraph.retrieval.evaluation.formatting import p_value, signed
     from locigraph.retrieval.evaluation.question_scores import compare_again
     from locigraph.retrieval.evaluation.trec import export_trec
+    from locigraph.scripts.assembly.options import parts
 
     if pairs is None and trec is None:
         raise LocigraphError("nothing to do; name comparisons with --pairs or a folder with --trec")
@@ -44,7 +45,7 @@ def compare(
         found = compare_again(
             Path(scores),
             [(pair[0], pair[1]) for pair in asked],
-            metrics=metrics.split(","),
+            metrics=parts(metrics),
             without=without or (),
             seed=seed,
         )

@@ -26,7 +26,7 @@ def reflect(
         interval: Otherwise, seconds between two runs over the store.
         encoder: Text encoder; by default the one that the graph was built with.
         llm: Language model that draws them, from the facts that are new to it.
-        max_tokens: Most tokens that this may cost; then the command stops with code 3.
+        max_tokens: Most tokens that models may have cost this store, whatever for; then the command stops with code 3.
         max_cost: The same in the currency of the prices.
     """
     from locigraph.consolidation.protocols import TextEncoder
@@ -41,7 +41,7 @@ def reflect(
 
     def work(graph: Store, plain: TextEncoder, space: SpaceId, is_stopped: resident.Stopped) -> Reflected:
         if client is not None:
-            client.ledger.bind(graph, [space])
+            client.ledger.bind(graph)
         return Reflector(graph, plain).run(space, client, is_stopped=is_stopped)
 
     resident.run("reflect", store, encoder, Reflected(), work, once=once, interval=interval)

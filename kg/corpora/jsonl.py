@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from datetime import date
 
 from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat, Extractions, RecordedEvent, RecordedItem
@@ -33,10 +34,11 @@ def read(path: str) -> Corpus:
         record = Record(item, path, space)
         turns = number_turns(space, list(_utterances(record)))
         known = {turn.turn_id for turn in turns}
+        empty = _turn_ids(record) - known
         sessions = {session.string("session_id") for session in record.records("sessions")}
-        conversations.append(Conversation(space, turns, read_extractions(record, known)))
+        conversations.append(Conversation(space, turns, read_extractions(record, known, empty)))
         for entry in record.records("questions", required=False):
-            question = _question(entry, space)
+            question = _question(entry, space, empty)
             if question.question_id in seen:
                 raise entry.error("question_id", question.question_id, "an id that no earlier question has")
             seen.add(question.question_id)
@@ -51,6 +53,13 @@ def read(path: str) -> Corpus:
             else:
                 skipped["no evidence turn given"] += 1
     return Corpus("jsonl", path, file_sha256(path), tuple(conversations), tuple(questions), dict(skipped))
+
+
+def _turn_ids(record: Record) -> set[TurnId]:
+    """Of all turns, those included that say nothing."""
+    return {
+        TurnId(turn.string("turn_id")) for session in record.records("sessions") for turn in session.records("turns")
+    }
 
 
 def _utterances(record: Record) -> Iterator[Utterance]:
@@ -77,28 +86,31 @@ def _utterances(record: Record) -> Iterator[Utterance]:
             )
 
 
-def _question(entry: Record, space: SpaceId) -> Question:
+def _question(entry: Record, space: SpaceId, empty: AbstractSet[TurnId]) -> Question:
+    cited = dict.fromkeys(map(TurnId, entry.strings("evidence_turn_ids", required=False)))
     return Question(
         space,
         f"{space}:{entry.string('question_id')}",
         entry.string("text"),
         entry.optional_string("category") or "uncategorised",
-        tuple(TurnId(t) for t in dict.fromkeys(entry.strings("evidence_turn_ids", required=False))),
+        tuple(turn for turn in cited if turn not in empty),
         entry.strings("evidence_session_ids", required=False),
         entry.timestamp("asked_at"),
         entry.optional_string("answer"),
     )
 
 
-def read_extractions(record: Record, known: set[TurnId]) -> Extractions:
+def read_extractions(
+    record: Record, known: AbstractSet[TurnId], empty: AbstractSet[TurnId] = frozenset()
+) -> Extractions:
     """The ``facts``, ``entities``, ``topics`` and ``events`` of a record, each list optional.
 
-    Items whose turns are not in the conversation are an error; items without any turn have no provenance and are
-    left out.
+    Items whose turns are not in the conversation are an error; turns that say nothing (``empty``) are passed over, and
+    items without any other turn, which have no provenance, are left out.
     """
 
     def turn_ids(item: Record) -> tuple[TurnId, ...]:
-        ids = tuple(TurnId(t) for t in item.strings("turn_ids"))
+        ids = tuple(TurnId(t) for t in item.strings("turn_ids") if t not in empty)
         for turn_id in ids:
             if turn_id not in known:
                 raise item.error("turn_ids", turn_id, "the id of a turn of this conversation")

@@ -2,12 +2,15 @@
 
 Android writes ``12/03/2024, 18:40 - Ana: Hello``, iOS ``[12/03/2024, 18:40:12] Ana: Hello``; a line without such a
 beginning goes on with the message before. Whether the day or the month comes first depends on the phone: a number above
-12 decides it for the whole file. The times have no zone and are read as UTC.
+12 decides it for the whole file. The times have no zone and are read as UTC. A message's id is made of its time,
+speaker and words, so that it is the same in an export that begins later, or from which messages were deleted.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -45,7 +48,8 @@ def read(path: str) -> Corpus:
         raise CorpusFormatError(path, None, "(file)", decode(path)[:40], expected)
     order, is_known = _order(path, messages)
     said: list[Utterance] = []
-    media = notices = on_day = 0
+    alike: Counter[str] = Counter()
+    media = notices = 0
     for message in messages:
         time = _time(path, message, order)
         speaker, colon, text = message.said.partition(": ")
@@ -54,9 +58,13 @@ def read(path: str) -> Corpus:
         elif _MEDIA.fullmatch(text.strip()) or not text.strip():
             media += 1
         else:
-            day = time.date().isoformat()
-            on_day = on_day + 1 if said and said[-1].session_id == day else 1
-            said.append(Utterance(f"{day}:{on_day:04}", day, speaker.strip(), text.strip(), time))
+            day, speaker, text = time.date().isoformat(), speaker.strip(), text.strip()
+            words = hashlib.sha256(f"{speaker}: {text}".encode()).hexdigest()[:8]
+            turn_id = f"{time:%Y-%m-%dT%H:%M}:{words}"
+            alike[turn_id] += 1
+            if alike[turn_id] > 1:  # said twice in a minute
+                turn_id = f"{turn_id}:{alike[turn_id]}"
+            said.append(Utterance(turn_id, day, speaker, text, time))
     space = SpaceId(Path(path).stem)
     counts = {"notices without a speaker": notices, "media and empty messages": media}
     notes = [f"{count} {what} were passed over" for what, count in counts.items() if count]

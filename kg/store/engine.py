@@ -19,6 +19,14 @@ _MODES: dict[Access, str] = {"create": "rwc", "write": "rw", "read": "ro"}
 _OUR_TABLES = {*tables.metadata.tables, "alembic_version"}
 
 
+def shown_url(url: str) -> str:
+    """A store's URL as errors may show it: without the password."""
+    try:
+        return sa.make_url(url).render_as_string(hide_password=True) if "://" in url else url
+    except sa.exc.ArgumentError:
+        return url
+
+
 def make_engine(url: str, access: Access) -> Engine:
     """An engine with this project's connection settings; StoreError if the URL cannot be used.
 
@@ -30,7 +38,7 @@ def make_engine(url: str, access: Access) -> Engine:
         options: dict[str, Any] = {} if file is None else {"creator": lambda: _connected(file, access)}
         engine = sa.create_engine(parsed, **options)
     except (sa.exc.ArgumentError, ModuleNotFoundError) as error:
-        raise StoreError(f"store URL {url!r} cannot be used: {error}") from error
+        raise StoreError(f"store URL {shown_url(url)!r} cannot be used: {error}") from error
     if engine.dialect.name != "sqlite":
         return engine
 
@@ -42,7 +50,8 @@ def make_engine(url: str, access: Access) -> Engine:
         connection.execute("PRAGMA busy_timeout=30000")
         if is_foreign(connection, application_id=STORE_ID, tables=_OUR_TABLES):
             raise StoreError(
-                f"store {url!r} is the database of another application and was left as it is; name another file"
+                f"store {shown_url(url)!r} is the database of another application and was left as it is; name "
+                "another file"
             )
         # secure_delete overwrites what forget() erases.
         changing = () if access == "read" else ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON")

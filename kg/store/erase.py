@@ -132,9 +132,10 @@ def _restore_aliases(connection: Connection, space: SpaceId, doomed: Sequence[in
         nodes.space == space, nodes.type.in_(_SHARED), nodes.attributes[MERGED_INTO].as_string().in_(sorted(gone))
     )
     back = [key for key in connection.scalars(aliases) if key not in doomed]
+    of_space = select(nodes.key).where(nodes.space == space)  # another space may have nodes of the same ids
     for table in (tables.nodes, tables.node_versions):
         ends = table.c.attributes[MERGED_INTO].as_string().in_(sorted(gone))
-        for row in connection.execute(select(table).where(ends)).mappings().all():
+        for row in connection.execute(select(table).where(ends, table.c.key.in_(of_space))).mappings().all():
             kept = {name: value for name, value in row["attributes"].items() if name not in (MERGED_INTO, MERGED_BY)}
             same = [table.c[column.name] == row[column.name] for column in table.primary_key]
             connection.execute(update(table).where(*same).values(attributes=kept))

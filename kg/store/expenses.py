@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 
 from locigraph.kg.counts import Spent
 from locigraph.kg.store import tables
@@ -18,6 +18,13 @@ def read(connection: Connection, space: SpaceId) -> dict[tuple[str, str], Spent]
     """What was spent on a space, by turn and stage."""
     rows = connection.execute(select(tables.spent).where(_TABLE.space == space).order_by(_TABLE.turn_id, _TABLE.stage))
     return {(row.turn_id, row.stage): Spent(row.calls, row.read, row.written, row.cost) for row in rows}
+
+
+def by_stage(connection: Connection) -> dict[str, Spent]:
+    """What was spent on all spaces, by stage."""
+    sums = [func.sum(_TABLE[name]).label(name) for name in ("calls", "read", "written", "cost")]
+    rows = connection.execute(select(_TABLE.stage, *sums).group_by(_TABLE.stage).order_by(_TABLE.stage))
+    return {row.stage: Spent(row.calls, row.read, row.written, row.cost) for row in rows}
 
 
 def add(connection: Connection, space: SpaceId, turn_id: str, stage: str, spent: Spent) -> None:

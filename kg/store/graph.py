@@ -41,7 +41,7 @@ from locigraph.kg.store import (
 from locigraph.kg.store import turns as turns_
 from locigraph.kg.store.commit import Commit, text_digest
 from locigraph.kg.store.embeddings import NodeText
-from locigraph.kg.store.engine import Access, is_seeded, make_engine, seed_schema
+from locigraph.kg.store.engine import Access, is_seeded, make_engine, seed_schema, shown_url
 from locigraph.kg.store.outbox import OutboxRow
 from locigraph.kg.store.rows import node_of
 from locigraph.kg.store.statements import chunks
@@ -76,7 +76,8 @@ class Store:
     """
 
     def __init__(self, url: str | Path, *, access: Access = "create") -> None:
-        self.url = text_url = str(url)
+        text_url = str(url)
+        self.url = shown_url(text_url)
         if "://" not in text_url and access == "create":
             try:
                 Path(text_url).parent.mkdir(parents=True, exist_ok=True)
@@ -86,16 +87,16 @@ class Store:
         self._writing = threading.Lock()
         # Most often there is nothing to write, and then a writer beside us is not waited for.
         with self._read() as connection:
-            is_ready = migrations.is_current(connection, url=text_url) and is_seeded(connection)
+            is_ready = migrations.is_current(connection, url=self.url) and is_seeded(connection)
         if not is_ready and access == "read":
             self.close()
             raise StoreVersionError(
-                f"store {text_url!r} was written by an older version; run locigraph verify once, which brings it up "
+                f"store {self.url!r} was written by an older version; run locigraph verify once, which brings it up "
                 "to date"
             )
         if not is_ready:
             with self._write() as connection:
-                migrations.upgrade(connection, url=text_url)
+                migrations.upgrade(connection, url=self.url)
                 seed_schema(connection)
 
     def close(self) -> None:
@@ -128,6 +129,10 @@ class Store:
                 cure = "another process has been writing to it for half a minute; run the command again when it is done"
             elif "not a database" in str(error.orig):
                 cure = "name the graph that locigraph build made; conversations are named with --corpus.path"
+            elif "readonly" in str(error.orig):
+                cure = "it was opened to be read only, or its file may not be written"
+            elif "full" in str(error.orig) or "I/O" in str(error.orig):
+                cure = "nothing was changed; mend the disk, or make room on it, and run the command again"
             else:
                 cure = "if this is no database file of locigraph, name one or a new path"
             raise StoreError(f"store {self.url!r}: {error.orig}; {cure}") from error
@@ -167,6 +172,11 @@ class Store:
         """What language models cost, by turn and stage; turn ``""`` is what is about no turn, or forgotten ones."""
         with self._read() as connection:
             return expenses.read(connection, space)
+
+    def spent_by_stage(self) -> dict[str, Spent]:
+        """What language models cost on all spaces."""
+        with self._read() as connection:
+            return expenses.by_stage(connection)
 
     def add_spent(self, space: SpaceId, turn_id: str, stage: str, spent: Spent) -> None:
         """Remember that more was spent."""

@@ -102,7 +102,7 @@ class GraphWriter:
         known = {*store.spaces()}
         spaces = [space for space in given if space in known]
         if isinstance(extractor, Accounted):
-            extractor.ledger.bind(store, spaces)
+            extractor.ledger.bind(store)
         pending = [turn for space in spaces for turn in store.turns(space, state=TurnState.PENDING)]
         if pending:
             # One large batch now instead of a small one per turn.

@@ -32,7 +32,7 @@ _Made = TypeVar("_Made")
 
 
 class SpentFile:
-    """What was spent in earlier runs, as a JSON file: space to stage to counts.
+    """What was spent in earlier runs, as a JSON file: stage to counts.
 
     Args:
         path: The file; made when something is first spent.
@@ -40,17 +40,17 @@ class SpentFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._held: dict[str, dict[str, dict[str, float]]] = json.loads(path.read_text()) if path.exists() else {}
+        held = json.loads(path.read_text()) if path.exists() else {}
+        self._held = {stage: Spent(**counts) for stage, counts in held.items()}
 
-    def spent(self, space: SpaceId) -> dict[tuple[str, str], Spent]:
-        """What was spent on the questions to a space, by stage."""
-        return {("", stage): Spent(**counts) for stage, counts in self._held.get(space, {}).items()}  # type: ignore[arg-type]
+    def spent_by_stage(self) -> dict[str, Spent]:
+        """What was spent on all questions."""
+        return self._held
 
     def add_spent(self, space: SpaceId, turn_id: str, stage: str, spent: Spent) -> None:
         """Remember that more was spent."""
-        so_far = self.spent(space).get(("", stage), Spent())
-        self._held.setdefault(space, {})[stage] = dataclasses.asdict(so_far + spent)
-        replace_file(self._path, json.dumps(self._held))
+        self._held[stage] = self._held.get(stage, Spent()) + spent
+        replace_file(self._path, json.dumps({name: dataclasses.asdict(each) for name, each in self._held.items()}))
 
 
 @dataclass(frozen=True, eq=False)

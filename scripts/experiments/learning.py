@@ -54,8 +54,10 @@ def training_set(views: Views, corpus: Corpus, *, validation: int, judges: bool 
         judges: Whether all are held back for that.
 
     Raises:
-        LocigraphError: If none would be left to learn from, or it is to judge and has no question.
+        LocigraphError: If ``validation`` is negative or leaves none to learn from, or it is to judge and has no
+            question.
     """
+    check_validation(validation)
     spaces = sorted({q.space for q in corpus.questions})
     if judges:
         if not spaces:
@@ -99,7 +101,7 @@ def training_sets(
     Raises:
         LocigraphError: If that is negative, or there is no graph.
     """
-    check_validation(validation)
+    check_validation(validation)  # before the graph is opened
     with existing_store(store) as graph, more_training_sets(also, corpus, encoder, validation=validation) as others:
         views = views_of(graph, corpus, None if encoder is None else text_encoder(encoder))
         yield [training_set(views, corpus, validation=validation), *others]

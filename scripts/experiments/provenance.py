@@ -35,6 +35,7 @@ def source_commit() -> str:
         return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout
 
     try:
+        git("ls-files", "--error-unmatch", Path(__file__).name)  # else it is installed within a checkout of others
         return git("rev-parse", "--short=12", "HEAD").strip() + ("+" if git("status", "--porcelain").strip() else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.types import UNSTORABLE, Scope, SpaceId, Turn, TurnId
@@ -42,7 +42,23 @@ def extractor_maker(
     return make
 
 
-def turn_of(
+def turns_of(given: Iterable[Mapping[str, Any]]) -> list[tuple[Turn, Scope]]:
+    """Turns, and to whom the space of each belongs; each is given as the arguments of ``Memory.add``.
+
+    Raises:
+        LocigraphError: If an argument is unknown, missing or no text; names the first such turn.
+    """
+    made = []
+    for place, each in enumerate(given):
+        try:
+            made.append(_turn(place, **each))
+        except TypeError as error:
+            said = str(error).removeprefix("_turn() ")
+            raise LocigraphError(f"turn {place}: {said}; give each turn as the arguments of Memory.add") from error
+    return made
+
+
+def _turn(
     place: int,
     *,
     space: str,
@@ -55,7 +71,6 @@ def turn_of(
     user: str | None = None,
     agent: str | None = None,
 ) -> tuple[Turn, Scope]:
-    """A turn and to whom its space belongs, from the arguments of ``Memory.add``; it is the one at that place."""
     texts: dict[str, object] = {"space": space, "session": session, "speaker": speaker, "text": text}
     optional = {"turn_id": turn_id, "image_caption": image_caption, "user": user, "agent": agent}
     texts |= {name: value for name, value in optional.items() if value is not None}

@@ -66,6 +66,8 @@ class AsyncMemory:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._memory is None:
+            return  # closed within its block
         try:
             await self.call(lambda memory: memory.__exit__(kind, error, trace))
         finally:

@@ -19,7 +19,7 @@ from locigraph.retrieval.view import DEFAULT_FOLD, ViewedRetriever
 from locigraph.scripts.assembly import opening, options
 from locigraph.scripts.assembly.search_parts import reranked
 from locigraph.scripts.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings, LLMSettings
-from locigraph.scripts.memory.additions import extractor_maker, new_turn_id, turn_of
+from locigraph.scripts.memory.additions import extractor_maker, new_turn_id, turns_of
 from locigraph.scripts.memory.asked_spaces import AskedSpaces, named_spaces
 from locigraph.scripts.memory.parts import Parts
 from locigraph.scripts.memory.recalled import MemoryState, Recalled
@@ -232,12 +232,14 @@ class Memory:
             The ids of all, in the order given.
 
         Raises:
+            LocigraphError: If an argument is unknown or missing.
             StoreError: As ``add``, except for turns that were forgotten; nothing is written then.
             LanguageModelError: If language models fail; the turns are remembered, and consolidated by a later call.
         """
-        given = [turn_of(place, **each) for place, each in enumerate(turns)]
+        given = turns_of(turns)
         made = [redacted_turn(turn) if self._redact else turn for turn, _ in given]
         scoped = [(turn.space, scope) for turn, scope in given]
+        self._refuse_if_readonly()
         with self._writing:
             with self._lock:
                 writer = self._parts.writer()
@@ -285,6 +287,7 @@ class Memory:
                 f"space {space!r}: name the turns to erase, or say that it is the whole space; of a user or agent all "
                 "spaces are erased, and no turns are named"
             )
+        self._refuse_if_readonly()
         with self._writing, self._lock:
             self._has_forgotten = True
             was_cut = self._graph.has_forgotten()
@@ -321,8 +324,13 @@ class Memory:
 
         A turn that was not forgotten is not counted.
         """
+        self._refuse_if_readonly()
         with self._writing, self._lock:
             return self._graph.restore(SpaceId(space), None if turn_ids is None else [TurnId(t) for t in turn_ids])
+
+    def _refuse_if_readonly(self) -> None:
+        if self._is_readonly:
+            raise LocigraphError(f"memory {self._graph.url!r} was opened to be read; open it with access='write'")
 
     def flush(self) -> None:
         """Bring the indexes up to date; ``recall`` does so by itself for the space that it asks."""

@@ -88,17 +88,17 @@ def application(
         return {"status": "ok"}
 
     @app.get("/ready", summary="Whether models are loaded and the index answers, and which checkpoint is in use")
-    async def ready() -> Response:
+    async def ready(request: Request) -> Response:
+        is_known = hasattr(request.state, CALLER)  # others hear nothing of files and models
         if service.not_ready:
-            return problem(503, service.not_ready, headers={"Retry-After": "5"})
-        state = await asyncio.to_thread(memory.state)  # beside the requests that wait in line
-        return JSONResponse(
-            {
-                "status": "ready", "strategy": "v2" if state.checkpoint else "v1", "checkpoint": state.checkpoint,
-                "reason": state.reason,
-                "index": {"due_rows": state.due_rows, "due_spaces": state.due_spaces},
-            }
-        )  # fmt: skip
+            reason = service.not_ready if is_known else "not ready; send a key to hear why"
+            return problem(503, reason, headers={"Retry-After": "5"})
+        state = await service.state(memory.state)
+        said: dict[str, Any] = {"status": "ready", "strategy": "v2" if state.checkpoint else "v1"}
+        if is_known:
+            index = {"due_rows": state.due_rows, "due_spaces": state.due_spaces}
+            said |= {"checkpoint": state.checkpoint, "reason": state.reason, "index": index}
+        return JSONResponse(said)
 
     @app.get("/metrics", summary="Metrics for Prometheus", response_class=Response)
     async def metrics() -> Response:

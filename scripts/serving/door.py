@@ -96,14 +96,15 @@ class Door:
             raise _RefusedError(
                 421, f"host {name[:80]!r} is not this server; without keys it answers to its own names only"
             )
-        if scope["path"].startswith(self._open_paths):
-            return
         kind, _, key = headers.get("authorization", "").partition(" ")
         caller = self._keys.caller(key.strip() if kind.lower() == "bearer" else None)
+        if caller is not None:
+            scope.setdefault("state", {})[CALLER] = caller
+        if scope["path"].startswith(self._open_paths):
+            return
         if caller is None:
             detail = "no valid key; send one as Authorization: Bearer KEY"
             raise _RefusedError(401, detail, {"WWW-Authenticate": "Bearer"})
-        scope.setdefault("state", {})[CALLER] = caller
         wait_s = self._limit.wait_s(caller)
         if wait_s:
             seconds = str(math.ceil(wait_s))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from pydantic import BaseModel
 
 from locigraph.kg.errors import LocigraphError
-from locigraph.scripts.memory import AsyncMemory
+from locigraph.scripts.memory import AsyncMemory, MemoryState
 from locigraph.scripts.serving.keys import Caller
 from locigraph.scripts.serving.line import Line
 from locigraph.scripts.serving.operations import Operation, Request
@@ -18,6 +20,7 @@ from locigraph.scripts.serving.problems import INTERNAL, BusyError
 
 log = logging.getLogger("locigraph.serve")
 _MOST_WAITING = 1_000
+_STATE_S = 1.0
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
@@ -35,6 +38,8 @@ class Service:
 
     def __init__(self, memory: AsyncMemory, *, waits_for_models: bool = False) -> None:
         self._memory = memory
+        self._reading: asyncio.Task[MemoryState] | None = None
+        self._last: MemoryState | None = None
         self._line = Line(memory, self._observe, waits_for_models=waits_for_models)
         self._waiting = 0
         self.not_ready = "models are being loaded; ask again in some seconds"
@@ -69,6 +74,25 @@ class Service:
         except Exception as error:
             log_crash(error)
             self.not_ready = INTERNAL
+
+    async def state(self, read: Callable[[], MemoryState]) -> MemoryState:
+        """The state of the memory; while a long write lets nobody look, the last one known.
+
+        Args:
+            read: Reads it, beside what waits in line.
+
+        Raises:
+            BusyError: If none is known.
+            LocigraphError: If the memory cannot answer.
+        """
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(asyncio.to_thread(read))
+        done, _ = await asyncio.wait([self._reading], timeout=_STATE_S)
+        if done:
+            self._last = self._reading.result()
+        if self._last is None:
+            raise BusyError("the memory is being written; ask again in some seconds")
+        return self._last
 
     async def perform(self, operation: Operation[Any], asked: Request, caller: Caller) -> BaseModel:
         """Do what is asked.

@@ -38,7 +38,8 @@ class Stub:
         refuses: Types of ``response_format`` that it does not take; ``bounds`` stands for limits of lengths.
         slow_s: How long a slow reply takes.
         retry_after: What it says of that with 408, 429, 500 and 503.
-        too_long: What it answers to the fault ``too long``, which is not among ``FAULTS``.
+        too_long: What it answers to the fault ``too long``, which is not among ``FAULTS``; nor are ``no message``,
+            ``null message`` and ``no counts``, where fields are left out.
         requests: All requests, as they came.
         met: The faults that were met.
     """
@@ -92,10 +93,12 @@ def stub_server(stub: Stub) -> Iterator[Stub]:
                     time.sleep(stub.slow_s)
                 text, finish, refusal = _spoilt(json.dumps(stub.answer(request)), fault, request)
                 message = {"role": "assistant", "content": text, "refusal": refusal}
-                choices = [{"index": 0, "finish_reason": finish, "message": message}]
-                usage = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
+                odd = {"no choices": [], "no message": [{}], "null message": [{"index": 0, "message": None}]}
+                choices = odd.get(fault or "", [{"index": 0, "finish_reason": finish, "message": message}])
+                counts = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
+                usage = {} if fault == "no counts" else counts
                 reply = {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "usage": usage}
-                self._send(200, {**reply, "choices": [] if fault == "no choices" else choices})
+                self._send(200, {**reply, "choices": choices})
 
         def _send(self, status: int, content: Any, *, retry_after: str | None = None) -> None:
             self._send_text(status, json.dumps(content), "application/json", retry_after)

@@ -19,8 +19,12 @@ class Memory:
     def __init__(self) -> None:
         self.held: dict[SpaceId, dict[tuple[str, str], Spent]] = {}
 
-    def spent(self, space: SpaceId) -> dict[tuple[str, str], Spent]:
-        return self.held.get(space, {})
+    def spent_by_stage(self) -> dict[str, Spent]:
+        sums: dict[str, Spent] = {}
+        for page in self.held.values():
+            for (_, stage), spent in page.items():
+                sums[stage] = sums.get(stage, Spent()) + spent
+        return sums
 
     def add_spent(self, space: SpaceId, turn_id: str, stage: str, spent: Spent) -> None:
         page = self.held.setdefault(space, {})
@@ -33,7 +37,7 @@ def purpose(stage: str, turn: str) -> Purpose:
 
 def test_tokens_and_cost_are_counted_by_stage_by_turn_and_in_all() -> None:
     ledger, memory = Ledger(), Memory()
-    ledger.bind(memory, [SPACE])
+    ledger.bind(memory)
     ledger.book(purpose("architect", "t0"), 1_000, 100, CHEAP)  # 0.001 + 0.001
     ledger.book(purpose("architect", "t1"), 2_000, 0, CHEAP)
     ledger.book(purpose("scribe", "t1"), 500, 50, Prices())
@@ -50,15 +54,16 @@ def test_tokens_and_cost_are_counted_by_stage_by_turn_and_in_all() -> None:
 def test_what_was_spent_is_remembered_with_the_space_and_counts_against_later_limits() -> None:
     memory = Memory()
     first = Ledger()
-    first.bind(memory, [SPACE, OTHER_SPACE])
-    first.book(purpose("architect", "t0"), 900, 100, CHEAP)
-    assert list(memory.held) == [SPACE]
+    first.bind(memory)
+    first.book(purpose("architect", "t0"), 500, 100, CHEAP)
+    first.book(Purpose("scribe", OTHER_SPACE), 400, 0, CHEAP)
+    assert list(memory.held) == [SPACE, OTHER_SPACE]
     second = Ledger(max_tokens=1_200)
-    second.bind(memory, [SPACE, OTHER_SPACE])
-    second.bind(memory, [SPACE])
+    second.bind(memory)
+    second.bind(memory)
     assert second.total == first.total  # counted once
     second.check(200, CHEAP)
-    with pytest.raises(LimitReachedError, match=r"stopped by max_tokens 1,200: so far 1 calls, .* a higher max_tokens"):
+    with pytest.raises(LimitReachedError, match=r"stopped by max_tokens 1,200: so far 2 calls, .* a higher max_tokens"):
         second.check(201, CHEAP)
     assert LimitReachedError.exit_code == 3
 
@@ -131,6 +136,6 @@ def test_a_stopped_ledger_lets_no_request_begin_and_wakes_those_that_wait() -> N
     assert ended == ["no request begins, since the run was stopped; run again to go on"]
     with pytest.raises(StoppedError), ledger.request(1, 1, Prices()):
         pass
-    ledger.bind(Memory(), [])
+    ledger.bind(Memory())
     with ledger.request(1, 1, Prices()):
         pass

@@ -113,7 +113,7 @@ def three(request: dict[str, Any]) -> dict[str, int]:
     return {"boats": 3}
 
 
-@pytest.mark.parametrize("fault", WRAPPED_REPLIES)
+@pytest.mark.parametrize("fault", [*WRAPPED_REPLIES, "no counts"])
 def test_a_right_reply_is_found_inside_what_is_around_it(fault: str, tmp_path: Path) -> None:
     with stub_server(Stub(three, rate=1, faults=[fault])) as stub:
         assert of_stub(stub, tmp_path).ask(ASKED, SCHEMA, boats, purpose=WHY) == 3
@@ -123,6 +123,8 @@ def test_a_right_reply_is_found_inside_what_is_around_it(fault: str, tmp_path: P
 WRONG = {
     "empty": "the reply is empty",
     "no choices": "the reply is empty",
+    "no message": "the reply is empty",
+    "null message": "the reply is empty",
     "cut off": "cut off at the largest number of tokens",
     "refusal": "the model refuses .I cannot help",
     "content filter": "the model refuses .content filter",

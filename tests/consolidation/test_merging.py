@@ -8,14 +8,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from locigraph.consolidation import merging
 from locigraph.consolidation.blueprint import Blueprint, Mention
-from locigraph.consolidation.merging import Merged, Merger
+from locigraph.consolidation.merging import Match, Merged, Merger, same_names
 from locigraph.consolidation.pipeline import Consolidator
 from locigraph.consolidation.protocols import Context
 from locigraph.consolidation.resolution import spelling_key
+from locigraph.kg.errors import UnknownNodeError
+from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
-from locigraph.kg.types import GraphChange, Node, NodeStatus, NodeUpdate, Turn, TurnId
-from tests.fakes import MONDAY, SPACE, FakeContext, FakeEncoder, FakeExtractor, make_turns
+from locigraph.kg.types import GraphChange, Node, NodeStatus, NodeUpdate, SpaceId, Turn, TurnId
+from tests.fakes import MONDAY, OTHER_SPACE, SPACE, FakeContext, FakeEncoder, FakeExtractor, make_turns
 from tests.kg.dumps import dump
 
 
@@ -39,21 +42,21 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-def build(store: Store, names: Sequence[str]) -> None:
+def build(store: Store, names: Sequence[str], space: SpaceId = SPACE) -> None:
     """A turn of each name, which mentions it."""
 
     def plan(turn: Turn, context: Context, complaint: str | None) -> Blueprint:
         return Blueprint((), (Mention(turn.text, "other"),))
 
-    store.append_turns(make_turns(names))
-    Consolidator(store, FakeExtractor(plan), ENCODER, FakeContext()).run(SPACE)
+    store.append_turns(make_turns(names, space=space))
+    Consolidator(store, FakeExtractor(plan), ENCODER, FakeContext()).run(space)
 
 
-def mentions(store: Store) -> dict[str, list[str]]:
+def mentions(store: Store, space: SpaceId = SPACE) -> dict[str, list[str]]:
     """The turns that mention each active entity, by its label."""
-    nodes = {node.id: node for node in store.nodes(SPACE)}
+    nodes = {node.id: node for node in store.nodes(space)}
     found: dict[str, list[str]] = {node.label: [] for node in nodes.values() if node.type == "entity"}
-    for edge in store.relations(SPACE):
+    for edge in store.relations(space):
         if edge.label == "MENTIONS" and edge.target in nodes:
             found[nodes[edge.target].label].append(nodes[edge.source].provenance[0])
     return found
@@ -116,6 +119,31 @@ def test_an_alias_comes_back_when_the_one_that_stayed_is_forgotten(store: Store)
     assert "boat" not in json.dumps(dump(Path(store.url)), default=str)
     build(store, ["boat", "ship", "The Ship"])  # a turn that names it is consolidated as ever
     assert mentions(store) == {"ship": ["t1", "t2"]}
+
+
+def test_forgetting_in_one_space_leaves_the_aliases_of_another_that_has_the_same_ids(store: Store) -> None:
+    for space in (SPACE, OTHER_SPACE):
+        build(store, ["boat", "ship"], space=space)
+        Merger(store, ENCODER).run(space)
+    before = store.nodes(OTHER_SPACE, include_archived=True)
+    assert {node.id for node in before} == {node.id for node in store.nodes(SPACE, include_archived=True)}
+    store.forget(SPACE, [TurnId("t0")])
+    assert store.nodes(OTHER_SPACE, include_archived=True) == before
+    build(store, ["boat", "ship", "The Ship"], space=OTHER_SPACE)
+    assert mentions(store, OTHER_SPACE) == {"boat": ["t0", "t1", "t2"]}
+
+
+def test_what_was_erased_while_a_merge_runs_is_named(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    build(store, ["boat", "ship"])
+
+    def erased(seen: Snapshot, threshold: float) -> list[Match]:
+        found = same_names(seen, threshold)
+        store.forget(SPACE, [TurnId("t1")])
+        return found
+
+    monkeypatch.setattr(merging, "same_names", erased)
+    with pytest.raises(UnknownNodeError, match="ship"):
+        Merger(store, ENCODER).run(SPACE)
 
 
 def test_an_alias_of_an_alias_means_the_one_that_stays(store: Store) -> None:

@@ -462,6 +462,23 @@ def test_a_superseded_fact_is_closed_once_and_keeps_its_end(store: Store) -> Non
     assert ("Ann lives in Porto", "Ann lives in Lisbon") in edges(store, "SUPERSEDED_BY")
 
 
+def test_forgetting_what_superseded_a_fact_reopens_it_though_times_run_backwards(store: Store) -> None:
+    late, second = make_turns(["Porto", "Lisbon"])
+    early = replace(second, spoken_at=MONDAY - timedelta(days=7))
+    store.append_turns([late, early])
+
+    def plan(turn: Turn, context: Context, complaint: str | None) -> Blueprint:
+        return Blueprint(
+            (node("n", f"Ann lives in {turn.text}", turn.turn_id), *(SupersedeNode(c.id, "n") for c in context.nodes))
+        )
+
+    consolidate(store, plan)
+    ends = {n.description: n.valid_to for n in store.nodes(SPACE, types=["knowledge_node"])}
+    assert ends == {"Ann lives in Porto": late.recorded_at, "Ann lives in Lisbon": None}
+    store.forget(SPACE, [early.turn_id])
+    assert [n.valid_to for n in store.nodes(SPACE, types=["knowledge_node"])] == [None]
+
+
 def test_an_archived_node_leaves_the_search_but_not_the_store(store: Store) -> None:
     store.append_turns(make_turns(["one", "two"]))
 

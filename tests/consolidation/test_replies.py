@@ -23,8 +23,12 @@ def test_the_object_is_found_behind_thoughts_fences_and_words(reply: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("reply", "fault"), [(" ", "empty"), ("<think>{}</think>", "empty"), ("Sure!", "not JSON"), ("[" * 5_000, "deeply")]
-)
+    ("reply", "fault"),
+    [
+        (" ", "empty"), ("<think>{}</think>", "empty"), ("Sure!", "not JSON"), ("Sure: {x", "not JSON"),
+        ("[" * 5_000, "deeply"), ('Sure: {"a": ' + "[" * 5_000, "deeply"),
+    ],
+)  # fmt: skip
 def test_a_reply_without_an_object_is_said_to_be_so(reply: str, fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
         parsed(reply)

@@ -122,13 +122,31 @@ def test_a_whatsapp_chat_of_either_kind_of_phone_is_read(text: str, tmp_path: Pa
     corpus = load_corpus("whatsapp", written(tmp_path, "family.txt", text))
     assert said(corpus) == [("family", "Ana", "I sold\nthe oboe: finally"), ("family", "Tom", "To whom?")]
     turns = corpus.conversations[0].turns
-    assert [(t.turn_id, t.session_id) for t in turns] == [
-        ("2024-03-12:0001", "2024-03-12"),
-        ("2024-03-13:0001", "2024-03-13"),
+    assert [(t.turn_id[:17], t.session_id) for t in turns] == [
+        ("2024-03-12T18:41:", "2024-03-12"),
+        ("2024-03-13T09:06:", "2024-03-13"),
     ]
     assert turns[0].spoken_at is not None
     assert turns[0].spoken_at.replace(second=0) == datetime(2024, 3, 12, 18, 41, tzinfo=UTC)
     assert "1 media and empty messages were passed over" in corpus.notes
+
+
+def test_messages_of_a_whatsapp_chat_keep_their_ids_in_exports_that_begin_later_or_lack_some(tmp_path: Path) -> None:
+    lines = [
+        "12/03/2024, 23:58 - Ana: Hello", "12/03/2024, 23:59 - Ana: Hello", "12/03/2024, 23:59 - Ana: Hello",
+        "13/03/2024, 00:01 - Tom: Hi", "12/03/2024, 23:59 - Ana: Are you awake?",
+    ]  # fmt: skip
+
+    def ids(*places: int) -> list[str]:
+        text = "\n".join(lines[place] for place in places)
+        return [
+            turn.turn_id for turn in load_corpus("whatsapp", written(tmp_path, "a.txt", text)).conversations[0].turns
+        ]
+
+    whole = ids(0, 1, 2, 3, 4)
+    assert len(set(whole)) == 5
+    assert ids(1, 2, 3, 4) == whole[1:]
+    assert ids(0, 3, 4) == [whole[0], *whole[3:]]
 
 
 def test_a_whatsapp_chat_whose_dates_are_ambiguous_says_so_and_contradictions_are_refused(tmp_path: Path) -> None:

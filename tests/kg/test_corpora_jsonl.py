@@ -67,6 +67,19 @@ def test_a_question_without_evidence_is_counted(tmp_path: Path) -> None:
     assert read(tmp_path, data).skipped == {"no evidence turn given": 1}
 
 
+def test_turns_that_say_nothing_are_no_evidence_and_no_source(tmp_path: Path) -> None:
+    data = line()
+    data["questions"][0]["evidence_turn_ids"] = ["t4", "t1"]
+    data["questions"].append({"question_id": "q2", "text": "What?", "evidence_turn_ids": ["t4"]})
+    data["facts"] = [{"text": "Ann greets", "turn_ids": ["t1", "t4"]}, {"text": "Nothing", "turn_ids": ["t4"]}]
+    corpus = read(tmp_path, data)
+    assert [question.evidence for question in corpus.questions] == [("t1",)]
+    assert corpus.skipped == {"no evidence turn given": 1}
+    assert [(fact.text, fact.turn_ids) for fact in corpus.conversations[0].extractions.facts] == [
+        ("Ann greets", ("t1",))
+    ]
+
+
 def test_recorded_extractions_join_their_conversation(tmp_path: Path) -> None:
     recorded = {
         "conversation_id": "c1",

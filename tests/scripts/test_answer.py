@@ -136,7 +136,7 @@ def test_a_limit_stops_with_code_3_and_a_higher_one_goes_on_where_it_stopped(
     with stub_server(Stub(replied)) as stub:
         other = evaluated.parent / "tape2.sqlite"
         again = [str(other) if word.endswith("tape.sqlite") else word for word in options(evaluated, stub)]
-        (evaluated / "spent.json").unlink()
+        (evaluated / "spent_by_stage.json").unlink()
         run(capsys, *again, "--wrong", "2", "--concurrency", "1")
         assert len(stub.requests) == together  # nothing had been asked twice
 

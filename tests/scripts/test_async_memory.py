@@ -66,6 +66,17 @@ def test_the_event_loop_goes_on_while_the_memory_works(place: Path) -> None:
     asyncio.run(work())
 
 
+def test_a_memory_may_be_closed_within_its_block(place: Path) -> None:
+    async def work() -> None:
+        async with opened(place) as memory:
+            await memory.add(**SALE)
+            await memory.close()
+        with pytest.raises(LocigraphError, match=r"async with AsyncMemory\.open"):
+            await memory.spaces()
+
+    asyncio.run(work())
+
+
 @pytest.mark.parametrize("ask", [lambda memory: memory.spaces(), lambda memory: memory.recall("bike", space="ana")])
 def test_a_memory_that_is_not_open_says_how_to_open_it(
     place: Path, ask: Callable[[AsyncMemory], Coroutine[Any, Any, object]]

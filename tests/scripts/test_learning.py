@@ -31,6 +31,13 @@ def test_conversations_without_questions_are_all_learnt_from_since_none_could_ju
     assert (made.train, made.validation) == (("s1", "s3"), ("s0", "s2"))
 
 
+def test_a_negative_number_of_conversations_cannot_be_held_back() -> None:
+    spaces = [SpaceId(f"s{i}") for i in range(4)]
+    asked = tuple(Question(space, f"q{space}", "Hello?", "c", ()) for space in spaces)
+    with pytest.raises(LocigraphError, match="validation is -1; 0 or more"):
+        training_set(VIEWS, corpus_of(spaces, asked), validation=-1)
+
+
 def test_a_search_of_other_data_or_another_text_encoder_is_not_used(tmp_path: Path) -> None:
     fold = Fold(0, ("a",), ("b",), ("c",))
     settings = {"corpus": "123", "text_encoder": "m+1"}

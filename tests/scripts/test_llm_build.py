@@ -46,7 +46,7 @@ def build(
 ) -> int:
     """Consolidate conversations; returns how many turns failed."""
     ledger = ledger or Ledger()
-    ledger.bind(store, [conversation.space for conversation in conversations])
+    ledger.bind(store)
     endpoint = Endpoint(url, "m", timeout_s=0.4, deadline_s=60)
     extractor = LLMExtractor(*(ChatClient(endpoint, Cassette(cassette, mode), ledger) for _ in range(2)))
     encoder = FakeEncoder(512)  # wide, so that no two topics are taken for one by chance

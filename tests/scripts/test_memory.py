@@ -140,6 +140,28 @@ def test_a_reader_is_answered_by_v2_after_any_forgetting(place: Path, turn_ids: 
         assert memory.recall("bike", space="ana").strategy == "v2"
 
 
+def test_what_was_opened_to_be_read_is_not_written(place: Path) -> None:
+    with opened(place) as memory:
+        said = memory.add(**SALE)
+    with opened(place, access="read") as memory:
+        for write in (
+            lambda: memory.add(**SALE),
+            lambda: memory.forget(space="ana", turn_ids=[said]),
+            lambda: memory.restore(space="ana"),
+        ):
+            with pytest.raises(LocigraphError, match="was opened to be read; open it with access='write'"):
+                write()
+
+
+def test_an_argument_that_add_does_not_know_or_lacks_is_named_with_its_turn(place: Path) -> None:
+    with opened(place) as memory:
+        with pytest.raises(LocigraphError, match="turn 1: got an unexpected keyword argument 'speeker'"):
+            memory.add_many([SALE, SALE | {"speeker": "Ana"}])
+        with pytest.raises(LocigraphError, match="turn 0: missing 1 required keyword-only argument: 'session'"):
+            memory.add_many([{name: value for name, value in SALE.items() if name != "session"}])
+        assert memory.spaces() == []
+
+
 def test_the_same_turn_twice_is_one_and_other_words_under_its_id_are_refused(place: Path) -> None:
     with opened(place) as memory:
         assert memory.add(**SALE, turn_id="t1") == memory.add(**SALE, turn_id="t1")

@@ -175,6 +175,12 @@ def test_what_holds_nothing_of_a_memory_needs_no_key(guarded: httpx.Client) -> N
     assert [guarded.get(path).status_code for path in ("/health", "/openapi.json", "/metrics")] == [200, 200, 401]
 
 
+def test_readiness_tells_nothing_of_files_and_models_without_a_key(guarded: httpx.Client) -> None:
+    assert guarded.get("/ready").json() == {"status": "ready", "strategy": "v2"}
+    assert guarded.get("/ready", headers={"Authorization": "Bearer wrong"}).json() == guarded.get("/ready").json()
+    assert {"checkpoint", "index"} < guarded.get("/ready", headers=ANA).json().keys()
+
+
 def test_an_error_does_not_name_another_key_s_spaces(guarded: httpx.Client) -> None:
     ask(guarded, "add", TURN | {"space": "team/secret"}, **ANA)
     only = {"space": "bo", "question": "bike"}
