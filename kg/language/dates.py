@@ -254,15 +254,14 @@ def calendar_parts(text: str, asked_on: date | None = None) -> list[CalendarPart
     lowered = text.lower()
     is_may_named = _MAY_AS_MONTH.search(lowered) is not None
     years = [int(year) for year in _YEAR_WORD.findall(lowered)]
+    without_years = _YEAR_WORD.sub(lambda year: " " * len(year[0]), lowered)  # a slice may cut a year in two
     parts: dict[CalendarPart, None] = {}
     for match in _MONTH_WORD.finditer(lowered):
         if match[1] == "may" and not is_may_named:
             continue
         month = _month_number(match[1])
-        beside = lowered[max(0, match.start() - 9) : match.end() + 8]
-        days: list[int | None] = [
-            int(day) for day in _DAY_WORD.findall(_YEAR_WORD.sub(" ", beside)) if 1 <= int(day) <= 31
-        ]
+        beside = without_years[max(0, match.start() - 9) : match.end() + 8]
+        days: list[int | None] = [int(day) for day in _DAY_WORD.findall(beside) if 1 <= int(day) <= 31]
         for day in days or [None]:
             parts.setdefault(CalendarPart(years[0] if years else None, month, day))
     if years and not parts:

@@ -135,6 +135,7 @@ def test_every_day_is_read_back_from_its_iso_form(day: date) -> None:
     ("question", "expected"),
     [
         ("What did Ann do on 7 May 2023?", [CalendarPart(2023, 5, 7)]),
+        ("In 2023, on 12 June, what did Ann do?", [CalendarPart(2023, 6, 12)]),
         ("What happened in May?", [CalendarPart(None, 5, None)]),
         ("What happened in 2022?", [CalendarPart(2022)]),
         ("What was sold in June or July 2023?", [CalendarPart(2023, 6), CalendarPart(2023, 7)]),
