@@ -59,7 +59,8 @@ def nt_xent(first: Tensor, second: Tensor, *, temperature: float = 0.2) -> Tenso
     if temperature <= 0:
         raise ValueError(f"temperature is {temperature}; it divides, so it must be positive")
     both = torch.cat([first, second])
-    logits = both @ both.T / temperature
+    with torch.autocast(both.device.type, enabled=False):  # in half precision near cosines would be equal
+        logits = both.float() @ both.float().T / temperature
     logits.fill_diagonal_(float("-inf"))
     count = len(first)
     partner = torch.arange(2 * count, device=first.device).roll(count)

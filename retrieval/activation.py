@@ -20,9 +20,10 @@ def spread_activation(
     ties: NDArray[np.integer],
     own: NDArray[np.floating] | None = None,
 ) -> dict[int, float]:
-    """Activation that seeds pass on along links; a node keeps the greatest that reaches it.
+    """Activation that seeds pass on along links, the most active node first.
 
-    a(v) = max over links (u, v) of a(u) * weight(u, v) * decay.
+    a(v) = max over links (u, v) of a(u) * weight(u, v) * decay, over the nodes u that were activated before v. Without
+    ``own`` activation only falls along a path, so that this is the greatest that reaches v at all.
 
     Args:
         links: Weights of the links, [nodes, nodes]; row u holds the links of u.

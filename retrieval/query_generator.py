@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import re
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
-from typing import Protocol
+from typing import Any, Protocol
 
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.language.dates import resolve_times
@@ -107,21 +108,23 @@ class WrittenQueries:
         self.name = write.name
         self._write = write
         self._made = lru_cache(_KEPT)(self._make)  # several strategies ask, and one may ask again
-        self._intents: dict[str, str] = {}
-        self._failed: dict[str, float] = {}  # when, by question
+        self._intents: OrderedDict[str, str] = OrderedDict()
+        self._failed: OrderedDict[str, float] = OrderedDict()  # when, by question
         self._reason = ""
 
     def __call__(self, question: str, asked_on: date | None = None) -> Sequence[SearchQuery]:
         """The question itself and the written queries; see ``QueryGenerator``."""
-        if time.monotonic() - self._failed.get(question, -_PAUSE_S) < _PAUSE_S:
+        now = time.monotonic()
+        if now - self._failed.get(question, -_PAUSE_S) < _PAUSE_S:
             return generate_queries(question, asked_on)
         try:
             return self._made(question, asked_on)
         except LocigraphError as error:
-            if not self._failed:
+            if not self._reason:
                 self._reason = str(error)
                 _LOG.warning("queries are made by rules, since %s", error)
-            self._failed[question] = time.monotonic()
+            self._failed[question] = now
+            _limit(self._failed)
             return generate_queries(question, asked_on)
 
     def intent_of(self, text: str) -> str | None:
@@ -145,7 +148,14 @@ class WrittenQueries:
         intent = next((query.intent for query in found if query.intent is not None), None)
         whole = SearchQuery(question, None, window or named_window(question, asked_on), intent)
         self._intents |= {query.text: query.intent for query in (*found, whole) if query.intent is not None}
+        _limit(self._intents)
         return tuple(dict.fromkeys([whole, *found]))
+
+
+def _limit(held: OrderedDict[str, Any]) -> None:
+    """Remove what was put in first, beyond what is kept."""
+    while len(held) > _KEPT:
+        held.popitem(last=False)
 
 
 def named_window(text: str, asked_on: date | None) -> tuple[int, int] | None:

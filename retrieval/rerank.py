@@ -35,6 +35,8 @@ class CrossEncoderReranker:
     def rerank(self, query: str, hits: Sequence[Hit], texts: Sequence[str]) -> list[Hit]:
         """Hits in their new order, best first; the cross-encoder's score becomes score and signal ``rerank``.
 
+        Hits beyond ``depth`` keep score and order of the strategy, and come last whatever their score.
+
         Args:
             query: What was asked.
             hits: Hits, best first.

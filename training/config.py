@@ -36,10 +36,8 @@ class ModelConfig:
     excluded_relations: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        _require(self, "model", at_least={"lexical_dim": 1, "speaker_dim": 0, "date_dim": 0, "attention_dim": 1})
-        for name in ("lexical_dim", "speaker_dim", "date_dim", "attention_dim"):
-            if getattr(self, name) > MAX_WIDTH:
-                raise TrainingError(f"model.{name} is {getattr(self, name)}; expected at most {MAX_WIDTH}")
+        widths = {"lexical_dim": 1, "speaker_dim": 0, "date_dim": 0, "attention_dim": 1}
+        _require(self, "model", at_least=widths, at_most=dict.fromkeys(widths, MAX_WIDTH))
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,7 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         names = [f.name for f in dataclasses.fields(self) if f.name != "pretrain_losses"]
-        _require(self, "training", at_least=dict.fromkeys(names, 0))
+        _require(self, "training", at_least=dict.fromkeys(names, 0) | {"patience": 1})
         if self.ema_decay >= 1:
             raise TrainingError(f"training.ema_decay is {self.ema_decay}; expected a share in [0, 1)")
         for name, weight in self.pretrain_losses.items():
@@ -118,12 +116,12 @@ class AdapterConfig:
     gradient_clip: float = 1.0
 
     def __post_init__(self) -> None:
-        counts = dict.fromkeys(("rank", "epochs", "questions", "negatives", "max_tokens"), 1)
-        rest = dict.fromkeys(("patience", "warmup_steps", "lr", "weight_decay", "gradient_clip"), 0)
+        counts = dict.fromkeys(("rank", "epochs", "patience", "questions", "negatives", "max_tokens"), 1)
+        rest = dict.fromkeys(("warmup_steps", "lr", "weight_decay", "gradient_clip"), 0)
         _require(
             self, "adapter", at_least=counts | rest, at_most={"rank": 384, "questions": 1_024, "negatives": 10_000}
         )
-        if self.temperature <= 0 or not 0 <= self.dropout < 1:
+        if not self.temperature > 0 or not 0 <= self.dropout < 1:
             raise TrainingError(
                 f"adapter.temperature is {self.temperature} and adapter.dropout {self.dropout}; expected a number "
                 "above 0, and a share in [0, 1)"

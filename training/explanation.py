@@ -90,7 +90,8 @@ def explain(
         top_k: Turns to explain.
         asked_at: When the question is asked; relative dates in it refer to this time.
     """
-    nodes, queries = checkpoint.network.nodes.eval(), checkpoint.network.queries.eval()
+    network = checkpoint.network.cpu().eval()  # live embeddings may have moved it to a GPU
+    nodes, queries = network.nodes, network.queries
     if not len(snapshot.active_rows(("episode",))):
         return []
     inputs = inputs_of(checkpoint, snapshot)

@@ -82,10 +82,11 @@ class GraphTraining(RankingModule):
         return self.log_scale.exp() * inner_products(self.network.queries(questions), vectors.joined())
 
     def validation_step(self, batch: SpaceExample, batch_idx: int) -> None:
-        """Recall and nDCG of the space's questions."""
+        """Recall and nDCG of the space's questions, in float32 as they will be asked."""
         if batch.questions is not None:
-            stored = self.network.nodes(batch.inputs).joined()
-            self._scores.add(inner_products(self.network.queries(batch.questions), stored), batch.positive)
+            with torch.autocast(self.device.type, enabled=False):
+                stored = self.network.nodes(batch.inputs).joined()
+                self._scores.add(inner_products(self.network.queries(batch.questions), stored), batch.positive)
 
     def configure_optimizers(self) -> Any:
         """AdamW with one group for single weights, one for edge features and one for attention; linear warm-up."""

@@ -176,7 +176,7 @@ def _whole(path: Path) -> str | None:
     except (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile):
         is_whole = False
     if not is_whole:
-        path.unlink()
+        path.unlink(missing_ok=True)  # of several processes each finds it damaged
     return str(path) if is_whole else None
 
 

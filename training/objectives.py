@@ -80,7 +80,7 @@ def link_prediction_loss(scorer: Scorer, example: SpaceExample) -> Tensor | None
     """Typed link prediction: hidden edges against non-edges from the same node to other turns.
 
     A pair's score is its edge logit (with ``hgt`` the attention score) plus the inner product of the neighbour's text
-    with the turn's encoded text block. Every edge between the two nodes of a hidden edge is hidden with it.
+    with the turn's encoded text block. Every edge from the node of a hidden edge to its turn is hidden with it.
     """
     inputs = example.inputs
     edges, turns = len(inputs.source), inputs.num_turns

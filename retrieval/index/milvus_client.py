@@ -124,14 +124,16 @@ def _served(path: str, *, may_copy: bool) -> tuple[str, Callable[[], object]]:
 
     folder = tempfile.mkdtemp(prefix="locigraph-")  # only its owner may enter; short, as a socket's path must be
     socket = f"unix:{folder}/socket"
-    if may_copy and not os.access(path, os.W_OK):
-        path = shutil.copytree(path, f"{folder}/copy.db", copy_function=shutil.copyfile)
-        for copied in (Path(path), *Path(path).rglob("*")):
-            copied.chmod(0o700)
     try:
+        if may_copy and not os.access(path, os.W_OK):
+            path = shutil.copytree(path, f"{folder}/copy.db", copy_function=shutil.copyfile)
+            for copied in (Path(path), *Path(path).rglob("*")):
+                copied.chmod(0o700)
         server, database, _ = start_server_in_thread(path, host=socket, port=0)
-    except MilvusLiteError as error:
+    except BaseException as error:
         shutil.rmtree(folder, ignore_errors=True)
+        if not isinstance(error, MilvusLiteError):
+            raise
         raise BlockingIOError(str(error)) if isinstance(error, DataDirLockedError) else OSError(str(error)) from error
 
     for begun in Path(path, "collections").iterdir():

@@ -86,7 +86,8 @@ class AssoMemRetriever(GraphRetriever[ClueGraph]):
         *Graph* (section 3.2.1): the graph's topics stand for the clues that the paper's language model extracts from
         each session, so that a turn may have none or several. Facts, events and reflections are memories besides the
         turns, facts and events owned by their topics. Similar memories are linked; similar clues are merged and not
-        linked, where the paper does both. An edge of ownership weighs 1, one of similarity its cosine.
+        linked, where the paper does both. An edge of ownership weighs 1 for each clue of the memory that was merged
+        into the one it ends at, one of similarity its cosine.
         *Candidates* (section 3.2.2): all memories where no clue owns any.
         *Signals* (section 3.2.3): alignment in time is exp(-gap / 30 days) between spans of time that
         ``kg.language.dates`` finds, instead of the cosine of TimeLlaMa's embeddings. Each signal is scaled to [0, 1]

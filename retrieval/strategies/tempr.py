@@ -91,8 +91,8 @@ class TemprRetriever(GraphRetriever[TemprGraph]):
         five links of meaning. ``CAUSES`` is the one causal relation; its multiplier in eq. 12 is 2, and that of all
         other links 1.
         *Searches* (section 4.2.2): they run one after another, not in parallel, since each takes milliseconds.
-        Activation spreads from the most active memory first, not breadth first, so that each gets the greatest that can
-        reach it; of equal activation the more similar memory comes first. From the memories of the named time it may
+        Activation spreads from the most active memory first, not breadth first; of equal activation the more similar
+        memory comes first. From the memories of the named time it may
         pass to similar ones outside of it, which eq. 13 shuts out. Time expressions are resolved by
         ``kg.language.dates`` instead of two libraries and a T5 model, from the day of the last turn where the question
         has no time of its own. Within a window of one day all times are equally near. ``thinking_budget`` is an

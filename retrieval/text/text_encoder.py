@@ -255,13 +255,11 @@ def load_model(model: str, *, device: str | None = None, dtype: str = "float32")
         TextEncoderError: If the model cannot be loaded or its weights are not those expected.
     """
     source = packaged_weights(model)
-    if source is None and model.startswith(("/", ".", "~")) and not Path(model).is_dir():
+    named = source or (Path(model).expanduser() if model.startswith(("/", ".", "~")) else None)
+    if named is not None and not named.is_dir():
         raise TextEncoderError(
             f"text encoder {model!r}: no such folder; name one that holds a model, or one of the hub"
         )
-    if source is not None:
-        # The weights are on disk: asking the hub would only wait for a network that may not be there.
-        os.environ.setdefault("HF_HUB_OFFLINE", "1")
     import torch
     from sentence_transformers import SentenceTransformer
     from transformers.utils import logging as hub_logging
@@ -269,7 +267,12 @@ def load_model(model: str, *, device: str | None = None, dtype: str = "float32")
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
     hub_logging.disable_progress_bar()  # loading takes a second
     try:
-        return SentenceTransformer(str(source or model), device=device, model_kwargs={"dtype": getattr(torch, dtype)})
+        return SentenceTransformer(
+            str(named or model),
+            device=device,
+            model_kwargs={"dtype": getattr(torch, dtype)},
+            local_files_only=named is not None,  # the hub is not asked, which may not be reached
+        )
     except (OSError, ValueError) as error:
         hint = "install the extra 'offline' for the default model, or name a directory that holds the model"
         raise TextEncoderError(f"text encoder {model!r} cannot be loaded ({str(error)[:200]}); {hint}") from error

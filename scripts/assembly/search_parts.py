@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from locigraph.kg.joint import read_apart, side_by_side
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from locigraph.retrieval.index.milvus import MilvusIndex
     from locigraph.retrieval.protocols import NodeTexts, Retriever, VectorSearch
     from locigraph.retrieval.query_generator import QueryGenerator
+    from locigraph.retrieval.rerank import CrossEncoderReranker
     from locigraph.retrieval.strategies.memory_graph import SnapshotLoader
     from locigraph.retrieval.text.text_encoder import CachedTextEncoder
     from locigraph.scripts.assembly.strategies import Strategy
@@ -157,7 +158,14 @@ def reranked(model: str | None) -> Callable[[Retriever], Retriever]:
     """Adds a cross-encoder to a strategy, or nothing where none is named."""
     if model is None:
         return lambda retriever: retriever
-    from locigraph.retrieval.rerank import CrossEncoderReranker, RerankedRetriever
+    from locigraph.retrieval.rerank import RerankedRetriever
 
-    reranker = CrossEncoderReranker(model)
+    reranker = _reranker(model)
     return lambda retriever: RerankedRetriever(retriever, reranker)
+
+
+@lru_cache(1)
+def _reranker(model: str) -> CrossEncoderReranker:
+    from locigraph.retrieval.rerank import CrossEncoderReranker
+
+    return CrossEncoderReranker(model)  # takes seconds to load

@@ -38,7 +38,8 @@ class EncoderSettings:
     """The text encoder.
 
     Attributes:
-        model: Hub name or directory of a sentence-transformers model.
+        model: Hub name or directory of a sentence-transformers model. A directory is known by its path, so give a model
+            that has changed another one.
         adapter: Folder of an adapter of it (locigraph adapt), which v2 uses; null for the model as it is; ``default``
             for the one that the store remembers, or the shipped one. Commands that make graphs of their own, such as
             ``evaluate``, take ``default`` for the shipped one.

@@ -171,7 +171,7 @@ def checkpoint_with_fusion(
     for each in sets:
         refuse_fitted(encoder.adapter, each.validation)
     learnt = {}
-    if any(each.questions for each in sets) and not trainer.fast_dev_run:
+    if any(each.questions and each.train for each in sets) and not trainer.fast_dev_run:
         learnt = {DETAIL: dict(learn_weights(SignalReader(encoder.encode).examples(sets)).weights)}
     return train_checkpoint(
         sets,

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locigraph.kg.errors import LocigraphError
+from locigraph.retrieval import query_generator
 from locigraph.retrieval.query_generator import MAX_CLAUSES, SearchQuery, WrittenQueries, generate_queries
 
 
@@ -164,6 +165,15 @@ def test_what_is_written_is_asked_for_once_and_a_failure_again_after_a_pause(mon
     now += 0.1
     assert len(queries("hill")) == 2
     assert writer.asked == ["sea", "hill", "hill"]
+
+
+def test_what_is_kept_of_questions_does_not_grow_without_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query_generator, "_KEPT", 5)
+    queries = WrittenQueries(Writer(**{f"q{i}": [Words(f"q{i}", intent="why")] for i in range(20)}))
+    for i in range(40):  # the last twenty fail
+        queries(f"q{i}")
+    assert [i for i in range(20) if queries.intent_of(f"q{i}")] == [15, 16, 17, 18, 19]
+    assert queries.notes[0].startswith("the queries of 5 questions were made by rules")
 
 
 def test_what_is_asked_for_is_known_of_the_question_and_of_each_query_that_was_written() -> None:

@@ -59,9 +59,11 @@ def test_values_that_cannot_be_are_refused_by_name(section: Any, wrong: dict[str
         section(**wrong)
 
 
-def test_no_number_of_the_training_may_be_negative() -> None:
+def test_no_number_of_the_training_may_be_negative_and_no_patience_would_learn_nothing() -> None:
+    with pytest.raises(TrainingError, match=r"training\.patience is 0; expected 1 or more"):
+        TrainingConfig(patience=0)
     for field in fields(TrainingConfig):
         if field.name != "pretrain_losses":
             wrong: dict[str, Any] = {field.name: -1}
-            with pytest.raises(TrainingError, match=rf"training\.{field.name} is -1; expected 0 or more"):
+            with pytest.raises(TrainingError, match=rf"training\.{field.name} is -1; expected . or more"):
                 TrainingConfig(**wrong)

