@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import Self
 
 import numpy as np
 import torch
@@ -18,26 +18,25 @@ from locigraph.kg.language.tokens import terms
 from locigraph.kg.schema import NODE_TYPES
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
 #: What is known of a node besides its content: log length, whether it asks, shares an image, and is among the
 #: first two turns of its session.
 TRAITS = ("log_length", "is_question", "has_image", "opens_session")
 TURN = "episode"
 _DAY_S = 86_400.0
 
-Held = TypeVar("Held", bound="DataclassInstance")
 
+@dataclass(frozen=True, eq=False)
+class Tensors:
+    """Base of dataclasses that hold tensors."""
 
-def moved(value: Held, device: torch.device | str) -> Held:
-    """A dataclass with its tensors, and all else that has a method ``to``, on a device."""
-    held = {f.name: getattr(value, f.name) for f in fields(value)}
-    return replace(value, **{name: each.to(device) for name, each in held.items() if hasattr(each, "to")})
+    def to(self, device: torch.device | str) -> Self:
+        """The same with its tensors, and all else that has a method ``to``, on a device."""
+        held = {f.name: getattr(self, f.name) for f in fields(self)}
+        return replace(self, **{name: each.to(device) for name, each in held.items() if hasattr(each, "to")})
 
 
 @dataclass(frozen=True, eq=False)
-class GraphInputs:
+class GraphInputs(Tensors):
     """A space's turns and their neighbours. The turns are the first nodes, in the order of the conversation.
 
     Attributes:
@@ -67,10 +66,6 @@ class GraphInputs:
     target: Tensor
     relation: Tensor
     num_turns: int
-
-    def to(self, device: torch.device | str) -> GraphInputs:
-        """The same tensors on a device."""
-        return moved(self, device)
 
     def with_edges(self, keep: Tensor) -> GraphInputs:
         """The same nodes with the edges of a mask, bool [edges]."""
@@ -143,11 +138,9 @@ def _edges(
     source, target = snapshot.source[of_family], snapshot.target[of_family]
     if relation.is_reversed:
         source, target = target, source
+    follower = np.full(snapshot.num_nodes, -1, dtype=np.int64)
+    follower[source] = target
     for _ in range(relation.hops - 1):
-        follower = np.full(snapshot.num_nodes, -1, dtype=np.int64)
-        first = snapshot.source[of_family], snapshot.target[of_family]
-        step = (first[1], first[0]) if relation.is_reversed else first
-        follower[step[0]] = step[1]
         target = follower[target]
         source, target = source[target >= 0], target[target >= 0]
     fits = (kinds[source] == relation.source) & (kinds[target] == TURN)

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from locigraph.gnn.features import moved
+from locigraph.gnn.features import Tensors
 from locigraph.gnn.sketch import ContextHash, LexicalSketch
 from locigraph.kg.language.tokens import terms
 
@@ -21,7 +21,7 @@ _SPEAKER_START, _DATE_START = 0.1, 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class QueryBatch:
+class QueryBatch(Tensors):
     """Questions as tensors.
 
     Attributes:
@@ -36,10 +36,6 @@ class QueryBatch:
 
     def __len__(self) -> int:
         return len(self.text)
-
-    def to(self, device: torch.device | str) -> QueryBatch:
-        """The same questions on a device."""
-        return moved(self, device)
 
 
 def query_batch(

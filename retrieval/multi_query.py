@@ -57,15 +57,11 @@ class MultiQueryRetriever(RetrieverAround):
         return Result(tuple(fused), Timing(encode_ms, sum(result.timing.search_ms for result in found)))
 
 
-def asking(queries: QueryGenerator | None, last_day: LastDay) -> Callable[[Retriever], Retriever]:
-    """Has a strategy asked the queries of a generator, or the question as it is where there is none.
+def with_queries(retriever: Retriever, queries: QueryGenerator | None, last_day: LastDay) -> Retriever:
+    """A strategy that is asked the queries of a generator, or the question as it is where there is none.
 
     v1 stays as it is: it takes the generator itself, and fuses the rankings of all its searches.
     """
-
-    def asked(retriever: Retriever) -> Retriever:
-        if queries is None or isinstance(retriever, HybridRetriever):
-            return retriever
-        return MultiQueryRetriever(retriever, queries, last_day)
-
-    return asked
+    if queries is None or isinstance(retriever, HybridRetriever):
+        return retriever
+    return MultiQueryRetriever(retriever, queries, last_day)

@@ -64,13 +64,12 @@ def signal_weights(
         raise ValueError(f"temperature must be positive, got {temperature}")
     bins = np.clip((np.asarray(signals) * _BINS).astype(np.int64), 0, _BINS - 1)
     share = np.where(relevant, 0.5 / max(relevant.sum(), 1), 0.5 / max((~relevant).sum(), 1))
+    share /= share.sum()
     information = np.empty(bins.shape[1])
     for number in range(bins.shape[1]):
         others = np.delete(bins, number, axis=1)
         given = others @ _BINS ** np.arange(others.shape[1])
-        information[number] = conditional_mutual_information(
-            bins[:, number], relevant, given, share=share / share.sum()
-        )
+        information[number] = conditional_mutual_information(bins[:, number], relevant, given, share=share)
     logits = (information - information.max(initial=0.0)) / temperature
     weights: NDArray[np.float64] = np.exp(logits) / np.exp(logits).sum()
     return weights

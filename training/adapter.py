@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812  (the name every PyTorch reader knows)
 from torch import Tensor
 
-from locigraph.gnn.features import moved
+from locigraph.gnn.features import Tensors
 from locigraph.gnn.losses import multi_positive_loss
 from locigraph.kg.schema import answer_types
 from locigraph.kg.snapshot import Snapshot
@@ -47,7 +47,7 @@ _ENCODED_AT_ONCE = 32
 
 
 @dataclass(frozen=True, eq=False)
-class TextExample:
+class TextExample(Tensors):
     """Questions of a space, and the texts among which their answers are.
 
     Attributes:
@@ -66,10 +66,6 @@ class TextExample:
     questions: tuple[str, ...]
     positive: Tensor
     ignored: Tensor
-
-    def to(self, device: torch.device | str) -> Self:
-        """The same example on a device."""
-        return moved(self, device)
 
     def parts(self, size: int) -> list[Self]:
         """The same documents with at most ``size`` of the questions each."""

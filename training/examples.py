@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
 
-from locigraph.gnn.features import GraphInputs, graph_inputs, moved
+from locigraph.gnn.features import GraphInputs, Tensors, graph_inputs
 from locigraph.gnn.query import QueryBatch, query_batch
 from locigraph.gnn.relations import network_relations
 from locigraph.kg.snapshot import Snapshot
@@ -27,7 +27,7 @@ from locigraph.training.pseudo_questions import pseudo_questions
 
 
 @dataclass(frozen=True, eq=False)
-class SpaceExample:
+class SpaceExample(Tensors):
     """One space: its graph, its questions with the turns that answer them, and pseudo-questions.
 
     Attributes:
@@ -45,10 +45,6 @@ class SpaceExample:
     positive: Tensor
     pseudo: QueryBatch | None
     pseudo_positive: Tensor
-
-    def to(self, device: torch.device | str) -> SpaceExample:
-        """The same example on a device."""
-        return moved(self, device)
 
 
 def make_example(

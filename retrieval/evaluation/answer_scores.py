@@ -96,6 +96,8 @@ def wrong_answers(questions: Sequence[Question], count: int, *, seed: int) -> li
     chance.shuffle(shuffled)
     made: list[tuple[Question, str]] = []
     for question in shuffled:
+        if len(made) == count:
+            break
         others = [
             other.answer
             for other in shuffled
@@ -104,7 +106,7 @@ def wrong_answers(questions: Sequence[Question], count: int, *, seed: int) -> li
             and other.space != question.space
             and token_f1(other.answer, question.answer or "") == 0.0
         ]
-        if others and len(made) < count:
+        if others:
             made.append((question, chance.choice(others)))
     return made
 

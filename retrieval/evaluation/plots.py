@@ -71,12 +71,7 @@ def recall_curve_figure(strategies: Mapping[str, StrategySummary], foreground: C
     Args:
         strategies: Results by name of the strategy, at least one.
         foreground: Names of the strategies that are drawn in front of the others.
-
-    Raises:
-        ValueError: If there are no strategies.
     """
-    if not strategies:
-        raise ValueError("there are no strategies to draw")
     with mpl.rc_context(_style("recall")):
         figure = Figure(figsize=(8.4, 4.6), layout="constrained")
         axes = figure.subplots()
@@ -112,17 +107,11 @@ def recall_curve_figure(strategies: Mapping[str, StrategySummary], foreground: C
 
 
 def category_figure(comparison: Comparison) -> str:
-    """Difference between two strategies in each category, with intervals, as an ``<svg>`` element.
-
-    Raises:
-        ValueError: If the comparison has no categories.
-    """
+    """Difference between two strategies in each category, with intervals, as an ``<svg>`` element."""
     rows = [
         (f"{name} ({entry['questions']})", entry["delta"], entry["ci_low"], entry["ci_high"])
         for name, entry in comparison["by_category"].items()
     ]
-    if not rows:
-        raise ValueError("the comparison has no categories to draw")
     rows.append(("all questions", comparison["delta"], comparison["ci_low"], comparison["ci_high"]))
     a, b, metric = (_shortened(comparison[key]) for key in ("a", "b", "metric"))
     return difference_figure(
@@ -176,12 +165,7 @@ def latency_figure(strategies: Mapping[str, StrategySummary]) -> str:
     """Search time per question, median and 95th percentile, as a pair of bars per strategy in an ``<svg>`` element.
 
     The axis is logarithmic when the slowest time is more than 30 times the fastest.
-
-    Raises:
-        ValueError: If there are no strategies.
     """
-    if not strategies:
-        raise ValueError("there are no strategies to draw")
     times_ms = [(entry["latency_ms"]["p50"], entry["latency_ms"]["p95"]) for entry in strategies.values()]
     shortest, longest = min(map(min, times_ms)), max(map(max, times_ms))
     is_log = shortest > 0.0 and longest / shortest > 30.0
@@ -214,12 +198,7 @@ def quality_figure(strategies: Mapping[str, StrategySummary]) -> str:
     """Recall@10 against the median search time, a named point per strategy, as an ``<svg>`` element.
 
     The axis of time is logarithmic. A time of 0 is drawn as a hundredth of a millisecond.
-
-    Raises:
-        ValueError: If there are no strategies.
     """
-    if not strategies:
-        raise ValueError("there are no strategies to draw")
     with mpl.rc_context(_style("quality")):
         figure = Figure(figsize=(8.4, 5.4), layout="constrained")
         axes = figure.subplots()

@@ -14,25 +14,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 Key = TypeVar("Key", bound=Hashable)
+#: Saturation of the term frequency: the greater it is, the more a repeated term counts.
+K1 = 1.5
+#: Strength of the length normalisation, 0 to 1.
+B = 0.75
+#: IDF of terms that stand in most documents, as a share of the mean IDF.
+EPSILON = 0.25
 
 
 class Bm25Index(Generic[Key]):
     """BM25, Okapi variant as in ``rank_bm25.BM25Okapi``, whose scores are the same.
 
     score(q, d) = sum over terms t of q of idf(t) * f(t, d) (k1 + 1) / (f(t, d) + k1 (1 - b + b |d| / avgdl)),
-    idf(t) = ln((N - n(t) + .5) / (n(t) + .5)), or ``epsilon`` times the mean IDF where that is negative.
-
-    Args:
-        k1: Saturation of the term frequency; the greater it is, the more a repeated term counts.
-        b: Strength of the length normalisation, 0 to 1.
-        epsilon: IDF of terms that stand in most documents, as a share of the mean IDF.
+    idf(t) = ln((N - n(t) + .5) / (n(t) + .5)), or ``EPSILON`` times the mean IDF where that is negative.
 
     Source:
         Robertson et al. 1995, "Okapi at TREC-3"; the floor of the IDF is that of ``rank_bm25``.
     """
 
-    def __init__(self, *, k1: float = 1.5, b: float = 0.75, epsilon: float = 0.25) -> None:
-        self._k1, self._b, self._epsilon = k1, b, epsilon
+    def __init__(self) -> None:
         self._keys: list[Key] = []
         self._row_of: dict[Key, int] = {}
         self._terms_of: list[tuple[str, ...]] = []
@@ -127,8 +127,8 @@ class Bm25Index(Generic[Key]):
             if term_id is None:
                 continue
             rows, counts = np.asarray(self._rows[term_id]), np.asarray(self._counts[term_id])
-            norm = self._k1 * (1 - self._b + self._b * lengths[rows] / average)
-            scores[rows] += repeats * idf[term_id] * counts * (self._k1 + 1) / (counts + norm)
+            norm = K1 * (1 - B + B * lengths[rows] / average)
+            scores[rows] += repeats * idf[term_id] * counts * (K1 + 1) / (counts + norm)
             touched[rows] = True
         return scores, touched & np.asarray(self._alive, dtype=bool)
 
@@ -140,6 +140,6 @@ class Bm25Index(Generic[Key]):
             present = frequency > 0
             idf[~present] = 0.0
             mean = idf[present].mean() if present.any() else 0.0
-            idf[idf < 0] = self._epsilon * mean
+            idf[idf < 0] = EPSILON * mean
             self._idf = idf
         return self._idf

@@ -13,6 +13,7 @@ from locigraph.kg.language.mentions import date_tokens, name_words, named_dates,
 from locigraph.kg.language.tokens import terms
 from locigraph.kg.snapshot import Snapshot
 from locigraph.retrieval.index.bm25 import Bm25Index
+from locigraph.retrieval.strategies.memory_graph import min_max
 
 #: Cosine and BM25 score of the turn itself, of the turn with the one on either side of it (its window), and of the best
 #: of the facts and events drawn from it.
@@ -77,7 +78,7 @@ class TurnSignals:
         """
         asked = terms(query)
         people, dates = set(named_people(query)), set(named_dates(query, asked_at))
-        return np.stack([_min_max(self._values(name, asked, vector, people, dates)) for name in self.signals])
+        return np.stack([min_max(self._values(name, asked, vector, people, dates)) for name in self.signals])
 
     def _values(
         self, signal: str, asked: Sequence[str], vector: NDArray[np.float32], people: set[str], dates: set[str]
@@ -155,9 +156,3 @@ def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     unit: NDArray[np.float32] = vectors / np.maximum(lengths, 1e-9)
     return unit
-
-
-def _min_max(scores: NDArray[np.floating]) -> NDArray[np.float64]:
-    values = scores.astype(np.float64)
-    low, high = values.min(initial=np.inf), values.max(initial=-np.inf)
-    return (values - low) / (high - low) if high > low else np.zeros_like(values)

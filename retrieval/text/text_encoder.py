@@ -248,8 +248,8 @@ def packaged_weights(model: str) -> Path | None:
     return weights.parent
 
 
-def load_model(model: str, *, device: str | None = None, dtype: str = "float32") -> SentenceTransformer:
-    """Load a sentence-transformers model.
+def load_model(model: str, *, device: str | None = None) -> SentenceTransformer:
+    """Load a sentence-transformers model, in float32.
 
     Raises:
         TextEncoderError: If the model cannot be loaded or its weights are not those expected.
@@ -270,7 +270,7 @@ def load_model(model: str, *, device: str | None = None, dtype: str = "float32")
         return SentenceTransformer(
             str(named or model),
             device=device,
-            model_kwargs={"dtype": getattr(torch, dtype)},
+            model_kwargs={"dtype": torch.float32},
             local_files_only=named is not None,  # the hub is not asked, which may not be reached
         )
     except (OSError, ValueError) as error:
@@ -279,10 +279,9 @@ def load_model(model: str, *, device: str | None = None, dtype: str = "float32")
 
 
 def _load(model: str, adapter: TextAdapter | None, device: str | None, dtype: str) -> SentenceTransformer:
-    if adapter is None:
-        return load_model(model, device=device, dtype=dtype)
     import torch
 
     loaded = load_model(model, device=device)
-    apply_adapter(loaded, adapter)  # before the weights are rounded to ``dtype``, since the changes are small
+    if adapter is not None:
+        apply_adapter(loaded, adapter)  # before the weights are rounded to ``dtype``, since the changes are small
     return loaded.to(getattr(torch, dtype))

@@ -14,7 +14,8 @@ from locigraph.kg.language.wordings import Wordings
 from locigraph.kg.store import Store
 from locigraph.retrieval.evaluation import Fold, Results, StrategyRun
 from locigraph.retrieval.evaluation.asking import joined_runs
-from locigraph.retrieval.multi_query import asking
+from locigraph.retrieval.multi_query import with_queries
+from locigraph.retrieval.protocols import Retriever
 from locigraph.retrieval.query_generator import QueryGenerator
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.assembly import graphs, opening
@@ -114,14 +115,20 @@ class Evaluation:
             for used in dict.fromkeys([self.encoder.without_adapter(), self.encoder]):
                 used.encode([q.text for q in (*questions, *corpus.unanswerable)], progress="encode questions")
             views = graphs.views_of(graph, corpus, self.encoder)
-            several = asking(self.queries, lambda space: views.snapshot(views.of(space, None)).last_day)
             look_again = reranked(self.reranker)
+
+            def asked_as_set(retriever: Retriever) -> Retriever:
+                several = with_queries(
+                    retriever, self.queries, lambda space: views.snapshot(views.of(space, None)).last_day
+                )
+                return look_again(several)
+
             asker = Asker(
                 questions,
                 self.encoder,
                 views,
                 vectors,
-                lambda retriever: look_again(several(retriever)),
+                asked_as_set,
                 corpus.unanswerable,
                 self.contexts,
             )

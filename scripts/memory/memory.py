@@ -406,7 +406,7 @@ class Memory:
             LocigraphError: If no space is named, there is no such speaker, the strategy cannot be used, or the index
                 fails; an outage is never an empty result.
         """
-        from locigraph.retrieval.multi_query import asking
+        from locigraph.retrieval.multi_query import with_queries
         from locigraph.retrieval.packing import Budget, retrieve_contexts
 
         options.check_recall(
@@ -424,7 +424,7 @@ class Memory:
                 self._graph, named_spaces(self._graph, space, Scope(user, agent)), is_joint=not isinstance(space, str)
             )
             with self._parts.retriever(asked, strategy, queries) as (name, found_by, notes):
-                several = asking(queries, lambda _: self._last_day(asked.spaces))(found_by)
+                several = with_queries(found_by, queries, lambda _: self._last_day(asked.spaces))
                 viewed = ViewedRetriever(several, asked.voices, speakers=asked.speakers(speaker), fold=fold)
                 retriever = reranked(reranker)(viewed)
                 if budget_tokens is None:

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 import pytest
 
 from locigraph.kg.types import NodeId, SpaceId
-from locigraph.retrieval.multi_query import MultiQueryRetriever, asking
+from locigraph.retrieval.multi_query import MultiQueryRetriever, with_queries
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, Arranges, Hit, Result, Timing
 from locigraph.retrieval.query_generator import QueryGenerator, SearchQuery
 from locigraph.retrieval.strategies.hybrid import HybridRetriever
@@ -102,7 +102,7 @@ def test_a_strategy_with_an_order_of_its_own_keeps_it(strategy: ByText, order: l
 
 def test_v1_and_a_strategy_without_generator_stay_as_they_are() -> None:
     v1, dense = HybridRetriever(lexical_of(make_snapshot([])), FixedVectors([]), FakeEncoder(TEXT_DIM)), ByText()
-    made = asking(of(SearchQuery("one")), lambda space: LAST)
-    assert made(v1) is v1
-    assert isinstance(made(dense), MultiQueryRetriever)
-    assert asking(None, lambda space: LAST)(dense) is dense
+    queries = of(SearchQuery("one"))
+    assert with_queries(v1, queries, lambda space: LAST) is v1
+    assert isinstance(with_queries(dense, queries, lambda space: LAST), MultiQueryRetriever)
+    assert with_queries(dense, None, lambda space: LAST) is dense

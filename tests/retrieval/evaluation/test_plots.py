@@ -102,16 +102,3 @@ def test_many_strategies_that_end_at_one_height_are_all_named() -> None:
     runs = [planted_run(name, first_gold_rank=1) for name in names]
     svg = recall_curve_figure(summarise(planted_questions(), runs, comparisons=[])["strategies"])
     assert set(names) <= texts(svg)
-
-
-def test_nothing_to_draw_is_refused() -> None:
-    with pytest.raises(ValueError, match="no strategies"):
-        recall_curve_figure({})
-    with pytest.raises(ValueError, match="no strategies"):
-        latency_figure({})
-    with pytest.raises(ValueError, match="no strategies"):
-        quality_figure({})
-    comparison = planted_summary()["comparisons"][0]
-    comparison["by_category"] = {}
-    with pytest.raises(ValueError, match="no categories"):
-        category_figure(comparison)
