@@ -36,10 +36,10 @@ def stable_hash(text: str) -> int:
 
 @dataclass(frozen=True)
 class LexicalSketch:
-    """BM25 in a few hundred numbers: a document's saturated, IDF-weighted term counts in hashed buckets.
+    """BM25 in a fixed number of numbers: a document's saturated, IDF-weighted term counts in hashed buckets.
 
-    The variant is Lucene's, with the IDF of Robertson and Sparck Jones plus 1, counted over the turns and facts of the
-    space. Lengths are normalised within a node type, since turns and labels differ in length.
+    The IDF is Lucene's, that of Robertson and Sparck Jones with 1 added inside the logarithm, counted over the turns
+    and facts of the space. Lengths are normalised within a node type, since turns and labels differ in length.
 
     Attributes:
         dim: Number of buckets.

@@ -18,12 +18,12 @@ def spread_activation(
     threshold: float,
     budget: int,
     ties: NDArray[np.integer],
-    own: NDArray[np.floating] | None = None,
+    least: NDArray[np.floating] | None = None,
 ) -> dict[int, float]:
     """Activation that seeds pass on along links, the most active node first.
 
     a(v) = max over links (u, v) of a(u) * weight(u, v) * decay, over the nodes u that were activated before v. Without
-    ``own`` activation only falls along a path, so that this is the greatest that reaches v at all.
+    ``least`` activation only falls along a path, so that this is the greatest that reaches v at all.
 
     Args:
         links: Weights of the links, [nodes, nodes]; row u holds the links of u.
@@ -32,8 +32,8 @@ def spread_activation(
         threshold: Activation must be greater than this to be passed to a node.
         budget: Number of nodes to activate, seeds included.
         ties: Decides between equally active nodes: the smaller number comes first, [nodes].
-        own: Activation that a node has as soon as anything reaches it, if that is greater; negative for a node that
-            cannot be reached, [nodes]. None: none has any.
+        least: Activation that a node has at least as soon as anything reaches it; negative for a node that cannot be
+            reached, [nodes]. None: none has any.
 
     Returns:
         Activation by node in the order of being activated, the most active first.
@@ -52,7 +52,7 @@ def spread_activation(
         begin, end = links.indptr[node], links.indptr[node + 1]
         passed = -negative * decay * links.data[begin:end]
         for neighbour, activation in zip(links.indices[begin:end].tolist(), passed.tolist(), strict=True):
-            best = activation if own is None else max(activation, own[neighbour])
-            if best > threshold and neighbour not in active and (own is None or own[neighbour] >= 0):
+            best = activation if least is None else max(activation, least[neighbour])
+            if best > threshold and neighbour not in active and (least is None or least[neighbour] >= 0):
                 heapq.heappush(waiting, (-round(best, 9), int(ties[neighbour]), neighbour))
     return active

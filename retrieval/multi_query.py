@@ -11,13 +11,13 @@ from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Retriever,
 from locigraph.retrieval.query_generator import QueryGenerator
 from locigraph.retrieval.rank_fusion import FEW_RRF_K, reciprocal_rank_fusion
 from locigraph.retrieval.strategies.hybrid import HybridRetriever
-from locigraph.retrieval.wrapping import RetrieverAround
+from locigraph.retrieval.wrapping import WrappingRetriever
 
 #: The day of the last turn of a space, from which a question of the present is asked; None without dates.
 LastDay = Callable[[SpaceId], date | None]
 
 
-class MultiQueryRetriever(RetrieverAround):
+class MultiQueryRetriever(WrappingRetriever):
     """A strategy that is asked each query of a question, and whose rankings RRF fuses.
 
     Of a query that names node types, hits of other types are left out; where none is of these types, as with a strategy

@@ -16,7 +16,7 @@ import numpy as np
 
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.types import NodeId, SpaceId, TurnId
-from locigraph.retrieval.protocols import MAX_TOP_K, Arranges, Hit, Result, Retriever
+from locigraph.retrieval.protocols import MAX_TOP_K, HasContextOrder, Hit, Result, Retriever
 
 # A line of a dialogue with its date and IDs has about 35 tokens; of short ones more are searched for.
 _TOKENS_PER_HIT, _WORDS_PER_HIT = 20, 10
@@ -261,7 +261,9 @@ def retrieve_contexts(
     wanted, before = min(max(top_k, 1 + most // _TOKENS_PER_HIT), MAX_TOP_K), -1
     while True:
         found = retriever.retrieve(question, space, as_of=as_of, top_k=wanted)
-        order = retriever.arrange(question, found.hits, space, as_of) if isinstance(retriever, Arranges) else None
+        order = (
+            retriever.arrange(question, found.hits, space, as_of) if isinstance(retriever, HasContextOrder) else None
+        )
         candidates = _candidates(found.hits, snapshot, order)
         packed = [_packed(candidates, budget, brevity=rules.brevity) for budget in within]
         is_all = wanted == MAX_TOP_K or len(found.hits) == before

@@ -99,7 +99,7 @@ class Retriever(Protocol):
 
 
 @runtime_checkable
-class Arranges(Protocol):
+class HasContextOrder(Protocol):
     """A strategy that has an order of its own for the memories of a context."""
 
     def arrange(
@@ -110,7 +110,7 @@ class Arranges(Protocol):
 
 
 @runtime_checkable
-class Rewords(Protocol):
+class HasRerankTexts(Protocol):
     """A strategy whose hits a cross-encoder reads in other words than their descriptions."""
 
     def reworded(self, hits: Sequence[Hit], space: SpaceId, as_of: datetime | None = None) -> list[str]:

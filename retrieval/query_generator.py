@@ -96,7 +96,7 @@ def generate_queries(question: str, asked_on: date | None = None) -> list[Search
 
 
 class WrittenQueries:
-    """Queries as a writer words them, and by rules where it cannot: no failure of the writer is one of the search.
+    """Queries as a writer words them; where it fails, those of the rules, so that a search never fails with it.
 
     The first failure is logged. The question itself stays the first query, so that what is written can only add.
 

@@ -11,7 +11,7 @@ from locigraph.kg.types import SpaceId
 from locigraph.retrieval.errors import TextEncoderError
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Retriever, Timing
 from locigraph.retrieval.stopwatch import Stopwatch
-from locigraph.retrieval.wrapping import RetrieverAround
+from locigraph.retrieval.wrapping import WrappingRetriever
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
@@ -70,12 +70,12 @@ class CrossEncoderReranker:
             ) from error
 
 
-class RerankedRetriever(RetrieverAround):
+class RerankedRetriever(WrappingRetriever):
     """A strategy whose best hits are reranked.
 
     Args:
-        retriever: The strategy; it is asked for as many hits as the reranker takes, and has its say on what of them is
-            read (see ``Rewords``).
+        retriever: The strategy; it is asked for as many hits as the reranker takes, and may supply the texts that are
+            scored (see ``HasRerankTexts``).
         reranker: Scores the hits again.
     """
 

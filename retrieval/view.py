@@ -1,4 +1,4 @@
-"""A view of what a strategy finds: near-duplicates in one place, and the words of chosen speakers alone."""
+"""Filters what a strategy finds: near-duplicates are folded, and the words of chosen speakers alone are kept."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from itertools import pairwise
 from locigraph.kg.language.tokens import words
 from locigraph.kg.types import NodeId, SpaceId
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Retriever, Timing
-from locigraph.retrieval.wrapping import RetrieverAround
+from locigraph.retrieval.wrapping import WrappingRetriever
 
-#: Speakers whose turns gave nodes their words, by node; a node that is gone is left out.
-Voices = Callable[[SpaceId, Sequence[NodeId]], Mapping[NodeId, frozenset[str]]]
+#: Reads the speakers of each node's source turns, those that gave it its words; a node that is gone is left out.
+SpeakersOfNodes = Callable[[SpaceId, Sequence[NodeId]], Mapping[NodeId, frozenset[str]]]
 #: Likeness from which two texts say the same: one other word in about thirty is allowed.
 DEFAULT_FOLD = 0.9
 _GROWTH = 4
@@ -21,7 +21,7 @@ _GROWTH = 4
 _MOST = 16_384
 
 
-class ViewedRetriever(RetrieverAround):
+class FilteredRetriever(WrappingRetriever):
     """A strategy whose hits are folded, and limited to some speakers.
 
     A hit that says the same as a better one, in the words of the same speakers, loses its place in the list, and its
@@ -29,7 +29,7 @@ class ViewedRetriever(RetrieverAround):
 
     Args:
         retriever: The strategy.
-        voices: Reads whose words nodes hold.
+        speakers_of: Reads whose words nodes hold.
         speakers: Names of speakers; nothing is found but what is in their words. None for everybody's.
         fold: Likeness, above 0 and up to 1, from which two texts say the same; None folds nothing.
     """
@@ -37,13 +37,13 @@ class ViewedRetriever(RetrieverAround):
     def __init__(
         self,
         retriever: Retriever,
-        voices: Voices,
+        speakers_of: SpeakersOfNodes,
         *,
         speakers: Collection[str] | None = None,
         fold: float | None = DEFAULT_FOLD,
     ) -> None:
         super().__init__(retriever)
-        self._voices = voices
+        self._speakers_of = speakers_of
         self._speakers = None if speakers is None else frozenset(speakers)
         self._fold = fold
 
@@ -61,15 +61,15 @@ class ViewedRetriever(RetrieverAround):
             before, wanted = len(found.hits), min(_MOST, _GROWTH * wanted)
 
     def _viewed(self, hits: Sequence[Hit], space: SpaceId) -> list[Hit]:
-        voices = self._voices(space, [hit.node_id for hit in hits])
+        speakers_of = self._speakers_of(space, [hit.node_id for hit in hits])
         if self._speakers is not None:
-            hits = [hit for hit in hits if voices.get(hit.node_id, frozenset(("",))) <= self._speakers]
+            hits = [hit for hit in hits if speakers_of.get(hit.node_id, frozenset(("",))) <= self._speakers]
         if self._fold is None:
             return list(hits)
-        return folded(hits, [voices.get(hit.node_id) for hit in hits], likeness=self._fold)
+        return folded(hits, [speakers_of.get(hit.node_id) for hit in hits], likeness=self._fold)
 
 
-def folded(hits: Sequence[Hit], voices: Sequence[object], *, likeness: float = DEFAULT_FOLD) -> list[Hit]:
+def folded(hits: Sequence[Hit], speakers_of: Sequence[object], *, likeness: float = DEFAULT_FOLD) -> list[Hit]:
     """Hits, best first, without those that say the same as a better one.
 
     Likeness is the resemblance of the texts' pairs of neighbouring words: shared pairs / all pairs. What different
@@ -78,7 +78,7 @@ def folded(hits: Sequence[Hit], voices: Sequence[object], *, likeness: float = D
 
     Args:
         hits: Hits, best first.
-        voices: Whose words each hit holds, [hits].
+        speakers_of: Whose words each hit holds, [hits].
         likeness: From which resemblance two texts say the same, above 0 and up to 1.
 
     Source:
@@ -86,7 +86,7 @@ def folded(hits: Sequence[Hit], voices: Sequence[object], *, likeness: float = D
     """
     kept: list[Hit] = []
     seen: list[tuple[object, frozenset[tuple[str, str]]]] = []
-    for hit, voice in zip(hits, voices, strict=True):
+    for hit, voice in zip(hits, speakers_of, strict=True):
         pairs = frozenset(_pairs(hit.description))
         twin = next(
             (i for i, (other, held) in enumerate(seen) if other == voice and _alike(pairs, held, likeness)), None

@@ -7,11 +7,11 @@ from datetime import datetime
 
 from locigraph.kg.types import NodeId, SpaceId
 from locigraph.retrieval.packing import ContextRules, rules_of
-from locigraph.retrieval.protocols import Arranges, Hit, Retriever, Rewords
+from locigraph.retrieval.protocols import HasContextOrder, HasRerankTexts, Hit, Retriever
 
 
-class RetrieverAround:
-    """Leaves to the strategy that it asks its name, the order and rules of its contexts, and texts to rerank by.
+class WrappingRetriever:
+    """Base of retrievers that wrap another one: forwards its name, context order, context rules and reranking texts.
 
     Args:
         retriever: The strategy.
@@ -29,13 +29,13 @@ class RetrieverAround:
     def arrange(
         self, question: str, hits: Sequence[Hit], space: SpaceId, as_of: datetime | None = None
     ) -> list[NodeId] | None:
-        """See ``Arranges``; None also for a strategy without an order of its own."""
+        """See ``HasContextOrder``; None also for a strategy without an order of its own."""
         held = self._retriever
-        return held.arrange(question, hits, space, as_of) if isinstance(held, Arranges) else None
+        return held.arrange(question, hits, space, as_of) if isinstance(held, HasContextOrder) else None
 
     def reworded(self, hits: Sequence[Hit], space: SpaceId, as_of: datetime | None = None) -> list[str]:
-        """See ``Rewords``; the descriptions for a strategy that has no other texts."""
+        """See ``HasRerankTexts``; the descriptions for a strategy that has no other texts."""
         held = self._retriever
-        if isinstance(held, Rewords):
+        if isinstance(held, HasRerankTexts):
             return held.reworded(hits, space, as_of)
         return [hit.description for hit in hits]

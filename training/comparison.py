@@ -29,9 +29,9 @@ def run_checkpoint(
     index: MilvusIndex,
     views: Views,
     embed: Embed,
-    second_look: Callable[[Retriever], Retriever] = lambda retriever: retriever,
+    wrap: Callable[[Retriever], Retriever] = lambda retriever: retriever,
     name: str | None = None,
-    packs: bool = True,
+    pack_contexts: bool = True,
     unanswerable: Sequence[Question] = (),
 ) -> StrategyRun:
     """Embed the questions' graphs with a checkpoint, write them to the index, and ask.
@@ -42,9 +42,9 @@ def run_checkpoint(
         index: Vector index that the embeddings are written to.
         views: The questions' graphs.
         embed: Text encoder.
-        second_look: Wraps the retriever, for example in a reranker.
+        wrap: Wraps the retriever, for example in a reranker.
         name: Name of the run in the results; None for v2.
-        packs: Whether to pack what is found into contexts.
+        pack_contexts: Whether to pack what is found into contexts.
         unanswerable: As in ``run_strategy``.
 
     Raises:
@@ -65,7 +65,7 @@ def run_checkpoint(
         view_of=lambda space, as_of: views.of(space, as_of).name,
     )
     run = run_strategy(
-        second_look(retriever), questions, views if packs else None, name=name, unanswerable=unanswerable
+        wrap(retriever), questions, views if pack_contexts else None, name=name, unanswerable=unanswerable
     )
     # The comparison's embeddings serve this once; kept, they would fill the index with every fold. Of the same
     # checkpoint and graphs a refresh may have put them in use, though.

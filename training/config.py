@@ -56,7 +56,7 @@ class TrainingConfig:
         weight_decay: Weight decay of what ``lr`` and ``edge_lr`` train.
         warmup_steps: Steps over which the learning rates rise.
         ema_decay: Decay of the exponential moving average of the parameters, which is what is validated and kept.
-        gradient_clip: Largest norm of the gradient.
+        gradient_clip: Largest norm of the gradient; 0 switches clipping off.
     """
 
     epochs: int = 20
@@ -99,7 +99,7 @@ class AdapterConfig:
         warmup_steps: Steps over which the learning rate rises; at most a quarter of all.
         weight_decay: Weight decay of AdamW.
         dropout: Dropout on the input of the changes.
-        gradient_clip: Largest norm of the gradient.
+        gradient_clip: Largest norm of the gradient; 0 switches clipping off.
     """
 
     rank: int = 16

@@ -1,4 +1,4 @@
-"""What a training is identified by, so that a finished one is taken up only when it would come to the same."""
+"""Identifies a training, so that a finished one is reused only if training again would give the same."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ class ResumePoint(L.Callback):
             os.replace(part, self._path)
 
 
-def _whole(path: Path) -> str | None:
+def _readable_resume_point(path: Path) -> str | None:
     """The resume point if it can be read; a damaged one is removed, and the stage begins anew."""
     if not path.is_file():
         return None
@@ -303,7 +303,7 @@ def run_lightning(
             num_sanity_val_steps=0,
             log_every_n_steps=1,
         )
-        taken_up = _whole(resume)
+        taken_up = _readable_resume_point(resume)
         if taken_up is None and data.validation:
             trainer.validate(module, datamodule=data, verbose=False)  # the start, which a stage must improve on
         trainer.fit(module, datamodule=data, ckpt_path=taken_up, weights_only=True)

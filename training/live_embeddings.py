@@ -240,8 +240,8 @@ class LiveEmbeddings:
             rows, vectors = encode_graph(self.checkpoint, snapshot, device=self._device)
             require_usable(self.checkpoint, vectors)
             present = dict(zip(snapshot.keys[rows].tolist(), vectors, strict=True))
-            held = last.taken(space)
-            moved = [row for row, (key, due) in enumerate(present.items()) if not self._is_near(held.get(key), due)]
+            held = last.pop(space)
+            moved = [row for row, (key, new) in enumerate(present.items()) if not self._is_near(held.get(key), new)]
             collection.upsert(snapshot_rows(space, snapshot, rows[moved]), vectors[moved])
             surplus = (held or dict.fromkeys(collection.node_keys(space))).keys() - present.keys()
             collection.delete_nodes(space, sorted(surplus))
@@ -283,8 +283,8 @@ class _LastWritten:
             self._whole.add(space)
         return space in self._whole
 
-    def taken(self, space: SpaceId) -> dict[int, NDArray[np.float32]]:
-        """The vectors of a space by node key, which are forgotten here until they are kept again; none if unknown."""
+    def pop(self, space: SpaceId) -> dict[int, NDArray[np.float32]]:
+        """Remove and return the remembered vectors of a space, by node key; empty if unknown."""
         self._whole.discard(space)
         return self._vectors.pop(space, {})
 

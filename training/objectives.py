@@ -22,8 +22,8 @@ from locigraph.training.examples import SpaceExample
 
 _SUPERVISION_SHARE = 0.2
 _VIEW_DROP = 0.2
-# Relations whose edges tell which turn a fact or event came from.
-_TELLING = ("fact", "event")
+# Relations whose edges reveal which turn a pseudo-question was made from.
+_ANSWER_RELATIONS = ("fact", "event")
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def pseudo_question_loss(scorer: Scorer, example: SpaceExample) -> Tensor | None
     if example.pseudo is None:
         return None
     inputs = example.inputs
-    names = [relation.name in _TELLING for relation in scorer.encoder.relations]
+    names = [relation.name in _ANSWER_RELATIONS for relation in scorer.encoder.relations]
     telling = torch.tensor(names, dtype=torch.bool, device=inputs.source.device)
     has_facts = torch.zeros(inputs.num_turns, dtype=torch.bool, device=inputs.source.device)
     has_facts[inputs.target[telling[inputs.relation]]] = True

@@ -59,7 +59,9 @@ def graphs_of(data: Sequence[TrainingSet]) -> list[TrainingGraph]:
     train, validation = sides_of(data)
     both = sorted({*train} & {*validation})
     if both:
-        raise TrainingDataError(f"space {both[0]!r} is to be learnt from and to decide when to stop; give it one part")
+        raise TrainingDataError(
+            f"space {both[0]!r} is among both the training and the validation spaces; leave it out of one"
+        )
     # Two corpora, or two graphs of one, may name a space alike.
     return [g for n, each in enumerate(data) for g in _graphs_of(each, f"graph {n + 1}: " if n else "")]
 

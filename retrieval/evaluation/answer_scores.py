@@ -12,7 +12,7 @@ import numpy as np
 from locigraph.kg.types import Question
 from locigraph.retrieval.evaluation.answer_metrics import bleu_1, token_f1, token_f1_of_parts
 
-#: A judge that gives a wrong answer at least so much takes it for right.
+#: A judge accepts an answer to which it gives at least this score.
 TAKEN_FOR_RIGHT = 0.5
 
 

@@ -17,7 +17,7 @@ from locigraph.retrieval.hits import turns_of_hits
 from locigraph.retrieval.packing import Budget, retrieve_contexts
 from locigraph.retrieval.protocols import Retriever
 
-#: Turns of a ranking.
+#: Number of turns that are kept of each ranking.
 DEPTH = max(CURVE_TOP_KS)
 
 

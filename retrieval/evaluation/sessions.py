@@ -19,7 +19,7 @@ def session_recall(
     """Evidence recall of sessions: the share of the gold sessions that are among the first 5 and 10.
 
     Each turn is replaced by its session, and only the first mention of a session is kept, so that depth counts
-    sessions.
+    sessions. Rankings hold 50 turns, so fewer than 10 sessions may be among them.
 
     Args:
         questions: Questions with gold sessions; others among them are left out.

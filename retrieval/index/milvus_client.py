@@ -97,7 +97,7 @@ class GuardedClient:
                 of = f" {arguments[0]!r}" if arguments and arguments[0] != self.uri else ""
                 cure = "check that the server runs"
                 if self.is_embedded:
-                    cure = f"if it was not closed by this process, {_REBUILD}"
+                    cure = f"if the index is still open in this process it may be damaged: {_REBUILD}"
                 if isinstance(error, BlockingIOError):
                     cure = "another process has it open; wait until that is done"
                 raise IndexUnavailableError(

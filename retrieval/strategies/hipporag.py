@@ -40,7 +40,7 @@ class HippoGraph(MemoryGraph):
         #: Facts that name an entity.
         self.facts = np.unique(self.fact)
         #: Number of turns that name each entity, [nodes].
-        self.turns_of = np.bincount(spoken_of[of_turn], minlength=snapshot.num_nodes)
+        self.turn_counts = np.bincount(spoken_of[of_turn], minlength=snapshot.num_nodes)
         left, right = _joined(self.fact, self.entity)
         near, alike, cosine = self.similar(self.entities, at_least=synonym_cosine)
         source = np.concatenate([speaking[of_turn], spoken_of[of_turn], left, right, near])
@@ -120,7 +120,7 @@ class HippoRagRetriever(GraphRetriever[HippoGraph]):
         kept = np.isin(graph.fact, graph.best(fit, graph.facts, self._facts))
         fact, entity = graph.fact[kept], graph.entity[kept]
         named = np.maximum(np.bincount(entity, minlength=len(cosine)), 1)
-        weights = np.bincount(entity, fit[fact], minlength=len(cosine)) / named / np.maximum(graph.turns_of, 1)
+        weights = np.bincount(entity, fit[fact], minlength=len(cosine)) / named / np.maximum(graph.turn_counts, 1)
         kept_entities = graph.best(weights, np.unique(entity), self._entities)
         return np.nan_to_num(only(weights, kept_entities))
 

@@ -153,7 +153,7 @@ class TemprRetriever(GraphRetriever[TemprGraph]):
         return Ranking(rows, np.array([score for _, score in fused]), signals)
 
     def reworded(self, hits: Sequence[Hit], space: SpaceId, as_of: datetime | None = None) -> list[str]:
-        """See ``Rewords``: "[Date: June 5, 2023 (2023-06-05)] text", and the text alone of what is not dated."""
+        """See ``HasRerankTexts``: "[Date: June 5, 2023 (2023-06-05)] text", and the text alone of what is not dated."""
         graph = self.held(space, as_of)
         return [_dated(graph, hit.node_id) + hit.description for hit in hits]
 
@@ -174,7 +174,7 @@ class TemprRetriever(GraphRetriever[TemprGraph]):
             threshold=0.2,
             budget=count,
             ties=order,
-            own=own,
+            least=own,
         )
 
 

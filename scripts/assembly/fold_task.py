@@ -35,7 +35,7 @@ class Asker:
         encoder: Text encoder, with its adapter if it has one.
         views: Graphs of the corpus.
         index: Where graph embeddings go.
-        second_look: Adds several queries and a cross-encoder, if there are any.
+        wrap: Adds several queries and a cross-encoder, if there are any.
         unanswerable: Questions for which only contexts are packed.
         packs: Whether to pack contexts.
     """
@@ -44,7 +44,7 @@ class Asker:
     encoder: CachedTextEncoder
     views: Views
     index: MilvusIndex
-    second_look: Callable[[Retriever], Retriever]
+    wrap: Callable[[Retriever], Retriever]
     unanswerable: Sequence[Question]
     packs: bool
 
@@ -56,9 +56,9 @@ class Asker:
             index=self.index,
             views=self.views,
             embed=self.encoder.encode,
-            second_look=self.second_look,
+            wrap=self.wrap,
             name=name,
-            packs=self.packs,
+            pack_contexts=self.packs,
             unanswerable=self._unanswerable(questions),
         )
 
@@ -72,7 +72,7 @@ class Asker:
     def retriever(self, retriever: Retriever, questions: Sequence[Question], *, name: str) -> StrategyRun:
         """Ask any strategy."""
         return run_strategy(
-            self.second_look(retriever),
+            self.wrap(retriever),
             questions,
             self.views if self.packs else None,
             name=name,

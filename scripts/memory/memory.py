@@ -15,7 +15,7 @@ from locigraph.kg.language.redaction import redacted_turn
 from locigraph.kg.store import Store
 from locigraph.kg.types import Scope, SpaceId, TurnId, TurnState
 from locigraph.retrieval.errors import RetrievalError
-from locigraph.retrieval.view import DEFAULT_FOLD, ViewedRetriever
+from locigraph.retrieval.view import DEFAULT_FOLD, FilteredRetriever
 from locigraph.scripts.assembly import opening, options
 from locigraph.scripts.assembly.search_parts import reranked
 from locigraph.scripts.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings, LLMSettings
@@ -425,7 +425,7 @@ class Memory:
             )
             with self._parts.retriever(asked, strategy, queries) as (name, found_by, notes):
                 several = with_queries(found_by, queries, lambda _: self._last_day(asked.spaces))
-                viewed = ViewedRetriever(several, asked.voices, speakers=asked.speakers(speaker), fold=fold)
+                viewed = FilteredRetriever(several, asked.voices, speakers=asked.speakers(speaker), fold=fold)
                 retriever = reranked(reranker)(viewed)
                 if budget_tokens is None:
                     found = retriever.retrieve(question, asked.name, as_of=time, top_k=top_k)

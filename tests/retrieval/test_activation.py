@@ -46,5 +46,5 @@ def test_equal_activation_is_decided_by_ties() -> None:
 def test_a_node_has_its_own_activation_as_soon_as_it_is_reached_or_cannot_be_reached() -> None:
     fan = links((0, 1, 0.5), (0, 2, 0.5), (0, 3, 0.5))
     own = np.array([0.0, 0.9, 0.0, -1.0, 0.9])
-    found = spread_activation(fan, {0: 1.0}, decay=0.7, threshold=0.2, budget=9, ties=TIES, own=own)
+    found = spread_activation(fan, {0: 1.0}, decay=0.7, threshold=0.2, budget=9, ties=TIES, least=own)
     assert found == pytest.approx({0: 1.0, 1: 0.9, 2: 0.35})

@@ -8,10 +8,10 @@ import pytest
 from locigraph.kg.types import NodeId, SpaceId
 from locigraph.retrieval.multi_query import MultiQueryRetriever
 from locigraph.retrieval.packing import Budget, ContextRules, HasContextRules
-from locigraph.retrieval.protocols import DEFAULT_TOP_K, Arranges, Hit, Result, Retriever, Rewords
+from locigraph.retrieval.protocols import DEFAULT_TOP_K, HasContextOrder, HasRerankTexts, Hit, Result, Retriever
 from locigraph.retrieval.query_generator import generate_queries
-from locigraph.retrieval.view import ViewedRetriever
-from locigraph.retrieval.wrapping import RetrieverAround
+from locigraph.retrieval.view import FilteredRetriever
+from locigraph.retrieval.wrapping import WrappingRetriever
 from tests.fakes import SPACE
 from tests.fakes_graph import hit
 
@@ -47,20 +47,20 @@ def several(retriever: Retriever) -> MultiQueryRetriever:
     return MultiQueryRetriever(retriever, generate_queries, lambda space: None)
 
 
-def viewed(retriever: Retriever) -> ViewedRetriever:
-    return ViewedRetriever(retriever, lambda space, ids: {})
+def viewed(retriever: Retriever) -> FilteredRetriever:
+    return FilteredRetriever(retriever, lambda space, ids: {})
 
 
-AROUND = [RetrieverAround, several, viewed, lambda retriever: viewed(several(retriever))]
+AROUND = [WrappingRetriever, several, viewed, lambda retriever: viewed(several(retriever))]
 
 
 @pytest.mark.parametrize("around", AROUND)
 def test_whatever_is_around_a_strategy_keeps_its_name_order_rules_and_texts(
-    around: Callable[[Retriever], RetrieverAround],
+    around: Callable[[Retriever], WrappingRetriever],
 ) -> None:
     made = around(Particular())
-    assert isinstance(made, Arranges)
-    assert isinstance(made, Rewords)
+    assert isinstance(made, HasContextOrder)
+    assert isinstance(made, HasRerankTexts)
     assert isinstance(made, HasContextRules)
     assert made.name == "plain"
     assert made.arrange("x", HITS, SPACE) == ["a", "b"]
@@ -69,7 +69,7 @@ def test_whatever_is_around_a_strategy_keeps_its_name_order_rules_and_texts(
 
 
 @pytest.mark.parametrize("around", AROUND)
-def test_a_strategy_without_any_gets_none(around: Callable[[Retriever], RetrieverAround]) -> None:
+def test_a_strategy_without_any_gets_none(around: Callable[[Retriever], WrappingRetriever]) -> None:
     made = around(Plain())
     assert made.arrange("x", HITS, SPACE) is None
     assert made.context_rules == ContextRules()

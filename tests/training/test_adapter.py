@@ -178,5 +178,5 @@ def test_compiling_is_refused_rather_than_passed_over(base: str, tmp_path: Path)
 def test_no_question_to_learn_from_is_said(base: str, tmp_path: Path) -> None:
     with pytest.raises(TrainingDataError, match="no training space has a question"):
         trained(base, tmp_path, questions=())
-    with pytest.raises(TrainingDataError, match=r"planted1.* give it one part"):
+    with pytest.raises(TrainingDataError, match=r"planted1.* leave it out of one"):
         trained(base, tmp_path, validation=("planted1",))

@@ -249,7 +249,9 @@ def test_a_corpus_is_learnt_from_beside_another(tmp_path: Path) -> None:
 
 
 def test_a_space_that_one_corpus_learns_from_and_another_validates_on_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TrainingDataError, match="space 'planted1' is to be learnt from and to decide when to stop"):
+    with pytest.raises(
+        TrainingDataError, match="space 'planted1' is among both the training and the validation spaces"
+    ):
         made_of(
             tmp_path,
             TrainingSet(QUESTIONS, ("planted1",), (), VIEWS),

@@ -370,11 +370,11 @@ def test_each_stage_of_each_training_is_a_run_of_its_own_in_weights_and_biases(
 def test_a_damaged_resume_point_is_removed_and_not_taken_up(damage: str, tmp_path: Path) -> None:
     path = tmp_path / "stage.ckpt"
     torch.save({"state": torch.arange(100.0)}, path)
-    assert lightning_run._whole(path) == str(path)
+    assert lightning_run._readable_resume_point(path) == str(path)
     content = bytearray(path.read_bytes())
     content[40] ^= 0xFF  # in the name of the first record
     made = {"emptied": b"", "truncated": bytes(content[: len(content) // 2]), "flipped": bytes(content), "other": b"{}"}
     path.write_bytes(made[damage])
-    assert lightning_run._whole(path) is None
+    assert lightning_run._readable_resume_point(path) is None
     assert not path.exists()
-    assert lightning_run._whole(path) is None
+    assert lightning_run._readable_resume_point(path) is None

@@ -65,7 +65,9 @@ def test_a_space_on_both_sides_is_refused_also_across_corpora() -> None:
         [set_of(validation=(SPACE,))],
         [set_of(), set_of(train=(), validation=(SPACE,))],
     ):
-        with pytest.raises(TrainingDataError, match=f"space '{SPACE}' is to be learnt from and to decide when to stop"):
+        with pytest.raises(
+            TrainingDataError, match=f"space '{SPACE}' is among both the training and the validation spaces"
+        ):
             graphs_of(data)
 
 
