@@ -7,9 +7,9 @@ from typing import TypeVar
 
 #: The value of the paper, which most systems use.
 USUAL_RRF_K = 60
-#: The constant of v1, and of fusing the rankings of several queries. Chosen on the bundled corpus `threads`, on both its
-#: graphs, together with the depth of v1 (docs/experiments.md). With so few rankings the usual 60 hardly tells the first
-#: rank from the twentieth, and costs v1 .02 to .04 of recall@10.
+#: The constant of v1, and of fusing the rankings of several queries. Chosen on the bundled corpus `threads`, on both
+#: its graphs, together with the depth of v1 (docs/experiments.md). With so few rankings the usual 60 hardly tells the
+#: first rank from the twentieth, and costs v1 .02 to .04 of recall@10.
 FEW_RRF_K = 2
 
 
