@@ -179,7 +179,7 @@ class LLMExtractor:
         self.ledger = architect.ledger
         self.concurrency = architect.concurrency
 
-    def plan(self, turn: Turn, context: Context, *, complaint: str | None = None) -> Blueprint:
+    def plan(self, turn: Turn, context: Context) -> Blueprint:
         """The architect's plan; raises DeadLetterError if its reply cannot be used, not even after a repair."""
         names = _Names.of(context)
         types = {node.id: node.type for node in context.shown}
@@ -195,11 +195,9 @@ class LLMExtractor:
             )
             return plan
 
-        return self._ask(self._architect, "architect", turn, _to_plan(turn, context, names), read, complaint)
+        return self._ask(self._architect, "architect", turn, _to_plan(turn, context, names), read)
 
-    def write(
-        self, turn: Turn, plan: Blueprint, context: Context, *, complaint: str | None = None
-    ) -> Mapping[str, Wording]:
+    def write(self, turn: Turn, plan: Blueprint, context: Context) -> Mapping[str, Wording]:
         """The scribe's words; nothing is asked where none are needed."""
         short = {node_id: name for name, node_id in _Names.of(context).ids.items()}
         needed = {
@@ -218,7 +216,7 @@ class LLMExtractor:
             return wording
 
         asked = _to_write(turn, plan, context, short)
-        return self._ask(self._scribe, "scribe", turn, asked, read, complaint)
+        return self._ask(self._scribe, "scribe", turn, asked, read)
 
     def expected_texts(self, turns: Sequence[Turn]) -> Sequence[str]:
         """None: what models will write is not known before."""
@@ -241,21 +239,13 @@ class LLMExtractor:
         return total
 
     def _ask(
-        self,
-        client: ChatClient,
-        stage: str,
-        turn: Turn,
-        asked: tuple[str, Schema],
-        read: Callable[[Any], _Made],
-        complaint: str | None,
+        self, client: ChatClient, stage: str, turn: Turn, asked: tuple[str, Schema], read: Callable[[Any], _Made]
     ) -> _Made:
         document, schema = asked
         messages: list[Message] = [
             {"role": "system", "content": self._prompts[stage]},
             {"role": "user", "content": document},
         ]
-        if complaint is not None:
-            messages.append({"role": "user", "content": f"An earlier reply was not right: {complaint}."})
         try:
             return client.ask(messages, schema, read, purpose=Purpose(stage, turn.space, turn.turn_id))
         except ReplyFormatError as error:

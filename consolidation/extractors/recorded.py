@@ -45,7 +45,7 @@ class RecordedExtractor:
                 )
             self._plans.update(_plans(conversation))
 
-    def plan(self, turn: Turn, context: Context, *, complaint: str | None = None) -> Blueprint:
+    def plan(self, turn: Turn, context: Context) -> Blueprint:
         """What was recorded for this turn; a fact that the graph holds word for word is not added again."""
         recorded = self._plans.get((turn.space, turn.turn_id), Blueprint())
         held = {node.description: node.id for node in context.nodes}
@@ -57,9 +57,7 @@ class RecordedExtractor:
             operations.append(operation if same is None else UpdateNode(same))
         return Blueprint(tuple(operations), recorded.mentions, recorded.topics)
 
-    def write(
-        self, turn: Turn, plan: Blueprint, context: Context, *, complaint: str | None = None
-    ) -> Mapping[str, Wording]:
+    def write(self, turn: Turn, plan: Blueprint, context: Context) -> Mapping[str, Wording]:
         """The words that were recorded."""
         return copied_wording(plan)
 

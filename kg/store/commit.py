@@ -260,8 +260,7 @@ class Commit:
                 {
                     "space": self._change.space, "source": source, "label": relation.label, "target": target,
                     "weight": relation.weight, "created_at": max([self._now, *ends]),
-                    "turn_id": self._change.turn_id, "valid_from": optional_epoch(relation.valid_from),
-                    "valid_to": optional_epoch(relation.valid_to),
+                    "turn_id": self._change.turn_id,
                 }
             )  # fmt: skip
         self._connection.execute(insert_or_keep(self._connection, tables.relations), rows)

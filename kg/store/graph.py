@@ -46,7 +46,7 @@ from locigraph.kg.store.outbox import OutboxRow
 from locigraph.kg.store.rows import node_of
 from locigraph.kg.store.statements import chunks
 from locigraph.kg.store.turns import TurnFailure
-from locigraph.kg.times import epoch, moment
+from locigraph.kg.times import epoch
 from locigraph.kg.types import (
     UNSTORABLE,
     GraphChange,
@@ -363,23 +363,17 @@ class Store:
         ends = tables.nodes.alias("s"), tables.nodes.alias("t")
         table = tables.relations
         query = (
-            select(
-                ends[0].c.id.label("source"), table.c.label, ends[1].c.id.label("target"),
-                table.c.weight, table.c.valid_from, table.c.valid_to,
-            )
+            select(ends[0].c.id.label("source"), table.c.label, ends[1].c.id.label("target"), table.c.weight)
             .join(ends[0], ends[0].c.key == table.c.source)
             .join(ends[1], ends[1].c.key == table.c.target)
             .where(table.c.space == space, table.c.created_at <= _latest(as_of))
             .order_by(table.c.source, table.c.label, table.c.target)
-        )  # fmt: skip
+        )
         with self._read() as connection:
             return [
-                Relation(
-                    NodeId(row.source), row.label, NodeId(row.target), row.weight,
-                    moment(row.valid_from), moment(row.valid_to),
-                )
+                Relation(NodeId(row.source), row.label, NodeId(row.target), row.weight)
                 for row in connection.execute(query)
-            ]  # fmt: skip
+            ]
 
     def forget(self, space: SpaceId, turn_ids: Sequence[TurnId], *, going: erase.Listener = lambda texts: None) -> int:
         """Erase turns and all that was drawn from them: the one deletion there is.
