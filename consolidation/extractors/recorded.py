@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import date
 
 from locigraph.consolidation.blueprint import AddNode, Blueprint, Mention, Operation, Topic, UpdateNode, Wording
 from locigraph.consolidation.dating import dated, days_of
 from locigraph.consolidation.errors import ConsolidationError
 from locigraph.consolidation.extractors.rules import copied_wording, embedded_texts, short_label
 from locigraph.consolidation.protocols import Context
-from locigraph.kg.corpora import Conversation, RecordedEvent
+from locigraph.kg.corpora import Conversation
 from locigraph.kg.language.tokens import terms
 from locigraph.kg.types import SpaceId, Turn, TurnId
 
@@ -74,19 +75,16 @@ def _plans(conversation: Conversation) -> dict[tuple[SpaceId, TurnId], Blueprint
     mentions: dict[TurnId, dict[str, Mention]] = {}
     topics: dict[TurnId, list[Topic]] = {}
 
-    def add(kind: str, text: str, turn_ids: Sequence[TurnId], days: RecordedEvent | None = None) -> None:
+    def add(kind: str, text: str, turn_ids: Sequence[TurnId], days: tuple[date, date] | None = None) -> None:
         last = max(turn_ids, key=position.__getitem__)
         there = operations.setdefault(last, [])
-        span = None
-        if days is not None and days.start is not None:
-            span = (days.start, max(days.start, days.end or days.start))
-        there.append(AddNode(f"n{len(there)}", kind, text, tuple(turn_ids), span))
+        there.append(AddNode(f"n{len(there)}", kind, text, tuple(turn_ids), days))
 
     extractions = conversation.extractions
     for fact in extractions.facts:
         add("knowledge_node", fact.text, fact.turn_ids)
     for event in extractions.events:
-        add("event_node", event.text, _pin([turn_of[t] for t in event.turn_ids], event.text), event)
+        add("event_node", event.text, _pin([turn_of[t] for t in event.turn_ids], event.text), event.days)
     for entity in extractions.entities:
         if entity.kind in _ENTITY_KINDS:
             for turn_id in entity.turn_ids:
