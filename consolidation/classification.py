@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -163,7 +163,7 @@ class Classifier:
         return Classified(nodes, categories, waiting)
 
     def _classify(self, space: SpaceId, kind: str, parent: str, namer: Namer) -> Classified:
-        is_growing = bool(self._store.turns(space, state=TurnState.PENDING))
+        is_growing = self._store.turn_counts(space)[TurnState.PENDING] > 0
         seen = self._store.snapshot(space, embedding_model=self._encoder.model_id)
         members = np.flatnonzero((seen.types == kind) & seen.active)
         categories = np.flatnonzero((seen.types == parent) & seen.active)
@@ -221,10 +221,7 @@ class Classifier:
             GraphChange(
                 seen.space,
                 datetime.fromtimestamp(latest, UTC),
-                nodes=tuple(
-                    NewNode(n.ref, n.type, n.label, n.description, n.provenance, embedding=vector)
-                    for n, vector in zip(nodes, vectors, strict=True)
-                ),
+                nodes=tuple(replace(node, embedding=vector) for node, vector in zip(nodes, vectors, strict=True)),
                 relations=tuple(NewRelation(name, "CONTAINS", seen.ids[row], weight) for name, row, weight in put),
                 embedding_model=self._encoder.model_id,
             )

@@ -205,7 +205,7 @@ class Reflector:
         facts = self._facts(space)
         asked_to = int(self._store.setting(_name(space)) or 0)
         new = facts.rows[facts.seen.keys[facts.rows] > asked_to][:_BATCH]
-        if not len(new) or (len(new) < _BATCH and self._store.turns(space, state=TurnState.PENDING)):
+        if not len(new) or (len(new) < _BATCH and self._store.turn_counts(space)[TurnState.PENDING]):
             return None
         drafts: list[_Draft] = []
         useless = 0

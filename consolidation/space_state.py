@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from locigraph.consolidation.blueprint import ContextNode
-from locigraph.consolidation.merging import NAMED_TYPES
 from locigraph.consolidation.protocols import TextEncoder
 from locigraph.consolidation.resolution import Resolver
-from locigraph.kg.schema import MERGED_INTO, RELATION_LABELS, RelationLabel, plannable_types
+from locigraph.kg.schema import MERGED_INTO, NAMED_TYPES, RELATION_LABELS, RelationLabel, plannable_types
 from locigraph.kg.store import Store
 from locigraph.kg.types import Node, NodeId, NodeStatus, SpaceId, Turn, TurnId
 
@@ -56,7 +55,7 @@ class SpaceState:
         self._planned_by: dict[TurnId, dict[NodeId, None]] = {}
         self._archived: set[NodeId] = set()
         self.coined: tuple[RelationLabel, ...] = ()
-        self.learn_labels({edge.label for edge in store.relations(space)})
+        self.learn_labels(store.used_labels(space))
         # (position of the first source turn, order of making, id), sorted.
         self._events: list[tuple[int, int, NodeId]] = []
         for node in store.nodes(space, types=[EPISODE, *plannable_types()], include_archived=True):
@@ -90,7 +89,7 @@ class SpaceState:
             vectors: Their embeddings, float32 [nodes, dim].
         """
         for node, vector in zip(nodes, vectors, strict=True):
-            if node.type in ("entity", "concept"):
+            if node.type in NAMED_TYPES:
                 self.resolver.learn(node.id, node.type, node.label, vector)
             else:
                 self._learn_statement(node)

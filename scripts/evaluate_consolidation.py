@@ -103,9 +103,9 @@ def _judged(corpus: Corpus, graph: Store, encoder: CachedTextEncoder, threshold:
 
 def _made(graph: Store, conversation: Conversation) -> list[Statement]:
     from locigraph.consolidation.quality import Statement
-    from locigraph.kg.schema import dated_types
+    from locigraph.kg.schema import dated_types, plannable_types
 
-    nodes = graph.nodes(conversation.space, types=("event_node", "sub_event", "knowledge_node"))
+    nodes = graph.nodes(conversation.space, types=plannable_types())
     return [
         Statement(
             node.description,

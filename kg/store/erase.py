@@ -10,14 +10,12 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from locigraph.kg.errors import StoreError
 from locigraph.kg.language.tokens import terms
-from locigraph.kg.schema import MERGED_BY, MERGED_INTO, RELATION_LABELS
+from locigraph.kg.schema import MERGED_BY, MERGED_INTO, NAMED_TYPES, RELATION_LABELS
 from locigraph.kg.store import changes, expenses, outbox, sequence, tables, tombstones
 from locigraph.kg.store import turns as turns_
 from locigraph.kg.store.statements import chunks
 from locigraph.kg.types import NodeStatus, SpaceId, TurnId
 
-# These only name what many turns speak of; they stay as long as a turn that is left has their words.
-_SHARED = ("concept", "entity")
 _CHAINS = ("NEXT", "PRECEDES")  # each node has one before it
 #: Hears of the texts that are about to go, before they do.
 Listener = Callable[[Sequence[str]], None]
@@ -83,7 +81,7 @@ def _stays(connection: Connection, node: Any, is_worded: bool, doomed: AbstractS
         .where(sources.node_key == node.key)
     )
     left = [row for row in connection.execute(query) if row.key not in doomed]
-    if node.type not in _SHARED:
+    if node.type not in NAMED_TYPES:  # those stay as long as a turn that is left has their words
         return bool(left) and not is_worded
     if not is_worded and any(row.worded for row in left):
         return True
@@ -129,7 +127,7 @@ def _restore_aliases(connection: Connection, space: SpaceId, doomed: Sequence[in
         gone.update(connection.scalars(select(tables.nodes.c.id).where(tables.nodes.c.key.in_(chunk))))
     nodes = tables.nodes.c
     aliases = select(nodes.key).where(
-        nodes.space == space, nodes.type.in_(_SHARED), nodes.attributes[MERGED_INTO].as_string().in_(sorted(gone))
+        nodes.space == space, nodes.type.in_(NAMED_TYPES), nodes.attributes[MERGED_INTO].as_string().in_(sorted(gone))
     )
     back = [key for key in connection.scalars(aliases) if key not in doomed]
     of_space = select(nodes.key).where(nodes.space == space)  # another space may have nodes of the same ids

@@ -357,8 +357,14 @@ class Store:
             raise UnknownNodeError(f"space {space!r} holds no node {node_id!r}")
         return found[0]
 
-    def relations(self, space: SpaceId, *, as_of: datetime | None = None) -> list[Relation]:
-        """Edges of a space as known at ``as_of``, in the order of their ends."""
+    def used_labels(self, space: SpaceId) -> set[str]:
+        """Labels of the edges of a space."""
+        table = tables.relations.c
+        with self._read() as connection:
+            return set(connection.scalars(select(table.label).where(table.space == space).distinct()))
+
+    def relations(self, space: SpaceId, *, node: NodeId | None = None, as_of: datetime | None = None) -> list[Relation]:
+        """Edges of a space, all or those of one node, as known at ``as_of``, in the order of their ends."""
         self.require_space(space)
         ends = tables.nodes.alias("s"), tables.nodes.alias("t")
         table = tables.relations
@@ -369,6 +375,8 @@ class Store:
             .where(table.c.space == space, table.c.created_at <= _latest(as_of))
             .order_by(table.c.source, table.c.label, table.c.target)
         )
+        if node is not None:
+            query = query.where((ends[0].c.id == node) | (ends[1].c.id == node))
         with self._read() as connection:
             return [
                 Relation(NodeId(row.source), row.label, NodeId(row.target), row.weight)

@@ -8,10 +8,10 @@ import json
 import secrets
 from collections.abc import Iterable, Sequence
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, delete, select
 
 from locigraph.kg.errors import TurnConflictError
-from locigraph.kg.store import tables
+from locigraph.kg.store import remembered, tables
 from locigraph.kg.store.rows import content_of, turn_of
 from locigraph.kg.store.statements import chunks, insert_or_keep
 from locigraph.kg.types import SpaceId, Turn, TurnId
@@ -84,11 +84,10 @@ def _read(connection: Connection, space: SpaceId) -> dict[str, str]:
 
 def _key(connection: Connection) -> bytes:
     """The store's own key; made with the first tombstone."""
-    table = tables.settings
-    held = connection.execute(select(table.c.value).where(table.c.name == _KEY)).scalar()
+    held = remembered.get(connection, _KEY)
     if held is None:
         held = secrets.token_hex(32)
-        connection.execute(insert(table).values(name=_KEY, value=held))
+        remembered.put(connection, _KEY, held)
     return bytes.fromhex(held)
 
 

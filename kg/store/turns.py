@@ -46,7 +46,7 @@ def append(
             connection.execute(insert(tables.spaces).values(space=space, revision=secrets.randbits(48)))
     scopes.put(connection, scoped)
     if new:
-        connection.execute(insert(tables.turns), [{**turn_row(turn), "position": sequence.NEW} for turn in new])
+        connection.execute(insert(tables.turns), [turn_row(turn) for turn in new])
     for space in sorted({turn.space for turn in living}):
         given = [(turn.session_id, turn.turn_id) for turn in living if turn.space == space]
         early = sequence.arrange(connection, space, given)

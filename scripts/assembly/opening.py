@@ -24,6 +24,12 @@ def read_corpus(settings: CorpusSettings) -> Corpus:
     return load_corpus(**asdict(settings))  # the fields have the names of its parameters
 
 
+def require_questions(corpus: Corpus, lack: str) -> None:
+    """Raise LocigraphError, which ends in what cannot be done then, if no question of a corpus has evidence."""
+    if not corpus.questions:
+        raise LocigraphError(f"{corpus.path}: no question with evidence; {lack}")
+
+
 def text_encoder(settings: EncoderSettings) -> CachedTextEncoder:
     """The text encoder with its cache; where no store has said otherwise, ``default`` is the shipped adapter."""
     adapter = str(SHIPPED_ADAPTER) if settings.adapter == DEFAULT else settings.adapter
