@@ -120,7 +120,7 @@ class Consolidator:
         change = merge_topics(self._embedded(change), state)
         ids = self._store.commit(change)
         state.revision += 1
-        state.say_again(turn.turn_id, [u.id for u in change.updates if turn.turn_id in u.add_provenance])
+        state.add_source(turn.turn_id, [u.id for u in change.updates if turn.turn_id in u.add_provenance])
         amended = [u for u in change.updates if u.description is not None or u.status is not None]
         made = [_as_node(turn, n, ids[n.ref]) for n in change.nodes]
         made += [self._store.node(turn.space, u.id) for u in amended]

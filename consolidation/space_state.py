@@ -114,7 +114,7 @@ class SpaceState:
             found = sorted([*self.coined, *(held[name] for name in new)], key=attrgetter("name"))
             self.coined = tuple(found[:_MOST_LABELS])
 
-    def say_again(self, turn_id: TurnId, node_ids: Iterable[NodeId]) -> None:
+    def add_source(self, turn_id: TurnId, node_ids: Iterable[NodeId]) -> None:
         """Take in that a committed turn is one more source of nodes."""
         known = {node_id: None for node_id in node_ids if node_id in self.planned}
         self._planned_by.setdefault(turn_id, {}).update(known)

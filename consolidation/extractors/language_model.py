@@ -27,7 +27,7 @@ from locigraph.consolidation.blueprint import (
     check_wording,
     needs_words,
 )
-from locigraph.consolidation.errors import DeadLetterError, ReplyFormatError
+from locigraph.consolidation.errors import ReplyFormatError, UnusableReplyError
 from locigraph.consolidation.ledger import Purpose, tokens_of
 from locigraph.consolidation.prompting import messages, prompt
 from locigraph.consolidation.protocols import Context
@@ -178,7 +178,7 @@ class LLMExtractor:
         self.concurrency = architect.concurrency
 
     def plan(self, turn: Turn, context: Context) -> Blueprint:
-        """The architect's plan; raises DeadLetterError if its reply cannot be used, not even after a repair."""
+        """The architect's plan; raises UnusableReplyError if its reply cannot be used, not even after a repair."""
         names = _Names.of(context)
         types = {node.id: node.type for node in context.shown}
 
@@ -244,7 +244,7 @@ class LLMExtractor:
         try:
             return client.ask(messages(stage, document), schema, read, purpose=purpose)
         except ReplyFormatError as error:
-            raise DeadLetterError(f"{stage}: {error}") from error
+            raise UnusableReplyError(f"{stage}: {error}") from error
 
 
 def _to_plan(turn: Turn, context: Context, names: _Names) -> tuple[str, Schema]:

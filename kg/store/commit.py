@@ -66,7 +66,7 @@ class Commit:
         self._write_relations()
         self._drop_relations()
         outbox.post(self._connection, change.space, touched, "upsert")
-        changes.note(self._connection, change.space)
+        changes.mark_changed(self._connection, change.space)
         for name, value in change.remembered.items():
             remembered.put(self._connection, name, value)
         if change.turn_id is not None:

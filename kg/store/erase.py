@@ -11,8 +11,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 from locigraph.kg.errors import StoreError
 from locigraph.kg.language.tokens import terms
 from locigraph.kg.schema import MERGED_BY, MERGED_INTO, NAMED_TYPES, RELATION_LABELS
-from locigraph.kg.store import changes, expenses, outbox, sequence, tables, tombstones
-from locigraph.kg.store import turns as turns_
+from locigraph.kg.store import changes, expenses, outbox, sequence, tables, tombstones, turns
 from locigraph.kg.store.statements import chunks
 from locigraph.kg.types import NodeStatus, SpaceId, TurnId
 
@@ -21,9 +20,9 @@ _CHAINS = ("NEXT", "PRECEDES")  # each node has one before it
 Listener = Callable[[Sequence[str]], None]
 
 
-def turns(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId], going: Listener) -> int:
+def erase_turns(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId], before_erasing: Listener) -> int:
     """Erase turns and what was drawn from them within the connection's transaction; see ``Store.forget``."""
-    turn_keys = turns_.keys_of(connection, space, turn_ids)
+    turn_keys = turns.keys_of(connection, space, turn_ids)
     missing = sorted(set(turn_ids) - set(turn_keys))
     if missing:
         raise StoreError(
@@ -31,7 +30,7 @@ def turns(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId], go
         )
     tombstones.put(connection, space, list(turn_keys))
     doomed = _doomed(connection, set(turn_keys.values()))
-    going(_texts(connection, doomed))
+    before_erasing(_texts(connection, doomed))
     _reopen_superseded(connection, doomed)
     _restore_aliases(connection, space, doomed)
     bridges = _bridges(connection, space, set(doomed), set(turn_keys))
@@ -46,7 +45,7 @@ def turns(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId], go
         connection.execute(insert(relations), bridges)
     _unused_labels(connection)
     sequence.arrange(connection, space, [])
-    changes.note(connection, space)
+    changes.mark_changed(connection, space)
     return len(doomed)
 
 
@@ -165,11 +164,11 @@ def _bridges(
     return bridges
 
 
-def space(connection: Connection, space: SpaceId, going: Listener) -> int:
+def erase_space(connection: Connection, space: SpaceId, before_erasing: Listener) -> int:
     """Erase a space with everything it holds, within the connection's transaction; returns the number of nodes."""
     tombstones.put(connection, space, None)
     keys = list(connection.scalars(select(tables.nodes.c.key).where(tables.nodes.c.space == space)))
-    going(_texts(connection, keys))
+    before_erasing(_texts(connection, keys))
     _nodes(connection, space, keys)
     _unused_labels(connection)
     connection.execute(delete(tables.turns).where(tables.turns.c.space == space))

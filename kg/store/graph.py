@@ -232,7 +232,7 @@ class Store:
     def forgotten(self, space: SpaceId, turn_ids: Iterable[TurnId]) -> frozenset[TurnId]:
         """Those of some turns that were forgotten, and are passed over when they come again."""
         with self._read() as connection:
-            return tombstones.among(connection, space, turn_ids)
+            return tombstones.forgotten_among(connection, space, turn_ids)
 
     def restore(self, space: SpaceId, turn_ids: Sequence[TurnId] | None = None) -> int:
         """Let forgotten turns be appended again, all of a space where none are named; returns how many."""
@@ -383,7 +383,9 @@ class Store:
                 for row in connection.execute(query)
             ]
 
-    def forget(self, space: SpaceId, turn_ids: Sequence[TurnId], *, going: erase.Listener = lambda texts: None) -> int:
+    def forget(
+        self, space: SpaceId, turn_ids: Sequence[TurnId], *, before_erasing: erase.Listener = lambda texts: None
+    ) -> int:
         """Erase turns and all that was drawn from them: the one deletion there is.
 
         They stay forgotten: the store keeps keyed digests of them, and passes them over when they come again.
@@ -394,8 +396,8 @@ class Store:
         Args:
             space: The space of the turns.
             turn_ids: The turns.
-            going: Called with the texts that are about to go, so that caches can drop what they keep of them; nothing
-                is removed if it fails.
+            before_erasing: Called with the texts that are about to go, so that caches can drop what they keep of them;
+                nothing is removed if it fails.
 
         Returns:
             Number of nodes removed.
@@ -406,16 +408,16 @@ class Store:
         """
         self.require_space(space)
         with self._write() as connection:
-            erased = erase.turns(connection, space, turn_ids, going)
+            erased = erase.erase_turns(connection, space, turn_ids, before_erasing)
         self._empty_log()
         return erased
 
-    def forget_spaces(self, spaces: Sequence[SpaceId], *, going: erase.Listener = lambda texts: None) -> int:
+    def forget_spaces(self, spaces: Sequence[SpaceId], *, before_erasing: erase.Listener = lambda texts: None) -> int:
         """Erase spaces, all or none, with everything they hold, for good as in ``forget``; returns how many nodes."""
         for space in spaces:
             self.require_space(space)
         with self._write() as connection:
-            erased = sum(erase.space(connection, space, going) for space in spaces)
+            erased = sum(erase.erase_space(connection, space, before_erasing) for space in spaces)
         self._empty_log()
         return erased
 
@@ -550,7 +552,7 @@ class Store:
             InvalidVectorError: If a node has no vector of the model.
         """
         self.require_space(space)
-        with self._mapped_errors(), export.one_moment(self._engine) as connection:
+        with self._mapped_errors(), export.consistent_read(self._engine) as connection:
             return export.read_snapshot(connection, space, _latest(as_of), embedding_model)
 
 

@@ -33,7 +33,7 @@ def put(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId] | Non
         connection.execute(insert_or_keep(connection, tables.tombstones), rows)
 
 
-def among(connection: Connection, space: SpaceId, turn_ids: Iterable[TurnId]) -> frozenset[TurnId]:
+def forgotten_among(connection: Connection, space: SpaceId, turn_ids: Iterable[TurnId]) -> frozenset[TurnId]:
     """Those of some turns that were forgotten."""
     held = _read(connection, space)
     if not held:
@@ -42,7 +42,7 @@ def among(connection: Connection, space: SpaceId, turn_ids: Iterable[TurnId]) ->
     return frozenset(turn_id for turn_id in turn_ids if _digest(turn_id, key) in held)
 
 
-def living(connection: Connection, turns: Sequence[Turn]) -> list[Turn]:
+def without_forgotten(connection: Connection, turns: Sequence[Turn]) -> list[Turn]:
     """The turns without those that were forgotten.
 
     Raises:

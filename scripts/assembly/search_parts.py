@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Self
 
-from locigraph.kg.joint import read_apart, side_by_side
+from locigraph.kg.joint import read_by_space, side_by_side
 from locigraph.kg.types import NodeId, SpaceId
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def texts_of(store: Store, *, is_joint: bool = False) -> NodeTexts:
         return {node.id: node.description for node in store.nodes(space, ids=node_ids, as_of=as_of)}
 
     def read_joint(space: SpaceId, node_ids: Sequence[NodeId], as_of: datetime | None) -> dict[NodeId, str]:
-        return read_apart(node_ids, lambda each, own: read(each, own, as_of))
+        return read_by_space(node_ids, lambda each, own: read(each, own, as_of))
 
     return read_joint if is_joint else read
 
