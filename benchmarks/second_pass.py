@@ -14,7 +14,6 @@ import argparse
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -54,8 +53,7 @@ def ask(
     """recall@10 and nDCG@10 of each question by strategy, [questions, 2]."""
     spaces = list(dict.fromkeys(question.space for question in questions))
     found = {}
-    with ExitStack() as opened:
-        parts = SearchParts(store, encoder, spaces, None, opened)
+    with SearchParts(store, encoder, spaces=spaces) as parts:
         for name in strategies:
             row = STRATEGIES[name]
             assert row.make is not None

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Callable
-from importlib.resources import files
 from typing import Any, TypeVar
 
 from locigraph.consolidation.ledger import Purpose
 from locigraph.consolidation.llm import ChatClient
+from locigraph.consolidation.prompting import messages, prompt
 from locigraph.consolidation.replies import Form, filled, strict_schema
 from locigraph.kg.types import Question
 
-_PROMPTS = files("locigraph.consolidation").joinpath("prompts")
 _Read = TypeVar("_Read")
 
 
@@ -47,7 +45,7 @@ class GradeForm(Form):
 def prompt_versions() -> dict[str, str]:
     """Twelve hexadecimal digits of each prompt, by stage."""
     return {
-        stage: hashlib.sha256(_prompt(stage).encode()).hexdigest()[:12]
+        stage: hashlib.sha256(prompt(stage).encode()).hexdigest()[:12]
         for stage in ("answer", "judge_facts", "judge_grade")
     }
 
@@ -114,16 +112,5 @@ def _ask(
     form: type[Form],
     read: Callable[[Any], _Read],
 ) -> _Read:
-    return client.ask(
-        [
-            {"role": "system", "content": _prompt(stage)},
-            {"role": "user", "content": json.dumps(document, ensure_ascii=False)},
-        ],
-        strict_schema(form),
-        read,
-        purpose=Purpose(stage, question.space),
-    )
-
-
-def _prompt(stage: str) -> str:
-    return _PROMPTS.joinpath(f"{stage}.txt").read_text(encoding="utf-8")
+    purpose = Purpose(stage, question.space)
+    return client.ask(messages(stage, document), strict_schema(form), read, purpose=purpose)

@@ -8,12 +8,10 @@ bring its like.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from importlib.resources import files
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -23,6 +21,7 @@ from pydantic import Field
 from locigraph.consolidation.blueprint import Wording
 from locigraph.consolidation.errors import ConsolidationError, ReplyFormatError
 from locigraph.consolidation.ledger import Purpose
+from locigraph.consolidation.prompting import messages
 from locigraph.consolidation.protocols import TextEncoder
 from locigraph.consolidation.replies import Form, filled, one_line, strict_schema
 from locigraph.kg.counts import Counts
@@ -110,11 +109,10 @@ class LLMNamer:
     def __init__(self, client: ChatClient, space: SpaceId) -> None:
         self._client = client
         self._space = space
-        self._prompt = files("locigraph.consolidation").joinpath("prompts", "category.txt").read_text()
 
     def __call__(self, kind: str, members: Sequence[str], everything: Sequence[str]) -> Wording:
         """Label and description of a cluster."""
-        document = json.dumps({"kind": _plural(kind), "members": list(members[:_SHOWN])}, ensure_ascii=False)
+        document = {"kind": _plural(kind), "members": list(members[:_SHOWN])}
 
         def read(reply: Any) -> Wording:
             form = filled(CategoryForm, reply)
@@ -122,7 +120,7 @@ class LLMNamer:
 
         try:
             return self._client.ask(
-                [{"role": "system", "content": self._prompt}, {"role": "user", "content": document}],
+                messages("category", document),
                 strict_schema(CategoryForm),
                 read,
                 purpose=Purpose("category", self._space),
@@ -165,7 +163,7 @@ class Classifier:
         return Classified(nodes, categories, waiting)
 
     def _classify(self, space: SpaceId, kind: str, parent: str, namer: Namer) -> Classified:
-        is_growing = bool(self._store.turns(space, state=TurnState.PENDING))
+        is_growing = self._store.turn_counts(space)[TurnState.PENDING] > 0
         seen = self._store.snapshot(space, embedding_model=self._encoder.model_id)
         members = np.flatnonzero((seen.types == kind) & seen.active)
         categories = np.flatnonzero((seen.types == parent) & seen.active)
@@ -223,10 +221,7 @@ class Classifier:
             GraphChange(
                 seen.space,
                 datetime.fromtimestamp(latest, UTC),
-                nodes=tuple(
-                    NewNode(n.ref, n.type, n.label, n.description, n.provenance, embedding=vector)
-                    for n, vector in zip(nodes, vectors, strict=True)
-                ),
+                nodes=tuple(replace(node, embedding=vector) for node, vector in zip(nodes, vectors, strict=True)),
                 relations=tuple(NewRelation(name, "CONTAINS", seen.ids[row], weight) for name, row, weight in put),
                 embedding_model=self._encoder.model_id,
             )

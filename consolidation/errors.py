@@ -4,7 +4,7 @@ LocigraphError (kg.errors)
 ├── ConsolidationError      one turn cannot be consolidated; it is marked failed with this reason and can be retried
 │   ├── BlueprintError      the architect's plan breaks a rule of the schema or names what it was not shown
 │   ├── WordingError        the scribe left out an operation, or wrote too little or too much
-│   └── DeadLetterError     a language model's replies about the turn are of no use, after a repair; they are kept
+│   └── UnusableReplyError  a language model's replies about the turn are of no use, after a repair; they are kept
 └── LanguageModelError      the endpoint of a language model, or the cassette of its replies, cannot be used
     ├── ReplyFormatError    a language model's reply is not of the form that was asked for
     ├── MissingReplyError   a cassette that is only replayed holds no reply to a request
@@ -27,7 +27,7 @@ class WordingError(ConsolidationError):
     """The scribe left out an operation, or wrote too little or too much."""
 
 
-class DeadLetterError(ConsolidationError):
+class UnusableReplyError(ConsolidationError):
     """A language model's replies about a turn are of no use, although it was told what is wrong; they are kept."""
 
 

@@ -151,11 +151,15 @@ class Ledger:
             if self._store is not None and purpose.space is not None:
                 self._store.add_spent(purpose.space, purpose.turn_id or "", purpose.stage, spent)
 
-    def judge(self, *, is_repaired: bool) -> None:
-        """Count a reply that could not be used, or one that is right after one that could not."""
+    def count_invalid(self) -> None:
+        """Count a reply that could not be used."""
         with self._changed:
-            self.repaired += is_repaired
-            self.invalid += not is_repaired
+            self.invalid += 1
+
+    def count_repaired(self) -> None:
+        """Count a reply that is right after one that could not be used."""
+        with self._changed:
+            self.repaired += 1
 
     @property
     def total(self) -> Spent:

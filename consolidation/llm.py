@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import random
@@ -107,6 +108,11 @@ class ChatClient:
         )
         self._form = 0  # of _FORMS, the first that the endpoint takes
 
+    def version(self, prompt: str) -> str:
+        """Model and hash of model and prompt, by which what both have made is known."""
+        digest = hashlib.sha256(f"{self.model}\n{prompt}".encode()).hexdigest()[:12]
+        return f"{self.model} {digest}"
+
     def request(self, messages: Sequence[Message], schema: Schema) -> dict[str, Any]:
         """What the cassette knows a call by."""
         parameters = dict(self._endpoint.parameters or {})
@@ -154,11 +160,11 @@ class ChatClient:
                     fault = str(error)
                 else:
                     if attempt:
-                        self.ledger.judge(is_repaired=True)
+                        self.ledger.count_repaired()
                     if text != held:
                         self.cassette.keep([(request, text)])
                     return result
-            self.ledger.judge(is_repaired=False)
+            self.ledger.count_invalid()
             fault = _storable(fault)
             attempts.append((text, fault))
             complaint = f"That was not right: {fault}. Reply again, with all that was asked for."

@@ -18,12 +18,11 @@ import numpy as np
 from locigraph.consolidation.protocols import TextEncoder
 from locigraph.consolidation.resolution import CONCEPT_MERGE, spelling_key
 from locigraph.kg.counts import Counts
-from locigraph.kg.schema import MERGED_BY, MERGED_INTO
+from locigraph.kg.schema import MERGED_BY, MERGED_INTO, NAMED_TYPES
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
 from locigraph.kg.types import GraphChange, NewRelation, NodeStatus, NodeUpdate, SpaceId
 
-NAMED_TYPES = ("entity", "concept")
 _PROPER = re.compile(r"\b[A-Z]\w*|\d+")
 
 

@@ -8,30 +8,20 @@ episode, verbatim; an outage leaves it pending. Nothing is lost.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import replace
 
 import numpy as np
 
 from locigraph.consolidation.blueprint import Blueprint, Wording, check_blueprint, check_wording
 from locigraph.consolidation.change import ChangeBuilder, merge_topics
-from locigraph.consolidation.errors import ConsolidationError, DeadLetterError
+from locigraph.consolidation.errors import ConsolidationError
 from locigraph.consolidation.protocols import Context, ContextSource, Extractor, TextEncoder
 from locigraph.consolidation.space_state import SpaceState
 from locigraph.kg.store import Store
 from locigraph.kg.types import GraphChange, NewNode, Node, NodeId, NodeStatus, SpaceId, Turn, TurnState
 
-_Made = TypeVar("_Made")
 _CONTEXT_NODES = 12
 _RECENT_TURNS = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a run over a space did."""
-
-    done: int
-    failed: int
 
 
 def claim_space(store: Store, space: SpaceId, extractor: Extractor) -> None:
@@ -82,7 +72,7 @@ class Consolidator:
         """Number of turns of the last space, whose graph is kept in memory for its next turn."""
         return 0 if self._known is None else len(self._known.turns)
 
-    def run(self, space: SpaceId, *, on_turn: Callable[[], None] = lambda: None) -> Outcome:
+    def run(self, space: SpaceId, *, on_turn: Callable[[], object] = lambda: None) -> None:
         """Consolidate every pending turn of a space; what is done already is passed over.
 
         Args:
@@ -95,9 +85,8 @@ class Consolidator:
         claim_space(self._store, space, self._extractor)
         pending = self._store.turns(space, state=TurnState.PENDING)
         if not pending:
-            return Outcome(0, 0)
+            return
         state = self._state_with(space, pending)
-        failed = 0
         for turn in pending:
             try:
                 self._consolidate(turn, state)
@@ -105,10 +94,8 @@ class Consolidator:
                 # Whatever extraction made of it, what was said is there verbatim, and found.
                 verbatim = ChangeBuilder(turn, Blueprint(), {}, state).build()
                 self._commit(turn, replace(verbatim, failure=str(error)), state)
-                failed += 1
             on_turn()
         self._known = state  # not after an outage, which may have left it half told
-        return Outcome(len(pending) - failed, failed)
 
     def _state_with(self, space: SpaceId, pending: Sequence[Turn]) -> SpaceState:
         """What is known of a space, with its pending turns; read anew if anyone else has changed the space."""
@@ -133,7 +120,7 @@ class Consolidator:
         change = merge_topics(self._embedded(change), state)
         ids = self._store.commit(change)
         state.revision += 1
-        state.say_again(turn.turn_id, [u.id for u in change.updates if turn.turn_id in u.add_provenance])
+        state.add_source(turn.turn_id, [u.id for u in change.updates if turn.turn_id in u.add_provenance])
         amended = [u for u in change.updates if u.description is not None or u.status is not None]
         made = [_as_node(turn, n, ids[n.ref]) for n in change.nodes]
         made += [self._store.node(turn.space, u.id) for u in amended]
@@ -158,30 +145,12 @@ class Consolidator:
     def _plan_and_write(
         self, turn: Turn, context: Context, state: SpaceState
     ) -> tuple[Blueprint, Mapping[str, Wording]]:
+        plan = self._extractor.plan(turn, context)
         labels = list(self._store.relation_labels())
-
-        def plan_once(complaint: str | None) -> Blueprint:
-            plan = self._extractor.plan(turn, context, complaint=complaint)
-            check_blueprint(plan, turn_id=turn.turn_id, turns=state.index, shown=context.shown, labels=labels)
-            return plan
-
-        plan = _with_one_repair(plan_once)
-
-        def write_once(complaint: str | None) -> Mapping[str, Wording]:
-            wording = self._extractor.write(turn, plan, context, complaint=complaint)
-            check_wording(plan, wording)
-            return wording
-
-        return plan, _with_one_repair(write_once)
-
-
-def _with_one_repair(attempt: Callable[[str | None], _Made]) -> _Made:
-    try:
-        return attempt(None)
-    except DeadLetterError:
-        raise  # was told already what is wrong
-    except ConsolidationError as error:
-        return attempt(str(error))
+        check_blueprint(plan, turn_id=turn.turn_id, turns=state.index, shown=context.shown, labels=labels)
+        wording = self._extractor.write(turn, plan, context)
+        check_wording(plan, wording)
+        return plan, wording
 
 
 def _as_node(turn: Turn, node: NewNode, node_id: NodeId) -> Node:

@@ -41,19 +41,17 @@ class Context:
 class Extractor(Protocol):
     """An architect, which decides what a turn changes in the graph, and a scribe, which finds the words for it.
 
-    ``complaint`` says what was wrong with the first attempt; it is None at the first. ``name`` is remembered with
-    every space, since two extractors must not build one graph.
+    Both are checked, and a turn whose plan or words break a rule fails. ``name`` is remembered with every space, since
+    two extractors must not build one graph.
     """
 
     name: str
 
-    def plan(self, turn: Turn, context: Context, *, complaint: str | None = None) -> Blueprint:
+    def plan(self, turn: Turn, context: Context) -> Blueprint:
         """The architect's plan; raises ConsolidationError if this turn cannot be planned."""
         ...
 
-    def write(
-        self, turn: Turn, plan: Blueprint, context: Context, *, complaint: str | None = None
-    ) -> Mapping[str, Wording]:
+    def write(self, turn: Turn, plan: Blueprint, context: Context) -> Mapping[str, Wording]:
         """The scribe's words by ``AddNode.ref`` or ``UpdateNode.id``."""
         ...
 

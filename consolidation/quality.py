@@ -9,6 +9,7 @@ from datetime import date
 import numpy as np
 from numpy.typing import NDArray
 
+from locigraph.kg.counts import Counts
 from locigraph.kg.types import TurnId
 
 #: Cosine from which two statements of one conversation say the same.
@@ -31,8 +32,8 @@ class Statement:
 
 
 @dataclass(frozen=True, slots=True)
-class Quality:
-    """Counts over conversations, which can be added.
+class Quality(Counts):
+    """Counts over conversations.
 
     Attributes:
         recorded: Recorded statements.
@@ -49,12 +50,6 @@ class Quality:
     repeated: int = 0
     dated: int = 0
     right: int = 0
-
-    def __add__(self, other: Quality) -> Quality:
-        return Quality(
-            self.recorded + other.recorded, self.covered + other.covered, self.made + other.made,
-            self.repeated + other.repeated, self.dated + other.dated, self.right + other.right,
-        )  # fmt: skip
 
     def shares(self) -> dict[str, float | None]:
         """Shares of recorded statements covered, of made ones repeated, of days right; None of nothing."""

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Callable
 from datetime import date
-from importlib.resources import files
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
@@ -16,10 +13,10 @@ from locigraph.consolidation.cassette import key_of
 from locigraph.consolidation.errors import LanguageModelError, LimitReachedError, MissingReplyError, ReplyFormatError
 from locigraph.consolidation.ledger import Purpose
 from locigraph.consolidation.llm import ChatClient, Message
+from locigraph.consolidation.prompting import messages, prompt
 from locigraph.consolidation.replies import Form, filled, one_line, strict_schema
 from locigraph.kg.schema import NODE_TYPES, searchable_types
 
-PROMPT = files("locigraph.consolidation").joinpath("prompts", "queries.txt").read_text(encoding="utf-8")
 #: Stage by which clients are made and the ledger counts.
 STAGE = "queries"
 _MOST_OF_QUESTION = 4_000  # characters that are shown
@@ -59,8 +56,7 @@ class LLMQueries:
     @property
     def name(self) -> str:
         """Model and hash of model and prompt."""
-        version = hashlib.sha256(f"{self._client.model}\n{PROMPT}".encode()).hexdigest()[:12]
-        return f"{self._client.model} {version}"
+        return self._client.version(prompt(STAGE))
 
     def __call__(self, question: str, asked_on: date | None) -> list[QueryForm]:
         """The queries of a question.
@@ -72,7 +68,7 @@ class LLMQueries:
         Raises:
             LanguageModelError: As ``ChatClient.ask``, and for a minute after an outage at once.
         """
-        messages, types = messages_of(question, asked_on), searchable_types()
+        asked, types = messages_of(question, asked_on), searchable_types()
         schema = strict_schema(QueriesForm, {"types": types})
 
         def read(reply: object) -> list[QueryForm]:
@@ -83,11 +79,11 @@ class LLMQueries:
             return queries
 
         if self._outage is not None and self._clock() < self._rests_until:
-            key = key_of(self._client.request(messages, schema))
+            key = key_of(self._client.request(asked, schema))
             if not self._client.cassette.find([key]):
                 raise self._outage
         try:
-            return self._client.ask(messages, schema, read, purpose=Purpose(STAGE))
+            return self._client.ask(asked, schema, read, purpose=Purpose(STAGE))
         except (ReplyFormatError, MissingReplyError, LimitReachedError):
             raise  # of this question alone, or without waiting
         except LanguageModelError as error:
@@ -102,7 +98,4 @@ def messages_of(question: str, asked_on: date | None) -> list[Message]:
         "asked_on": None if asked_on is None else asked_on.isoformat(),
         "types": {name: NODE_TYPES[name].description for name in searchable_types()},
     }
-    return [
-        {"role": "system", "content": PROMPT},
-        {"role": "user", "content": json.dumps(document, ensure_ascii=False)},
-    ]
+    return messages(STAGE, document)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
-from importlib.resources import files
 from typing import Any
 
 from tqdm import tqdm
@@ -16,9 +14,10 @@ from locigraph.consolidation.cassette import key_of
 from locigraph.consolidation.errors import LanguageModelError
 from locigraph.consolidation.ledger import Purpose
 from locigraph.consolidation.llm import ChatClient, Message
-from locigraph.consolidation.replies import Form, strict_schema
+from locigraph.consolidation.prompting import messages, prompt
+from locigraph.consolidation.replies import Form, filled, strict_schema
 
-PROMPT = files("locigraph.consolidation").joinpath("prompts", "questions.txt").read_text()
+_STAGE = "questions"
 _MOST_QUESTIONS, _MOST_CHARACTERS = 2, 300
 _BATCH = 20
 
@@ -52,8 +51,7 @@ class LLMQuestions:
     @property
     def name(self) -> str:
         """Model and hash of model and prompt."""
-        version = hashlib.sha256(f"{self._client.model}\n{PROMPT}".encode()).hexdigest()[:12]
-        return f"{self._client.model} {version}"
+        return self._client.version(prompt(_STAGE))
 
     def write(self, statements: Sequence[str]) -> list[list[str]]:
         """Questions that each statement answers; none where the model finds nothing to ask.
@@ -90,12 +88,12 @@ class LLMQuestions:
 
     def _ask(self, batch: Sequence[str]) -> list[list[str]]:
         read = partial(questions_of, count=len(batch))
-        return self._client.ask(_messages(batch), _SCHEMA, read, purpose=Purpose("questions"))
+        return self._client.ask(_messages(batch), _SCHEMA, read, purpose=Purpose(_STAGE))
 
 
 def _messages(statements: Sequence[str]) -> list[Message]:
     listed = "\n".join(f"{number}. {statement}" for number, statement in enumerate(statements, start=1))
-    return [{"role": "system", "content": PROMPT}, {"role": "user", "content": listed}]
+    return messages(_STAGE, listed)
 
 
 def _reply(questions: Sequence[str]) -> str:
@@ -112,22 +110,15 @@ def questions_of(reply: Any, count: int) -> list[list[str]]:
     Raises:
         ValueError: If the reply is anything else; says what.
     """
-    answers = reply.get("answers") if isinstance(reply, dict) else None
-    if not isinstance(answers, list) or not all(isinstance(answer, dict) for answer in answers):
-        raise ValueError("the reply has no list of 'answers'")
-    numbers = [answer.get("statement") for answer in answers]
+    answers = filled(_Answers, reply).answers
+    numbers = [answer.statement for answer in answers]
     if numbers != list(range(1, count + 1)):
         raise ValueError(f"the answers are about statements {numbers}; expected 1 to {count}, each once and in order")
-    written = []
     for answer in answers:
-        questions = answer.get("questions")
-        if not isinstance(questions, list) or not all(isinstance(question, str) for question in questions):
-            raise ValueError(f"the questions of statement {answer['statement']} are not a list of texts")
-        for question in questions:
-            if not question.strip().endswith(("?", "？")) or len(question) > _MOST_CHARACTERS:
+        for question in answer.questions:
+            if not question.endswith(("?", "？")) or len(question) > _MOST_CHARACTERS:
                 raise ValueError(
-                    f"statement {answer['statement']}: {question[:80]!r} is no question of at most {_MOST_CHARACTERS} "
+                    f"statement {answer.statement}: {question[:80]!r} is no question of at most {_MOST_CHARACTERS} "
                     "characters"
                 )
-        written.append([question.strip() for question in questions[:_MOST_QUESTIONS]])
-    return written
+    return [answer.questions[:_MOST_QUESTIONS] for answer in answers]

@@ -6,11 +6,9 @@ when one of them is archived or superseded, and erased with the turns it comes f
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.resources import files
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +19,7 @@ from pydantic import AfterValidator, Field
 from locigraph.consolidation.errors import ReplyFormatError
 from locigraph.consolidation.insights import Insight, insights_of
 from locigraph.consolidation.ledger import Purpose
+from locigraph.consolidation.prompting import messages
 from locigraph.consolidation.protocols import TextEncoder
 from locigraph.consolidation.replies import Form, filled, one_line, strict_schema
 from locigraph.kg.counts import Counts
@@ -143,7 +142,6 @@ class Reflector:
     def __init__(self, store: Store, encoder: TextEncoder) -> None:
         self._store = store
         self._encoder = encoder
-        self._prompt = files("locigraph.consolidation").joinpath("prompts", "reflection.txt").read_text()
 
     def run(
         self, space: SpaceId, client: ChatClient | None = None, *, is_stopped: Callable[[], bool] = lambda: False
@@ -207,7 +205,7 @@ class Reflector:
         facts = self._facts(space)
         asked_to = int(self._store.setting(_name(space)) or 0)
         new = facts.rows[facts.seen.keys[facts.rows] > asked_to][:_BATCH]
-        if not len(new) or (len(new) < _BATCH and self._store.turns(space, state=TurnState.PENDING)):
+        if not len(new) or (len(new) < _BATCH and self._store.turn_counts(space)[TurnState.PENDING]):
             return None
         drafts: list[_Draft] = []
         useless = 0
@@ -260,10 +258,7 @@ class Reflector:
 
         enums = {"facts": list(ids), "insights": list(insights)}
         return client.ask(
-            [
-                {"role": "system", "content": self._prompt},
-                {"role": "user", "content": json.dumps(document, ensure_ascii=False)},
-            ],
+            messages("reflection", document),
             strict_schema(InsightsForm, enums),
             read,
             purpose=Purpose("reflection", seen.space),

@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from locigraph.consolidation.blueprint import ContextNode
-from locigraph.consolidation.merging import NAMED_TYPES
 from locigraph.consolidation.protocols import TextEncoder
 from locigraph.consolidation.resolution import Resolver
-from locigraph.kg.schema import MERGED_INTO, RELATION_LABELS, RelationLabel, plannable_types
+from locigraph.kg.schema import MERGED_INTO, NAMED_TYPES, RELATION_LABELS, RelationLabel, plannable_types
 from locigraph.kg.store import Store
 from locigraph.kg.types import Node, NodeId, NodeStatus, SpaceId, Turn, TurnId
 
@@ -56,7 +55,7 @@ class SpaceState:
         self._planned_by: dict[TurnId, dict[NodeId, None]] = {}
         self._archived: set[NodeId] = set()
         self.coined: tuple[RelationLabel, ...] = ()
-        self.learn_labels({edge.label for edge in store.relations(space)})
+        self.learn_labels(store.used_labels(space))
         # (position of the first source turn, order of making, id), sorted.
         self._events: list[tuple[int, int, NodeId]] = []
         for node in store.nodes(space, types=[EPISODE, *plannable_types()], include_archived=True):
@@ -90,7 +89,7 @@ class SpaceState:
             vectors: Their embeddings, float32 [nodes, dim].
         """
         for node, vector in zip(nodes, vectors, strict=True):
-            if node.type in ("entity", "concept"):
+            if node.type in NAMED_TYPES:
                 self.resolver.learn(node.id, node.type, node.label, vector)
             else:
                 self._learn_statement(node)
@@ -115,7 +114,7 @@ class SpaceState:
             found = sorted([*self.coined, *(held[name] for name in new)], key=attrgetter("name"))
             self.coined = tuple(found[:_MOST_LABELS])
 
-    def say_again(self, turn_id: TurnId, node_ids: Iterable[NodeId]) -> None:
+    def add_source(self, turn_id: TurnId, node_ids: Iterable[NodeId]) -> None:
         """Take in that a committed turn is one more source of nodes."""
         known = {node_id: None for node_id in node_ids if node_id in self.planned}
         self._planned_by.setdefault(turn_id, {}).update(known)

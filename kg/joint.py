@@ -30,7 +30,7 @@ def parted(joined: _Name) -> tuple[SpaceId, _Name]:
     return SpaceId(space.replace("%3A", ":").replace("%25", "%")), name  # type: ignore[return-value]  # a str
 
 
-def read_apart(
+def read_by_space(
     joined: Iterable[NodeId], read: Callable[[SpaceId, list[NodeId]], Mapping[NodeId, _Value]]
 ) -> dict[NodeId, _Value]:
     """What is read of nodes space by space, by their joint names."""

@@ -103,7 +103,7 @@ class Snapshot:
         return rows
 
     @cached_property
-    def said(self) -> NDArray[np.int64]:
+    def first_turn_place(self) -> NDArray[np.int64]:
         """Place in the conversation of each node's first source turn; the number of turns for one without, [nodes]."""
         first = np.full(self.num_nodes, len(self.turn_ids), dtype=np.int64)
         np.minimum.at(first, self.provenance[:, 0], self.provenance[:, 1])
@@ -115,7 +115,7 @@ class Snapshot:
 
         For turns and events that is the valid time; for all others the time at which the first source turn was said.
         """
-        spoken = np.append(self.spoken_at, NO_TIME)[self.said]
+        spoken = np.append(self.spoken_at, NO_TIME)[self.first_turn_place]
         own = np.isin(self.types, dated_types()) & (self.valid_from != NO_TIME)
         first = np.where(own, self.valid_from, spoken)
         return first, np.where(own & (self.valid_to != NO_TIME), self.valid_to, first)

@@ -165,8 +165,6 @@ class Relation:
     label: str
     target: NodeId
     weight: float = 1.0
-    valid_from: datetime | None = None
-    valid_to: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,8 +210,6 @@ class NewRelation:
     label: str
     target: str
     weight: float = 1.0
-    valid_from: datetime | None = None
-    valid_to: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

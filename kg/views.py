@@ -55,6 +55,10 @@ class Views:
             return View(space)
         return View(space, as_of)
 
+    def at(self, space: SpaceId, as_of: datetime | None) -> Snapshot:
+        """The snapshot that shows a space as of a time."""
+        return self.snapshot(self.of(space, as_of))
+
     def snapshot(self, view: View) -> Snapshot:
         """The snapshot of a view."""
         if view not in self._held:

@@ -67,8 +67,7 @@ def ablate(
             raise LocigraphError(f"variant {name!r} is not known{nearest(name, VARIANTS)}")
     chosen = {name: VARIANTS[name] for name in variants} if variants is not None else dict(VARIANTS)
     read = opening.read_corpus(corpus)
-    if not read.questions:
-        raise LocigraphError(f"{read.path}: no question with evidence; there is nothing to evaluate")
+    opening.require_questions(read, "there is nothing to evaluate")
     extractor = graphs.extractor_for(consolidation, read, clients_of(llm))
     text_encoder = opening.held_out_encoder(encoder, read.questions)
     folder = Path(output)

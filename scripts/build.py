@@ -76,24 +76,24 @@ def build(
         return
     with Store(store) as graph:
         used = defaults.encoder_settings(encoder, graph, checkpoint)
-    text_encoder = opening.text_encoder(used)
-    with Store(store) as graph, opening.vector_index(index, store) as vectors:
-        defaults.remember_encoder(graph, used, text_encoder)
-        if retry_failed:
-            graphs.make_failed_pending(read, graph)
-        failed, stopped = dict[SpaceId, list[TurnFailure]](), None
-        try:
-            failed = graphs.build_graph(read, extractor, graph, text_encoder, Scope(user, agent))
-        except LanguageModelError as error:  # a limit, or an outage: what is done can be asked until it goes on
-            stopped = error
-        indexer_of(graph, vectors, text_encoder).drain(progress=True)
-        missing = defaults.embed_all_spaces(graph, vectors, text_encoder, checkpoint)
-        known = {*graph.spaces()}
-        counts: Counter[str] = Counter()
-        forgotten = 0
-        for conversation in read.conversations:
-            counts += graph.node_counts(conversation.space) if conversation.space in known else Counter()
-            forgotten += len(graph.forgotten(conversation.space, [turn.turn_id for turn in conversation.turns]))
+        text_encoder = opening.text_encoder(used)
+        with opening.vector_index(index, store) as vectors:
+            defaults.remember_encoder(graph, used, text_encoder)
+            if retry_failed:
+                graphs.make_failed_pending(read, graph)
+            failed, stopped = dict[SpaceId, list[TurnFailure]](), None
+            try:
+                failed = graphs.build_graph(read, extractor, graph, text_encoder, Scope(user, agent))
+            except LanguageModelError as error:  # a limit, or an outage: what is done can be asked until it goes on
+                stopped = error
+            indexer_of(graph, vectors, text_encoder).drain(progress=True)
+            missing = defaults.embed_all_spaces(graph, vectors, text_encoder, checkpoint)
+            known = {*graph.spaces()}
+            counts: Counter[str] = Counter()
+            forgotten = 0
+            for conversation in read.conversations:
+                counts += graph.node_counts(conversation.space) if conversation.space in known else Counter()
+                forgotten += len(graph.forgotten(conversation.space, [turn.turn_id for turn in conversation.turns]))
     if stopped is not None:
         raise stopped
     if isinstance(extractor, Accounted):

@@ -93,8 +93,7 @@ def evaluate(
         raise LocigraphError(f"seeds is {seeds}; at least 1")
     pairs = strategy_choice.comparisons(names, baselines)
     read = opening.read_corpus(corpus)
-    if not read.questions:
-        raise LocigraphError(f"{read.path}: no question with evidence; there is nothing to evaluate")
+    opening.require_questions(read, "there is nothing to evaluate")
 
     from locigraph.retrieval.evaluation import text_table
     from locigraph.scripts.assembly import graphs

@@ -103,9 +103,9 @@ def _judged(corpus: Corpus, graph: Store, encoder: CachedTextEncoder, threshold:
 
 def _made(graph: Store, conversation: Conversation) -> list[Statement]:
     from locigraph.consolidation.quality import Statement
-    from locigraph.kg.schema import dated_types
+    from locigraph.kg.schema import dated_types, plannable_types
 
-    nodes = graph.nodes(conversation.space, types=("event_node", "sub_event", "knowledge_node"))
+    nodes = graph.nodes(conversation.space, types=plannable_types())
     return [
         Statement(
             node.description,
@@ -123,14 +123,7 @@ def _recorded(conversation: Conversation) -> list[Statement]:
 
     given = conversation.extractions
     facts = [Statement(fact.text, fact.turn_ids) for fact in given.facts]
-    return facts + [
-        Statement(
-            event.text,
-            event.turn_ids,
-            (event.start, max(event.start, event.end or event.start)) if event.start else None,
-        )
-        for event in given.events
-    ]
+    return facts + [Statement(event.text, event.turn_ids, event.days) for event in given.events]
 
 
 def _table(rows: dict[str, dict[str, Any]], turns: int, threshold: float) -> str:

@@ -28,7 +28,7 @@ def forget(
         turns: Ids of the turns of one space, separated by commas or as a list; null for all of it, which needs --yes.
         user: All spaces of this user are erased, all or none, which needs --yes.
         agent: All spaces of this agent are erased; with a user, those of both.
-        yes: Whether to go on without the question that all turns of a space are worth.
+        yes: Confirms erasing whole spaces; required, since nothing is asked.
         restore: Whether to undo instead, in one space: the turns, which are gone, may come back with the next build of
             their file.
         store: The graph.

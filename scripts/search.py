@@ -60,8 +60,7 @@ def search(
 
     provenance.source_commit()
     read = opening.read_corpus(corpus)
-    if not read.questions:
-        raise LocigraphError(f"{read.path}: no question with evidence; there is nothing to judge by")
+    opening.require_questions(read, "there is nothing to judge by")
     if validation < 1:
         raise LocigraphError(f"validation is {validation}; a search needs at least 1 conversation to judge by")
     extractor = graphs.extractor_for(consolidation, read, clients_of(llm))
@@ -84,9 +83,7 @@ def search(
                     )
                 return float(scores[-1])  # of the model that comes out
 
-            fingerprints = [
-                views.snapshot(views.of(SpaceId(s), None)).fingerprint for s in (*fold.train, *fold.validation)
-            ]
+            fingerprints = [views.at(SpaceId(s), None).fingerprint for s in (*fold.train, *fold.validation)]
             identity = " ".join([str(CHECKPOINT_ALGORITHM), text_encoder.model_id, read.sha256, *fingerprints])
             found.append(
                 search_fold(

@@ -27,11 +27,11 @@ def show(
     from locigraph.kg.schema import NODE_TYPES
     from locigraph.kg.types import NodeId, SpaceId
     from locigraph.scripts.assembly.opening import existing_store
-    from locigraph.scripts.assembly.options import parse_time
+    from locigraph.scripts.assembly.options import time_of
     from locigraph.scripts.console import node_lines
     from locigraph.scripts.console.terminal import printable
 
-    time, owner = parse_time(as_of), SpaceId(space)
+    time, owner = time_of(as_of), SpaceId(space)
     wanted = node_lines.LISTED if types is None else [NODE_TYPES[name].name for name in types]
     with existing_store(store) as graph:
         if node is not None:

@@ -1,4 +1,4 @@
-"""``locigraph transfer``: what is learnt from some corpora is worth on others."""
+"""``locigraph transfer``: what training on some corpora is worth on others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``locigraph verify``: does the index say what the store says?"""
+"""``locigraph verify``: compares the index with the store."""
 
 from __future__ import annotations
 

@@ -73,10 +73,10 @@ class FakeContext:
         """Goes on showing what it has observed."""
 
 
-PlanMaker = Callable[[Turn, Context, str | None], Blueprint]
+PlanMaker = Callable[[Turn, Context], Blueprint]
 
 
-def one_fact(turn: Turn, context: Context, complaint: str | None) -> Blueprint:
+def one_fact(turn: Turn, context: Context) -> Blueprint:
     """The plan that makes one fact of every turn."""
     return Blueprint((AddNode("n0", "knowledge_node", f"{turn.speaker} said: {turn.text}", (turn.turn_id,)),))
 
@@ -92,18 +92,16 @@ class FakeExtractor:
     def __init__(self, plan: PlanMaker = one_fact, name: str = "fake") -> None:
         self.name = name
         self._plan = plan
-        #: (turn id, complaint) of every attempt at a plan, and at words.
-        self.planned: list[tuple[TurnId, str | None]] = []
-        self.written: list[tuple[TurnId, str | None]] = []
+        #: The turns that were planned, and those for which words were written.
+        self.planned: list[TurnId] = []
+        self.written: list[TurnId] = []
 
-    def plan(self, turn: Turn, context: Context, *, complaint: str | None = None) -> Blueprint:
-        self.planned.append((turn.turn_id, complaint))
-        return self._plan(turn, context, complaint)
+    def plan(self, turn: Turn, context: Context) -> Blueprint:
+        self.planned.append(turn.turn_id)
+        return self._plan(turn, context)
 
-    def write(
-        self, turn: Turn, plan: Blueprint, context: Context, *, complaint: str | None = None
-    ) -> Mapping[str, Wording]:
-        self.written.append((turn.turn_id, complaint))
+    def write(self, turn: Turn, plan: Blueprint, context: Context) -> Mapping[str, Wording]:
+        self.written.append(turn.turn_id)
         made: dict[str, Wording] = {}
         for operation in plan.operations:
             name = needs_words(operation)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from locigraph.consolidation.extractors.recorded import RecordedExtractor
 from locigraph.consolidation.extractors.rules import RuleExtractor
 from locigraph.consolidation.protocols import Extractor
-from locigraph.kg.corpora import Corpus
+from locigraph.kg.corpora import Conversation
 from locigraph.kg.registry import Table
 
 if TYPE_CHECKING:
@@ -26,15 +26,18 @@ class ExtractorRow:
     Attributes:
         name: What users type, and the extractor's own name.
         description: One sentence for help texts.
-        build: Makes the extractor for a corpus; one that asks language models takes their clients.
+        build: Makes the extractor; one that replays takes the conversations, one that asks language models their
+            clients.
+        is_replay: Whether it only replays what was recorded of conversations, and is of no use for what is added.
     """
 
     name: str
     description: str
-    build: Callable[[Corpus, Clients], Extractor]
+    build: Callable[[Sequence[Conversation], Clients], Extractor]
+    is_replay: bool = False
 
 
-def _llm(corpus: Corpus, clients: Clients) -> Extractor:
+def _llm(conversations: Sequence[Conversation], clients: Clients) -> Extractor:
     from locigraph.consolidation.extractors.language_model import LLMExtractor  # pydantic takes a moment to import
 
     return LLMExtractor(clients("architect"), clients("scribe"))
@@ -46,12 +49,13 @@ EXTRACTORS: Table[ExtractorRow] = Table(
         ExtractorRow(
             "rules",
             "Copies memorable sentences by fixed rules; needs no model.",
-            lambda corpus, clients: RuleExtractor(),
+            lambda conversations, clients: RuleExtractor(),
         ),
         ExtractorRow(
             "recorded",
             "Replays the extractions that a language model made of the corpus earlier.",
-            lambda corpus, clients: RecordedExtractor(corpus.conversations),
+            lambda conversations, clients: RecordedExtractor(conversations),
+            is_replay=True,
         ),
         ExtractorRow("llm", "Asks language models, an architect and a scribe, about every turn (--llm).", _llm),
     ],

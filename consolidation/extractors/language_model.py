@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import AfterValidator, Field
@@ -28,8 +27,9 @@ from locigraph.consolidation.blueprint import (
     check_wording,
     needs_words,
 )
-from locigraph.consolidation.errors import DeadLetterError, ReplyFormatError
+from locigraph.consolidation.errors import ReplyFormatError, UnusableReplyError
 from locigraph.consolidation.ledger import Purpose, tokens_of
+from locigraph.consolidation.prompting import messages, prompt
 from locigraph.consolidation.protocols import Context
 from locigraph.consolidation.replies import Form, Schema, filled, one_line, strict_schema
 from locigraph.kg.counts import Spent
@@ -37,10 +37,9 @@ from locigraph.kg.schema import LABEL_PATTERN, NODE_TYPES, RELATION_LABELS, plan
 from locigraph.kg.types import NodeId, Turn
 
 if TYPE_CHECKING:  # its client takes a second to import
-    from locigraph.consolidation.llm import ChatClient, Message
+    from locigraph.consolidation.llm import ChatClient
 
 _Made = TypeVar("_Made")
-_PROMPTS = files("locigraph.consolidation").joinpath("prompts")
 #: How many nodes one turn may reword, supersede or archive: a single hostile turn must not undo a memory.
 MAX_CLOSED = 3
 _MOST_OF_TURN, _MOST_OF_EARLIER = 12_000, 1_000  # characters of a turn that are shown
@@ -175,12 +174,11 @@ class LLMExtractor:
     def __init__(self, architect: ChatClient, scribe: ChatClient) -> None:
         self._architect = architect
         self._scribe = scribe
-        self._prompts = {stage: _PROMPTS.joinpath(f"{stage}.txt").read_text() for stage in ("architect", "scribe")}
         self.ledger = architect.ledger
         self.concurrency = architect.concurrency
 
-    def plan(self, turn: Turn, context: Context, *, complaint: str | None = None) -> Blueprint:
-        """The architect's plan; raises DeadLetterError if its reply cannot be used, not even after a repair."""
+    def plan(self, turn: Turn, context: Context) -> Blueprint:
+        """The architect's plan; raises UnusableReplyError if its reply cannot be used, not even after a repair."""
         names = _Names.of(context)
         types = {node.id: node.type for node in context.shown}
 
@@ -195,11 +193,9 @@ class LLMExtractor:
             )
             return plan
 
-        return self._ask(self._architect, "architect", turn, _to_plan(turn, context, names), read, complaint)
+        return self._ask(self._architect, "architect", turn, _to_plan(turn, context, names), read)
 
-    def write(
-        self, turn: Turn, plan: Blueprint, context: Context, *, complaint: str | None = None
-    ) -> Mapping[str, Wording]:
+    def write(self, turn: Turn, plan: Blueprint, context: Context) -> Mapping[str, Wording]:
         """The scribe's words; nothing is asked where none are needed."""
         short = {node_id: name for name, node_id in _Names.of(context).ids.items()}
         needed = {
@@ -218,7 +214,7 @@ class LLMExtractor:
             return wording
 
         asked = _to_write(turn, plan, context, short)
-        return self._ask(self._scribe, "scribe", turn, asked, read, complaint)
+        return self._ask(self._scribe, "scribe", turn, asked, read)
 
     def expected_texts(self, turns: Sequence[Turn]) -> Sequence[str]:
         """None: what models will write is not known before."""
@@ -230,10 +226,10 @@ class LLMExtractor:
         nothing = Context((), ())
         for number, turn in enumerate(turns):
             context = Context((), tuple(turns[max(0, number - 4) : number]))
-            messages, schema = _to_plan(turn, context, _Names.of(nothing))
+            document, schema = _to_plan(turn, context, _Names.of(nothing))
             said = int(_WORDS_WRITTEN * tokens_of(turn.utterance)) + _JSON_WRITTEN
             for stage, client in (("architect", self._architect), ("scribe", self._scribe)):
-                read = tokens_of(self._prompts[stage]) + tokens_of(messages) + _NODES_READ
+                read = tokens_of(prompt(stage)) + tokens_of(document) + _NODES_READ
                 if stage == "architect":
                     read += tokens_of(json.dumps(schema))
                 cost = (read * client.prices.read + said * client.prices.written) / 1e6
@@ -241,25 +237,14 @@ class LLMExtractor:
         return total
 
     def _ask(
-        self,
-        client: ChatClient,
-        stage: str,
-        turn: Turn,
-        asked: tuple[str, Schema],
-        read: Callable[[Any], _Made],
-        complaint: str | None,
+        self, client: ChatClient, stage: str, turn: Turn, asked: tuple[str, Schema], read: Callable[[Any], _Made]
     ) -> _Made:
         document, schema = asked
-        messages: list[Message] = [
-            {"role": "system", "content": self._prompts[stage]},
-            {"role": "user", "content": document},
-        ]
-        if complaint is not None:
-            messages.append({"role": "user", "content": f"An earlier reply was not right: {complaint}."})
+        purpose = Purpose(stage, turn.space, turn.turn_id)
         try:
-            return client.ask(messages, schema, read, purpose=Purpose(stage, turn.space, turn.turn_id))
+            return client.ask(messages(stage, document), schema, read, purpose=purpose)
         except ReplyFormatError as error:
-            raise DeadLetterError(f"{stage}: {error}") from error
+            raise UnusableReplyError(f"{stage}: {error}") from error
 
 
 def _to_plan(turn: Turn, context: Context, names: _Names) -> tuple[str, Schema]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import date
 
 from locigraph.consolidation.blueprint import AddNode, Blueprint, Mention, Operation, Topic, UpdateNode, Wording
 from locigraph.consolidation.dating import dated, days_of
 from locigraph.consolidation.errors import ConsolidationError
 from locigraph.consolidation.extractors.rules import copied_wording, embedded_texts, short_label
 from locigraph.consolidation.protocols import Context
-from locigraph.kg.corpora import Conversation, RecordedEvent
+from locigraph.kg.corpora import Conversation
 from locigraph.kg.language.tokens import terms
 from locigraph.kg.types import SpaceId, Turn, TurnId
 
@@ -45,7 +46,7 @@ class RecordedExtractor:
                 )
             self._plans.update(_plans(conversation))
 
-    def plan(self, turn: Turn, context: Context, *, complaint: str | None = None) -> Blueprint:
+    def plan(self, turn: Turn, context: Context) -> Blueprint:
         """What was recorded for this turn; a fact that the graph holds word for word is not added again."""
         recorded = self._plans.get((turn.space, turn.turn_id), Blueprint())
         held = {node.description: node.id for node in context.nodes}
@@ -57,9 +58,7 @@ class RecordedExtractor:
             operations.append(operation if same is None else UpdateNode(same))
         return Blueprint(tuple(operations), recorded.mentions, recorded.topics)
 
-    def write(
-        self, turn: Turn, plan: Blueprint, context: Context, *, complaint: str | None = None
-    ) -> Mapping[str, Wording]:
+    def write(self, turn: Turn, plan: Blueprint, context: Context) -> Mapping[str, Wording]:
         """The words that were recorded."""
         return copied_wording(plan)
 
@@ -76,19 +75,16 @@ def _plans(conversation: Conversation) -> dict[tuple[SpaceId, TurnId], Blueprint
     mentions: dict[TurnId, dict[str, Mention]] = {}
     topics: dict[TurnId, list[Topic]] = {}
 
-    def add(kind: str, text: str, turn_ids: Sequence[TurnId], days: RecordedEvent | None = None) -> None:
+    def add(kind: str, text: str, turn_ids: Sequence[TurnId], days: tuple[date, date] | None = None) -> None:
         last = max(turn_ids, key=position.__getitem__)
         there = operations.setdefault(last, [])
-        span = None
-        if days is not None and days.start is not None:
-            span = (days.start, max(days.start, days.end or days.start))
-        there.append(AddNode(f"n{len(there)}", kind, text, tuple(turn_ids), span))
+        there.append(AddNode(f"n{len(there)}", kind, text, tuple(turn_ids), days))
 
     extractions = conversation.extractions
     for fact in extractions.facts:
         add("knowledge_node", fact.text, fact.turn_ids)
     for event in extractions.events:
-        add("event_node", event.text, _pin([turn_of[t] for t in event.turn_ids], event.text), event)
+        add("event_node", event.text, _pin([turn_of[t] for t in event.turn_ids], event.text), event.days)
     for entity in extractions.entities:
         if entity.kind in _ENTITY_KINDS:
             for turn_id in entity.turn_ids:

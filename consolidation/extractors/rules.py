@@ -59,11 +59,8 @@ class RuleExtractor:
 
     name = "rules"
 
-    def plan(self, turn: Turn, context: Context, *, complaint: str | None = None) -> Blueprint:
-        """Facts, events, mentions and topics of a turn; ``complaint`` cannot change what rules say.
-
-        Of a turn that is not in English they only know who speaks.
-        """
+    def plan(self, turn: Turn, context: Context) -> Blueprint:
+        """Facts, events, mentions and topics of a turn; of one that is not in English only who speaks."""
         if not is_english(turn.text):
             return Blueprint(mentions=(Mention(turn.speaker, "person"),))
         operations: list[Operation] = []
@@ -92,9 +89,7 @@ class RuleExtractor:
                 ]
         return Blueprint(tuple(operations), read.mentions, read.topics)
 
-    def write(
-        self, turn: Turn, plan: Blueprint, context: Context, *, complaint: str | None = None
-    ) -> Mapping[str, Wording]:
+    def write(self, turn: Turn, plan: Blueprint, context: Context) -> Mapping[str, Wording]:
         """The drafts as they stand, labelled by their first content words."""
         return copied_wording(plan)
 

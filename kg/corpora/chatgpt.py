@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
-from locigraph.kg.corpora.parsing import SPEAKERS, Record, Utterance, decode, file_sha256, number_turns, parse_json
+from locigraph.kg.corpora.parsing import (
+    SPEAKERS,
+    Record,
+    Utterance,
+    decode,
+    file_sha256,
+    number_turns,
+    parse_json,
+    refuse_repeated,
+)
 from locigraph.kg.errors import CorpusFormatError
 from locigraph.kg.types import SpaceId
 
@@ -23,15 +32,13 @@ def read(path: str) -> Corpus:
     document = parse_json(path, decode(path))
     if not isinstance(document, list):
         raise CorpusFormatError(path, None, "(top)", document, "the list of conversations of conversations.json")
-    conversations: list[Conversation] = []
+    conversations: dict[SpaceId, Conversation] = {}
     for number, item in enumerate(document):
         head = Record(item, path, None, f"[{number}]")
-        name = head.optional_string("conversation_id") or head.string("id")
-        space = SpaceId(name)
-        if any(each.space == space for each in conversations):
-            raise CorpusFormatError(path, name, "id", name, "an id that no earlier conversation has")
-        conversations.append(Conversation(space, number_turns(space, list(_said(Record(item, path, name))))))
-    return Corpus("chatgpt", path, file_sha256(path), tuple(conversations), (), {})
+        space = SpaceId(head.optional_string("conversation_id") or head.string("id"))
+        refuse_repeated(path, "id", space, conversations)
+        conversations[space] = Conversation(space, number_turns(space, list(_said(Record(item, path, space)))))
+    return Corpus("chatgpt", path, file_sha256(path), tuple(conversations.values()), (), {})
 
 
 def _said(conversation: Record) -> Iterator[Utterance]:

@@ -30,6 +30,11 @@ class RecordedEvent:
     start: date | None
     end: date | None
 
+    @property
+    def days(self) -> tuple[date, date] | None:
+        """First and last day; None where no begin was found. An end before the begin is taken for no end."""
+        return None if self.start is None else (self.start, max(self.start, self.end or self.start))
+
 
 @dataclass(frozen=True, slots=True)
 class Extractions:

@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from datetime import date
 
 from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat, Extractions, RecordedEvent, RecordedItem
-from locigraph.kg.corpora.parsing import Record, Utterance, file_sha256, json_lines, number_turns
+from locigraph.kg.corpora.parsing import Record, Utterance, file_sha256, json_lines, number_turns, refuse_repeated
 from locigraph.kg.errors import CorpusFormatError
 from locigraph.kg.times import TIME_RANGE, day_start, is_in_range
 from locigraph.kg.types import Question, SpaceId, TurnId
@@ -20,7 +20,7 @@ def read(path: str) -> Corpus:
     Raises:
         CorpusFormatError: If a line is malformed; names the conversation and the field.
     """
-    conversations: list[Conversation] = []
+    conversations: dict[SpaceId, Conversation] = {}
     questions: list[Question] = []
     skipped: Counter[str] = Counter()
     seen: set[str] = set()
@@ -29,14 +29,13 @@ def read(path: str) -> Corpus:
             expected = "an object with conversation_id and sessions; exports of other programs need --corpus.format"
             raise CorpusFormatError(path, None, f"line {number}", item, expected)
         space = SpaceId(Record(item, path, None, f"line {number}").string("conversation_id"))
-        if any(space == c.space for c in conversations):
-            raise CorpusFormatError(path, space, "conversation_id", space, "an id that no earlier line has")
+        refuse_repeated(path, "conversation_id", space, conversations, kind="line")
         record = Record(item, path, space)
         turns = number_turns(space, list(_utterances(record)))
         known = {turn.turn_id for turn in turns}
         empty = _turn_ids(record) - known
         sessions = {session.string("session_id") for session in record.records("sessions")}
-        conversations.append(Conversation(space, turns, read_extractions(record, known, empty)))
+        conversations[space] = Conversation(space, turns, read_extractions(record, known, empty))
         for entry in record.records("questions", required=False):
             question = _question(entry, space, empty)
             if question.question_id in seen:
@@ -52,7 +51,7 @@ def read(path: str) -> Corpus:
                 questions.append(question)
             else:
                 skipped["no evidence turn given"] += 1
-    return Corpus("jsonl", path, file_sha256(path), tuple(conversations), tuple(questions), dict(skipped))
+    return Corpus("jsonl", path, file_sha256(path), tuple(conversations.values()), tuple(questions), dict(skipped))
 
 
 def _turn_ids(record: Record) -> set[TurnId]:

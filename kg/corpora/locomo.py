@@ -9,7 +9,16 @@ from dataclasses import replace
 from datetime import datetime
 
 from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
-from locigraph.kg.corpora.parsing import Record, Utterance, decode, file_sha256, json_lines, number_turns, parse_json
+from locigraph.kg.corpora.parsing import (
+    Record,
+    Utterance,
+    decode,
+    file_sha256,
+    json_lines,
+    number_turns,
+    parse_json,
+    refuse_repeated,
+)
 from locigraph.kg.errors import CorpusFormatError
 from locigraph.kg.types import Question, SpaceId, TurnId
 
@@ -31,18 +40,17 @@ def read(path: str) -> Corpus:
     data = parse_json(path, decode(path))
     if not isinstance(data, list):
         raise CorpusFormatError(path, None, "(top)", data, "a list of conversations")
-    conversations: list[Conversation] = []
+    conversations: dict[SpaceId, Conversation] = {}
     questions: list[Question] = []
     skipped: Counter[str] = Counter()
     unresolved: list[str] = []
     for number, item in enumerate(data):
         space = SpaceId(Record(item, path, None, f"[{number}]").string("sample_id"))
-        if any(space == c.space for c in conversations):
-            raise CorpusFormatError(path, space, "sample_id", space, "an id that no earlier conversation has")
+        refuse_repeated(path, "sample_id", space, conversations)
         record = Record(item, path, space)
-        conversation = Conversation(space, number_turns(space, list(_utterances(record))))
-        conversations.append(conversation)
-        known = {turn.turn_id for turn in conversation.turns}
+        turns = number_turns(space, list(_utterances(record)))
+        conversations[space] = Conversation(space, turns)
+        known = {turn.turn_id for turn in turns}
         for index, entry in enumerate(record.records("qa")):
             question, lost = _question(entry, space, index, known)
             unresolved += [f"{space} question {index}: {citation}" for citation in lost]
@@ -54,7 +62,7 @@ def read(path: str) -> Corpus:
     if unresolved:
         notes.append(f"{len(unresolved)} cited turns could not be resolved: " + "; ".join(unresolved))
     return Corpus(
-        "locomo", path, file_sha256(path), tuple(conversations), tuple(questions), dict(skipped), tuple(notes)
+        "locomo", path, file_sha256(path), tuple(conversations.values()), tuple(questions), dict(skipped), tuple(notes)
     )
 
 

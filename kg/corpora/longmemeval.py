@@ -6,7 +6,15 @@ from collections import Counter
 from datetime import datetime, timedelta
 
 from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
-from locigraph.kg.corpora.parsing import Record, Utterance, decode, file_sha256, number_turns, parse_json
+from locigraph.kg.corpora.parsing import (
+    Record,
+    Utterance,
+    decode,
+    file_sha256,
+    number_turns,
+    parse_json,
+    refuse_repeated,
+)
 from locigraph.kg.errors import CorpusFormatError
 from locigraph.kg.types import Question, SpaceId, TurnId
 
@@ -26,22 +34,21 @@ def read(path: str) -> Corpus:
     data = parse_json(path, decode(path))
     if not isinstance(data, list):
         raise CorpusFormatError(path, None, "(top)", data, "a list of questions")
-    conversations: list[Conversation] = []
+    conversations: dict[SpaceId, Conversation] = {}
     questions: list[Question] = []
     skipped: Counter[str] = Counter()
     renamed = 0
     late = 0
     for number, item in enumerate(data):
         space = SpaceId(Record(item, path, None, f"[{number}]").string("question_id"))
-        if any(space == c.space for c in conversations):
-            raise CorpusFormatError(path, space, "question_id", space, "an id that no earlier question has")
+        refuse_repeated(path, "question_id", space, conversations, kind="question")
         record = Record(item, path, space)
         utterances, evidence, repeats = _history(record)
         renamed += repeats
-        conversation = Conversation(space, number_turns(space, utterances))
-        conversations.append(conversation)
+        turns = number_turns(space, utterances)
+        conversations[space] = Conversation(space, turns)
         asked_at = _time(record, "question_date").replace(hour=0, minute=0) + timedelta(days=1, seconds=-1)
-        late += sum(1 for turn in conversation.turns if turn.spoken_at and turn.spoken_at > asked_at)
+        late += sum(1 for turn in turns if turn.spoken_at and turn.spoken_at > asked_at)
         if not evidence:
             skipped["no evidence turn marked"] += 1
             continue
@@ -64,7 +71,13 @@ def read(path: str) -> Corpus:
     if late:
         notes.append(f"{late} turns are dated after the day of their question and are invisible to it")
     return Corpus(
-        "longmemeval", path, file_sha256(path), tuple(conversations), tuple(questions), dict(skipped), tuple(notes)
+        "longmemeval",
+        path,
+        file_sha256(path),
+        tuple(conversations.values()),
+        tuple(questions),
+        dict(skipped),
+        tuple(notes),
     )
 
 

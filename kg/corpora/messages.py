@@ -21,8 +21,8 @@ from locigraph.kg.corpora.parsing import (
     json_lines,
     number_turns,
     parse_json,
+    refuse_repeated,
 )
-from locigraph.kg.errors import CorpusFormatError
 from locigraph.kg.types import SpaceId
 
 _SESSION = "s1"
@@ -34,7 +34,7 @@ def read(path: str) -> Corpus:
     Raises:
         CorpusFormatError: If the file is of another form; says where.
     """
-    conversations: list[Conversation] = []
+    conversations: dict[SpaceId, Conversation] = {}
     skipped: Counter[str] = Counter()
     stem = Path(path).name.split(".")[0]
     documents = list(_documents(path))
@@ -42,8 +42,8 @@ def read(path: str) -> Corpus:
         where = "(top)" if len(documents) == 1 else f"conversation {number}"
         record = Record(document, path, None, where)
         name = record.optional_string("id") or (stem if len(documents) == 1 else f"{stem}-{number}")
-        if any(str(each.space) == name for each in conversations):
-            raise CorpusFormatError(path, name, "id", name, "an id that no earlier conversation has")
+        space = SpaceId(name)
+        refuse_repeated(path, "id", space, conversations)
         said = []
         for place, message in enumerate(Record(document, path, name).records("messages")):
             speaker = SPEAKERS.get(message.string("role"))
@@ -52,10 +52,9 @@ def read(path: str) -> Corpus:
                 skipped["messages of other roles, or empty" if speaker is None else "messages without text"] += 1
                 continue
             said.append(Utterance(f"m{place + 1:05}", _SESSION, speaker, text, message.timestamp("timestamp")))
-        space = SpaceId(name)
-        conversations.append(Conversation(space, number_turns(space, said)))
+        conversations[space] = Conversation(space, number_turns(space, said))
     notes = tuple(f"{count} {what} were passed over" for what, count in sorted(skipped.items()))
-    return Corpus("messages", path, file_sha256(path), tuple(conversations), (), {}, notes=notes)
+    return Corpus("messages", path, file_sha256(path), tuple(conversations.values()), (), {}, notes=notes)
 
 
 def _documents(path: str) -> Iterator[Any]:
@@ -63,7 +62,7 @@ def _documents(path: str) -> Iterator[Any]:
     lines = text.split("\n")
     # One object a line, or one document over many lines.
     if len(lines) > 1 and lines[0].rstrip().endswith("}"):
-        yield from (item if isinstance(item, dict) else {"messages": item} for _, item in json_lines(path))
+        yield from (item for _, item in json_lines(path))
         return
     document = parse_json(path, text)
     if isinstance(document, list) and document and all(isinstance(m, dict) and "messages" in m for m in document):

@@ -6,7 +6,7 @@ import gzip
 import hashlib
 import json
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -118,6 +118,12 @@ class Record:
         if not is_in_range(time):
             raise self.error(key, value, TIME_RANGE)
         return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def refuse_repeated(path: str, field: str, name: str, earlier: Container[str], *, kind: str = "conversation") -> None:
+    """Raise CorpusFormatError if what an entry of a file is named by, its ``field``, names an earlier one too."""
+    if name in earlier:
+        raise CorpusFormatError(path, name, field, name, f"an id that no earlier {kind} has")
 
 
 #: Who speaks, by the role that a chat API gives a message; other roles are instructions and tools.

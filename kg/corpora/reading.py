@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
@@ -27,8 +28,8 @@ def load_corpus(
     *,
     extractions: str | None = None,
     corrections: str | None = None,
-    categories: tuple[str, ...] | None = None,
-    conversations: tuple[str, ...] | None = None,
+    categories: Sequence[str] | None = None,
+    conversations: Sequence[str] | None = None,
 ) -> Corpus:
     """Read a corpus.
 

@@ -11,8 +11,8 @@ from locigraph.kg.store.tables import changed_spaces, spaces
 from locigraph.kg.types import SpaceId
 
 
-def note(connection: Connection, space: SpaceId) -> None:
-    """List a space; its number is new, so that whoever read an earlier state cannot take it off the list."""
+def mark_changed(connection: Connection, space: SpaceId) -> None:
+    """Mark a space as due for new graph embeddings; the new number prevents an acknowledgement of an earlier state."""
     connection.execute(delete(changed_spaces).where(changed_spaces.c.space == space))
     connection.execute(insert(changed_spaces).values(space=space))
     count(connection, space)

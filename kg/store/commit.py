@@ -66,7 +66,7 @@ class Commit:
         self._write_relations()
         self._drop_relations()
         outbox.post(self._connection, change.space, touched, "upsert")
-        changes.note(self._connection, change.space)
+        changes.mark_changed(self._connection, change.space)
         for name, value in change.remembered.items():
             remembered.put(self._connection, name, value)
         if change.turn_id is not None:
@@ -260,8 +260,7 @@ class Commit:
                 {
                     "space": self._change.space, "source": source, "label": relation.label, "target": target,
                     "weight": relation.weight, "created_at": max([self._now, *ends]),
-                    "turn_id": self._change.turn_id, "valid_from": optional_epoch(relation.valid_from),
-                    "valid_to": optional_epoch(relation.valid_to),
+                    "turn_id": self._change.turn_id,
                 }
             )  # fmt: skip
         self._connection.execute(insert_or_keep(self._connection, tables.relations), rows)

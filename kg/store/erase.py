@@ -10,22 +10,19 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from locigraph.kg.errors import StoreError
 from locigraph.kg.language.tokens import terms
-from locigraph.kg.schema import MERGED_BY, MERGED_INTO, RELATION_LABELS
-from locigraph.kg.store import changes, expenses, outbox, sequence, tables, tombstones
-from locigraph.kg.store import turns as turns_
+from locigraph.kg.schema import MERGED_BY, MERGED_INTO, NAMED_TYPES, RELATION_LABELS
+from locigraph.kg.store import changes, expenses, outbox, sequence, tables, tombstones, turns
 from locigraph.kg.store.statements import chunks
 from locigraph.kg.types import NodeStatus, SpaceId, TurnId
 
-# These only name what many turns speak of; they stay as long as a turn that is left has their words.
-_SHARED = ("concept", "entity")
 _CHAINS = ("NEXT", "PRECEDES")  # each node has one before it
 #: Hears of the texts that are about to go, before they do.
 Listener = Callable[[Sequence[str]], None]
 
 
-def turns(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId], going: Listener) -> int:
+def erase_turns(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId], before_erasing: Listener) -> int:
     """Erase turns and what was drawn from them within the connection's transaction; see ``Store.forget``."""
-    turn_keys = turns_.keys_of(connection, space, turn_ids)
+    turn_keys = turns.keys_of(connection, space, turn_ids)
     missing = sorted(set(turn_ids) - set(turn_keys))
     if missing:
         raise StoreError(
@@ -33,7 +30,7 @@ def turns(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId], go
         )
     tombstones.put(connection, space, list(turn_keys))
     doomed = _doomed(connection, set(turn_keys.values()))
-    going(_texts(connection, doomed))
+    before_erasing(_texts(connection, doomed))
     _reopen_superseded(connection, doomed)
     _restore_aliases(connection, space, doomed)
     bridges = _bridges(connection, space, set(doomed), set(turn_keys))
@@ -48,7 +45,7 @@ def turns(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId], go
         connection.execute(insert(relations), bridges)
     _unused_labels(connection)
     sequence.arrange(connection, space, [])
-    changes.note(connection, space)
+    changes.mark_changed(connection, space)
     return len(doomed)
 
 
@@ -83,7 +80,7 @@ def _stays(connection: Connection, node: Any, is_worded: bool, doomed: AbstractS
         .where(sources.node_key == node.key)
     )
     left = [row for row in connection.execute(query) if row.key not in doomed]
-    if node.type not in _SHARED:
+    if node.type not in NAMED_TYPES:  # those stay as long as a turn that is left has their words
         return bool(left) and not is_worded
     if not is_worded and any(row.worded for row in left):
         return True
@@ -129,7 +126,7 @@ def _restore_aliases(connection: Connection, space: SpaceId, doomed: Sequence[in
         gone.update(connection.scalars(select(tables.nodes.c.id).where(tables.nodes.c.key.in_(chunk))))
     nodes = tables.nodes.c
     aliases = select(nodes.key).where(
-        nodes.space == space, nodes.type.in_(_SHARED), nodes.attributes[MERGED_INTO].as_string().in_(sorted(gone))
+        nodes.space == space, nodes.type.in_(NAMED_TYPES), nodes.attributes[MERGED_INTO].as_string().in_(sorted(gone))
     )
     back = [key for key in connection.scalars(aliases) if key not in doomed]
     of_space = select(nodes.key).where(nodes.space == space)  # another space may have nodes of the same ids
@@ -167,11 +164,11 @@ def _bridges(
     return bridges
 
 
-def space(connection: Connection, space: SpaceId, going: Listener) -> int:
+def erase_space(connection: Connection, space: SpaceId, before_erasing: Listener) -> int:
     """Erase a space with everything it holds, within the connection's transaction; returns the number of nodes."""
     tombstones.put(connection, space, None)
     keys = list(connection.scalars(select(tables.nodes.c.key).where(tables.nodes.c.space == space)))
-    going(_texts(connection, keys))
+    before_erasing(_texts(connection, keys))
     _nodes(connection, space, keys)
     _unused_labels(connection)
     connection.execute(delete(tables.turns).where(tables.turns.c.space == space))

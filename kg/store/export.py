@@ -28,7 +28,7 @@ _VECTORS_AT_ONCE = 20_000
 
 
 @contextmanager
-def one_moment(engine: Engine) -> Iterator[Connection]:
+def consistent_read(engine: Engine) -> Iterator[Connection]:
     """A connection whose queries all see the database at one moment, whatever a writer beside it commits."""
     if engine.dialect.name != "sqlite":
         engine = engine.execution_options(isolation_level="REPEATABLE READ")
@@ -39,7 +39,8 @@ def one_moment(engine: Engine) -> Iterator[Connection]:
 def read_snapshot(connection: Connection, space: SpaceId, latest: int, model: str | None) -> Snapshot:
     """The graph of a space as known at ``latest`` (seconds since 1970); see ``Store.snapshot``.
 
-    ``connection`` is one that ``one_moment`` gave, and the space must exist. A ``model`` of None reads no embeddings.
+    ``connection`` is one that ``consistent_read`` gave, and the space must exist. A ``model`` of None reads no
+    embeddings.
     """
     parameters: Parameters = {"space": space, "t": latest}
     nodes = numbers(connection, as_of_sql.NODES, ("key", "created_at", "valid_from", "valid_to"), parameters)

@@ -46,7 +46,7 @@ from locigraph.kg.store.outbox import OutboxRow
 from locigraph.kg.store.rows import node_of
 from locigraph.kg.store.statements import chunks
 from locigraph.kg.store.turns import TurnFailure
-from locigraph.kg.times import epoch, moment
+from locigraph.kg.times import epoch
 from locigraph.kg.types import (
     UNSTORABLE,
     GraphChange,
@@ -232,7 +232,7 @@ class Store:
     def forgotten(self, space: SpaceId, turn_ids: Iterable[TurnId]) -> frozenset[TurnId]:
         """Those of some turns that were forgotten, and are passed over when they come again."""
         with self._read() as connection:
-            return tombstones.among(connection, space, turn_ids)
+            return tombstones.forgotten_among(connection, space, turn_ids)
 
     def restore(self, space: SpaceId, turn_ids: Sequence[TurnId] | None = None) -> int:
         """Let forgotten turns be appended again, all of a space where none are named; returns how many."""
@@ -357,31 +357,35 @@ class Store:
             raise UnknownNodeError(f"space {space!r} holds no node {node_id!r}")
         return found[0]
 
-    def relations(self, space: SpaceId, *, as_of: datetime | None = None) -> list[Relation]:
-        """Edges of a space as known at ``as_of``, in the order of their ends."""
+    def used_labels(self, space: SpaceId) -> set[str]:
+        """Labels of the edges of a space."""
+        table = tables.relations.c
+        with self._read() as connection:
+            return set(connection.scalars(select(table.label).where(table.space == space).distinct()))
+
+    def relations(self, space: SpaceId, *, node: NodeId | None = None, as_of: datetime | None = None) -> list[Relation]:
+        """Edges of a space, all or those of one node, as known at ``as_of``, in the order of their ends."""
         self.require_space(space)
         ends = tables.nodes.alias("s"), tables.nodes.alias("t")
         table = tables.relations
         query = (
-            select(
-                ends[0].c.id.label("source"), table.c.label, ends[1].c.id.label("target"),
-                table.c.weight, table.c.valid_from, table.c.valid_to,
-            )
+            select(ends[0].c.id.label("source"), table.c.label, ends[1].c.id.label("target"), table.c.weight)
             .join(ends[0], ends[0].c.key == table.c.source)
             .join(ends[1], ends[1].c.key == table.c.target)
             .where(table.c.space == space, table.c.created_at <= _latest(as_of))
             .order_by(table.c.source, table.c.label, table.c.target)
-        )  # fmt: skip
+        )
+        if node is not None:
+            query = query.where((ends[0].c.id == node) | (ends[1].c.id == node))
         with self._read() as connection:
             return [
-                Relation(
-                    NodeId(row.source), row.label, NodeId(row.target), row.weight,
-                    moment(row.valid_from), moment(row.valid_to),
-                )
+                Relation(NodeId(row.source), row.label, NodeId(row.target), row.weight)
                 for row in connection.execute(query)
-            ]  # fmt: skip
+            ]
 
-    def forget(self, space: SpaceId, turn_ids: Sequence[TurnId], *, going: erase.Listener = lambda texts: None) -> int:
+    def forget(
+        self, space: SpaceId, turn_ids: Sequence[TurnId], *, before_erasing: erase.Listener = lambda texts: None
+    ) -> int:
         """Erase turns and all that was drawn from them: the one deletion there is.
 
         They stay forgotten: the store keeps keyed digests of them, and passes them over when they come again.
@@ -392,8 +396,8 @@ class Store:
         Args:
             space: The space of the turns.
             turn_ids: The turns.
-            going: Called with the texts that are about to go, so that caches can drop what they keep of them; nothing
-                is removed if it fails.
+            before_erasing: Called with the texts that are about to go, so that caches can drop what they keep of them;
+                nothing is removed if it fails.
 
         Returns:
             Number of nodes removed.
@@ -404,16 +408,16 @@ class Store:
         """
         self.require_space(space)
         with self._write() as connection:
-            erased = erase.turns(connection, space, turn_ids, going)
+            erased = erase.erase_turns(connection, space, turn_ids, before_erasing)
         self._empty_log()
         return erased
 
-    def forget_spaces(self, spaces: Sequence[SpaceId], *, going: erase.Listener = lambda texts: None) -> int:
+    def forget_spaces(self, spaces: Sequence[SpaceId], *, before_erasing: erase.Listener = lambda texts: None) -> int:
         """Erase spaces, all or none, with everything they hold, for good as in ``forget``; returns how many nodes."""
         for space in spaces:
             self.require_space(space)
         with self._write() as connection:
-            erased = sum(erase.space(connection, space, going) for space in spaces)
+            erased = sum(erase.erase_space(connection, space, before_erasing) for space in spaces)
         self._empty_log()
         return erased
 
@@ -548,7 +552,7 @@ class Store:
             InvalidVectorError: If a node has no vector of the model.
         """
         self.require_space(space)
-        with self._mapped_errors(), export.one_moment(self._engine) as connection:
+        with self._mapped_errors(), export.consistent_read(self._engine) as connection:
             return export.read_snapshot(connection, space, _latest(as_of), embedding_model)
 
 

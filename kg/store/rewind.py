@@ -20,7 +20,7 @@ _MADE_BY = {
 }
 
 
-def space(connection: Connection, space: SpaceId, early: TurnId) -> None:
+def remove_nodes_of(connection: Connection, space: SpaceId, early: TurnId) -> None:
     """Remove the nodes of a space and make all its turns pending, since a turn comes before consolidated ones.
 
     Consolidating the turns again does not bring back what second passes have made; a warning in the log names these.
@@ -42,4 +42,4 @@ def space(connection: Connection, space: SpaceId, early: TurnId) -> None:
     connection.execute(delete(nodes).where(nodes.c.space == space))
     connection.execute(update(turns).where(turns.c.space == space).values(state=TurnState.PENDING, error=None))
     outbox.post(connection, space, keys, "upsert")
-    changes.note(connection, space)
+    changes.mark_changed(connection, space)

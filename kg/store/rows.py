@@ -6,15 +6,16 @@ import json
 from typing import Any
 
 from locigraph.kg.errors import TurnConflictError, shortened
+from locigraph.kg.store.sequence import NEW
 from locigraph.kg.times import moment, optional_epoch
 from locigraph.kg.types import Node, NodeId, NodeStatus, SpaceId, Turn, TurnId, TurnState
 
 
 def turn_row(turn: Turn) -> dict[str, Any]:
-    """A pending turn as a row."""
+    """A pending turn as a row, without a place in the conversation yet."""
     return {
         "space": turn.space, "turn_id": turn.turn_id, "conversation_id": turn.conversation_id,
-        "session_id": turn.session_id, "position": turn.position, "speaker": turn.speaker, "text": turn.text,
+        "session_id": turn.session_id, "position": NEW, "speaker": turn.speaker, "text": turn.text,
         "image_caption": turn.image_caption, "spoken_at": optional_epoch(turn.spoken_at),
         "state": TurnState.PENDING, "error": None,
     }  # fmt: skip

@@ -125,6 +125,7 @@ relations = sa.Table(
     sa.Column("target", _KEY, nullable=False, primary_key=True),
     sa.Column("weight", sa.Float, nullable=False),
     sa.Column("created_at", sa.BigInteger, nullable=False),
+    # Neither of these two is ever set; they are still there since taking them away would need a migration.
     sa.Column("valid_from", sa.BigInteger),
     sa.Column("valid_to", sa.BigInteger),
     sa.Column("turn_id", sa.String),  # the turn whose consolidation made the edge

@@ -8,10 +8,10 @@ import json
 import secrets
 from collections.abc import Iterable, Sequence
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, delete, select
 
 from locigraph.kg.errors import TurnConflictError
-from locigraph.kg.store import tables
+from locigraph.kg.store import remembered, tables
 from locigraph.kg.store.rows import content_of, turn_of
 from locigraph.kg.store.statements import chunks, insert_or_keep
 from locigraph.kg.types import SpaceId, Turn, TurnId
@@ -33,7 +33,7 @@ def put(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId] | Non
         connection.execute(insert_or_keep(connection, tables.tombstones), rows)
 
 
-def among(connection: Connection, space: SpaceId, turn_ids: Iterable[TurnId]) -> frozenset[TurnId]:
+def forgotten_among(connection: Connection, space: SpaceId, turn_ids: Iterable[TurnId]) -> frozenset[TurnId]:
     """Those of some turns that were forgotten."""
     held = _read(connection, space)
     if not held:
@@ -42,7 +42,7 @@ def among(connection: Connection, space: SpaceId, turn_ids: Iterable[TurnId]) ->
     return frozenset(turn_id for turn_id in turn_ids if _digest(turn_id, key) in held)
 
 
-def living(connection: Connection, turns: Sequence[Turn]) -> list[Turn]:
+def without_forgotten(connection: Connection, turns: Sequence[Turn]) -> list[Turn]:
     """The turns without those that were forgotten.
 
     Raises:
@@ -84,11 +84,10 @@ def _read(connection: Connection, space: SpaceId) -> dict[str, str]:
 
 def _key(connection: Connection) -> bytes:
     """The store's own key; made with the first tombstone."""
-    table = tables.settings
-    held = connection.execute(select(table.c.value).where(table.c.name == _KEY)).scalar()
+    held = remembered.get(connection, _KEY)
     if held is None:
         held = secrets.token_hex(32)
-        connection.execute(insert(table).values(name=_KEY, value=held))
+        remembered.put(connection, _KEY, held)
     return bytes.fromhex(held)
 
 

@@ -39,14 +39,14 @@ def append(
             )
         twin = unique.setdefault((turn.space, turn.turn_id), turn)
         require_same(twin, turn)
-    living = tombstones.living(connection, list(unique.values()))
+    living = tombstones.without_forgotten(connection, list(unique.values()))
     new = [turn for turn in living if not _is_held(connection, turn)]
     for space in sorted({turn.space for turn in new}):
         if not connection.execute(select(tables.spaces).where(tables.spaces.c.space == space)).first():
             connection.execute(insert(tables.spaces).values(space=space, revision=secrets.randbits(48)))
     scopes.put(connection, scoped)
     if new:
-        connection.execute(insert(tables.turns), [{**turn_row(turn), "position": sequence.NEW} for turn in new])
+        connection.execute(insert(tables.turns), [turn_row(turn) for turn in new])
     for space in sorted({turn.space for turn in living}):
         given = [(turn.session_id, turn.turn_id) for turn in living if turn.space == space]
         early = sequence.arrange(connection, space, given)
@@ -56,7 +56,7 @@ def append(
                 "in this file; build with a file that holds the whole conversation"
             )
         if early is not None:
-            rewind.space(connection, space, early)
+            rewind.remove_nodes_of(connection, space, early)
     return len(new)
 
 

@@ -154,8 +154,8 @@ class MemoryGraph:
 
     @property
     def said(self) -> NDArray[np.int64]:
-        """See ``Snapshot.said``."""
-        return self.snapshot.said
+        """See ``Snapshot.first_turn_place``."""
+        return self.snapshot.first_turn_place
 
     @property
     def times(self) -> Pair:

@@ -64,10 +64,7 @@ class Asker:
 
     def fusion(self, fusion: Fusion, questions: Sequence[Question], *, name: str) -> StrategyRun:
         """Ask a fusion of signals."""
-        made = FusionRetriever(
-            lambda space, as_of: self.views.snapshot(self.views.of(space, as_of)), self.encoder, fusion=fusion
-        )
-        return self.retriever(made, questions, name=name)
+        return self.retriever(FusionRetriever(self.views.at, self.encoder, fusion=fusion), questions, name=name)
 
     def retriever(self, retriever: Retriever, questions: Sequence[Question], *, name: str) -> StrategyRun:
         """Ask any strategy."""

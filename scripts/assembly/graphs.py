@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from threading import Lock
@@ -30,7 +31,7 @@ from locigraph.training.pseudo_questions import RULES
 
 def extractor_for(consolidation: str, corpus: Corpus, clients: Clients) -> Extractor:
     """The architect and scribe of a name; ``clients`` makes the clients of their language models."""
-    return EXTRACTORS[consolidation].build(corpus, clients)
+    return EXTRACTORS[consolidation].build(corpus.conversations, clients)
 
 
 def build_graph(
@@ -110,13 +111,7 @@ class GraphWriter:
             bar_name = "encode" if progress else None
             self._encoder.encode([*texts, *extractor.expected_texts(pending)], progress=bar_name)
             with tqdm(desc="consolidate", total=len(pending), unit="turn", disable=not progress) as bar:
-
-                def on_turn() -> None:
-                    bar.update()
-
-                def consolidate(space: SpaceId) -> None:
-                    self._consolidate(space, on_turn)
-
+                consolidate = partial(self._consolidate, on_turn=bar.update)
                 if isinstance(extractor, Accounted) and extractor.concurrency > 1:
                     _side_by_side(consolidate, spaces, extractor)
                 else:
@@ -124,7 +119,7 @@ class GraphWriter:
                         consolidate(space)
         return spaces
 
-    def _consolidate(self, space: SpaceId, on_turn: Callable[[], None]) -> None:
+    def _consolidate(self, space: SpaceId, on_turn: Callable[[], object]) -> None:
         with self._lock:
             consolidator = self._kept.pop(space, None)
         if consolidator is None:
@@ -140,7 +135,7 @@ class GraphWriter:
                     del self._kept[each]
 
 
-def _side_by_side(consolidate: Callable[[SpaceId], None], spaces: Sequence[SpaceId], extractor: Accounted) -> None:
+def _side_by_side(consolidate: Callable[[SpaceId], object], spaces: Sequence[SpaceId], extractor: Accounted) -> None:
     """Consolidate several spaces at a time, for an extractor that waits for others most of the time.
 
     An error in one of them, a limit or an interruption lets no further request begin. Replies that are under way are

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -20,16 +21,13 @@ if TYPE_CHECKING:
 
 def read_corpus(settings: CorpusSettings) -> Corpus:
     """The corpus of the settings."""
-    categories = None if settings.categories is None else tuple(settings.categories)
-    chosen = None if settings.conversations is None else tuple(settings.conversations)
-    return load_corpus(
-        settings.format,
-        settings.path,
-        extractions=settings.extractions,
-        corrections=settings.corrections,
-        categories=categories,
-        conversations=chosen,
-    )
+    return load_corpus(**asdict(settings))  # the fields have the names of its parameters
+
+
+def require_questions(corpus: Corpus, lack: str) -> None:
+    """Raise LocigraphError, which ends in what cannot be done then, if no question of a corpus has evidence."""
+    if not corpus.questions:
+        raise LocigraphError(f"{corpus.path}: no question with evidence; {lack}")
 
 
 def text_encoder(settings: EncoderSettings) -> CachedTextEncoder:

@@ -97,20 +97,18 @@ def check_named(space: str | Sequence[str] | None, scope: Scope) -> None:
 
 
 def time_of(given: object) -> datetime | None:
-    """A time that is given as such or in ISO 8601; None where none is given."""
-    return given if isinstance(given, datetime) else parse_time(None if given is None else str(given))
-
-
-def parse_time(text: str | None) -> datetime | None:
-    """An ISO 8601 time of the command line.
+    """A time that is given as such or in ISO 8601; None where none is given.
 
     Raises:
-        LocigraphError: If it is none.
+        LocigraphError: If a text is no such time.
     """
+    if given is None or isinstance(given, datetime):
+        return given
+    text = str(given)
     try:
-        time = None if text is None else datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError as error:
         raise LocigraphError(f"time {text!r} is not ISO 8601, such as 2024-06-30T00:00:00") from error
-    if time is not None and not is_in_range(time):
+    if not is_in_range(time):
         raise LocigraphError(f"time is {text!r}; expected {TIME_RANGE}")
     return time

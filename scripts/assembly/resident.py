@@ -7,10 +7,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol, Self, TypeVar
+from typing import TypeVar
 
 from locigraph.consolidation.errors import LanguageModelError, LimitReachedError
 from locigraph.consolidation.protocols import TextEncoder
+from locigraph.kg.counts import Counts
 from locigraph.kg.errors import LocigraphError, UnknownNodeError, UnknownSpaceError
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
@@ -18,14 +19,7 @@ from locigraph.scripts.assembly import defaults, graphs, opening
 from locigraph.scripts.assembly.settings import EncoderSettings
 from locigraph.scripts.console.terminal import printable
 
-
-class Done(Protocol):
-    """What a pass over a space did, in words; passes add up."""
-
-    def __add__(self, other: Self, /) -> Self: ...
-
-
-_Done = TypeVar("_Done", bound=Done)
+_Done = TypeVar("_Done", bound=Counts)  # what a pass over a space did
 #: Whether the service was told to end.
 Stopped = Callable[[], bool]
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from datetime import datetime
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
-from locigraph.kg.joint import read_apart, side_by_side
+from locigraph.kg.joint import read_by_space, side_by_side
 from locigraph.kg.types import NodeId, SpaceId
 
 if TYPE_CHECKING:
@@ -28,12 +28,13 @@ if TYPE_CHECKING:
 class SearchParts:
     """What strategies are built of: the graph, its indexes and the text encoder. Each part is made when first used.
 
+    As a context it closes at the end what strategies have put into ``opened``.
+
     Args:
         store: The graph.
         encoder: Text encoder, with its adapter if it has one.
         spaces: The spaces that will be asked.
         index: Vector index; None if no strategy needs one.
-        opened: Closes what the strategies hold.
         queries: Makes the queries of v1; None for its own rules.
         is_joint: Whether the spaces are searched together, whatever space a strategy is asked for, as if their graphs
             were one (see ``kg.joint``): ranks, word counts and scaled scores are those of all of them.
@@ -43,16 +44,22 @@ class SearchParts:
         self,
         store: Store,
         encoder: CachedTextEncoder,
-        spaces: Sequence[SpaceId],
-        index: MilvusIndex | None,
-        opened: ExitStack,
-        queries: QueryGenerator | None = None,
         *,
+        spaces: Sequence[SpaceId],
+        index: MilvusIndex | None = None,
+        queries: QueryGenerator | None = None,
         is_joint: bool = False,
     ) -> None:
-        self.store, self.encoder, self.spaces, self.index, self.opened = store, encoder, spaces, index, opened
+        self.store, self.encoder, self.spaces, self.index = store, encoder, spaces, index
         self.queries = queries
         self.is_joint = is_joint
+        self.opened = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.opened.close()
 
     def encoder_of(self, strategy: Strategy) -> CachedTextEncoder:
         """The text encoder that a strategy uses."""
@@ -117,21 +124,6 @@ class SearchParts:
         return vectors
 
 
-@contextmanager
-def search_parts(
-    store: Store,
-    encoder: CachedTextEncoder,
-    *,
-    spaces: Sequence[SpaceId],
-    index: MilvusIndex | None = None,
-    queries: QueryGenerator | None = None,
-    is_joint: bool = False,
-) -> Iterator[SearchParts]:
-    """What strategies are built of; what they hold is closed at the end. The arguments are those of ``SearchParts``."""
-    with ExitStack() as opened:
-        yield SearchParts(store, encoder, spaces, index, opened, queries, is_joint=is_joint)
-
-
 def indexer_of(store: Store, index: MilvusIndex, encoder: CachedTextEncoder) -> DescriptionIndexer:
     """The indexer of descriptions.
 
@@ -149,7 +141,7 @@ def texts_of(store: Store, *, is_joint: bool = False) -> NodeTexts:
         return {node.id: node.description for node in store.nodes(space, ids=node_ids, as_of=as_of)}
 
     def read_joint(space: SpaceId, node_ids: Sequence[NodeId], as_of: datetime | None) -> dict[NodeId, str]:
-        return read_apart(node_ids, lambda each, own: read(each, own, as_of))
+        return read_by_space(node_ids, lambda each, own: read(each, own, as_of))
 
     return read_joint if is_joint else read
 

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from locigraph.kg.registry import Table
-from locigraph.kg.types import SpaceId
-from locigraph.scripts.assembly.search_parts import SearchParts, search_parts
+from locigraph.scripts.assembly.search_parts import SearchParts
 
 if TYPE_CHECKING:
-    from locigraph.kg.store import Store
     from locigraph.retrieval.evaluation import StrategyRun
-    from locigraph.retrieval.index.milvus import MilvusIndex
     from locigraph.retrieval.protocols import Retriever
-    from locigraph.retrieval.query_generator import QueryGenerator
-    from locigraph.retrieval.text.text_encoder import CachedTextEncoder
     from locigraph.scripts.assembly.fold_task import Asker, FoldTask
     from locigraph.training.checkpoint import Checkpoint
 
@@ -39,6 +33,7 @@ class Strategy:
         needs_index: Whether it searches the vector index.
         uses_adapter: Whether it takes the text encoder's adapter; the others take the text encoder as it is.
         needs_adapter: Whether it is refused without one.
+        has_adapted: Whether the table also holds it with the adapter, as ``<name>-adapted``.
         is_baseline: Whether claimants are tested against it when the caller names no baselines.
         in_recall: Whether ``locigraph recall`` offers it.
     """
@@ -53,6 +48,7 @@ class Strategy:
     needs_index: bool = False
     uses_adapter: bool = False
     needs_adapter: bool = False
+    has_adapted: bool = False
     is_baseline: bool = False
     in_recall: bool = True
 
@@ -174,14 +170,11 @@ def _transfer_fusion(asker: Asker, checkpoint: Checkpoint, strategy: Strategy) -
     return asker.fusion(fusion_of(checkpoint), asker.questions, name=strategy.name)
 
 
-_PUBLISHED = ("gaama", "assomem", "assomem-learnt", "magma", "tempr", "hipporag")
-
-
 def _with_adapted(rows: Sequence[Strategy]) -> Iterator[Strategy]:
-    """Each row, and for those with dense signals that matter the same with the text encoder's adapter."""
+    """Each row, and where it says so the same with the text encoder's adapter."""
     for row in rows:
         yield row
-        if row.name in ("v1", "v1-time", "sum", "dense", *_PUBLISHED):
+        if row.has_adapted:
             yield replace(
                 row,
                 name=f"{row.name}-adapted",
@@ -189,7 +182,6 @@ def _with_adapted(rows: Sequence[Strategy]) -> Iterator[Strategy]:
                 needs_index=False,  # vectors of adapters are searched in memory, exactly
                 uses_adapter=True,
                 needs_adapter=True,
-                is_baseline=row.name in ("v1", "sum") or row.is_trained,
             )
 
 
@@ -203,12 +195,14 @@ STRATEGIES: Table[Strategy] = Table(
                 _hybrid,
                 needs_index=True,
                 is_baseline=True,
+                has_adapted=True,
             ),
             Strategy(
                 "v1-time",
                 "v1 that ranks once more, by itself, what falls into the time that the question names",
                 _hybrid_in_time,
                 needs_index=True,
+                has_adapted=True,
             ),
             Strategy("v1-k60", "v1 with RRF's usual constant, 60", _hybrid_usual, needs_index=True),
             Strategy(
@@ -281,18 +275,21 @@ STRATEGIES: Table[Strategy] = Table(
                 "weighted sum of six min-max signals with equal weights",
                 _over_snapshots("weighted_sum", "FusionRetriever"),
                 is_baseline=True,
+                has_adapted=True,
             ),
-            Strategy("dense", "cosine of question and turn", _dense, needs_index=True),
+            Strategy("dense", "cosine of question and turn", _dense, needs_index=True, has_adapted=True),
             Strategy("bm25", "BM25 of question and turn", _bm25),
             Strategy(
                 "gaama",
                 "GAAMA: similarity and PageRank over topics, facts and turns",
                 _over_snapshots("gaama", "GaamaRetriever"),
+                has_adapted=True,
             ),
             Strategy(
                 "assomem",
                 "AssoMem: relevance, importance and time over a graph of clues",
                 _over_snapshots("assomem", "AssoMemRetriever"),
+                has_adapted=True,
             ),
             Strategy(
                 "assomem-learnt",
@@ -300,21 +297,25 @@ STRATEGIES: Table[Strategy] = Table(
                 learn=_learn_assomem,
                 is_baseline=True,
                 in_recall=False,
+                has_adapted=True,
             ),
             Strategy(
                 "magma",
                 "MAGMA: beam search over four graphs, weighed by the intent of the question",
                 _magma,
+                has_adapted=True,
             ),
             Strategy(
                 "tempr",
                 "TEMPR: meaning, words, spreading activation and time fused by RRF with the constant 60",
                 _over_snapshots("tempr", "TemprRetriever"),
+                has_adapted=True,
             ),
             Strategy(
                 "hipporag",
                 "HippoRAG 2: PageRank over entities and turns from the best facts",
                 _over_snapshots("hipporag", "HippoRagRetriever"),
+                has_adapted=True,
             ),
         ]
     ),
@@ -324,22 +325,6 @@ STRATEGIES: Table[Strategy] = Table(
 def recalled() -> Table[Strategy]:
     """The strategies that ``locigraph recall`` offers."""
     return Table("strategy", [row for row in STRATEGIES.values() if row.in_recall])
-
-
-@contextmanager
-def built_strategies(
-    store: Store,
-    encoder: CachedTextEncoder,
-    chosen: Sequence[str],
-    *,
-    spaces: Sequence[SpaceId],
-    index: MilvusIndex | None = None,
-    queries: QueryGenerator | None = None,
-    is_joint: bool = False,
-) -> Iterator[dict[str, Retriever]]:
-    """Retrievers by name of those chosen strategies that neither learn nor need a checkpoint; see ``search_parts``."""
-    with search_parts(store, encoder, spaces=spaces, index=index, queries=queries, is_joint=is_joint) as parts:
-        yield made_of(parts, chosen)
 
 
 def made_of(parts: SearchParts, chosen: Sequence[str]) -> dict[str, Retriever]:

@@ -39,7 +39,7 @@ def record_of(graph: Store, space: SpaceId, node_id: NodeId, as_of: datetime | N
     tokens = Counter[str]()
     for (turn, _), spent in graph.spent(space).items():
         tokens[turn] += spent.tokens
-    edges = [edge for edge in graph.relations(space, as_of=as_of) if node_id in (edge.source, edge.target)]
+    edges = graph.relations(space, node=node_id, as_of=as_of)
     others = [edge.target if edge.source == node_id else edge.source for edge in edges]
     texts = {
         other.id: other.description

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.assembly import graphs, opening
 from locigraph.scripts.assembly.fold_task import Asker, FoldTask
 from locigraph.scripts.assembly.queries import notes_of, version_of
-from locigraph.scripts.assembly.search_parts import SearchParts, indexer_of, reranked, search_parts
+from locigraph.scripts.assembly.search_parts import SearchParts, indexer_of, reranked
 from locigraph.scripts.assembly.settings import EncoderSettings, GraphSettings, IndexSettings
 from locigraph.scripts.assembly.strategies import STRATEGIES, Strategy, made_of
 from locigraph.scripts.experiments import learning, provenance
@@ -85,6 +85,7 @@ class Evaluation:
     reranker: str | None
     notes: list[str]
     contexts: bool
+    _seconds: list[float] = field(default_factory=list, init=False)
 
     def run(
         self,
@@ -118,10 +119,7 @@ class Evaluation:
             look_again = reranked(self.reranker)
 
             def asked_as_set(retriever: Retriever) -> Retriever:
-                several = with_queries(
-                    retriever, self.queries, lambda space: views.snapshot(views.of(space, None)).last_day
-                )
-                return look_again(several)
+                return look_again(with_queries(retriever, self.queries, lambda space: views.at(space, None).last_day))
 
             asker = Asker(
                 questions,
@@ -144,7 +142,7 @@ class Evaluation:
             )
             reader = SignalReader(self.encoder.encode)
             spaces = [conversation.space for conversation in corpus.conversations]
-            with search_parts(graph, self.encoder, spaces=spaces, index=vectors, queries=self.queries) as parts:
+            with SearchParts(graph, self.encoder, spaces=spaces, index=vectors, queries=self.queries) as parts:
                 retrievers = made_of(parts, self.strategies)
                 runs = []
                 for name in self.strategies:
@@ -196,9 +194,6 @@ class Evaluation:
             ]
             runs.append(joined_runs([row.learn(task, row) for task in tasks], seed=seed if row.is_random else None))
         return runs
-
-    def __post_init__(self) -> None:
-        self._seconds: list[float] = []
 
     def _manifest(self) -> dict[str, Any]:
         adapter = self.encoder.adapter

@@ -16,7 +16,7 @@ from locigraph.kg.views import Views
 from locigraph.retrieval.evaluation import Fold
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.assembly.graphs import views_of
-from locigraph.scripts.assembly.opening import existing_store, read_corpus, text_encoder
+from locigraph.scripts.assembly.opening import existing_store, read_corpus, require_questions, text_encoder
 from locigraph.scripts.assembly.settings import EncoderSettings, GraphSettings, WriterSettings
 from locigraph.scripts.experiments import provenance
 from locigraph.training.checkpoint import Checkpoint
@@ -60,8 +60,7 @@ def training_set(views: Views, corpus: Corpus, *, validation: int, judges: bool 
     check_validation(validation)
     spaces = sorted({q.space for q in corpus.questions})
     if judges:
-        if not spaces:
-            raise LocigraphError(f"{corpus.path}: no question with evidence; it cannot judge when to stop")
+        require_questions(corpus, "it cannot judge when to stop")
         return TrainingSet(corpus.questions, (), tuple(spaces), views)
     if not corpus.questions:
         return TrainingSet((), tuple(sorted(c.space for c in corpus.conversations)), (), views)

@@ -1,4 +1,4 @@
-"""How numbers came to be: commit, versions, settings."""
+"""What is recorded beside results: commit, versions, settings."""
 
 from __future__ import annotations
 

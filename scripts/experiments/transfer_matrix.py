@@ -23,8 +23,9 @@ from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.assembly import opening
 from locigraph.scripts.assembly.graphs import views_of
 from locigraph.scripts.assembly.options import names
+from locigraph.scripts.assembly.search_parts import SearchParts
 from locigraph.scripts.assembly.settings import EncoderSettings, GraphSettings
-from locigraph.scripts.assembly.strategies import STRATEGIES, Strategy, built_strategies
+from locigraph.scripts.assembly.strategies import STRATEGIES, Strategy, made_of
 from locigraph.scripts.experiments import learning, provenance
 from locigraph.scripts.experiments.result_files import learnt_questions
 from locigraph.training.checkpoint import Checkpoint, load_checkpoint
@@ -135,11 +136,7 @@ class TransferMatrix:
                 refuse_known(made, questions, option=option)
         runs = [rank_exactly(checkpoint, questions, graph.views, graph.encoder.encode, name=_CLAIM)]
         if _FUSION in self._baselines:
-            fusion = FusionRetriever(
-                lambda space, as_of: graph.views.snapshot(graph.views.of(space, as_of)),
-                graph.encoder,
-                fusion=fusion_of(checkpoint),
-            )
+            fusion = FusionRetriever(graph.views.at, graph.encoder, fusion=fusion_of(checkpoint))
             runs.append(run_strategy(fusion, questions, name=_FUSION))
         runs += self._learning_nothing(tested)
         scored = outcomes(questions, {})
@@ -196,8 +193,7 @@ class TransferMatrix:
             given = self._named[name]
             assert given.corpus is not None
             corpus = opening.read_corpus(given.corpus)
-            if not corpus.questions:
-                raise LocigraphError(f"{corpus.path}: no question with evidence; there is nothing to learn or to ask")
+            opening.require_questions(corpus, "there is nothing to learn or to ask")
             settings = self._encoder if given.dtype is None else dataclasses.replace(self._encoder, dtype=given.dtype)
             encoder = opening.text_encoder(settings)
             encoder.encode([q.text for q in corpus.questions], progress=f"encode questions of {name}")
@@ -216,6 +212,7 @@ class TransferMatrix:
             graph = self._graph(name)
             spaces = list(dict.fromkeys(q.space for q in graph.corpus.questions))
             named = [baseline for baseline in self._baselines if baseline != _FUSION]
-            with built_strategies(graph.store, graph.encoder, named, spaces=spaces) as made:
-                self._same_for_all[name] = [run_strategy(each, graph.corpus.questions) for each in made.values()]
+            with SearchParts(graph.store, graph.encoder, spaces=spaces) as parts:
+                made = made_of(parts, named).values()
+                self._same_for_all[name] = [run_strategy(each, graph.corpus.questions) for each in made]
         return self._same_for_all[name]

@@ -15,31 +15,24 @@ from locigraph.scripts.assembly.settings import LLMSettings
 if TYPE_CHECKING:
     from locigraph.consolidation.protocols import Extractor
 
-_CONSOLIDATIONS = ("rules", "llm")
-
 
 def extractor_maker(
     name: str, llm: LLMSettings, max_tokens: int | None, max_cost: float | None
 ) -> Callable[[], Extractor]:
     """What makes the extractor of a name, when something is added; wrong settings are refused now."""
+    from locigraph.consolidation.extractors import EXTRACTORS
     from locigraph.scripts.assembly.language_models import clients_of
 
-    if name not in _CONSOLIDATIONS:
+    able = [row.name for row in EXTRACTORS.values() if not row.is_replay]
+    if name not in able:
         raise LocigraphError(
-            f"consolidation {name!r}: what is added is consolidated by {' or '.join(_CONSOLIDATIONS)}; a corpus with "
+            f"consolidation {name!r}: what is added is consolidated by {' or '.join(able)}; a corpus with "
             "recorded extractions is for locigraph build"
         )
     clients = clients_of(llm, max_tokens=max_tokens, max_cost=max_cost)
     if name == "llm":
         clients("architect"), clients("scribe")
-
-    def make() -> Extractor:
-        from locigraph.kg.corpora import Corpus
-        from locigraph.scripts.assembly.graphs import extractor_for
-
-        return extractor_for(name, Corpus("jsonl", "", "", (), (), {}), clients)
-
-    return make
+    return lambda: EXTRACTORS[name].build((), clients)
 
 
 def turns_of(given: Iterable[Mapping[str, Any]]) -> list[tuple[Turn, Scope]]:

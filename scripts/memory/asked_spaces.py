@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from locigraph.kg.errors import LocigraphError, UnknownScopeError, UnknownSpaceError, nearest, shortened
-from locigraph.kg.joint import parted, read_apart, side_by_side
+from locigraph.kg.joint import parted, read_by_space, side_by_side
 from locigraph.kg.store import Store
 from locigraph.kg.types import NodeId, Scope, SpaceId, TurnId
 from locigraph.retrieval.protocols import Hit
@@ -53,7 +53,7 @@ class AskedSpaces:
 
     def voices(self, space: SpaceId, ids: Sequence[NodeId]) -> Mapping[NodeId, frozenset[str]]:
         """See ``Store.voices``."""
-        return read_apart(ids, self._graph.voices) if self.is_joint else self._graph.voices(space, ids)
+        return read_by_space(ids, self._graph.voices) if self.is_joint else self._graph.voices(space, ids)
 
     def snapshot(self, as_of: datetime | None) -> Snapshot:
         """The graph without embeddings."""
@@ -75,7 +75,7 @@ class AskedSpaces:
                 raise LocigraphError(f"space {where} has no speaker {shortened(name)}{nearest(name, known)}{several}")
         return wanted
 
-    def shown(self, hit: Hit) -> Hit:
+    def with_space_names(self, hit: Hit) -> Hit:
         """A hit with its space, and the names that node and turns have there."""
         if not self.is_joint:
             return replace(hit, space=self.name)

@@ -298,14 +298,14 @@ class Memory:
                 held = [turn for each in spaces for turn in self._graph.turns(each)]
                 turns = held if named is None else [turn for turn in held if turn.turn_id in named]
 
-                def going(texts: Sequence[str]) -> None:
+                def drop_vectors(texts: Sequence[str]) -> None:
                     self._encoder.forget(encoded_of(turns, texts))
 
                 if named is None:
-                    erased = self._graph.forget_spaces(spaces, going=going)
+                    erased = self._graph.forget_spaces(spaces, before_erasing=drop_vectors)
                 else:
                     is_done = was_cut and self._graph.forgotten(spaces[0], named) >= {*named}
-                    erased = 0 if is_done else self._graph.forget(spaces[0], list(named), going=going)
+                    erased = 0 if is_done else self._graph.forget(spaces[0], list(named), before_erasing=drop_vectors)
             except (UnknownSpaceError, UnknownScopeError):
                 if not was_cut:
                     raise
@@ -438,7 +438,7 @@ class Memory:
                     kept = {line.node_id for line in context.memories}
                     hits = tuple(hit for hit in found.hits if hit.node_id in kept)
                 said = (*notes, *opening.partial_memory(self._graph, asked.spaces))
-        return Recalled(tuple(map(asked.shown, hits)), name, found.timing, said, context)
+        return Recalled(tuple(map(asked.with_space_names, hits)), name, found.timing, said, context)
 
     def state(self) -> MemoryState:
         """How far the memory is ready to answer.

@@ -12,7 +12,7 @@ from locigraph.kg.types import SpaceId
 from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.protocols import Retriever
 from locigraph.scripts.assembly import defaults, opening
-from locigraph.scripts.assembly.search_parts import SearchParts, indexer_of, search_parts, texts_of
+from locigraph.scripts.assembly.search_parts import SearchParts, indexer_of, texts_of
 from locigraph.scripts.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings
 from locigraph.scripts.assembly.strategies import STRATEGIES, made_of
 from locigraph.scripts.assembly.strategy_choice import require_adapter
@@ -191,7 +191,7 @@ class Parts:
 
             # What was just added has vectors of the text encoder as it is.
             embed_all(spaces, self.graph, self.encoder, progress=False)
-        with search_parts(
+        with SearchParts(
             self.graph, self.encoder, spaces=spaces, index=index, queries=queries, is_joint=asked.is_joint
         ) as parts:
             yield strategy, self._made(parts, strategy), notes

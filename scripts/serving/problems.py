@@ -38,7 +38,7 @@ class InvalidRequestError(LocigraphError):
 
 
 class BusyError(LocigraphError):
-    """More requests wait than can be held."""
+    """More requests wait than can be held, or the server is stopping."""
 
 
 #: HTTP status of each kind of error; the first row that fits counts, and 400 stands for the rest.

@@ -45,7 +45,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def build(store: Store, names: Sequence[str], space: SpaceId = SPACE) -> None:
     """A turn of each name, which mentions it."""
 
-    def plan(turn: Turn, context: Context, complaint: str | None) -> Blueprint:
+    def plan(turn: Turn, context: Context) -> Blueprint:
         return Blueprint((), (Mention(turn.text, "other"),))
 
     store.append_turns(make_turns(names, space=space))

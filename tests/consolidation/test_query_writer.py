@@ -12,7 +12,8 @@ from locigraph.consolidation.cassette import Cassette, CassetteMode
 from locigraph.consolidation.errors import LanguageModelError, LimitReachedError, MissingReplyError, ReplyFormatError
 from locigraph.consolidation.ledger import Ledger
 from locigraph.consolidation.llm import ChatClient, Endpoint
-from locigraph.consolidation.query_writer import PROMPT, LLMQueries, QueryForm
+from locigraph.consolidation.prompting import prompt
+from locigraph.consolidation.query_writer import LLMQueries, QueryForm
 from locigraph.kg.schema import searchable_types
 from tests.consolidation.endpoints import NOWHERE
 from tests.consolidation.stub_server import WRAPPED_REPLIES, Stub, stub_server
@@ -51,7 +52,7 @@ def test_what_is_asked_is_data_that_only_queries_of_known_types_can_follow_from(
     with stub_server(Stub(always(REPLY))) as stub:
         writer(stub.url, tmp_path)(hostile, ASKED_ON)
     system, user = stub.requests[0]["messages"]
-    assert system == {"role": "system", "content": PROMPT}
+    assert system == {"role": "system", "content": prompt("queries")}
     document = json.loads(user["content"])
     assert set(document) == {"question", "asked_on", "types"}
     assert (document["question"], document["asked_on"]) == (hostile, "2024-05-10")

@@ -94,11 +94,11 @@ def test_a_failing_request_keeps_what_the_others_wrote(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("[]", "no list of 'answers'"),
-        ('{"answers": [1]}', "no list of 'answers'"),
+        ("[]", "^the reply: "),
+        ('{"answers": [1]}', r"^answers\.0: "),
         ('{"answers": [{"statement": 2, "questions": []}]}', r"about statements \[2\]; expected 1 to 1"),
-        ('{"answers": [{"statement": 1, "questions": "a?"}]}', "questions of statement 1 are not a list of texts"),
-        ('{"answers": [{"statement": 1, "questions": [3]}]}', "questions of statement 1 are not a list of texts"),
+        ('{"answers": [{"statement": 1, "questions": "a?"}]}', r"^answers\.0\.questions: .* list"),
+        ('{"answers": [{"statement": 1, "questions": [3]}]}', r"^answers\.0\.questions\.0: .* string"),
         ('{"answers": [{"statement": 1, "questions": ["No."]}]}', "statement 1: 'No.' is no question"),
         ('{"answers": [{"statement": 1, "questions": ["' + "a" * 300 + '?"]}]}', "at most 300 characters"),
     ],
@@ -117,7 +117,7 @@ JSON = st.recursive(
 
 @given(JSON | st.fixed_dictionaries({"answers": JSON}))
 def test_no_reply_but_the_right_one_is_taken(reply: Any) -> None:
-    with pytest.raises(ValueError, match=r"the reply|the answers"):
+    with pytest.raises(ValueError, match=r"the reply|answers"):
         questions_of(reply, 1)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locigraph.kg.joint import joint_name, parted, read_apart, side_by_side
+from locigraph.kg.joint import joint_name, parted, read_by_space, side_by_side
 from locigraph.kg.types import NodeId, SpaceId
 from tests.fakes import OTHER_SPACE, SPACE, FakeEncoder, make_turns
 from tests.fakes_graph import Extra, make_snapshot
@@ -17,7 +17,7 @@ def test_a_joint_name_gives_space_and_name_back(space: str, name: str) -> None:
     assert parted(joint_name(space, name)) == (space, name)
 
 
-def test_what_is_read_apart_comes_back_under_joint_names() -> None:
+def test_what_is_read_by_space_comes_back_under_joint_names() -> None:
     asked: list[tuple[SpaceId, list[NodeId]]] = []
 
     def read(space: SpaceId, nodes: list[NodeId]) -> dict[NodeId, str]:
@@ -25,7 +25,7 @@ def test_what_is_read_apart_comes_back_under_joint_names() -> None:
         return {node: f"{node} of {space}" for node in nodes if node != "gone"}
 
     names = [NodeId("a:n"), NodeId("b:n"), NodeId("a:gone")]
-    assert read_apart(names, read) == {"a:n": "n of a", "b:n": "n of b"}
+    assert read_by_space(names, read) == {"a:n": "n of a", "b:n": "n of b"}
     assert asked == [("a", ["n", "gone"]), ("b", ["n"])]
 
 

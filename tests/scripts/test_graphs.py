@@ -67,7 +67,7 @@ def test_a_fault_in_the_last_conversation_leaves_the_store_as_it_was(fault: str,
 
 
 def test_a_failed_turn_in_one_conversation_leaves_no_other_pending(tmp_path: Path) -> None:
-    def plan(turn: Any, context: Any, complaint: Any) -> Any:
+    def plan(turn: Any, context: Any) -> Any:
         if turn.space == "first":
             raise ConsolidationError("no plan")
         return FakeExtractor().plan(turn, context)
@@ -123,10 +123,10 @@ def test_after_an_outage_within_a_turn_the_space_is_read_anew(tmp_path: Path) ->
     class Failing(FakeExtractor):
         fails = False
 
-        def plan(self, turn: Turn, context: Context, *, complaint: str | None = None) -> Blueprint:
+        def plan(self, turn: Turn, context: Context) -> Blueprint:
             if self.fails:
                 raise OSError("the endpoint is gone")
-            return super().plan(turn, context, complaint=complaint)
+            return super().plan(turn, context)
 
     extractor = Failing()
     with Store(tmp_path / "graph.sqlite") as store:

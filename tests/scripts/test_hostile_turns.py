@@ -42,14 +42,13 @@ def obedient(command: dict[str, Any]) -> Any:
 def consolidated(store: Store, folder: Path, command: dict[str, Any]) -> int:
     """Two spaces, the first with a hostile last turn; returns how many turns failed."""
     encoder = FakeEncoder(512)
-    failed = 0
     with stub_server(Stub(obedient(command))) as stub:
         client = ChatClient(Endpoint(stub.url, "m"), Cassette(folder / "c.sqlite"))
         for space, texts in ((OTHER_SPACE, SAID), (SPACE, [*SAID, HOSTILE])):
             store.append_turns(make_conversation(texts, space=space).turns)
             context = HybridContext(store, encoder)
-            failed += Consolidator(store, LLMExtractor(client, client), encoder, context).run(space).failed
-    return failed
+            Consolidator(store, LLMExtractor(client, client), encoder, context).run(space)
+    return sum(len(store.failures(space)) for space in (OTHER_SPACE, SPACE))
 
 
 def closed(store: Store, space: Any) -> int:

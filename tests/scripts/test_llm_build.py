@@ -50,12 +50,11 @@ def build(
     endpoint = Endpoint(url, "m", timeout_s=0.4, deadline_s=60)
     extractor = LLMExtractor(*(ChatClient(endpoint, Cassette(cassette, mode), ledger) for _ in range(2)))
     encoder = FakeEncoder(512)  # wide, so that no two topics are taken for one by chance
-    failed = 0
     for conversation in conversations:
         store.append_turns(conversation.turns)
         context = HybridContext(store, encoder)
-        failed += Consolidator(store, extractor, encoder, context).run(conversation.space).failed
-    return failed
+        Consolidator(store, extractor, encoder, context).run(conversation.space)
+    return sum(len(store.failures(conversation.space)) for conversation in conversations)
 
 
 def graph_of(store: Store, space: SpaceId) -> tuple[Counter[Any], Counter[Any]]:

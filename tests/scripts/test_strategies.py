@@ -15,7 +15,7 @@ from locigraph.retrieval.stopwatch import Stopwatch
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.assembly.options import names
 from locigraph.scripts.assembly.search_parts import SearchParts
-from locigraph.scripts.assembly.strategies import STRATEGIES, Strategy, built_strategies
+from locigraph.scripts.assembly.strategies import STRATEGIES, Strategy, made_of
 from locigraph.scripts.assembly.strategy_choice import chosen, comparisons, require_adapter, unused_options
 
 
@@ -47,11 +47,8 @@ def test_a_strategy_is_added_with_one_row(tmp_path: Path) -> None:
         assert chosen("v1,nothing", checkpoint=None, adapter=None) == ["v1", "nothing"]
         assert comparisons(["v2", "nothing"], None) == [("v2", "nothing")]
         encoder = CachedTextEncoder(cache=tmp_path / "cache.sqlite")
-        with (
-            Store(tmp_path / "graph.sqlite") as store,
-            built_strategies(store, encoder, ["nothing"], spaces=[]) as made,
-        ):
-            assert made["nothing"].retrieve("Who?", SpaceId("x")).hits == ()
+        with Store(tmp_path / "graph.sqlite") as store, SearchParts(store, encoder, spaces=[]) as parts:
+            assert made_of(parts, ["nothing"])["nothing"].retrieve("Who?", SpaceId("x")).hits == ()
     with pytest.raises(LocigraphError, match="strategy 'nothing' is not known"):
         chosen("nothing", checkpoint=None, adapter=None)
 
@@ -135,5 +132,5 @@ def test_published_strategies_run_with_either_text_encoder_and_are_offered_by_re
 @pytest.mark.parametrize("name", ["gaama", "assomem", "magma", "tempr", "hipporag", "sum"])
 def test_strategies_over_snapshots_are_built_without_an_index(name: str, tmp_path: Path) -> None:
     encoder = CachedTextEncoder(cache=tmp_path / "cache.sqlite")
-    with Store(tmp_path / "graph.sqlite") as store, built_strategies(store, encoder, [name], spaces=[]) as made:
-        assert made[name].name == name
+    with Store(tmp_path / "graph.sqlite") as store, SearchParts(store, encoder, spaces=[]) as parts:
+        assert made_of(parts, [name])[name].name == name

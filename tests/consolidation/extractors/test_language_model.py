@@ -22,7 +22,7 @@ from locigraph.consolidation.blueprint import (
     Wording,
 )
 from locigraph.consolidation.cassette import Cassette
-from locigraph.consolidation.errors import DeadLetterError
+from locigraph.consolidation.errors import UnusableReplyError
 from locigraph.consolidation.extractors.language_model import MAX_CLOSED, LLMExtractor
 from locigraph.consolidation.ledger import Ledger, Prices
 from locigraph.consolidation.llm import ChatClient, Endpoint
@@ -142,7 +142,7 @@ def test_a_label_that_the_space_has_coined_is_offered_with_its_description_like_
     assert AddRelation("n1", "SOLD_IN", KNOWN[0].id) in found.operations
     (request,) = stub.requests
     assert json.loads(request["messages"][1]["content"])["relations"]["SOLD_IN"] == "Thing to place of sale."
-    with pytest.raises(DeadLetterError, match="label 'SOLD_IN' is not offered"):
+    with pytest.raises(UnusableReplyError, match="label 'SOLD_IN' is not offered"):
         planned(plan, tmp_path / "other")
 
 
@@ -206,7 +206,7 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_plan_that_breaks_a_rule_is_refused_and_changes_nothing(name: str, tmp_path: Path) -> None:
     reply, told = BROKEN[name]
-    with pytest.raises(DeadLetterError, match=rf"^architect: .*{told}.*after 2 attempts"):
+    with pytest.raises(UnusableReplyError, match=rf"^architect: .*{told}.*after 2 attempts"):
         planned(EMPTY | reply, tmp_path)
 
 
@@ -220,7 +220,7 @@ def test_words_for_what_was_not_planned_or_missing_words_are_refused(tmp_path: P
     ):
         with (
             extractor(lambda request, words=words: {"words": words}, tmp_path) as (asked, _),  # type: ignore[misc]
-            pytest.raises(DeadLetterError, match=f"^scribe: .*{told}"),
+            pytest.raises(UnusableReplyError, match=f"^scribe: .*{told}"),
         ):
             asked.write(TURNS[2], plan, Context(KNOWN, ()))
 

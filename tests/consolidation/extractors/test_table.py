@@ -19,19 +19,18 @@ def clients(stage: str) -> ChatClient:
 
 
 def test_every_extractor_has_its_rows_name_and_a_sentence_for_help_texts() -> None:
-    corpus = load_corpus("jsonl", "threads")
+    conversations = load_corpus("jsonl", "threads").conversations
     for row in EXTRACTORS.values():
-        assert row.build(corpus, clients).name == row.name
+        assert row.build(conversations, clients).name == row.name
         assert row.description.endswith(".")
-    assert isinstance(EXTRACTORS["recorded"].build(corpus, clients), RecordedExtractor)
+    assert isinstance(EXTRACTORS["recorded"].build(conversations, clients), RecordedExtractor)
 
 
 def test_an_extractor_is_added_by_one_row_and_an_unknown_one_lists_the_known() -> None:
-    corpus = load_corpus("jsonl", "sample")
     EXTRACTORS.add(
-        ExtractorRow("toy", "Plans a fact of every turn.", lambda corpus, clients: FakeExtractor(name="toy"))
+        ExtractorRow("toy", "Plans a fact of every turn.", lambda conversations, clients: FakeExtractor(name="toy"))
     )
-    assert EXTRACTORS["toy"].build(corpus, clients).name == "toy"
+    assert EXTRACTORS["toy"].build((), clients).name == "toy"
     EXTRACTORS.remove("toy")
     with pytest.raises(UnknownNameError, match=r"extractor 'toy' is not known; known: rules, recorded, llm"):
         EXTRACTORS["toy"]

@@ -243,9 +243,9 @@ def test_caches_hear_of_every_wording_that_goes_before_it_does(store: Store, tmp
         raise StoreError("the cache is locked")
 
     with pytest.raises(StoreError, match="locked"):
-        store.forget(SPACE, [TurnId("t0")], going=fail)
+        store.forget(SPACE, [TurnId("t0")], before_erasing=fail)
     assert dump(tmp_path / "graph.sqlite") == before
-    store.forget(SPACE, [TurnId("t0")], going=heard.extend)
+    store.forget(SPACE, [TurnId("t0")], before_erasing=heard.extend)
     assert heard == ["Ann has a secret", "Ann keeps a secret", "Ann: My secret is Porto.", "Porto"]
 
 

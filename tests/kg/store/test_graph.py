@@ -255,6 +255,8 @@ def test_relations_join_new_and_existing_nodes(store: Store) -> None:
     ids = filled(store)
     edges = [(r.source, r.label, r.target) for r in store.relations(SPACE)]
     assert sorted(edges) == sorted([(ids["first"], "NEXT", ids["second"]), (ids["fact"], "DERIVED_FROM", ids["first"])])
+    assert [r.label for r in store.relations(SPACE, node=ids["second"])] == ["NEXT"]
+    assert store.used_labels(SPACE) == {"NEXT", "DERIVED_FROM"}
 
 
 def test_an_edge_said_twice_is_one_edge(store: Store) -> None:

@@ -1,0 +1,24 @@
+"""What language models are sent: the instructions of a stage, which are a file in ``prompts``, and the data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # its client takes a second to import
+    from locigraph.consolidation.llm import Message
+
+
+@cache
+def prompt(stage: str) -> str:
+    """The instructions of a stage."""
+    return files("locigraph.consolidation").joinpath("prompts", f"{stage}.txt").read_text(encoding="utf-8")
+
+
+def messages(stage: str, data: Mapping[str, Any] | str) -> list[Message]:
+    """The instructions of a stage and the data that they are about, as JSON unless they are text already."""
+    told = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
+    return [{"role": "system", "content": prompt(stage)}, {"role": "user", "content": told}]
