@@ -359,6 +359,7 @@ class Store:
 
     def used_labels(self, space: SpaceId) -> set[str]:
         """Labels of the edges of a space."""
+        self.require_space(space)
         table = tables.relations.c
         with self._read() as connection:
             return set(connection.scalars(select(table.label).where(table.space == space).distinct()))

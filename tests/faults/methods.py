@@ -193,7 +193,8 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
         "nodes": lambda at: at.store.nodes(at.name) + at.store.nodes(at.name, ids=at.nodes, include_archived=True),
         "node_counts": lambda at: at.store.node_counts(at.name),
         "node": lambda at: at.store.node(at.name, at.nodes[0]),
-        "relations": lambda at: at.store.relations(at.name),
+        "relations": lambda at: at.store.relations(at.name) + at.store.relations(at.name, node=at.nodes[0]),
+        "used_labels": lambda at: at.store.used_labels(at.name),
         "forget": lambda at: at.store.forget(at.name, at.turns),
         "forget_spaces": lambda at: at.store.forget_spaces([SpaceId(f"{at.name}*")]),
         "put_embeddings": lambda at: at.store.put_embeddings(
