@@ -176,7 +176,6 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
     Store: {
         "setting": lambda at: at.store.setting(f"extractor/{at.name}"),
         "set_setting": lambda at: at.store.set_setting(f"mine/{at.name}", "x"),
-        "used_labels": lambda at: at.store.used_labels(at.name),
         "spent": lambda at: at.store.spent(at.name),
         "add_spent": lambda at: at.store.add_spent(at.name, "h0", "architect", Spent(1)),
         "require_space": lambda at: at.store.require_space(at.name),
