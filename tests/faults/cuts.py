@@ -58,11 +58,12 @@ _AT_A_CALL = ("exit", "kill", "interrupt", "full disk", "power loss")
 _ANYWHERE = ("killed", "interrupted", "signalled")
 #: What tqdm writes on standard error behind a bar's name.
 _BAR = re.compile(r"\[\d\d:\d\d")
-# What a complete forgetting says when it is asked for again.
+# What a complete forgetting, or a restoring, says when it is asked for again.
 _DONE = {
     "forget": "or no longer",
     "forget_space": "space 'harbor' is not in the store",
     "forget_user": "no space is of user 'ann'",
+    "restore": "there is nothing to restore",
 }
 _READS = ("SELECT", "PRAGMA", "BEGIN", "ROLLBACK")
 _FULL = sa.exc.OperationalError("", None, sqlite3.OperationalError("database or disk is full"))
