@@ -55,7 +55,7 @@ def run_checkpoint(
     done = refresh(index, checkpoint, needed, views.snapshot, alias=None)
 
     def texts(space: SpaceId, node_ids: Sequence[NodeId], as_of: datetime | None) -> dict[NodeId, str]:
-        held = views.snapshot(views.of(space, as_of))
+        held = views.at(space, as_of)
         return {node: held.descriptions[held.row_of[node]] for node in node_ids}
 
     retriever = GraphEmbeddingRetriever(

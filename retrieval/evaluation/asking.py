@@ -62,7 +62,7 @@ def packed_contexts(retriever: Retriever, question: Question, views: Views) -> d
     _, contexts = retrieve_contexts(
         retriever,
         question.text,
-        views.snapshot(views.of(question.space, question.asked_at)),
+        views.at(question.space, question.asked_at),
         [Budget(tokens=tokens) for tokens in TOKEN_BUDGETS],
         space=question.space,
         as_of=question.asked_at,
