@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pymilvus import MilvusClient
 from pymilvus.exceptions import MilvusException
 
@@ -136,9 +137,7 @@ def _served(path: str, *, may_copy: bool) -> tuple[str, Callable[[], object]]:
             raise
         raise BlockingIOError(str(error)) if isinstance(error, DataDirLockedError) else OSError(str(error)) from error
 
-    for begun in Path(path, "collections").iterdir():
-        if not (begun / "schema.json").exists():  # a kill while it was made; Milvus Lite neither lists nor replaces it
-            shutil.rmtree(begun, ignore_errors=True)
+    _remove_unfinished(Path(path, "collections"))
 
     def stop() -> None:
         server.stop(grace=2).wait()
@@ -147,6 +146,26 @@ def _served(path: str, *, may_copy: bool) -> tuple[str, Callable[[], object]]:
 
     # What a command leaves open is closed when the process ends.
     return f"{socket}:0", weakref.finalize(server, stop)
+
+
+def _remove_unfinished(collections: Path) -> None:
+    """Remove what a kill left half written, and what Milvus Lite would stumble over."""
+    for begun in collections.iterdir():
+        if not (begun / "schema.json").exists():  # Milvus Lite neither lists nor replaces such a collection
+            shutil.rmtree(begun, ignore_errors=True)
+    for index in collections.rglob("*.idx"):  # it makes one that is absent from the data, and cannot load half of one
+        if not _is_whole(index):
+            index.unlink()
+
+
+def _is_whole(index: Path) -> bool:
+    if not index.name.endswith(".flat.idx"):  # an exact index is an array, others have formats of their own
+        return index.stat().st_size > 0
+    try:
+        np.load(index, mmap_mode="r")  # reads the header and compares the size
+    except (OSError, ValueError, EOFError):
+        return False
+    return True
 
 
 def _clear(path: str) -> None:

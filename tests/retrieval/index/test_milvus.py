@@ -451,3 +451,19 @@ def test_a_folder_that_a_kill_left_of_a_collection_is_in_nobodys_way(tmp_path: P
     with MilvusIndex(str(path)) as index:
         assert index.create("nodes", SPEC).count() == 0
         assert index.collections() == ["nodes"]
+
+
+@pytest.mark.parametrize("left", [0, 40, -8])
+def test_a_search_file_that_a_kill_cut_short_is_made_again_when_the_index_is_opened(left: int, tmp_path: Path) -> None:
+    place, vectors = tmp_path / "index.db", random_vectors(40)
+    with MilvusIndex(str(place)) as made:
+        collection = made.create("cut", SPEC)
+        collection.upsert([row(key) for key in range(40)], vectors)
+        collection.flush()
+    files = list(place.rglob("*.idx"))
+    assert files
+    for file in files:
+        file.write_bytes(file.read_bytes()[:left])
+    with MilvusIndex(str(place)) as opened:
+        found = opened.open("cut").search(vectors[7], SearchScope("harbor"), top_k=40)
+    assert (found[0].node_id, len(found)) == ("n007", 40)
