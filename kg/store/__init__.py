@@ -1,6 +1,7 @@
 """The store: turns, the graph with its history, embeddings, and the outbox, over SQLAlchemy Core."""
 
 from locigraph.kg.store.graph import Store
+from locigraph.kg.store.remembered import IDENTITY
 from locigraph.kg.store.turns import TurnFailure
 
-__all__ = ["Store", "TurnFailure"]
+__all__ = ["IDENTITY", "Store", "TurnFailure"]

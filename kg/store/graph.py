@@ -43,6 +43,7 @@ from locigraph.kg.store.commit import Commit, text_digest
 from locigraph.kg.store.embeddings import NodeText
 from locigraph.kg.store.engine import Access, is_seeded, make_engine, seed_schema, shown_url
 from locigraph.kg.store.outbox import OutboxRow
+from locigraph.kg.store.remembered import IDENTITY
 from locigraph.kg.store.rows import node_of
 from locigraph.kg.store.statements import chunks
 from locigraph.kg.store.turns import TurnFailure
@@ -167,6 +168,14 @@ class Store:
         """Remember a value under a name; one named ``<what>/<space>`` is forgotten with its space."""
         with self._write() as connection:
             remembered.put(connection, name, value)
+
+    def identity(self) -> str:
+        """What tells this store from every other one; drawn when it is first asked for, which writes it."""
+        held = self.setting(IDENTITY)
+        if held is None:
+            with self._write() as connection:
+                held = remembered.drawn(connection, IDENTITY)
+        return held
 
     def spent(self, space: SpaceId) -> dict[tuple[str, str], Spent]:
         """What language models cost, by turn and stage; turn ``""`` is what is about no turn, or forgotten ones."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import secrets
 from collections.abc import Iterable, Sequence
 
 from sqlalchemy import Connection, delete, select
@@ -84,11 +83,7 @@ def _read(connection: Connection, space: SpaceId) -> dict[str, str]:
 
 def _key(connection: Connection) -> bytes:
     """The store's own key; made with the first tombstone."""
-    held = remembered.get(connection, _KEY)
-    if held is None:
-        held = secrets.token_hex(32)
-        remembered.put(connection, _KEY, held)
-    return bytes.fromhex(held)
+    return bytes.fromhex(remembered.drawn(connection, _KEY))
 
 
 def _digest(value: object, key: bytes) -> str:

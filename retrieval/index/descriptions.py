@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from locigraph.kg.schema import schema_hash, searchable_types
 from locigraph.kg.snapshot import Snapshot
-from locigraph.kg.store import Store
+from locigraph.kg.store import IDENTITY, Store
 from locigraph.kg.times import epoch
 from locigraph.kg.types import NodeStatus, SpaceId
 from locigraph.retrieval.errors import IndexMismatchError
@@ -62,9 +62,14 @@ class DescriptionIndexer:
         """The collection, after a check that it is the right one.
 
         Raises:
-            IndexMismatchError: If it is absent, or holds vectors of another model or schema.
+            IndexMismatchError: If it is absent, or holds nodes of another store, or vectors of another model or schema.
         """
         collection = self._index.open(DESCRIPTIONS)
+        if self._is_of_another_store(collection):
+            raise IndexMismatchError(
+                f"index {self._index.uri!r} holds the nodes of another store; give each store an index of its own with "
+                "--index.uri, or run locigraph verify --rebuild true, which makes it this store's"
+            )
         collection.require(version=self._model, schema=schema_hash())
         return collection
 
@@ -72,17 +77,32 @@ class DescriptionIndexer:
         """Write what the outbox lists, and every node where there is no collection yet.
 
         Where something was forgotten, the whole index is made anew, since what is deleted stays in its files; graph
-        embeddings, which remember it in their neighbours, are gone until the next refresh.
+        embeddings, which remember it in their neighbours, are gone until the next refresh. So is an embedded index of
+        another store, such as a deleted one of the same name; on a server it may be in use, and is refused.
 
         Returns:
             Number of outbox rows that were handled.
 
         Raises:
-            IndexMismatchError: If something was forgotten and a node has no vector of this indexer's model.
+            IndexMismatchError: If the index is to be made anew and a node has no vector of this indexer's model, or a
+                server's collection is of another store.
         """
-        if self._store.has_forgotten():
+        if self._store.has_forgotten() or self._is_left_behind():
             self._clear()
         return self._write_due(progress)
+
+    def _is_of_another_store(self, collection: Collection) -> bool:
+        held = collection.spec.store
+        return bool(held) and held != self._store.setting(IDENTITY)
+
+    def _is_left_behind(self) -> bool:
+        """Whether it is a file that another store has left; a damaged one is not, which is told when it is used."""
+        if not self._index.is_embedded or not self._index.has(DESCRIPTIONS):
+            return False
+        try:
+            return self._is_of_another_store(self._index.open(DESCRIPTIONS))
+        except IndexMismatchError:
+            return False
 
     def _write_due(self, progress: bool) -> int:
         collection: Collection | None = None
@@ -114,7 +134,9 @@ class DescriptionIndexer:
             if not len(vectors):
                 return None
             due = self._store.outbox_size()  # a collection that outgrows its index can be rebuilt
-            spec = CollectionSpec(vectors.shape[1], "COSINE", self._model, schema_hash(), index_type(due))
+            spec = CollectionSpec(
+                vectors.shape[1], "COSINE", self._model, schema_hash(), index_type(due), self._store.identity()
+            )
             collection = self._index.create(DESCRIPTIONS, spec)
         # A search costs time for every row of its space, so structure that no search returns has no row.
         searchable = searchable_types()

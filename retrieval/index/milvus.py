@@ -55,6 +55,8 @@ class CollectionSpec:
         version: ID of the model that made the vectors: of a text encoder, or of a checkpoint.
         schema: ``kg.schema.schema_hash()``.
         index: ``FLAT`` (exact search) or ``HNSW`` (approximate search).
+        store: Identity of the store whose nodes these are; empty where the name of the collection tells it, and in
+            collections of an earlier version.
     """
 
     dim: int
@@ -62,6 +64,7 @@ class CollectionSpec:
     version: str
     schema: str
     index: IndexType = "FLAT"
+    store: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,11 @@ class MilvusIndex:
         self._client = GuardedClient(uri, token, is_reader=is_reader)
         # Of an embedded index, which no other process can change; emptied by whatever makes or renames a collection.
         self._opened: dict[str, Collection] = {}
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether it is a file of Milvus Lite, not a server."""
+        return self._client.is_embedded
 
     def close(self) -> None:
         """End the connection."""
@@ -158,7 +166,7 @@ class MilvusIndex:
             is emptied altogether.
         """
         self._opened.clear()
-        if self._client.is_embedded:
+        if self.is_embedded:
             self._client.clear()
             return
         for name in self._client.list_collections():
@@ -191,7 +199,7 @@ class MilvusIndex:
                 "software made it; run locigraph verify --rebuild true (and then refresh), or name another index"
             ) from error
         found = Collection(self._client, name, spec)
-        if self._client.is_embedded:
+        if self.is_embedded:
             self._opened[name] = found
         return found
 

@@ -128,6 +128,44 @@ def test_a_forgetting_makes_the_whole_index_anew_and_what_is_cut_is_done_again(
     assert not store.has_forgotten()
 
 
+def test_an_index_that_a_deleted_store_has_left_is_made_anew(store: Store, clean: MilvusIndex, tmp_path: Path) -> None:
+    indexer_of(store, clean).drain()
+    clean.create("emb_0", CollectionSpec(16, "IP", "checkpoint", "schema"))
+    with Store(tmp_path / "another.sqlite") as another:
+        turn = make_turn(0, "Only this", space=SPACE)
+        another.append_turns([turn])
+        another.commit(change_of(turn, encoder=ENCODER))
+        with pytest.raises(IndexMismatchError, match=r"index '.*' holds the nodes of another store; give each store"):
+            indexer_of(another, clean).require_complete([SPACE])
+        indexer_of(another, clean).drain()
+        assert indexer_of(another, clean).verify() == [Difference(SPACE, 0, 0, 0)]
+    assert clean.collections() == [DESCRIPTIONS]
+
+
+def test_a_server_s_collection_of_another_store_is_refused_and_kept_until_it_is_rebuilt(
+    store: Store, clean: MilvusIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    indexer_of(store, clean).drain()
+    with Store(tmp_path / "another.sqlite") as another:
+        tell(another, SPACE)
+        with monkeypatch.context() as as_server:
+            as_server.setattr(MilvusIndex, "is_embedded", False)
+            with pytest.raises(IndexMismatchError, match="holds the nodes of another store"):
+                indexer_of(another, clean).drain()
+        assert indexer_of(store, clean).verify() == [Difference(SPACE, 0, 0, 0)]
+        indexer_of(another, clean).rebuild()
+        assert indexer_of(another, clean).verify() == [Difference(SPACE, 0, 0, 0)]
+
+
+def test_a_collection_of_an_earlier_version_which_names_no_store_is_taken_as_ours(
+    store: Store, clean: MilvusIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as earlier:
+        earlier.setattr(Store, "identity", lambda _: "")
+        indexer_of(store, clean).drain()
+    assert indexer_of(store, clean).verify() == [Difference(SPACE, 0, 0, 0)]
+
+
 def test_no_file_of_the_index_keeps_a_word_or_a_vector_of_what_was_forgotten(store: Store, tmp_path: Path) -> None:
     secret = make_turn(2, "Xylophonist lives here", speaker="Zebedee")
     store.append_turns([secret])
