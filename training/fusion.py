@@ -99,7 +99,8 @@ class SignalReader:
 def learn_weights(examples: Sequence[SignalExample], signals: Sequence[str] = SIGNALS) -> WeightedSum:
     """The linear fusion with the least ranking loss, penalised as validation questions choose.
 
-    The loss is the graph network's (``multi_positive_loss``); it is convex in the weights, so nothing is random.
+    The loss is the graph network's (``multi_positive_loss``), and as in its training each space counts the same, however
+    many questions it has. It is convex in the weights, so nothing is random.
 
     Args:
         examples: To learn from and, if there are any, to choose the penalty by; without, the middle one is taken.
@@ -120,7 +121,6 @@ def _as_sum(weights: Tensor, signals: Sequence[str]) -> WeightedSum:
 
 def _fitted(examples: Sequence[SignalExample], penalty: float) -> Tensor:
     steps = [example for example in examples if example.is_training]
-    total = sum(len(example.positive) for example in steps)
     weights = torch.ones(steps[0].values.shape[1], requires_grad=True)
     optimiser = torch.optim.LBFGS([weights], max_iter=_LARGEST_STEPS, line_search_fn="strong_wolfe")
 
@@ -129,7 +129,7 @@ def _fitted(examples: Sequence[SignalExample], penalty: float) -> Tensor:
         loss = penalty * weights.square().sum()
         for example in steps:
             logits = torch.einsum("s,qst->qt", weights, example.values)
-            loss = loss + multi_positive_loss(logits, example.positive) * len(example.positive) / total
+            loss = loss + multi_positive_loss(logits, example.positive) / len(steps)
         loss.backward()  # type: ignore[no-untyped-call]  # torch's own
         return loss
 

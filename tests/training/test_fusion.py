@@ -55,6 +55,15 @@ def test_the_weights_are_those_that_another_optimiser_finds() -> None:
     assert list(learn_weights([example], NAMES).weights.values()) == pytest.approx(expected.tolist(), abs=2e-3)
 
 
+def test_each_space_counts_the_same_however_many_questions_it_has() -> None:
+    one, other = drawn(6, questions=10), drawn(7, questions=10)
+    turned = dataclasses.replace(other, values=other.values.flip(1))  # here the signals have changed places
+    thrice = SignalExample(one.values.repeat(3, 1, 1), one.positive.repeat(3, 1), is_training=True)
+    assert learn_weights([thrice, turned], NAMES).weights == pytest.approx(
+        learn_weights([one, turned], NAMES).weights, abs=2e-3
+    )
+
+
 def test_only_training_questions_are_learnt_from() -> None:
     checks = drawn(4, is_training=False)
     turned = dataclasses.replace(checks, values=checks.values.flip(1))
