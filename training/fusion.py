@@ -99,8 +99,8 @@ class SignalReader:
 def learn_weights(examples: Sequence[SignalExample], signals: Sequence[str] = SIGNALS) -> WeightedSum:
     """The linear fusion with the least ranking loss, penalised as validation questions choose.
 
-    The loss is the graph network's (``multi_positive_loss``), and as in its training each space counts the same, however
-    many questions it has. It is convex in the weights, so nothing is random.
+    The loss is the graph network's (``multi_positive_loss``), and as in its training each space counts the same,
+    however many questions it has. It is convex in the weights, so nothing is random.
 
     Args:
         examples: To learn from and, if there are any, to choose the penalty by; without, the middle one is taken.
