@@ -20,7 +20,7 @@ from locigraph.consolidation.blueprint import (
 from locigraph.consolidation.dating import dated, days_of
 from locigraph.consolidation.resolution import concept_key, concept_label, entity_key, full_name
 from locigraph.consolidation.space_state import EPISODE, EPISODE_REF, SpaceState
-from locigraph.kg.schema import dated_types
+from locigraph.kg.schema import MERGED_BY, MERGED_INTO, dated_types
 from locigraph.kg.times import day_end, day_start
 from locigraph.kg.types import GraphChange, NewNode, NewRelation, NodeId, NodeStatus, NodeUpdate, Turn
 
@@ -171,19 +171,32 @@ class ChangeBuilder:
 
 
 def merge_topics(change: GraphChange, state: SpaceState) -> GraphChange:
-    """Put existing concepts in the place of new ones that mean the same; the change's nodes must be embedded."""
-    existing: dict[str, NodeId] = {}
+    """Put existing concepts in the place of new ones that mean the same; the change's nodes must be embedded.
+
+    One in other words than the existing one is made all the same, archived, as ``merging`` leaves them: it records what
+    it was merged into, and is the turn's own topic again when the other is forgotten.
+    """
+    merged: dict[NodeId, None] = {}
+    nodes: list[NewNode] = []
+    relations = list(change.relations)
     for node in change.nodes:
+        found = None
         if node.type == "concept":
             assert node.embedding is not None
             found = state.resolver.concept(node.label, node.embedding)
-            if found is not None:
-                existing[node.ref] = found
+        if found is None:
+            nodes.append(node)
+            continue
+        into, cosine = found
+        merged[into] = None
+        of_node = [r for r in change.relations if r.target == node.ref]
+        relations += [replace(r, target=into) for r in of_node]
+        if cosine is None:
+            relations = [r for r in relations if r not in of_node]
+            continue
+        marks = {MERGED_INTO: into, MERGED_BY: "consolidation"}
+        nodes.append(replace(node, status=NodeStatus.ARCHIVED, attributes={**node.attributes, **marks}))
+        relations.append(NewRelation(node.ref, "SIMILAR_TO", into, cosine))
     sources = (change.turn_id,) if change.turn_id is not None else ()
-    updates = tuple(NodeUpdate(node_id, add_provenance=sources) for node_id in dict.fromkeys(existing.values()))
-    return replace(
-        change,
-        nodes=tuple(node for node in change.nodes if node.ref not in existing),
-        relations=tuple(replace(r, target=existing.get(r.target, r.target)) for r in change.relations),
-        updates=change.updates + updates,
-    )
+    updates = tuple(NodeUpdate(node_id, add_provenance=sources) for node_id in merged)
+    return replace(change, nodes=tuple(nodes), relations=tuple(relations), updates=change.updates + updates)

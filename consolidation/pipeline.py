@@ -18,7 +18,7 @@ from locigraph.consolidation.errors import ConsolidationError
 from locigraph.consolidation.protocols import Context, ContextSource, Extractor, TextEncoder
 from locigraph.consolidation.space_state import SpaceState
 from locigraph.kg.store import Store
-from locigraph.kg.types import GraphChange, NewNode, Node, NodeId, NodeStatus, SpaceId, Turn, TurnState
+from locigraph.kg.types import GraphChange, NewNode, Node, NodeId, SpaceId, Turn, TurnState
 
 _CONTEXT_NODES = 12
 _RECENT_TURNS = 4
@@ -155,6 +155,6 @@ class Consolidator:
 
 def _as_node(turn: Turn, node: NewNode, node_id: NodeId) -> Node:
     return Node(
-        turn.space, node_id, node.type, node.label, node.description, NodeStatus.ACTIVE, turn.recorded_at,
+        turn.space, node_id, node.type, node.label, node.description, node.status, turn.recorded_at,
         turn.recorded_at, node.valid_from, node.valid_to, node.attributes, node.provenance,
     )  # fmt: skip

@@ -57,14 +57,16 @@ class Resolver:
         """The entity that a name means; a short form of a speaker's name means the speaker."""
         return self._entities.get(entity_key(full_name(name, speakers)))
 
-    def concept(self, label: str, vector: NDArray[np.float32]) -> NodeId | None:
-        """The concept of the same canonical label, or the nearest one above ``CONCEPT_MERGE``."""
+    def concept(self, label: str, vector: NDArray[np.float32]) -> tuple[NodeId, float | None] | None:
+        """The concept of the same canonical label, or else the nearest one above ``CONCEPT_MERGE`` and its cosine."""
         found = self._concepts.get(concept_key(label))
-        if found is not None or not self._concept_ids:
-            return found
+        if found is not None:
+            return found, None
+        if not self._concept_ids:
+            return None
         cosines = self._concept_vectors[: len(self._concept_ids)] @ vector
         best = int(cosines.argmax())
-        return self._concept_ids[best] if cosines[best] >= CONCEPT_MERGE else None
+        return (self._concept_ids[best], float(cosines[best])) if cosines[best] >= CONCEPT_MERGE else None
 
 
 def full_name(name: str, speakers: Sequence[str]) -> str:

@@ -89,7 +89,9 @@ class SpaceState:
             vectors: Their embeddings, float32 [nodes, dim].
         """
         for node, vector in zip(nodes, vectors, strict=True):
-            if node.type in NAMED_TYPES:
+            if MERGED_INTO in node.attributes:
+                self.resolver.alias(node.type, node.label, NodeId(str(node.attributes[MERGED_INTO])))
+            elif node.type in NAMED_TYPES:
                 self.resolver.learn(node.id, node.type, node.label, vector)
             else:
                 self._learn_statement(node)

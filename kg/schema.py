@@ -61,7 +61,8 @@ class RelationLabel:
 COINED_FAMILY = "RELATED_TO"
 #: Node types that name what many turns speak of; two nodes of one of them may mean the same.
 NAMED_TYPES = ("entity", "concept")
-#: Attributes of an archived node that is an alias of another: its ID, and whether spelling or meaning made them one.
+#: Attributes of an archived node that is an alias of another: its ID, and what made them one: the build that would have
+#: made the node, or a second pass, by spelling or meaning.
 MERGED_INTO, MERGED_BY = "merged_into", "merged_by"
 #: What a coined relation label looks like.
 LABEL_PATTERN = re.compile(r"[A-Z][A-Z0-9_]{0,63}")

@@ -180,6 +180,7 @@ class NewNode:
     valid_to: datetime | None = None
     attributes: Attributes = field(default_factory=dict)
     embedding: NDArray[np.float32] | None = None
+    status: NodeStatus = NodeStatus.ACTIVE
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from locigraph.kg.schema import COINED_FAMILY, LABEL_PATTERN
 from locigraph.kg.store import changes, embeddings, outbox, remembered, tables, turns
 from locigraph.kg.store.statements import chunks, dialect_insert, insert_or_keep
 from locigraph.kg.times import epoch, optional_epoch
-from locigraph.kg.types import GraphChange, NodeId, NodeStatus, NodeUpdate, TurnId, TurnState
+from locigraph.kg.types import GraphChange, NodeId, NodeUpdate, TurnId, TurnState
 
 
 def text_digest(text: str) -> str:
@@ -119,7 +119,7 @@ class Commit:
             {
                 "space": self._change.space, "id": node_id, "type": node.type, "label": node.label,
                 "description": node.description, "text_hash": text_digest(node.description),
-                "status": NodeStatus.ACTIVE, "created_at": self._now, "update_time": self._now,
+                "status": node.status, "created_at": self._now, "update_time": self._now,
                 "valid_from": optional_epoch(node.valid_from), "valid_to": optional_epoch(node.valid_to),
                 "attributes": dict(node.attributes),
             }

@@ -16,7 +16,7 @@ _NODES = tables.nodes.c
 _MADE_BY = {
     "classify": _NODES.type.in_(("event_category", "knowledge_category")),
     "reflect": _NODES.type == "reflection",
-    "resolve": _NODES.attributes[MERGED_BY].as_string().is_not(None),
+    "resolve": _NODES.attributes[MERGED_BY].as_string().in_(("spelling", "meaning")),
 }
 
 

@@ -7,13 +7,21 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Hashable, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-Key = TypeVar("Key", bound=Hashable)
+
+class Sortable(Protocol):
+    """What can be a key: hashable, and comparable with others of its type."""
+
+    def __hash__(self) -> int: ...
+    def __lt__(self, other: Any, /) -> bool: ...
+
+
+Key = TypeVar("Key", bound=Sortable)
 #: Saturation of the term frequency: the greater it is, the more a repeated term counts.
 K1 = 1.5
 #: Strength of the length normalisation, 0 to 1.
@@ -95,7 +103,7 @@ class Bm25Index(Generic[Key]):
     def search(
         self, terms: Sequence[str], *, top_k: int, allowed: NDArray[np.bool_] | None = None
     ) -> list[tuple[Key, float]]:
-        """The best documents that hold a term of the query, best first; of equal scores the older document comes first.
+        """The best documents that hold a term of the query, best first; ties by key.
 
         Args:
             terms: Words of the query.
@@ -110,8 +118,8 @@ class Bm25Index(Generic[Key]):
             # Ties at the border must not depend on the partition's order.
             border = -np.partition(-scores[rows], top_k - 1)[top_k - 1]
             rows = rows[scores[rows] >= border]
-        order = rows[np.lexsort((rows, -scores[rows]))][:top_k]
-        return [(self._keys[row], float(scores[row])) for row in order]
+        found = [(self._keys[row], float(scores[row])) for row in rows]
+        return sorted(found, key=lambda pair: (-pair[1], pair[0]))[:top_k]
 
     def _accumulate(self, terms: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         size = len(self._keys)

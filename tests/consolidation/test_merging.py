@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from locigraph.consolidation import merging
-from locigraph.consolidation.blueprint import Blueprint, Mention
+from locigraph.consolidation.blueprint import Blueprint, Mention, Topic
 from locigraph.consolidation.merging import Match, Merged, Merger, same_names
 from locigraph.consolidation.pipeline import Consolidator
 from locigraph.consolidation.protocols import Context
@@ -184,3 +184,57 @@ def test_case_article_and_plural_do_not_tell_names_apart(one: str, other: str) -
 @pytest.mark.parametrize(("one", "other"), [("glass", "gla"), ("paint", "painting"), ("analysis", "analysi")])
 def test_other_endings_do(one: str, other: str) -> None:
     assert spelling_key(one) != spelling_key(other)
+
+
+def build_topics(store: Store, topics: Sequence[str]) -> None:
+    """A turn of each topic, which speaks of it."""
+    extractor = FakeExtractor(lambda turn, context: Blueprint(topics=(Topic(turn.text, turn.text),)))
+    store.append_turns(make_turns(topics))
+    Consolidator(store, extractor, ENCODER, FakeContext()).run(SPACE)
+
+
+def topics_of(store: Store) -> dict[str, list[str]]:
+    """The turns that speak of each active topic, by its label."""
+    nodes = {node.id: node for node in store.nodes(SPACE)}
+    found: dict[str, list[str]] = {node.label: [] for node in nodes.values() if node.type == "concept"}
+    for edge in store.relations(SPACE):
+        if edge.label == "HAS_CONCEPT" and edge.target in nodes:
+            found[nodes[edge.target].label].append(nodes[edge.source].provenance[0])
+    return found
+
+
+def test_a_topic_that_a_build_takes_for_another_leaves_a_record_of_what_why_and_how_near(store: Store) -> None:
+    build_topics(store, ["red boat", "red ship", "red ships", "red boats"])
+    assert topics_of(store) == {"red_boat": ["t0", "t1", "t2", "t3"]}
+    kept = next(node for node in store.nodes(SPACE, types=["concept"]))
+    assert [(n.label, n.attributes, n.provenance) for n in archived(store)] == [
+        ("red_ship", {"merged_into": kept.id, "merged_by": "consolidation"}, ("t1",)),
+    ]  # spellings of one name leave none
+    near = [(e.target, round(e.weight, 5)) for e in store.relations(SPACE) if e.label == "SIMILAR_TO"]
+    assert near == [(kept.id, 1)]
+    assert kept.provenance == ("t0", "t1", "t2", "t3")
+
+
+def test_a_topic_that_a_build_took_for_a_forgotten_one_is_the_topic_of_its_turn_again(store: Store) -> None:
+    build_topics(store, ["red boat", "red ship"])
+    store.forget(SPACE, [TurnId("t0")])
+    assert topics_of(store) == {"red_ship": ["t1"]}
+    assert "boat" not in json.dumps(dump(Path(store.url)), default=str)
+
+
+def test_a_forgotten_turn_takes_its_record_of_a_topic_along(store: Store) -> None:
+    build_topics(store, ["red boat", "red ship"])
+    store.forget(SPACE, [TurnId("t1")])
+    assert topics_of(store) == {"red_boat": ["t0"]}
+    assert not archived(store)
+    assert "ship" not in json.dumps(dump(Path(store.url)), default=str)
+
+
+def test_a_build_that_goes_on_later_merges_topics_as_one_that_never_stopped(store: Store, tmp_path: Path) -> None:
+    topics = ["red boat", "red ship", "blue house", "ship red"]
+    for count in range(1, len(topics) + 1):
+        build_topics(store, topics[:count])
+    with Store(tmp_path / "whole.sqlite") as whole:
+        build_topics(whole, topics)
+        assert topics_of(store) == topics_of(whole) == {"red_boat": ["t0", "t1", "t3"], "blue_house": ["t2"]}
+        assert archived(store) == archived(whole)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from locigraph.consolidation.resolution import (
     CONCEPT_MERGE,
@@ -51,8 +52,11 @@ def test_a_concept_is_found_by_its_stems_or_by_its_meaning() -> None:
     resolver = empty()
     resolver.learn(NodeId("c1"), "concept", "old_boats", A)
     far = at_cosine(0.0)
-    assert resolver.concept("old boat", far) == "c1"
-    assert resolver.concept("vintage ships", at_cosine(CONCEPT_MERGE + 0.01)) == "c1"
+    assert resolver.concept("old boat", far) == ("c1", None)
+    found = resolver.concept("vintage ships", at_cosine(CONCEPT_MERGE + 0.01))
+    assert found is not None
+    assert found[0] == "c1"
+    assert found[1] == pytest.approx(CONCEPT_MERGE + 0.01)
     assert resolver.concept("vintage ships", at_cosine(CONCEPT_MERGE - 0.01)) is None
 
 
@@ -60,7 +64,10 @@ def test_the_nearest_of_many_concepts_is_taken_as_room_grows() -> None:
     resolver = empty()
     for number in range(40):
         resolver.learn(NodeId(f"c{number}"), "concept", f"topic number{number}", at_cosine(number / 40))
-    assert resolver.concept("something else", at_cosine(35 / 40)) == "c35"
+    found = resolver.concept("something else", at_cosine(35 / 40))
+    assert found is not None
+    assert found[0] == "c35"
+    assert found[1] == pytest.approx(1.0)
 
 
 def test_entities_and_concepts_of_one_name_stay_apart() -> None:

@@ -104,8 +104,9 @@ def test_search_is_the_sorted_list_of_allowed_scores(
     documents: list[list[str]], query: list[str], top_k: int, data: st.DataObject
 ) -> None:
     allowed = data.draw(st.lists(st.booleans(), min_size=len(documents), max_size=len(documents)))
-    index = index_of(documents)
-    expected = sorted((-score, key) for key, score in index.scores(query).items() if allowed[key])
+    order = data.draw(st.permutations(range(len(documents))))
+    index = index_of({key: documents[key] for key in order})
+    expected = sorted((-score, key) for key, score in index.scores(query).items() if allowed[order.index(key)])
     found = index.search(query, top_k=top_k, allowed=np.asarray(allowed, dtype=bool))
     assert found == [(key, -negative) for negative, key in expected][:top_k]
 

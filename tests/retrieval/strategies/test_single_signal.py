@@ -96,12 +96,13 @@ def test_an_outage_is_an_error_and_not_an_empty_result() -> None:
         DenseRetriever(BrokenVectors(), ENCODER, texts_of(snapshot())).retrieve("canoe", SPACE)
 
 
+@pytest.mark.parametrize("arm", [0, 1])
 @pytest.mark.parametrize("order", [[3, 2, 1, 0], [1, 3, 0, 2]])
-def test_what_dense_finds_does_not_depend_on_the_order_of_insertion(order: list[int]) -> None:
+def test_what_is_found_does_not_depend_on_the_order_of_insertion(arm: int, order: list[int]) -> None:
     twins = make_turns(["I painted the canoe", "The kite is torn", "I painted the canoe"])  # both by Ann: a tie
     held = make_snapshot(twins, [Extra("knowledge_node", "canoe", (0,))])
-    found = arms(held)[0].retrieve("Who painted the canoe", SPACE).hits
-    again = arms(permuted(held, order))[0].retrieve("Who painted the canoe", SPACE).hits
-    assert [hit.node_id for hit in found] == ["n0", "n2", "n1"]
-    assert [hit.node_id for hit in again] == ["n0", "n2", "n1"]
+    found = arms(held)[arm].retrieve("Who painted the canoe", SPACE).hits
+    again = arms(permuted(held, order))[arm].retrieve("Who painted the canoe", SPACE).hits
+    assert [hit.node_id for hit in found[:2]] == ["n0", "n2"]
+    assert [hit.node_id for hit in again] == [hit.node_id for hit in found]
     assert [hit.score for hit in again] == pytest.approx([hit.score for hit in found])
