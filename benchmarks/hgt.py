@@ -19,8 +19,8 @@ from torch import Tensor
 from torch_geometric.nn import HGTConv
 
 from locigraph.gnn.encoders import EncoderConfig, HGTEncoder
-from locigraph.gnn.features import TRAITS, TURN, GraphInputs, node_types
-from locigraph.gnn.relations import BLOCKS, network_relations
+from locigraph.gnn.features import TRAITS, GraphInputs, node_types
+from locigraph.gnn.relations import BLOCKS, TURN, network_relations
 
 CONFIG = EncoderConfig(text_dim=384, lexical_dim=1024, context_dim=127, attention_dim=32)
 RELATIONS = network_relations()

@@ -24,8 +24,8 @@ from locigraph.retrieval.index.descriptions import index_type
 from locigraph.retrieval.index.milvus import Collection, CollectionSpec, IndexRow, MilvusIndex
 from locigraph.retrieval.protocols import SearchScope
 from locigraph.retrieval.rank_fusion import reciprocal_rank_fusion
-from locigraph.training.checkpoint import GraphRetrieval
 from locigraph.training.config import ModelConfig
+from locigraph.training.network import GraphRetrieval
 
 _VECTOR_DIM = GraphRetrieval(ModelConfig(), text_dim=384).nodes.config.vector_dim
 _SPACES = 10

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from locigraph.gnn.errors import GraphError
-from locigraph.gnn.relations import NetworkRelation, network_relations
+from locigraph.gnn.relations import TURN, NetworkRelation, network_relations
 from locigraph.gnn.sketch import ContextHash, LexicalSketch
 from locigraph.kg.language.tokens import terms
 from locigraph.kg.schema import NODE_TYPES
@@ -21,7 +21,6 @@ from locigraph.kg.snapshot import NO_TIME, Snapshot
 #: What is known of a node besides its content: log length, whether it asks, shares an image, and is among the
 #: first two turns of its session.
 TRAITS = ("log_length", "is_question", "has_image", "opens_session")
-TURN = "episode"
 _DAY_S = 86_400.0
 
 

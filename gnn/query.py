@@ -1,52 +1,31 @@
-"""From a question to a vector in the space of the turns' vectors."""
+"""What a question says, in the blocks of the turns' vectors: before and after the weights that are learnt.
+
+Nothing here needs PyTorch, whose import takes longer than a search.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
-from locigraph.gnn.features import Tensors
 from locigraph.gnn.sketch import ContextHash, LexicalSketch
 from locigraph.kg.language.tokens import terms
 
-# The documents' sketches carry the IDF and are scaled down; this makes up for that.
-_LEXICAL_START = 5.0
-_SPEAKER_START, _DATE_START = 0.1, 0.1
 
-
-@dataclass(frozen=True, eq=False)
-class QueryBatch(Tensors):
-    """Questions as tensors.
-
-    Attributes:
-        text: Embeddings, [questions, text_dim].
-        lexical: Signed count of the distinct terms in each bucket of the sketch, [questions, lexical_dim].
-        context: Named speakers and dates, [questions, context_dim].
-    """
-
-    text: Tensor
-    lexical: Tensor
-    context: Tensor
-
-    def __len__(self) -> int:
-        return len(self.text)
-
-
-def query_batch(
+def query_features(
     texts: Sequence[str],
     embeddings: NDArray[np.float32],
     sketch: LexicalSketch,
     context: ContextHash,
     *,
     asked_at: Sequence[datetime | None] | None = None,
-) -> QueryBatch:
-    """Questions to tensors.
+) -> NDArray[np.float32]:
+    """Questions as blocks ``text | lexical | speaker | date | 1``, none weighted, float32 [questions, vector_dim].
+
+    The lexical block is the signed count of the distinct terms in each bucket of the sketch.
 
     Args:
         texts: The questions.
@@ -55,42 +34,31 @@ def query_batch(
         context: The checkpoint's hash of speakers and dates.
         asked_at: When each question was asked, which relative dates in it refer to; None where that is unknown.
     """
-    lexical = np.zeros((len(texts), sketch.dim), dtype=np.float32)
-    for row, text in enumerate(texts):
+    times = asked_at or [None] * len(texts)
+    rest = np.zeros((len(texts), sketch.dim + context.dim + 1), dtype=np.float32)
+    rest[:, -1] = 1
+    for row, (text, time) in enumerate(zip(texts, times, strict=True)):
         for term in dict.fromkeys(terms(text)):
             bucket, sign = sketch.bucket(term)
-            lexical[row, bucket] += sign
-    times = asked_at or [None] * len(texts)
-    contexts = [context.question(text, time) for text, time in zip(texts, times, strict=True)]
-    return QueryBatch(
-        torch.from_numpy(np.asarray(embeddings, dtype=np.float32)),
-        torch.from_numpy(lexical),
-        torch.from_numpy(np.stack(contexts) if contexts else np.zeros((0, context.dim), dtype=np.float32)),
-    )
+            rest[row, bucket] += sign
+        rest[row, sketch.dim : -1] = context.question(text, time)
+    return np.concatenate([np.asarray(embeddings, dtype=np.float32), rest], axis=1)
 
 
-class QueryEncoder(nn.Module):
-    """A question's blocks ``text | lexical | speaker | date | 1``, each with one learnt weight, the text with 1.
+def query_widths(text_dim: int, sketch: LexicalSketch, context: ContextHash) -> tuple[int, int, int, int, int]:
+    """Widths of the five blocks of a question's vector; their sum is the width of a stored vector."""
+    return text_dim, sketch.dim, context.speaker_dim, context.date_dim, 1
+
+
+def query_scale(
+    lexical_weight: NDArray[np.float32], context_weight: NDArray[np.float32], widths: Sequence[int]
+) -> NDArray[np.float32]:
+    """By what a ``QueryEncoder`` with these weights multiplies each of the features, float32 [vector_dim].
 
     Args:
-        speaker_dim: Width of the speakers in the context block; the dates follow.
+        lexical_weight: Its parameter of that name, a single number.
+        context_weight: Its parameter of that name, [2].
+        widths: See ``query_widths``.
     """
-
-    def __init__(self, *, speaker_dim: int) -> None:
-        super().__init__()
-        self.speaker_dim = speaker_dim
-        self.lexical_weight = nn.Parameter(torch.tensor(_LEXICAL_START))
-        self.context_weight = nn.Parameter(torch.tensor([_SPEAKER_START, _DATE_START]))
-
-    def forward(self, batch: QueryBatch) -> Tensor:
-        """Encode questions, [questions, vector_dim]."""
-        text = batch.text
-        speaker, date = batch.context[:, : self.speaker_dim], batch.context[:, self.speaker_dim :]
-        blocks = [
-            text,
-            self.lexical_weight * batch.lexical,
-            self.context_weight[0] * speaker,
-            self.context_weight[1] * date,
-            text.new_ones(len(batch), 1),
-        ]
-        return torch.cat(blocks, dim=1)
+    weights = np.concatenate([[1], lexical_weight.reshape(1), context_weight.reshape(2), [1]], dtype=np.float32)
+    return np.repeat(weights, widths)

@@ -22,8 +22,9 @@ from locigraph.retrieval.errors import IndexUnavailableError
 from locigraph.retrieval.index.documents import LexicalIndex
 from locigraph.retrieval.index.memory_vectors import MemoryVectors
 from locigraph.retrieval.protocols import Hit, SearchScope, VectorMatch
-from locigraph.training.checkpoint import Checkpoint, GraphRetrieval
+from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.config import ModelConfig, Settings, TrainerConfig, TrainingConfig
+from locigraph.training.network import GraphRetrieval, weights_of
 from tests.fakes import SPACE, FakeEncoder, make_turns
 
 _FAMILIES = {label.name: label.family for label in RELATION_LABELS.values()}
@@ -187,7 +188,7 @@ def small_checkpoint(*, seed: int = 0, text_encoder: str = "fake-bow", text_dim:
         for parameter in network.nodes.parameters():
             parameter.add_(0.05 * torch.randn_like(parameter))
     details = {"seed": seed, "identity": {"train": ["elsewhere"], "validation": []}}
-    return Checkpoint(network, SMALL_MODEL, text_encoder, text_dim, details)
+    return Checkpoint(weights_of(network), SMALL_MODEL, text_encoder, text_dim, details)
 
 
 # --- indexes ---------------------------------------------------------------------------------------------------

@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
+import numpy as np
 
 from locigraph.kg.language.wordings import Wordings
-from locigraph.training.checkpoint import Checkpoint, GraphRetrieval
+from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.errors import CheckpointError
 from locigraph.training.fusion import DETAIL
 
@@ -48,14 +48,13 @@ def averaged(checkpoints: Sequence[Checkpoint], **details: Any) -> Checkpoint:
                     f"checkpoints {first.version} and {other.version} cannot be averaged: {what} is {here!r} and "
                     f"{there!r}; train both alike"
                 )
-    states = [checkpoint.network.state_dict() for checkpoint in checkpoints]
-    network = GraphRetrieval(first.model, text_dim=first.text_dim)
-    network.load_state_dict({name: torch.stack([state[name] for state in states]).mean(0) for name in states[0]})
+    held = [checkpoint.weights for checkpoint in checkpoints]
+    weights = {name: np.asarray(np.mean([each[name] for each in held], axis=0)) for name in first.weights}
     identities = [checkpoint.details["identity"] for checkpoint in checkpoints]
     seen = [checkpoint.seen for checkpoint in checkpoints]
     known = [each for each in seen if each is not None]
     return Checkpoint(
-        network.eval(),
+        weights,
         first.model,
         first.text_encoder,
         first.text_dim,

@@ -1,19 +1,24 @@
-"""Checkpoints: safetensors weights and a JSON manifest in a folder. Never pickle."""
+"""Checkpoints: safetensors weights and a JSON manifest in a folder. Never pickle.
+
+A checkpoint is read without PyTorch, which only its network needs: questions are asked of vectors that are there.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from torch import nn
+from safetensors.numpy import load_file, save_file
 
-from locigraph.gnn.encoders import GRAPH_ENCODERS, EncoderConfig
-from locigraph.gnn.query import QueryEncoder
+from locigraph.gnn.query import query_scale, query_widths
 from locigraph.gnn.sketch import ContextHash, LexicalSketch
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.files import parsed_json, replaced_folder, whole_folder
@@ -23,32 +28,11 @@ from locigraph.retrieval.text.text_encoder import is_same_model
 from locigraph.training.config import MAX_WIDTH, ModelConfig
 from locigraph.training.errors import CheckpointError
 
+if TYPE_CHECKING:
+    from locigraph.training.network import GraphRetrieval
+
 _FORMAT = 6
 _WEIGHTS, _MANIFEST = "model.safetensors", "manifest.json"
-
-
-class GraphRetrieval(nn.Module):
-    """What is trained and what a checkpoint holds: a graph encoder and a query encoder.
-
-    Args:
-        model: The graph encoder and its widths.
-        text_dim: Width of the text embeddings.
-
-    Raises:
-        UnknownNameError: If the graph encoder is not in its table.
-    """
-
-    def __init__(self, model: ModelConfig, *, text_dim: int) -> None:
-        super().__init__()
-        config = EncoderConfig(
-            text_dim=text_dim,
-            lexical_dim=model.lexical_dim,
-            context_dim=model.speaker_dim + model.date_dim,
-            attention_dim=model.attention_dim,
-            excluded_relations=tuple(model.excluded_relations),
-        )
-        self.nodes = GRAPH_ENCODERS[model.encoder].make(config)
-        self.queries = QueryEncoder(speaker_dim=model.speaker_dim)
 
 
 def features_of(model: ModelConfig) -> tuple[LexicalSketch, ContextHash]:
@@ -61,7 +45,7 @@ class Checkpoint:
     """A trained model with all that is needed to use it.
 
     Attributes:
-        network: The model with its weights, in evaluation mode.
+        weights: The weights by name; ``training.network.weights_of`` takes them from a network.
         model: The graph encoder and its widths.
         text_encoder: ID of the text encoder whose vectors it takes.
         text_dim: Width of those vectors.
@@ -69,7 +53,7 @@ class Checkpoint:
         seen: Wordings of the turns and questions that it was trained or validated on; None where it does not say.
     """
 
-    network: GraphRetrieval
+    weights: Mapping[str, NDArray[Any]]
     model: ModelConfig
     text_encoder: str
     text_dim: int
@@ -82,13 +66,40 @@ class Checkpoint:
         identity = self.details["identity"]
         return frozenset([*identity["train"], *identity["validation"]])
 
+    @cached_property
+    def network(self) -> GraphRetrieval:
+        """The model with its weights, in evaluation mode.
+
+        Raises:
+            CheckpointError: If they are not those of such a model.
+        """
+        from locigraph.training.network import network_of
+
+        try:
+            return network_of(self.model, self.text_dim, self.weights)
+        except (RuntimeError, LocigraphError) as error:
+            raise CheckpointError(
+                f"checkpoint {self.version}: damaged or of another version ({str(error)[:200]}); train again"
+            ) from error
+
     @property
+    def vector_dim(self) -> int:
+        """Width of the vectors that it makes."""
+        return sum(query_widths(self.text_dim, *features_of(self.model)))
+
+    @cached_property
+    def query_scale(self) -> NDArray[np.float32]:
+        """By what it multiplies a question's features, float32 [vector_dim]; see ``gnn.query.query_scale``."""
+        widths = query_widths(self.text_dim, *features_of(self.model))
+        return query_scale(self.weights["queries.lexical_weight"], self.weights["queries.context_weight"], widths)
+
+    @cached_property
     def version(self) -> str:
         """Twelve hexadecimal digits of the weights and of all that using them needs; names the collection."""
         digest = hashlib.sha256(json.dumps(self._identity(), sort_keys=True).encode())
-        for name, tensor in sorted(self.network.state_dict().items()):
+        for name, array in sorted(self.weights.items()):
             digest.update(name.encode())
-            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+            digest.update(array.tobytes())
         return digest.hexdigest()[:12]
 
     def _identity(self) -> dict[str, Any]:
@@ -102,10 +113,9 @@ class Checkpoint:
 
     def save(self, folder: Path) -> None:
         """Write the folder; one that is there is replaced."""
-        tensors = {name: t.detach().cpu().contiguous() for name, t in self.network.state_dict().items()}
         manifest = self._identity() | {"version": self.version, "details": self.details}
         with replaced_folder(folder) as part:
-            save_file(tensors, part / _WEIGHTS)
+            save_file(dict(self.weights), part / _WEIGHTS)
             if self.seen is not None:
                 self.seen.save(part)
             (part / _MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n")
@@ -146,19 +156,18 @@ def load_checkpoint(folder: Path, *, text_encoder: str | None = None) -> Checkpo
             )
     try:
         model = ModelConfig(**manifest["model"])
-        tensors = load_file(folder / _WEIGHTS)
+        weights = load_file(folder / _WEIGHTS)
         if not 0 < manifest["text_dim"] <= MAX_WIDTH:
             raise ValueError(f"text_dim is {manifest['text_dim']}; expected 1 to {MAX_WIDTH}")
-        network = GraphRetrieval(model, text_dim=manifest["text_dim"])
-        network.load_state_dict(tensors)
         details = manifest.get("details", {})
         checkpoint = Checkpoint(
-            network.eval(), model, str(manifest["text_encoder"]), manifest["text_dim"], details, Wordings.read(folder)
+            weights, model, str(manifest["text_encoder"]), manifest["text_dim"], details, Wordings.read(folder)
         )
+        checkpoint.query_scale  # noqa: B018  (raises where its weights are missing)
     except (KeyError, TypeError, ValueError, RuntimeError, OSError, LocigraphError, SafetensorError) as error:
         raise CheckpointError(f"{folder}: damaged or of another version ({str(error)[:200]}); train again") from error
-    for name, weights in tensors.items():
-        if not weights.isfinite().all():  # every score would be NaN, and no order of turns means anything
+    for name, array in weights.items():
+        if not np.isfinite(array).all():  # every score would be NaN, and no order of turns means anything
             raise CheckpointError(f"{folder / _WEIGHTS}: weight {name!r} holds NaN or infinity; train again")
     try:
         len(checkpoint.spaces)
@@ -168,7 +177,7 @@ def load_checkpoint(folder: Path, *, text_encoder: str | None = None) -> Checkpo
         ) from error
     if checkpoint.version != manifest.get("version"):
         raise CheckpointError(
-            f"{folder}: weights do not match the manifest (version {checkpoint.version} against "
-            f"{manifest.get('version')}); the checkpoint is damaged"
+            f"{folder}: damaged or of another version: weights do not match the manifest (version {checkpoint.version} "
+            f"against {manifest.get('version')}); train again"
         )
     return checkpoint

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from locigraph.gnn.features import TURN
+from locigraph.gnn.relations import TURN
 from locigraph.kg.schema import schema_hash
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.views import View
@@ -94,7 +94,7 @@ def refresh(
         digest.update(f"{view.name}={snapshot.fingerprint};".encode())
         due[view] = len(snapshot.active_rows((TURN,)))
     total = sum(due.values())
-    dim = checkpoint.network.nodes.config.vector_dim
+    dim = checkpoint.vector_dim
     spec = CollectionSpec(dim, "IP", checkpoint.version, schema_hash(), index_type(total))
     collection = index.open_or_create(PREFIX + digest.hexdigest()[:16], spec)
     largest = max(views, key=lambda view: due[view])

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
 
 from locigraph.gnn.features import GraphInputs, Tensors, graph_inputs
-from locigraph.gnn.query import QueryBatch, query_batch
+from locigraph.gnn.query import query_features
 from locigraph.gnn.relations import network_relations
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import Question, TurnId
@@ -33,7 +33,7 @@ class SpaceExample(Tensors):
     Attributes:
         name: Name of the space, or of a view of it.
         inputs: The graph.
-        questions: Encoded questions; None when there are none.
+        questions: Features of the questions, [questions, vector_dim]; None when there are none.
         positive: Which turns answer which question, bool [questions, turns].
         pseudo: Questions made of the graph itself; None when there are none.
         pseudo_positive: Which turns each of those came from, bool [pseudo-questions, turns].
@@ -41,9 +41,9 @@ class SpaceExample(Tensors):
 
     name: str
     inputs: GraphInputs
-    questions: QueryBatch | None
+    questions: Tensor | None
     positive: Tensor
-    pseudo: QueryBatch | None
+    pseudo: Tensor | None
     pseudo_positive: Tensor
 
 
@@ -73,7 +73,7 @@ def make_example(
 
     def encoded(
         asked: Sequence[tuple[str, Sequence[TurnId], datetime | None]],
-    ) -> tuple[QueryBatch | None, Tensor]:
+    ) -> tuple[Tensor | None, Tensor]:
         known = [(text, [place[t] for t in turns if t in place], time) for text, turns, time in asked]
         known = [each for each in known if each[1]]
         positive = torch.zeros(len(known), len(rows), dtype=torch.bool)
@@ -82,7 +82,8 @@ def make_example(
         if not known:
             return None, positive
         texts = [text for text, _, _ in known]
-        return query_batch(texts, embed(texts), sketch, context, asked_at=[time for _, _, time in known]), positive
+        features = query_features(texts, embed(texts), sketch, context, asked_at=[time for _, _, time in known])
+        return torch.from_numpy(features), positive
 
     asked, positive = encoded([(q.text, q.evidence, q.asked_at) for q in questions])
     made = [] if writer is None else pseudo_questions(snapshot, writer)

@@ -13,7 +13,7 @@ from datetime import datetime
 import torch
 
 from locigraph.gnn.features import GraphInputs
-from locigraph.gnn.query import query_batch
+from locigraph.gnn.query import query_features
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import NodeId, TurnId
 from locigraph.training.checkpoint import Checkpoint, features_of
@@ -95,9 +95,9 @@ def explain(
     if not len(snapshot.active_rows(("episode",))):
         return []
     inputs = inputs_of(checkpoint, snapshot)
-    batch = query_batch([question], embed([question]), *features_of(checkpoint.model), asked_at=[asked_at])
+    features = query_features([question], embed([question]), *features_of(checkpoint.model), asked_at=[asked_at])
     with torch.inference_mode():
-        query = queries(batch)[0]
+        query = queries(torch.from_numpy(features))[0]
         vectors = nodes(inputs)
         scores = vectors.joined() @ query
         widths = [block.shape[1] for block in (vectors.text, vectors.lexical, vectors.context, vectors.bias)]

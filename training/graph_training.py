@@ -13,14 +13,14 @@ from torch import Tensor, nn
 
 from locigraph.gnn.encoders import GRAPH_ENCODERS, TurnVectors
 from locigraph.gnn.losses import multi_positive_loss
-from locigraph.gnn.query import QueryBatch
 from locigraph.gnn.relations import network_relations
-from locigraph.training.checkpoint import Checkpoint, GraphRetrieval, load_checkpoint
+from locigraph.training.checkpoint import Checkpoint, load_checkpoint
 from locigraph.training.config import Settings, TrainerConfig, TrainingConfig
 from locigraph.training.errors import CheckpointError, TrainingDataError
 from locigraph.training.examples import EpochDataModule, SpaceExample, make_example
 from locigraph.training.identity import CHECKPOINT_ALGORITHM, RunIdentity
 from locigraph.training.lightning_run import RankingModule, is_first_process, remove_resume_point, run_lightning
+from locigraph.training.network import GraphRetrieval, weights_of
 from locigraph.training.objectives import LOSSES, Scorer
 from locigraph.training.protocols import Embed, QuestionWriter
 from locigraph.training.pseudo_questions import RULES
@@ -78,7 +78,7 @@ class GraphTraining(RankingModule):
             self.log(f"train/{name}", value.detach(), on_step=False, on_epoch=True, batch_size=1)
         return torch.stack(list(parts.values())).sum()
 
-    def _rank(self, questions: QueryBatch, vectors: TurnVectors) -> Tensor:
+    def _rank(self, questions: Tensor, vectors: TurnVectors) -> Tensor:
         return self.log_scale.exp() * inner_products(self.network.queries(questions), vectors.joined())
 
     def validation_step(self, batch: SpaceExample, batch_idx: int) -> None:
@@ -206,9 +206,8 @@ def train_checkpoint(
             group=experiment or folder.name,
             logged={**asdict(settings), "seed": seed, "text_encoder": text_encoder, "stage": stage},
         )
-    network.eval()
     checkpoint = Checkpoint(
-        network,
+        weights_of(network),
         settings.model,
         text_encoder,
         text_dim,

@@ -1,23 +1,29 @@
-"""Use of a checkpoint: vectors of questions and of the turns of a graph."""
+"""Use of a checkpoint: vectors of questions and of the turns of a graph.
+
+PyTorch is imported where a graph is encoded: a question that is asked of vectors that are there needs none of it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from locigraph.gnn.features import TURN, GraphInputs, graph_inputs
-from locigraph.gnn.query import query_batch
+from locigraph.gnn.query import query_features
+from locigraph.gnn.relations import TURN
 from locigraph.kg.snapshot import Snapshot
 from locigraph.training.checkpoint import Checkpoint, features_of
 from locigraph.training.protocols import Embed
 
+if TYPE_CHECKING:
+    from locigraph.gnn.features import GraphInputs
+
 
 class CheckpointQueryEncoder:
-    """Makes vectors of questions with a checkpoint, on the CPU, where one question is the fastest.
+    """Makes vectors of questions with a checkpoint.
 
     Args:
         checkpoint: The trained model.
@@ -27,7 +33,6 @@ class CheckpointQueryEncoder:
     def __init__(self, checkpoint: Checkpoint, embed: Embed) -> None:
         self._checkpoint = checkpoint
         self._embed = embed
-        self._network = checkpoint.network.queries.cpu().eval()
         self.version: str = checkpoint.version
 
     def encode_query(self, text: str, *, asked_at: datetime | None = None) -> NDArray[np.float32]:
@@ -40,14 +45,14 @@ class CheckpointQueryEncoder:
     ) -> NDArray[np.float32]:
         """float32 [questions, dim]."""
         checkpoint = self._checkpoint
-        batch = query_batch(texts, self._embed(texts), *features_of(checkpoint.model), asked_at=asked_at)
-        with torch.inference_mode():
-            vectors = self._network(batch)
-        return _array(vectors)
+        features = query_features(texts, self._embed(texts), *features_of(checkpoint.model), asked_at=asked_at)
+        return features * checkpoint.query_scale
 
 
 def inputs_of(checkpoint: Checkpoint, snapshot: Snapshot) -> GraphInputs:
     """The tensors of a snapshot that a checkpoint's encoder reads."""
+    from locigraph.gnn.features import graph_inputs
+
     return graph_inputs(snapshot, *features_of(checkpoint.model), checkpoint.network.nodes.relations)
 
 
@@ -65,15 +70,11 @@ def encode_graph(
         (rows of the active turns in the snapshot, their vectors, float32 [turns, dim]); both empty where nothing had
         been said.
     """
-    network = checkpoint.network.nodes
     if not len(snapshot.active_rows((TURN,))):
-        return np.zeros(0, dtype=np.int64), np.zeros((0, network.config.vector_dim), dtype=np.float32)
+        return np.zeros(0, dtype=np.int64), np.zeros((0, checkpoint.vector_dim), dtype=np.float32)
+    import torch
+
     inputs = inputs_of(checkpoint, snapshot)
     with torch.inference_mode():
-        vectors = _array(network.to(device).eval()(inputs.to(device)).joined())
-    return inputs.rows[: inputs.num_turns].numpy(), vectors
-
-
-def _array(tensor: torch.Tensor) -> NDArray[np.float32]:
-    array: NDArray[np.float32] = tensor.float().cpu().numpy()
-    return array
+        vectors = checkpoint.network.nodes.to(device).eval()(inputs.to(device)).joined()
+    return inputs.rows[: inputs.num_turns].numpy(), vectors.float().cpu().numpy()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from locigraph.gnn.features import TURN
+from locigraph.gnn.relations import TURN
 from locigraph.kg.counts import Counts
 from locigraph.kg.schema import schema_hash
 from locigraph.kg.snapshot import Snapshot
@@ -195,7 +195,7 @@ class LiveEmbeddings:
             IndexMismatchError: If the vectors in use have another width.
         """
         found = self._index.open(GRAPH_ALIAS) if self._index.has(GRAPH_ALIAS) else None
-        dim = self.checkpoint.network.nodes.config.vector_dim
+        dim = self.checkpoint.vector_dim
         if found is not None and found.spec.dim != dim:
             raise IndexMismatchError(
                 f"the graph embeddings in use have {found.spec.dim} numbers and those of checkpoint {self.version!r} "

@@ -16,7 +16,6 @@ from torch import Tensor
 from locigraph.gnn.encoders import GraphEncoder, TurnVectors
 from locigraph.gnn.features import GraphInputs
 from locigraph.gnn.losses import link_loss, multi_positive_loss, nt_xent
-from locigraph.gnn.query import QueryBatch
 from locigraph.kg.registry import Table
 from locigraph.training.examples import SpaceExample
 
@@ -37,7 +36,7 @@ class Scorer:
     """
 
     encoder: GraphEncoder
-    rank: Callable[[QueryBatch, TurnVectors], Tensor]
+    rank: Callable[[Tensor, TurnVectors], Tensor]
     generator: torch.Generator
 
     def random(self, *shape: int, like: Tensor) -> Tensor:

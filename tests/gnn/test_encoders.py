@@ -27,8 +27,8 @@ from locigraph.gnn.features import GraphInputs, graph_inputs, node_types
 from locigraph.gnn.relations import BLOCKS, RELATIONS, network_relations
 from locigraph.kg.registry import UnknownNameError
 from locigraph.kg.snapshot import Snapshot
-from locigraph.training.checkpoint import GraphRetrieval
 from locigraph.training.config import ModelConfig
+from locigraph.training.network import GraphRetrieval
 from tests.fakes import make_turns
 from tests.fakes_graph import CONTEXT, SKETCH, TEXT_DIM, Extra, make_inputs, make_snapshot
 

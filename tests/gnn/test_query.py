@@ -5,12 +5,14 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
-from locigraph.gnn.query import QueryBatch, QueryEncoder, query_batch
+from locigraph.gnn.query import query_features, query_scale, query_widths
+from locigraph.gnn.query_encoder import QueryEncoder
 from locigraph.gnn.sketch import ContextHash, LexicalSketch
 from locigraph.kg.language.tokens import terms
-from locigraph.training.checkpoint import GraphRetrieval
 from locigraph.training.config import ModelConfig
+from locigraph.training.network import GraphRetrieval
 from tests.fakes import FakeEncoder, make_turns
 from tests.fakes_graph import CONTEXT as GRAPH_CONTEXT
 from tests.fakes_graph import SKETCH as GRAPH_SKETCH
@@ -21,16 +23,19 @@ SKETCH = LexicalSketch(16)
 TEXTS = ["Who painted the canoe?", "Where is Ben's boat, the boat?", "Why?"]
 
 
-def batch(texts: list[str] = TEXTS) -> QueryBatch:
-    return query_batch(texts, FakeEncoder(6).encode(texts), SKETCH, CONTEXT)
+WIDTHS = query_widths(6, SKETCH, CONTEXT)
+
+
+def features(texts: list[str] = TEXTS) -> Tensor:
+    return torch.from_numpy(query_features(texts, FakeEncoder(6).encode(texts), SKETCH, CONTEXT))
 
 
 def encoder_of() -> QueryEncoder:
-    return QueryEncoder(speaker_dim=8).eval()
+    return QueryEncoder(WIDTHS).eval()
 
 
 def test_an_untrained_query_is_embedding_and_terms_side_by_side() -> None:
-    vectors = encoder_of()(batch())
+    vectors = encoder_of()(features())
     assert vectors.shape == (3, 6 + 16 + 24 + 1)
     np.testing.assert_allclose(vectors[:, :6].detach(), FakeEncoder(6).encode(TEXTS), atol=1e-6)
     lexical = vectors[0, 6:22].tolist()
@@ -38,12 +43,12 @@ def test_an_untrained_query_is_embedding_and_terms_side_by_side() -> None:
         bucket, sign = SKETCH.bucket(term)
         assert lexical[bucket] == pytest.approx(5.0 * sign)
     assert np.abs(lexical).sum() == pytest.approx(10.0)
-    np.testing.assert_allclose(vectors[:, 22:-1].detach(), 0.1 * batch().context, atol=1e-6)
+    np.testing.assert_allclose(vectors[:, 22:-1].detach(), 0.1 * features()[:, 22:-1], atol=1e-6)
     assert vectors[:, -1].tolist() == [1, 1, 1]
 
 
 def test_repeated_terms_count_once_and_a_question_of_stop_words_has_none() -> None:
-    vectors = encoder_of()(batch())
+    vectors = encoder_of()(features())
     bucket, sign = SKETCH.bucket("boat")
     assert vectors[1, 6 + bucket].item() == pytest.approx(5.0 * sign)
     assert terms(TEXTS[2]) == []
@@ -55,7 +60,7 @@ def test_names_and_dates_of_a_question_are_weighted_each() -> None:
     encoder = encoder_of()
     with torch.no_grad():
         encoder.context_weight.copy_(torch.tensor([2.0, 3.0]))
-    found = encoder(query_batch(texts, FakeEncoder(6).encode(texts), SKETCH, CONTEXT))[0, 22:-1]
+    found = encoder(features(texts))[0, 22:-1]
     context = CONTEXT.question(texts[0], None)
     np.testing.assert_allclose(found.detach(), context * np.repeat([2.0, 3.0], [8, 16]), atol=1e-6)
     assert context[:8].any()
@@ -65,9 +70,9 @@ def test_names_and_dates_of_a_question_are_weighted_each() -> None:
 def test_relative_dates_are_read_from_the_time_of_asking() -> None:
     texts = ["what happened yesterday?"]
     vectors = FakeEncoder(6).encode(texts)
-    asked = query_batch(texts, vectors, SKETCH, CONTEXT, asked_at=[datetime(2023, 5, 8, tzinfo=UTC)])
-    assert asked.context.any()
-    assert not query_batch(texts, vectors, SKETCH, CONTEXT).context.any()
+    asked = query_features(texts, vectors, SKETCH, CONTEXT, asked_at=[datetime(2023, 5, 8, tzinfo=UTC)])
+    assert asked[:, 22:-1].any()
+    assert not query_features(texts, vectors, SKETCH, CONTEXT)[:, 22:-1].any()
 
 
 def test_each_question_is_encoded_as_if_alone() -> None:
@@ -75,37 +80,44 @@ def test_each_question_is_encoded_as_if_alone() -> None:
     with torch.no_grad():
         for parameter in encoder.parameters():
             parameter.normal_(0, 0.3)
-    together = encoder(batch())
+    together = encoder(features())
     for row, text in enumerate(TEXTS):
-        torch.testing.assert_close(encoder(batch([text]))[0], together[row])
+        torch.testing.assert_close(encoder(features([text]))[0], together[row])
 
 
 def test_a_model_without_context_works() -> None:
-    questions = query_batch(TEXTS, FakeEncoder(6).encode(TEXTS), SKETCH, ContextHash(0, 0))
-    vectors = QueryEncoder(speaker_dim=0).eval()(questions)
+    without = ContextHash(0, 0)
+    questions = query_features(TEXTS, FakeEncoder(6).encode(TEXTS), SKETCH, without)
+    vectors = QueryEncoder(query_widths(6, SKETCH, without)).eval()(torch.from_numpy(questions))
     assert vectors.shape == (3, 6 + 16 + 1)
     assert torch.isfinite(vectors).all()
 
 
 def test_no_questions_are_no_vectors() -> None:
-    assert encoder_of()(query_batch([], np.zeros((0, 6), dtype=np.float32), SKETCH, CONTEXT)).shape == (0, 47)
+    none = query_features([], np.zeros((0, 6), dtype=np.float32), SKETCH, CONTEXT)
+    assert none.shape == (0, sum(WIDTHS)) == (0, 47)
+    assert encoder_of()(torch.from_numpy(none)).shape == (0, 47)
 
 
 def test_times_of_asking_must_be_as_many_as_questions() -> None:
     with pytest.raises(ValueError, match="shorter"):
-        query_batch(TEXTS, FakeEncoder(6).encode(TEXTS), SKETCH, CONTEXT, asked_at=[None])
+        query_features(TEXTS, FakeEncoder(6).encode(TEXTS), SKETCH, CONTEXT, asked_at=[None])
 
 
-def test_questions_move_to_a_device_whole() -> None:
-    moved = batch().to("meta")
-    assert {t.device.type for t in (moved.text, moved.lexical, moved.context)} == {"meta"}
-    assert len(moved) == len(batch().to("cpu")) == 3
+def test_the_scale_of_features_is_what_the_query_encoder_multiplies_by() -> None:
+    encoder = encoder_of()
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            parameter.normal_()
+    lexical, context = encoder.lexical_weight.detach().numpy(), encoder.context_weight.detach().numpy()
+    scaled = features().numpy() * query_scale(lexical, context, WIDTHS)
+    np.testing.assert_array_equal(scaled, encoder(features()).detach().numpy())
 
 
 def test_every_weight_gets_a_gradient() -> None:
     texts = ["What did Ben paint his canoe with in May 2023?"]
     encoder = encoder_of().train()
-    encoder(query_batch(texts, FakeEncoder(6).encode(texts), SKETCH, CONTEXT)).square().sum().backward()
+    encoder(features(texts)).square().sum().backward()
     for name, parameter in encoder.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.all(), name
@@ -122,13 +134,13 @@ def test_the_score_of_a_turn_is_the_sum_of_its_blocks_scores() -> None:
         make_inputs(make_snapshot(turns, [Extra("knowledge_node", "It is red", (0,))], [(2, "DERIVED_FROM", 0)]))
     )
     texts = ["What did Ann say about her canoe in January 2024?"]
-    asked = query_batch(texts, FakeEncoder(TEXT_DIM).encode(texts), GRAPH_SKETCH, GRAPH_CONTEXT)
+    asked = torch.from_numpy(query_features(texts, FakeEncoder(TEXT_DIM).encode(texts), GRAPH_SKETCH, GRAPH_CONTEXT))
     scores = network.queries(asked) @ vectors.joined().T
-    speaker, date = asked.context[:, :8], asked.context[:, 8:]
+    text, lexical, speaker, date, _ = torch.split(asked, [TEXT_DIM, GRAPH_SKETCH.dim, 8, 16, 1], dim=1)
     its_speaker, its_date = vectors.context[:, :8], vectors.context[:, 8:]
     expected = (
-        asked.text @ vectors.text.T
-        + 5 * asked.lexical @ vectors.lexical.T
+        text @ vectors.text.T
+        + 5 * lexical @ vectors.lexical.T
         + 0.1 * speaker @ its_speaker.T
         + 0.1 * date @ its_date.T
         + vectors.bias.T

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from locigraph.gnn.query import query_batch
+from locigraph.gnn.query import query_features
 from locigraph.gnn.sketch import ContextHash, LexicalSketch, stable_hash
 from locigraph.kg.language.tokens import terms
 from locigraph.kg.snapshot import NO_TIME
@@ -41,10 +41,7 @@ def bm25(documents: Sequence[Sequence[str]], *, k1: float = 1.2, b: float = 0.75
 def query_of(sketch: LexicalSketch, words: Sequence[str]) -> NDArray[np.float32]:
     """The lexical part of a question of those words."""
     texts = [" ".join(words)]
-    lexical: NDArray[np.float32] = (
-        query_batch(texts, FakeEncoder(4).encode(texts), sketch, ContextHash(0, 0)).lexical[0].numpy()
-    )
-    return lexical
+    return query_features(texts, FakeEncoder(4).encode(texts), sketch, ContextHash(0, 0))[0, 4:-1]
 
 
 WIDE = LexicalSketch(1024)

@@ -68,10 +68,22 @@ print(strategy, *[name for name in NAMES if name in sys.modules])
 """
 
 
-def test_a_memory_loads_nothing_that_only_training_needs(place: Path) -> None:
-    code = ASK.replace("DIM", str(TEXT_DIM)).replace("NAMES", repr(OF_TRAINING))
+def asked(code: str, names: tuple[str, ...], folder: Path) -> list[str]:
+    """The strategy that answers in a process of its own, and which of some packages it has loaded."""
+    code = code.replace("DIM", str(TEXT_DIM)).replace("NAMES", repr(names))
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     ran = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=place, env=environment
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=folder, env=environment
     )
-    assert ran.stdout.split() == ["v2"], ran.stderr
+    assert not ran.returncode, ran.stderr
+    return ran.stdout.split()
+
+
+def test_a_memory_loads_nothing_that_only_training_needs(place: Path) -> None:
+    assert asked(ASK, OF_TRAINING, place) == ["v2"]
+
+
+def test_v2_answers_from_embeddings_that_are_there_without_pytorch(place: Path) -> None:
+    assert asked(ASK, ("torch",), place) == ["v2", "torch"]  # a new turn is to be encoded
+    again = "\n".join(line for line in ASK.splitlines() if "memory.add" not in line)
+    assert asked(again, ("torch", *OF_TRAINING), place) == ["v2"]

@@ -3,8 +3,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
-import torch
 
 from locigraph.kg.language.wordings import Wordings
 from locigraph.training.averaging import averaged
@@ -16,12 +16,10 @@ from tests.fakes_graph import small_checkpoint
 
 def trained_on(space: str, weight: float, *, fusion: dict[str, float] | None = None) -> Checkpoint:
     made = small_checkpoint()
-    with torch.no_grad():
-        for parameter in made.network.parameters():
-            parameter.fill_(weight)
+    weights = {name: np.full_like(array, weight) for name, array in made.weights.items()}
     identity = {"train": [space], "validation": [f"{space}-held"], "seed": 0}
     details: dict[str, Any] = {"identity": identity} | ({} if fusion is None else {DETAIL: fusion})
-    return replace(made, details=details, seen=Wordings([space]))
+    return replace(made, weights=weights, details=details, seen=Wordings([space]))
 
 
 def test_the_weights_of_network_and_fusion_are_the_mean() -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +15,11 @@ from safetensors.torch import load_file, save_file
 from locigraph.gnn.encoders import GRAPH_ENCODERS
 from locigraph.kg.language.wordings import Wordings
 from locigraph.kg.registry import UnknownNameError
-from locigraph.training.checkpoint import Checkpoint, GraphRetrieval, load_checkpoint
+from locigraph.training.checkpoint import Checkpoint, load_checkpoint
 from locigraph.training.config import ModelConfig
 from locigraph.training.errors import CheckpointError
 from locigraph.training.inference import CheckpointQueryEncoder, encode_graph
+from locigraph.training.network import GraphRetrieval, weights_of
 from tests.fakes import FakeEncoder
 from tests.fakes_graph import SMALL_MODEL, TEXT_DIM, planted_space, small_checkpoint
 
@@ -41,7 +44,7 @@ def encoded(checkpoint: Checkpoint) -> tuple[np.ndarray, np.ndarray]:
 
 def checkpoint_of(model: ModelConfig) -> Checkpoint:
     torch.manual_seed(0)
-    return replace(small_checkpoint(), model=model, network=GraphRetrieval(model, text_dim=TEXT_DIM).eval())
+    return replace(small_checkpoint(), model=model, weights=weights_of(GraphRetrieval(model, text_dim=TEXT_DIM)))
 
 
 @pytest.mark.parametrize("encoder", list(GRAPH_ENCODERS))
@@ -129,6 +132,32 @@ def test_missing_surplus_or_misshapen_weights_are_refused(folder: Path) -> None:
             load_checkpoint(folder)
 
 
+@pytest.mark.parametrize("name", ["nodes.own", "queries.lexical_weight"])
+def test_weights_that_fit_the_manifest_and_not_the_model_are_refused_where_they_are_used(
+    name: str, tmp_path: Path
+) -> None:
+    made = small_checkpoint()
+    forged = replace(made, weights={key: array for key, array in made.weights.items() if key != name})
+    forged.save(tmp_path / "checkpoint")
+    with pytest.raises(CheckpointError, match=rf"damaged or of another version \([\s\S]*{name}"):
+        _ = load_checkpoint(tmp_path / "checkpoint").network
+
+
+def test_questions_are_encoded_without_pytorch(tmp_path: Path) -> None:
+    small_checkpoint().save(tmp_path / "checkpoint")
+    program = (
+        "import sys, numpy as np; from pathlib import Path\n"
+        "from locigraph.training.checkpoint import load_checkpoint\n"
+        "from locigraph.training.inference import CheckpointQueryEncoder\n"
+        "found = load_checkpoint(Path(sys.argv[1]))\n"
+        "vector = CheckpointQueryEncoder(found, lambda texts: np.ones((1, found.text_dim))).encode_query('Why?')\n"
+        "print(len(vector), 'torch' in sys.modules)"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "checkpoint")]
+    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    assert said.split() == [str(small_checkpoint().vector_dim), "False"]
+
+
 def test_a_checkpoint_serves_its_text_encoder_in_either_number_format(folder: Path) -> None:
     assert load_checkpoint(folder, text_encoder="fake-bow@bfloat16").text_encoder == "fake-bow"
     with pytest.raises(CheckpointError, match="'other@bfloat16' is needed"):
@@ -207,10 +236,10 @@ def test_a_manifest_that_is_no_json_object_is_refused(folder: Path, text: str) -
 @pytest.mark.parametrize("name", ["queries.lexical_weight", "nodes"])
 def test_a_checkpoint_with_a_weight_that_is_no_number_is_refused(name: str, value: float, tmp_path: Path) -> None:
     checkpoint = small_checkpoint()
-    weights = dict(checkpoint.network.named_parameters())
-    with torch.no_grad():
-        next(weight for key, weight in weights.items() if key.startswith(name)).fill_(value)
-    checkpoint.save(tmp_path / "checkpoint")
+    first = next(key for key in checkpoint.weights if key.startswith(name))
+    replace(checkpoint, weights={**checkpoint.weights, first: np.full_like(checkpoint.weights[first], value)}).save(
+        tmp_path / "checkpoint"
+    )
     with pytest.raises(CheckpointError, match=rf"weight '{name}.* holds NaN or infinity; train again"):
         load_checkpoint(tmp_path / "checkpoint")
 

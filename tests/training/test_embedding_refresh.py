@@ -185,9 +185,8 @@ def test_a_checkpoint_with_a_nan_weight_is_refused_and_the_alias_stays_on_the_ol
 ) -> None:
     old = refresh(index, small_checkpoint(), VIEWS, SPACES.__getitem__, progress=None)
     broken = small_checkpoint(seed=1)
-    with torch.no_grad():
-        values = broken.network.get_parameter(weight).view(-1)
-        values[network_relations().index(RELATIONS["topic"]) * 3 if "prior" in weight else 0] = float("nan")
+    values = broken.weights[weight].reshape(-1)
+    values[network_relations().index(RELATIONS["topic"]) * 3 if "prior" in weight else 0] = float("nan")
     broken.save(tmp_path / "checkpoint")
     with pytest.raises(TrainingError, match=f"weight '{weight}' holds NaN or infinity; train again"):
         refresh(index, load_checkpoint(tmp_path / "checkpoint"), VIEWS, SPACES.__getitem__, progress=None)

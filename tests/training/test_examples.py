@@ -46,7 +46,7 @@ def test_each_question_is_joined_with_the_turns_that_answer_it() -> None:
     assert made.positive.tolist() == [[True, False, True], [False, True, False]]
     assert made.questions is not None
     assert len(made.questions) == 2
-    np.testing.assert_array_equal(made.questions.text, EMBED(["What of a?", "What of b?"]))
+    np.testing.assert_array_equal(made.questions[:, :TEXT_DIM], EMBED(["What of a?", "What of b?"]))
     assert made.inputs.rows[: made.inputs.num_turns].tolist() == [0, 1, 2]
     assert made.pseudo is None
     assert made.name == SPACE
@@ -64,7 +64,7 @@ def test_dates_in_a_question_are_read_from_when_it_was_asked() -> None:
     asked = [replace(question("a", "t0"), text="Who called yesterday?", asked_at=time) for time in (None, MONDAY)]
     made = example(*asked).questions
     assert made is not None
-    assert not torch.equal(made.context[0], made.context[1])
+    assert not torch.equal(made[0, TEXT_DIM + SMALL_MODEL.lexical_dim :], made[1, TEXT_DIM + SMALL_MODEL.lexical_dim :])
 
 
 def test_pseudo_questions_are_made_where_a_writer_is_given() -> None:
@@ -80,9 +80,9 @@ def test_every_tensor_of_an_example_goes_to_the_device() -> None:
     moved = example(question("a", "t0"), writer=RULES).to("meta")
     assert moved.questions is not None
     assert moved.pseudo is not None
-    held = [moved.inputs, moved.questions, moved.pseudo, moved]
+    held = [moved.inputs, moved]
     tensors = [value for each in held for value in vars(each).values() if isinstance(value, torch.Tensor)]
-    assert len(tensors) == 11 + 3 + 3 + 2
+    assert len(tensors) == 11 + 4
     assert {tensor.device.type for tensor in tensors} == {"meta"}
 
 

@@ -7,9 +7,10 @@ import torch
 
 from locigraph.gnn.encoders import GRAPH_ENCODERS
 from locigraph.kg.snapshot import Snapshot
-from locigraph.training.checkpoint import Checkpoint, GraphRetrieval
+from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.explanation import Explanation, explain
 from locigraph.training.inference import CheckpointQueryEncoder, encode_graph, inputs_of
+from locigraph.training.network import GraphRetrieval, weights_of
 from tests.fakes import FakeEncoder, make_turns
 from tests.fakes_graph import SMALL_MODEL, TEXT_DIM, Extra, make_snapshot, planted_space, small_checkpoint
 
@@ -26,7 +27,7 @@ def checkpoint_of(encoder: str, *, excluded: list[str] | None = None, moved: flo
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.add_(moved * torch.randn_like(parameter))
-    return dataclasses.replace(CHECKPOINT, model=model, network=network)
+    return dataclasses.replace(CHECKPOINT, model=model, weights=weights_of(network))
 
 
 def sum_of(found: Explanation) -> float:

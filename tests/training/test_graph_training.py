@@ -14,12 +14,13 @@ from locigraph.kg.registry import UnknownNameError
 from locigraph.kg.types import Question, TurnId
 from locigraph.kg.views import Views
 from locigraph.training import graph_training
-from locigraph.training.checkpoint import Checkpoint, GraphRetrieval
+from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.config import Settings, TrainingConfig, changed
 from locigraph.training.errors import TrainingDataError
 from locigraph.training.examples import EpochDataModule, SpaceExample, make_example
 from locigraph.training.graph_training import GraphTraining
 from locigraph.training.lightning_run import run_lightning
+from locigraph.training.network import GraphRetrieval
 from locigraph.training.objectives import LOSSES
 from locigraph.training.pseudo_questions import RULES
 from locigraph.training.snapshots import TrainingSet

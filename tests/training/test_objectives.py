@@ -15,13 +15,12 @@ from torch import Tensor
 
 from locigraph.gnn.encoders import GRAPH_ENCODERS, GraphEncoder, TurnVectors
 from locigraph.gnn.features import GraphInputs
-from locigraph.gnn.query import QueryBatch
 from locigraph.kg.registry import UnknownNameError
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import SpaceId
 from locigraph.kg.views import Views
-from locigraph.training.checkpoint import GraphRetrieval
 from locigraph.training.examples import SpaceExample, make_example
+from locigraph.training.network import GraphRetrieval
 from locigraph.training.objectives import (
     LOSSES,
     Loss,
@@ -83,7 +82,7 @@ class Watch:
         self.seen.append(given[0])
         self.made.append(made)
 
-    def _rank(self, questions: QueryBatch, vectors: TurnVectors) -> Tensor:
+    def _rank(self, questions: Tensor, vectors: TurnVectors) -> Tensor:
         scores: Tensor = self.network.queries(questions) @ vectors.joined().T
         scores.retain_grad()
         self.ranked.append(scores)
