@@ -17,6 +17,8 @@ from locigraph.kg.registry import Table
 TURN = "episode"
 #: The content blocks of a vector that turns take from their neighbours, in the order of all weights.
 BLOCKS = ("text", "lexical", "context")
+#: Stands for all relations where names of excluded ones are listed.
+EVERY_RELATION = "*"
 #: Turns up to this many turns apart in a session are neighbours.
 MAX_HOPS = 4
 
@@ -64,13 +66,13 @@ def network_relations(excluded: Sequence[str] = ()) -> tuple[NetworkRelation, ..
     """The rows of the table, in its order, without those that are excluded.
 
     Args:
-        excluded: Names of rows, or of families, which stand for all rows of the family.
+        excluded: Names of rows, or of families, which stand for all rows of the family; ``*`` stands for all rows.
 
     Raises:
         GraphError: If a name is neither.
     """
-    known = {*RELATIONS, *(row.family for row in RELATIONS.values())}
+    known = {EVERY_RELATION, *RELATIONS, *(row.family for row in RELATIONS.values())}
     for name in excluded:
         if name not in known:
             raise GraphError(f"excluded relation {name!r} is not known{nearest(name, known)}; known: {sorted(known)}")
-    return tuple(row for row in RELATIONS.values() if row.name not in excluded and row.family not in excluded)
+    return tuple(row for row in RELATIONS.values() if not {EVERY_RELATION, row.name, row.family} & {*excluded})

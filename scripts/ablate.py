@@ -55,7 +55,6 @@ def ablate(
     from locigraph.scripts.experiments import learning, provenance
     from locigraph.training.ablation import VARIANTS
     from locigraph.training.ablation import ablate as run
-    from locigraph.training.comparison import rank_exactly
     from locigraph.training.config import Settings
     from locigraph.training.folds import plan_folds
 
@@ -68,6 +67,9 @@ def ablate(
     chosen = {name: VARIANTS[name] for name in variants} if variants is not None else dict(VARIANTS)
     read = opening.read_corpus(corpus)
     opening.require_questions(read, "there is nothing to evaluate")
+
+    from locigraph.training.comparison import rank_exactly  # imports the vector index
+
     extractor = graphs.extractor_for(consolidation, read, clients_of(llm))
     text_encoder = opening.held_out_encoder(encoder, read.questions)
     folder = Path(output)

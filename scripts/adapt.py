@@ -39,10 +39,13 @@ def adapt(
 
     from locigraph.scripts.assembly import opening
     from locigraph.scripts.experiments import learning, provenance
-    from locigraph.training.adapter import train_adapter
 
     provenance.source_commit()
     read = opening.read_corpus(corpus)
+    opening.existing_store(store).close()
+
+    from locigraph.training.adapter import train_adapter  # imports PyTorch
+
     with learning.training_sets(read, store, also, None, validation=validation) as sets:
         made = train_adapter(
             sets,

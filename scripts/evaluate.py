@@ -53,10 +53,11 @@ def evaluate(
             and further queries are made by rules.
         max_cost: The same in the currency of the prices.
         strategies: Names separated by commas, of: <strategies>.
-        baselines: Those of them that the first strategy with graph embeddings (v2, v2-mixing, v2-zero or flat) is
-            tested against; null for <baselines> (where some with the adapter are run, v1 and those with the adapter),
-            or for all where none of these is run. Without graph embeddings, all others are tested against those named.
-            What is left is shown without a test, since every test weakens the others by Holm's correction.
+        baselines: Strategies that the first one with graph embeddings (v2, v2-mixing, v2-zero or flat) is tested
+            against, as far as they are run; null for <baselines> (where some with the adapter are run, v1 and those
+            with the adapter), or for all where none of these is run. Without graph embeddings, all others are tested
+            against those named. The rest is shown without a test, since every test weakens the others by Holm's
+            correction.
         output: Folder of the results.
         checkpoint: Checkpoint of v2-zero; it must not know the corpus.
         searched: search.json of locigraph search, whose choice for each fold changes ``model`` and ``training``; null

@@ -47,13 +47,13 @@ def train(
     from locigraph.scripts.experiments import learning, provenance
 
     provenance.source_commit()
-    settings = learning.settings_of(model, training)
     questions_by = learning.question_writer(writer)
     learning.check_validation(validation)
     read = opening.read_corpus(corpus)
     with opening.existing_store(store) as graph:
         encoder = defaults.encoder_settings(encoder, graph)
     text_encoder = opening.text_encoder(encoder)
+    settings = learning.settings_of(model, training)
     with learning.training_sets(read, store, also, encoder, validation=validation) as sets:
         checkpoint = learning.checkpoint_with_fusion(
             sets,

@@ -50,7 +50,6 @@ def transfer(
     from locigraph.kg.files import replace_file
     from locigraph.scripts.assembly.opening import existing_store
     from locigraph.scripts.experiments import learning, provenance
-    from locigraph.scripts.experiments.transfer_matrix import TransferMatrix
 
     provenance.source_commit()
     train, checkpoints = train or {}, checkpoints or {}
@@ -73,6 +72,9 @@ def transfer(
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
     settings = learning.settings_of(model, training)
+
+    from locigraph.scripts.experiments.transfer_matrix import TransferMatrix  # imports PyTorch
+
     with TransferMatrix(
         graphs, encoder, settings, trainer, folder, baselines=baselines, validation=validation, seed=seed
     ) as matrix:

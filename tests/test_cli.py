@@ -109,7 +109,7 @@ BAD_CALLS = {
     "a search nobody made": (["search", "--validation", "0"], ["validation is 0"]),
     "unwritable output": (["evaluate", "--output", "/dev/null/x"], ["/dev/null"]),
     "corrections of another format": (["build", "--corpus.corrections", "x.jsonl"], ["corrections", "locomo"]),
-    "a baseline not run": (["evaluate", "--strategies", "v1,v2", "--baselines", "sum"], ["baseline 'sum'"]),
+    "a baseline not run": (["evaluate", "--strategies", "v1,v2", "--baselines", "sum"], ["baselines is 'sum'", "(v1)"]),
     "zero-shot without a checkpoint": (["evaluate", "--strategies", "v1,v2-zero"], ["v2-zero", "--checkpoint"]),
     "an endpoint without a model": (["train", "--writer.base_url", "http://localhost/v1"], ["writer.model is empty"]),
     "a model without an endpoint": (["evaluate", "--writer.model", "m"], ["writer.base_url names no endpoint"]),

@@ -32,7 +32,7 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "no facts": {"model.excluded_relations": ["fact"]},
     "no events": {"model.excluded_relations": ["event"]},
     "no topics": {"model.excluded_relations": ["topic"]},
-    "no graph": {"model.excluded_relations": ["NEXT", "DERIVED_FROM", "HAS_CONCEPT"]},
+    "no graph": {"model.excluded_relations": ["*"]},
     "no pre-training": {"training.pretrain_epochs": 0},
     "no link prediction": {"training.pretrain_losses": {"pseudo_questions": 1.0, "views": 0.1}},
     "no pseudo-questions": {"training.pretrain_losses": {"link": 0.2, "views": 0.1}},

@@ -25,7 +25,7 @@ class ModelConfig:
         date_dim: Width for hashed dates.
         attention_dim: Width of keys and queries of one attention head; used by hgt alone.
         excluded_relations: Relations that the encoder does not use: names of rows of the table of network relations,
-            or families of relations, such as NEXT.
+            or families of relations, such as NEXT; "*" stands for all of them.
     """
 
     encoder: str = "hgt"

@@ -17,7 +17,6 @@ from locigraph.retrieval.text.text_adapter import TextAdapter
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.config import Settings, TrainerConfig
 from locigraph.training.errors import TrainingError
-from locigraph.training.graph_training import train_checkpoint
 from locigraph.training.protocols import Embed, QuestionWriter
 from locigraph.training.pseudo_questions import RULES
 from locigraph.training.snapshots import TrainingSet
@@ -124,6 +123,8 @@ class FoldTrainer:
         Raises:
             LeakError: As in ``data``.
         """
+        from locigraph.training.graph_training import train_checkpoint  # imports Lightning
+
         return train_checkpoint(
             self.data(fold),
             settings,

@@ -235,10 +235,7 @@ STRATEGIES: Table[Strategy] = Table(
                 "flat",
                 "v2 without the edges of the graph: text, words, speaker and date of the turn alone",
                 learn=_train,
-                changes={
-                    "model.excluded_relations": ["NEXT", "DERIVED_FROM", "HAS_CONCEPT"],
-                    "training.pretrain_epochs": 0,
-                },
+                changes={"model.excluded_relations": ["*"], "training.pretrain_epochs": 0},
                 is_random=True,
                 needs_index=True,
                 uses_adapter=True,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from locigraph.kg.errors import LocigraphError
-from locigraph.kg.registry import Table
 from locigraph.scripts.assembly.options import names
 from locigraph.scripts.assembly.strategies import STRATEGIES
 
@@ -42,22 +41,29 @@ def comparisons(strategies: Sequence[str], baselines: str | None) -> list[tuple[
 
     Args:
         strategies: All that are run.
-        baselines: Names separated by commas; None for the rows that are baselines (where some with the adapter are
-            run, v1 and those with the adapter), or for all others where none of these is run.
+        baselines: Names separated by commas, of which those that are run count, so that a configuration serves any
+            choice of strategies. None for the rows that are baselines (where some with the adapter are run, v1 and
+            those with the adapter), or for all others where none of these is run.
 
     Returns:
         The first claimant and each of the baselines. Without a claimant, all others and each of the baselines, or None
         where none are named: the report's own choice.
 
     Raises:
-        LocigraphError: If a baseline is not among the strategies, or nothing is left to test against them.
+        UnknownNameError: If a baseline is no strategy.
+        LocigraphError: If none of the baselines is run, or nothing is left to test against them.
     """
     claimant = next((name for name in strategies if STRATEGIES[name].is_claimant), None)
     if baselines is None and claimant is None:
         return None
     others = [name for name in strategies if name != claimant]
     if baselines is not None:
-        tested = names(baselines, Table("baseline", (STRATEGIES[name] for name in others)))
+        tested = [name for name in names(baselines, STRATEGIES) if name in others]
+        if not tested and names(baselines, STRATEGIES):
+            raise LocigraphError(
+                f"baselines is {baselines!r}, of which none is among the other strategies ({', '.join(others) or 'none'}); "
+                "add one to strategies, or name other baselines"
+            )
     else:
         rows = [STRATEGIES[name] for name in others if STRATEGIES[name].is_baseline]
         if any(row.needs_adapter for row in rows):  # v1 as it is besides

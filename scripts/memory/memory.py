@@ -480,15 +480,16 @@ class Memory:
             CheckpointError: If no checkpoint can be read.
             LocigraphError: If the question is empty or no turn is to be explained.
         """
-        from locigraph.scripts.assembly.graphs import embed_all
-        from locigraph.training.explanation import explain
-
         options.check_question(question)
         if top_k < 1:
             raise LocigraphError(f"top_k is {top_k}; at least 1 turn can be explained")
         time = options.time_of(as_of)
         with self._lock:
             self._graph.require_space(SpaceId(space))
+
+            from locigraph.scripts.assembly.graphs import embed_all
+            from locigraph.training.explanation import explain  # imports PyTorch
+
             if not self._is_readonly:
                 embed_all([SpaceId(space)], self._graph, self._encoder, progress=False)
             snapshot = self._graph.snapshot(SpaceId(space), as_of=time, embedding_model=self._encoder.model_id)

@@ -46,6 +46,7 @@ def test_a_relation_is_excluded_by_its_name_and_a_family_with_all_its_rows() -> 
     assert [row.name for row in network_relations(["DERIVED_FROM", "previous_2"])][:3] == ["topic", "previous", "next"]
     assert "previous_2" not in [row.name for row in network_relations(["previous_2"])]
     assert network_relations() == tuple(RELATIONS.values())
+    assert network_relations(["*"]) == ()
 
 
 @pytest.mark.parametrize("name", ["nxt", "RELATED_TO", ""])

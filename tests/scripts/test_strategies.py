@@ -6,6 +6,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+import yaml
 
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.store import Store
@@ -84,11 +85,20 @@ def test_without_v2_all_others_are_tested_against_the_named_baselines() -> None:
         comparisons(["v1", "sum"], "v1,sum")
 
 
-def test_a_baseline_that_is_not_run_is_refused() -> None:
-    with pytest.raises(LocigraphError, match="baseline 'sum'"):
+def test_of_the_named_baselines_those_that_are_run_count() -> None:
+    assert comparisons(["v1", "v2", "dense"], "fusion,dense,v1") == [("v2", "dense"), ("v2", "v1")]
+    with pytest.raises(LocigraphError, match=r"baselines is 'sum'.*\(v1\)"):
         comparisons(["v1", "v2"], "sum")
     with pytest.raises(LocigraphError, match="nearest is 'dense'"):
-        names("dens", STRATEGIES)
+        comparisons(["v1", "v2"], "dens")
+
+
+@pytest.mark.parametrize("path", sorted(Path("configs/evaluate").glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_configuration_s_baselines_fit_what_others_judge_the_shipped_pair_by(path: Path) -> None:
+    baselines = yaml.safe_load(path.read_text())["baselines"]
+    pairs = comparisons(["v1", "v1-adapted", "v2-zero", "fusion-zero"], baselines)
+    assert pairs is not None
+    assert {("v2-zero", "v1"), ("v2-zero", "v1-adapted")} <= {*pairs}
 
 
 def test_with_an_adapter_v2_is_tested_against_baselines_with_it() -> None:
