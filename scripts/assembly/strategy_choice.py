@@ -61,8 +61,8 @@ def comparisons(strategies: Sequence[str], baselines: str | None) -> list[tuple[
         tested = [name for name in names(baselines, STRATEGIES) if name in others]
         if not tested and names(baselines, STRATEGIES):
             raise LocigraphError(
-                f"baselines is {baselines!r}, of which none is among the other strategies ({', '.join(others) or 'none'}); "
-                "add one to strategies, or name other baselines"
+                f"baselines is {baselines!r}, of which none is among the other strategies "
+                f"({', '.join(others) or 'none'}); add one to strategies, or name other baselines"
             )
     else:
         rows = [STRATEGIES[name] for name in others if STRATEGIES[name].is_baseline]

@@ -14,7 +14,6 @@ from locigraph.kg.types import SpaceId
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, Result, Retriever
 from locigraph.retrieval.stopwatch import Stopwatch
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
-from locigraph.scripts.assembly.options import names
 from locigraph.scripts.assembly.search_parts import SearchParts
 from locigraph.scripts.assembly.strategies import STRATEGIES, Strategy, made_of
 from locigraph.scripts.assembly.strategy_choice import chosen, comparisons, require_adapter, unused_options
