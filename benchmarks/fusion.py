@@ -1,15 +1,18 @@
-"""v1's fusion: recall@10 and nDCG@10 by RRF's constant and the depth of the arms, on a built graph.
+"""v1's fusion: recall@10 and nDCG@10 by RRF's constant, the weight of the ANN arm and the depth of both, on a graph.
 
     locigraph build --corpus.path threads --consolidation rules --store data/rules.sqlite
     python -m benchmarks.fusion --store data/rules.sqlite
+    python -m benchmarks.fusion --store data/rules.sqlite --adapter checkpoints/text --held_back true \
+        --ann_weight .5 1 1.5 2 3 4 --depth 50
 
-Vectors are searched exactly. This is how the defaults of ``HybridRetriever`` were chosen, on corpora that nothing is
-tested on.
+Vectors are searched exactly. This is how the defaults of ``HybridRetriever`` and the weight of ``v1-weighted-adapted``
+were chosen, on corpora that nothing is tested on; the weight on conversations from which the adapter has not learnt.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 
 import numpy as np
 from tqdm import tqdm
@@ -27,7 +30,7 @@ _METRICS = ("recall@10", "ndcg@10")
 
 
 def main() -> None:
-    """Print one row for each constant, one pair of columns for each depth."""
+    """Print one row for each constant and weight, one pair of columns for each depth."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--corpus", default="threads")
     parser.add_argument("--format", choices=["jsonl", "locomo", "longmemeval"], default="jsonl")
@@ -36,12 +39,19 @@ def main() -> None:
         "--dtype", choices=["float32", "bfloat16"], default="float32", help="the store's text encoder's"
     )
     parser.add_argument("--cache", default="runs/text_cache.sqlite", help="of the text encoder")
+    parser.add_argument("--adapter", help="folder of an adapter with which the graph was built")
+    parser.add_argument("--held_back", default="false", choices=["true", "false"], help="those of the adapter alone")
+    parser.add_argument("--ann_weight", type=float, nargs="+", default=[1.0])
     parser.add_argument("--rrf_k", type=int, nargs="+", default=[1, 2, 5, 10, 20, 60])
     parser.add_argument("--depth", type=int, nargs="+", default=[20, 50, 100])
     options = parser.parse_args()
 
     corpus = opening.read_corpus(CorpusSettings(path=options.corpus, format=options.format))
-    encoder = opening.text_encoder(EncoderSettings(dtype=options.dtype, cache=options.cache))
+    encoder = opening.text_encoder(EncoderSettings(adapter=options.adapter, dtype=options.dtype, cache=options.cache))
+    if options.held_back == "true":
+        assert encoder.adapter is not None
+        held_back = {*encoder.adapter.details["identity"]["validation"]}
+        corpus = corpus.of_conversations([c.space for c in corpus.conversations if c.space in held_back])
     with opening.existing_store(options.store) as store:
         lexical = LexicalIndex(lambda space, as_of: store.snapshot(space, as_of=as_of))
         vectors = MemoryVectors()
@@ -49,11 +59,11 @@ def main() -> None:
             vectors.add_snapshot(store.snapshot(space, embedding_model=encoder.model_id))
         encoder.encode([q.text for q in corpus.questions], progress="encode questions")
         print(f"{len(corpus.questions)} questions; recall@10 / nDCG@10")
-        print(f"{'rrf_k':>6}" + "".join(f"{f'depth {depth}':>18}" for depth in options.depth))
-        for rrf_k in options.rrf_k:
+        print(f"{'rrf_k':>6}{'weight':>8}" + "".join(f"{f'depth {depth}':>18}" for depth in options.depth))
+        for rrf_k, weight in itertools.product(options.rrf_k, options.ann_weight):
             cells = []
             for depth in options.depth:
-                v1 = HybridRetriever(lexical, vectors, encoder, rrf_k=rrf_k, depth=depth)
+                v1 = HybridRetriever(lexical, vectors, encoder, rrf_k=rrf_k, ann_weight=weight, depth=depth)
                 scores = [
                     score_ranking(
                         turns_of_hits(
@@ -64,7 +74,7 @@ def main() -> None:
                     for q in tqdm(corpus.questions, desc=f"k {rrf_k}, depth {depth}", unit="question", leave=False)
                 ]
                 cells.append(" / ".join(f"{np.mean([score[metric] for score in scores]):.4f}" for metric in _METRICS))
-            print(f"{rrf_k:>6}" + "".join(f"{cell:>18}" for cell in cells), flush=True)
+            print(f"{rrf_k:>6}{weight:>8g}" + "".join(f"{cell:>18}" for cell in cells), flush=True)
 
 
 if __name__ == "__main__":

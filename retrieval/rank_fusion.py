@@ -16,18 +16,21 @@ FEW_RRF_K = 2
 _Id = TypeVar("_Id", bound=str)
 
 
-def reciprocal_rank_fusion(rankings: Sequence[Sequence[_Id]], *, rrf_k: int = USUAL_RRF_K) -> list[tuple[_Id, float]]:
-    """Fuse rankings by the sum of 1 / (``rrf_k`` + rank), rank from 1.
+def reciprocal_rank_fusion(
+    rankings: Sequence[Sequence[_Id]], *, rrf_k: int = USUAL_RRF_K, weights: Sequence[float] | None = None
+) -> list[tuple[_Id, float]]:
+    """Fuse rankings by the sum of weight / (``rrf_k`` + rank), rank from 1.
 
     Args:
         rankings: Lists of IDs, best first; an ID occurs at most once in a list.
         rrf_k: The greater it is, the less the top ranks count more than the others; > 0.
+        weights: How much each ranking counts; None for 1 each, as in the paper.
 
     Returns:
         Pairs (ID, score), best first; ties by ID.
 
     Raises:
-        ValueError: If a ranking repeats an ID or ``rrf_k`` is not positive.
+        ValueError: If a ranking repeats an ID, ``rrf_k`` is not positive, or there is not one weight for each ranking.
 
     Source:
         Cormack, Clarke and Buettcher, SIGIR 2009.
@@ -35,9 +38,9 @@ def reciprocal_rank_fusion(rankings: Sequence[Sequence[_Id]], *, rrf_k: int = US
     if rrf_k <= 0:
         raise ValueError(f"rrf_k must be positive, got {rrf_k}")
     scores: dict[_Id, float] = {}
-    for ranking in rankings:
+    for ranking, weight in zip(rankings, weights or [1.0] * len(rankings), strict=True):
         if len(set(ranking)) != len(ranking):
             raise ValueError(f"a ranking of {len(ranking)} IDs repeats an id; keep its first mention only")
         for rank, item in enumerate(ranking, start=1):
-            scores[item] = scores.get(item, 0.0) + 1.0 / (rrf_k + rank)
+            scores[item] = scores.get(item, 0.0) + weight / (rrf_k + rank)
     return sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))

@@ -204,7 +204,7 @@ def train_checkpoint(
             path=paths[stage],
             name=name,
             group=experiment or folder.name,
-            logged={**asdict(settings), "seed": seed, "text_encoder": text_encoder, "stage": stage},
+            logged={**asdict(settings), "seed": seed, "text_encoder": text_encoder},
         )
     checkpoint = Checkpoint(
         weights_of(network),

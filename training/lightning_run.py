@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import math
 import os
@@ -280,6 +281,8 @@ def run_lightning(
         # Lightning advises more data-loader workers; the examples are in memory already.
         warnings.filterwarnings("ignore", message=".*does not have many workers.*")
         warnings.filterwarnings("ignore", message=".*GPU available but not used.*")
+        # The stages of a training share a run.
+        warnings.filterwarnings("ignore", message=".*There is a wandb run already in progress.*")
         # A training without validation spaces is one of the ways to train.
         warnings.filterwarnings("ignore", message=".*Total length of `list` across ranks is zero.*")
         trainer = _trainer(
@@ -332,14 +335,17 @@ def _loggers(
     if config.wandb_mode != "disabled":
         import wandb
 
-        if wandb.run is not None:  # another training's, in this process
+        stage, _, fingerprint = path.name.partition("-")
+        # The same for all stages of a training, and for what goes on with it.
+        run = hashlib.sha256(str(path.absolute().with_name(fingerprint)).encode()).hexdigest()[:16]
+        if wandb.run is not None and wandb.run.id != run:  # another training's, in this process
             wandb.finish()
-        stage = path.name.partition("-")[0]
         logger = WandbLogger(
             project=config.wandb_project,
-            name=f"{name} {stage}",
+            name=name,
             group=group,
-            job_type=stage,
+            id=run,
+            prefix=stage,
             save_dir=str(path.parent),
             offline=config.wandb_mode == "offline",
         )

@@ -241,6 +241,7 @@ def _comparisons(comparisons: Sequence[Comparison]) -> list[Block]:
             entry["metric"],
             signed(entry["delta"]),
             _interval([entry["ci_low"], entry["ci_high"]], signs=True),
+            _interval([entry["t_low"], entry["t_high"]], signs=True),
             p_value(entry["p"]),
             p_value(entry["p_holm"]),
             p_value(entry["p_question_level"]),
@@ -248,13 +249,25 @@ def _comparisons(comparisons: Sequence[Comparison]) -> list[Block]:
         )
         for entry in comparisons
     )
-    header = ("a", "b", "metric", "a - b", "95% interval", "p", "p (Holm)", "p by question*", "conversations")
+    header = (
+        "a",
+        "b",
+        "metric",
+        "a - b",
+        "95% interval",
+        "95% t interval",
+        "p",
+        "p (Holm)",
+        "p by question*",
+        "conversations",
+    )
     return [
         Heading("Comparisons"),
         Paragraph(
             "Paired per question, clustered by conversation: p from a sign-flip test over conversations, "
-            "intervals from a bootstrap over conversations. Holm's correction covers all rows of one metric. With n "
-            "conversations no p below 2^(1 - n) is possible."
+            "intervals from a bootstrap over conversations, which are a little narrow where these are few, and from "
+            "Student's t with one degree of freedom fewer than conversations. Holm's correction covers all rows of one "
+            "metric. With n conversations no p below 2^(1 - n) is possible."
         ),
         Table(header, rows, text_columns=3),
         Paragraph(

@@ -23,6 +23,10 @@ from locigraph.retrieval.query_generator import QueryGenerator, generate_queries
 from locigraph.retrieval.rank_fusion import FEW_RRF_K, reciprocal_rank_fusion
 from locigraph.retrieval.stopwatch import Stopwatch
 
+#: Weight of the ANN arm where its text encoder is the shipped adapted one. Chosen on the conversations of the bundled
+#: corpus `threads` that the adapter has not learnt from (``python -m benchmarks.fusion``, docs/experiments.md).
+ADAPTED_ANN_WEIGHT = 3.0
+
 
 class HybridRetriever:
     """v1: BM25 and ANN search in parallel for each generated query, and RRF fuses all their rankings.
@@ -35,6 +39,7 @@ class HybridRetriever:
         uses_windows: Whether what falls into the time that a query names is ranked once more by itself.
         depth: Number of candidates per arm.
         rrf_k: Constant of reciprocal rank fusion.
+        ann_weight: How much a ranking of the ANN arm counts, where one of the BM25 arm counts 1.
         types: Node types to search; None for all searchable types.
         name: Name of the strategy in results.
         pool: Searches the ANN arm beside the BM25 arm; None where the vectors are in memory and nothing is waited for.
@@ -50,6 +55,7 @@ class HybridRetriever:
         uses_windows: bool = False,
         depth: int = 50,
         rrf_k: int = FEW_RRF_K,
+        ann_weight: float = 1.0,
         types: Sequence[str] | None = None,
         name: str = "v1",
         pool: Executor | None = None,
@@ -62,6 +68,7 @@ class HybridRetriever:
         self._uses_windows = uses_windows
         self._depth = depth
         self._rrf_k = rrf_k
+        self._weights = {"bm25": 1.0, "ann": ann_weight}
         self._types = searchable_types() if types is None else tuple(types)
         self._pool = pool
 
@@ -77,6 +84,7 @@ class HybridRetriever:
         vectors = self._encoder.encode([each.text for each in queries])
         watch.encoded()
         rankings: list[list[NodeId]] = []
+        weights: list[float] = []
         signals: defaultdict[NodeId, dict[str, float]] = defaultdict(dict)
 
         def take(signal: str, found: Sequence[tuple[NodeId, float]], window: tuple[int, int] | None) -> None:
@@ -84,6 +92,7 @@ class HybridRetriever:
             if window is not None and self._uses_windows:
                 held = ((node_id, self._lexical.document(space, node_id, as_of=as_of)) for node_id in rankings[-1])
                 rankings.append([node_id for node_id, document in held if document and document.touches(window)])
+            weights.extend([self._weights[signal]] * (len(rankings) - len(weights)))
             for node_id, score in found:  # several queries may find a node: its best score is shown
                 signals[node_id][signal] = max(score, signals[node_id].get(signal, score))
 
@@ -95,7 +104,7 @@ class HybridRetriever:
             take("bm25", [(document.node_id, score) for document, score in bm25], each.window)
             take("ann", [(match.node_id, match.score) for match in ann()], each.window)
         hits = []
-        for node_id, score in reciprocal_rank_fusion(rankings, rrf_k=self._rrf_k):
+        for node_id, score in reciprocal_rank_fusion(rankings, rrf_k=self._rrf_k, weights=weights):
             document = self._lexical.document(space, node_id, as_of=as_of)
             if document is not None:  # None: forgotten or archived after the index row was written
                 shown = {"rrf": score, **signals[node_id]}

@@ -89,6 +89,12 @@ def _hybrid_usual(parts: SearchParts, strategy: Strategy) -> Retriever:
     return _hybrid(parts, strategy, rrf_k=USUAL_RRF_K)
 
 
+def _hybrid_weighted(parts: SearchParts, strategy: Strategy) -> Retriever:
+    from locigraph.retrieval.strategies.hybrid import ADAPTED_ANN_WEIGHT
+
+    return _hybrid(parts, strategy, ann_weight=ADAPTED_ANN_WEIGHT)
+
+
 def _hybrid_in_time(parts: SearchParts, strategy: Strategy) -> Retriever:
     return _hybrid(parts, strategy, uses_windows=True)
 
@@ -203,6 +209,14 @@ STRATEGIES: Table[Strategy] = Table(
                 _hybrid_in_time,
                 needs_index=True,
                 has_adapted=True,
+            ),
+            Strategy(
+                "v1-weighted-adapted",
+                "v1-adapted whose ANN arm counts three times as much as BM25, chosen on the corpus threads",
+                _hybrid_weighted,
+                uses_adapter=True,
+                needs_adapter=True,
+                is_baseline=True,
             ),
             Strategy("v1-k60", "v1 with RRF's usual constant, 60", _hybrid_usual, needs_index=True),
             Strategy(

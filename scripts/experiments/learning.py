@@ -147,6 +147,7 @@ def checkpoint_with_fusion(
     details: Mapping[str, Any],
     writer: QuestionWriter = RULES,
     name: str = "train",
+    experiment: str = "",
 ) -> Checkpoint:
     """Train a checkpoint, and for its manifest the linear fusion of the same questions: the baseline ``fusion-zero``.
 
@@ -160,6 +161,7 @@ def checkpoint_with_fusion(
         details: What else the manifest records.
         writer: Writes the questions about facts that pre-training learns from.
         name: Shown on the progress bar.
+        experiment: Groups the runs in Weights & Biases; empty for the folder's name.
 
     Raises:
         LeakError: If a conversation that decides when to stop is one that the adapter has learnt from.
@@ -183,6 +185,7 @@ def checkpoint_with_fusion(
         details={**details, **learnt},
         writer=writer,
         name=name,
+        experiment=experiment,
     )
 
 

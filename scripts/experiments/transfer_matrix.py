@@ -116,6 +116,7 @@ class TransferMatrix:
                 self._seed, corpora={source: self._graph(source).corpus.sha256 for source in sources}
             ),
             name=name,
+            experiment=self._folder.name,
         )
 
     def loaded(self, path: str) -> Checkpoint:

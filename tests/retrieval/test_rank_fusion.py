@@ -22,6 +22,14 @@ def test_rrf_matches_hand_worked_scores() -> None:
     assert fused == expected
 
 
+def test_a_ranking_of_twice_the_weight_counts_as_if_it_were_given_twice() -> None:
+    weighted = reciprocal_rank_fusion([["a", "b"], ["b", "c"]], rrf_k=2, weights=[1.0, 2.0])
+    assert [name for name, _ in weighted] == ["b", "c", "a"]  # b 1/4 + 2/3, c 2/4, a 1/3
+    assert dict(weighted) == pytest.approx(dict(reciprocal_rank_fusion([["a", "b"], ["b", "c"], ["b", "c"]], rrf_k=2)))
+    with pytest.raises(ValueError, match="zip"):
+        reciprocal_rank_fusion([["a"], ["b"]], weights=[1.0])
+
+
 @given(RANKINGS, st.randoms(use_true_random=False))
 def test_rrf_ignores_the_order_of_its_arms(rankings: list[list[str]], rng: random.Random) -> None:
     shuffled = rng.sample(rankings, len(rankings))

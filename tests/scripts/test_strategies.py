@@ -55,7 +55,8 @@ def test_a_strategy_is_added_with_one_row(tmp_path: Path) -> None:
 
 def test_an_unknown_strategy_is_an_error_that_lists_the_known_ones() -> None:
     with pytest.raises(
-        LocigraphError, match=r"'nonsense' is not known.*known: v1, v1-adapted, v1-time, v1-time-adapted, v1-k60"
+        LocigraphError,
+        match=r"'nonsense' is not known.*known: v1, v1-adapted, v1-time, v1-time-adapted, v1-weighted-adapted, v1-k60",
     ):
         chosen("nonsense", checkpoint=None, adapter=None)
 

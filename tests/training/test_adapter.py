@@ -15,6 +15,7 @@ from locigraph.training import lightning_run
 from locigraph.training.adapter import TextAdaptation, TextExample, text_example, train_adapter
 from locigraph.training.config import AdapterConfig
 from locigraph.training.errors import TrainingDataError, TrainingError
+from locigraph.training.identity import ADAPTER_ALGORITHM
 from locigraph.training.lightning_run import ResumePoint
 from locigraph.training.snapshots import TrainingSet
 from tests.fakes import SPACE, make_turns
@@ -180,3 +181,38 @@ def test_no_question_to_learn_from_is_said(base: str, tmp_path: Path) -> None:
         trained(base, tmp_path, questions=())
     with pytest.raises(TrainingDataError, match=r"planted1.* leave it out of one"):
         trained(base, tmp_path, validation=("planted1",))
+
+
+#: Recorded with ``python -m tests.training.test_adapter``.
+GOLDEN: dict[str, Any] = {"algorithm": 2, "cosines": [0.9696, 0.9425, 0.9423, 0.959, 0.9788, 0.9713, 0.9588, 0.9639]}
+
+
+def golden_cosines(base: str, folder: Path) -> list[float]:
+    """What a short training comes to: cosines of two questions and four facts of a space."""
+    made = trained(base, folder)
+    encoder = CachedTextEncoder(base, cache=folder / "cache.sqlite", adapter=made.folder, device="cpu")
+    snapshot, questions = SPACES[SpaceId("planted1")]
+    documents = text_example(snapshot, questions, name="space").documents[6:10]
+    cosines = encoder.encode([q.text for q in questions[:2]]) @ encoder.encode(documents).T
+    return [float(value) for value in cosines.flatten()]
+
+
+def test_an_adapter_comes_to_what_its_algorithm_came_to_when_it_was_recorded(base: str, tmp_path: Path) -> None:
+    assert (GOLDEN["algorithm"], golden_cosines(base, tmp_path)) == (
+        ADAPTER_ALGORITHM,
+        pytest.approx(GOLDEN["cosines"], abs=5e-4),
+    ), (
+        "the outputs of a training changed: raise ADAPTER_ALGORITHM in training/identity.py, or finished adapters and "
+        "resume points of the old algorithm are taken for the new one's; then record the new numbers with "
+        "python -m tests.training.test_adapter and put them in GOLDEN"
+    )
+
+
+if __name__ == "__main__":
+    import tempfile
+
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as name:
+        cosines = golden_cosines(tiny_text_encoder(Path(name) / "tiny"), Path(name) / "adapt")
+    recorded = {"algorithm": ADAPTER_ALGORITHM, "cosines": [round(value, 4) for value in cosines]}
+    print(f"GOLDEN: dict[str, Any] = {recorded}")

@@ -62,6 +62,16 @@ def test_the_arms_are_fused_by_hand_worked_reciprocal_ranks() -> None:
     assert hits[2].turn_ids == ("t0",)
 
 
+def test_the_ann_arm_can_count_more_than_bm25() -> None:
+    with v1(FixedVectors([match("n2", 0.9), match("n0", 0.8)]), ann_weight=3.0) as retriever:
+        hits = retriever.retrieve("canoe", SPACE).hits
+    assert ranked(hits) == [
+        ("n0", pytest.approx(1 / 4 + 3 / 4)),
+        ("n2", pytest.approx(3 / 3)),
+        ("n4", pytest.approx(1 / 3)),
+    ]
+
+
 def test_every_query_of_the_generator_adds_two_rankings() -> None:
     vectors = FixedVectors([match("n2", 0.9)])
     with v1(vectors, queries=lambda question, day: [SearchQuery("kite"), SearchQuery("canoe")], rrf_k=1) as retriever:
