@@ -53,7 +53,7 @@ def query_widths(text_dim: int, sketch: LexicalSketch, context: ContextHash) -> 
 def query_scale(
     lexical_weight: NDArray[np.float32], context_weight: NDArray[np.float32], widths: Sequence[int]
 ) -> NDArray[np.float32]:
-    """By what a ``QueryEncoder`` with these weights multiplies each of the features, float32 [vector_dim].
+    """The factor by which a ``QueryEncoder`` with these weights multiplies each feature, float32 [vector_dim].
 
     Args:
         lexical_weight: Its parameter of that name, a single number.

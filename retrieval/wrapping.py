@@ -1,4 +1,4 @@
-"""What strategies that ask another one have in common."""
+"""Base class of retrievers that wrap another retriever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The mean of several checkpoints' weights: one model of the same size that carries over better than each of them.
+"""The mean of several checkpoints' weights: one model of the same size, on most corpora near the best of them.
 
 Trainings that begin at the same weights end near enough to each other for the weights between them to work, and what
 one learns that is particular to its corpora, or to the order in which it saw them, is outvoted by the others. Of
@@ -24,7 +24,7 @@ from locigraph.training.fusion import DETAIL
 
 
 def averaged(checkpoints: Sequence[Checkpoint], **details: Any) -> Checkpoint:
-    """The checkpoint whose weights are the mean of others', and so are those of its linear fusion.
+    """One checkpoint with the mean of the weights of several, and of the weights of their linear fusions.
 
     It has seen what any of them has seen.
 

@@ -79,7 +79,7 @@ def put(
 
 
 def lacking(connection: Connection, space: SpaceId, model: str) -> list[NodeText]:
-    """Present texts of the nodes that have no vector of this model for them."""
+    """Texts of the nodes that this model has not embedded yet."""
     n, e = tables.nodes, tables.embeddings
     query = (
         select(n.c.id, n.c.description, n.c.text_hash)

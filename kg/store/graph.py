@@ -178,7 +178,7 @@ class Store:
         return held
 
     def spent(self, space: SpaceId) -> dict[tuple[str, str], Spent]:
-        """What language models cost, by turn and stage; turn ``""`` is what is about no turn, or forgotten ones."""
+        """What language models cost, by turn and stage; costs of no turn, or of forgotten turns, are under ``""``."""
         with self._read() as connection:
             return expenses.read(connection, space)
 

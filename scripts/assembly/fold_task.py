@@ -1,4 +1,4 @@
-"""What strategies that learn, or bring what was learnt, are given: one fold, and questions to ask."""
+"""Inputs of strategies that learn, or use what a checkpoint has learnt: a fold, and the questions to ask."""
 
 from __future__ import annotations
 

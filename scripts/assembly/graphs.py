@@ -153,7 +153,7 @@ def _side_by_side(consolidate: Callable[[SpaceId], object], spaces: Sequence[Spa
 
 
 def _is_whole(store: Store, turns: Sequence[Turn]) -> bool:
-    """Whether all that the store holds of some spaces is among their turns, as replaying extractions anew needs."""
+    """Whether the given turns include every stored turn of their spaces, which replaying extractions anew needs."""
     given = {(turn.space, turn.turn_id) for turn in turns}
     spaces = {turn.space for turn in turns} & {*store.spaces()}
     return all((space, turn.turn_id) in given for space in spaces for turn in store.turns(space))

@@ -64,7 +64,7 @@ class Strategy:
 
     @property
     def is_claimant(self) -> bool:
-        """Whether it is what a comparison is about: graph embeddings."""
+        """Whether it searches graph embeddings, and so is what the baselines are for."""
         return (self.is_trained or self.needs_checkpoint) and not self.is_baseline
 
 

@@ -1,4 +1,4 @@
-"""The mark in the header of an SQLite file that says whose it is; of a node's sources, which gave it words."""
+"""Adds an application id to SQLite files, and a flag for the sources that gave a node its words."""
 
 from __future__ import annotations
 

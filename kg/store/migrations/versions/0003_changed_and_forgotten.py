@@ -1,4 +1,4 @@
-"""Spaces that the graph embeddings do not know as they are, and turns that must not come back."""
+"""Adds the tables of spaces whose graph embeddings are due, and of forgotten turns."""
 
 from __future__ import annotations
 

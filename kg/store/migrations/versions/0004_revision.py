@@ -1,4 +1,4 @@
-"""Spaces count their changes, so that what is kept of one in memory is known to be as it is."""
+"""Adds a revision number to each space, by which a state kept in memory is checked."""
 
 from __future__ import annotations
 

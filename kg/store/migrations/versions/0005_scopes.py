@@ -1,4 +1,4 @@
-"""Spaces may belong to a user and an agent, whose spaces are asked together."""
+"""Adds the user and the agent to whom a space belongs."""
 
 from __future__ import annotations
 
