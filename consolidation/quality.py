@@ -52,7 +52,7 @@ class Quality(Counts):
     right: int = 0
 
     def shares(self) -> dict[str, float | None]:
-        """Shares of recorded statements covered, of made ones repeated, of days right; None where nothing was counted."""
+        """Shares of recorded statements covered, of made ones repeated, of days right; None of no statement."""
         parts = {"covered": (self.covered, self.recorded), "repeated": (self.repeated, self.made)}
         parts["dates_right"] = (self.right, self.dated)
         return {name: count / total if total else None for name, (count, total) in parts.items()}
