@@ -148,6 +148,7 @@ class TransferMatrix:
         self.cells.append(
             {
                 "trained": row,
+                "checkpoint": checkpoint.version,
                 "tested": tested,
                 "questions": len(questions),
                 "left_out": len(left_out),
