@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -137,7 +138,8 @@ class MagmaRetriever(GraphRetriever[MagmaGraph]):
         structure_weight: lambda_1.
         meaning_weight: lambda_2, the middle of the paper's range from .3 to .7.
         decay: Multiplies the score of the memory before.
-        width: Memories that go on after each hop.
+        width: Memories that go on after each hop; None for as many as let ``depth`` hops use up the budget:
+            (budget - anchors) / depth, which is 36.
         depth: Largest number of hops.
         budget: Largest number of memories to visit.
         similar_cosine, similar: Memories of at least this cosine have semantic links, each to so many.
@@ -159,8 +161,9 @@ class MagmaRetriever(GraphRetriever[MagmaGraph]):
         than the budget has left. What was visited is ranked in the order of visits, anchors before hops; the paper
         does not rank it. The drop threshold of .15 (table 6) is left out: the text does not say what falls below it,
         and no step scores so little, since exp(.5 - .5) = 1 is the least with these weights. So are the weights of
-        keywords and phrases (table 6), which no equation takes. ``decay``, ``width`` and ``similar`` are not given in
-        the paper, nor are the single weights within its ranges.
+        keywords and phrases (table 6), which no equation takes. The paper gives no width of the beam: here it is 36, with
+        which five hops from 20 anchors visit the 200 memories of its budget. ``decay`` and ``similar`` are not given
+        either, nor are the single weights within its ranges.
         *Context* (section 3.3, stage 4): a line has the form of ``retrieval.packing``, not that of eq. 7. What fits
         is taken in the order of the ranking, and a brevity code counts what was left out between two lines, as far as
         the budget allows.
@@ -181,7 +184,7 @@ class MagmaRetriever(GraphRetriever[MagmaGraph]):
         structure_weight: float = 1.0,
         meaning_weight: float = 0.5,
         decay: float = 0.9,
-        width: int = 10,
+        width: int | None = None,
         depth: int = 5,
         budget: int = 200,
         similar_cosine: float = 0.3,
@@ -192,7 +195,8 @@ class MagmaRetriever(GraphRetriever[MagmaGraph]):
         self._route = route
         self._anchors, self._rrf_k = anchors, rrf_k
         self._structure_weight, self._meaning_weight = structure_weight, meaning_weight
-        self._decay, self._width, self._depth, self._budget = decay, width, depth, budget
+        self._decay, self._depth, self._budget = decay, depth, budget
+        self._width = math.ceil(max(budget - anchors, 0) / max(depth, 1)) if width is None else width
         self._similar_cosine, self._similar = similar_cosine, similar
 
     @property

@@ -90,6 +90,23 @@ def test_no_more_memories_are_visited_than_the_budget() -> None:
     assert len(retriever(space_of(), anchors=2, budget=3).retrieve("canoe", SPACE, top_k=9).hits) <= 3
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, 200),  # 20 anchors, and 36 memories after each of five hops
+        ({"depth": 4}, 200),
+        ({"budget": 87, "anchors": 20}, 87),  # 67 memories in five hops: 13 would leave two places empty
+        ({"budget": 10, "anchors": 20}, 10),
+        ({"depth": 0}, 20),
+        ({"width": 10}, 70),
+    ],
+)
+def test_the_search_uses_up_its_budget(options: dict[str, int], expected: int) -> None:
+    turns = make_turns([f"turn {number}" for number in range(300)])
+    joined = make_snapshot(turns, [Extra("entity", "Ann")], [(turn, "MENTIONS", 300) for turn in range(300)])
+    assert len(at_cosines(joined, **options).retrieve("x", SPACE, top_k=1_000).hits) == expected
+
+
 def test_causes_come_before_effects() -> None:
     assert causal_order([1, 2, 3, 4], [(4, 2), (3, 4), (9, 1)]) == [1, 3, 4, 2]
     assert causal_order([1, 2], [(1, 2), (2, 1), (1, 1)]) == [1, 2]  # a circle
