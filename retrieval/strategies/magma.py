@@ -50,10 +50,6 @@ _WHEN = re.compile(
     r"\b(when|what (?:day|date|month|year|time)|which (?:day|date|month|year)|how long|how many (?:days|weeks|months"
     r"|years)|before|after|since|until|first|last|recently|latest|earliest)\b"
 )
-_CAUSAL_CUE = re.compile(
-    r"\b(because|since then|that's why|that is why|therefore|as a result|so that|due to|thanks to|led to"
-    r"|inspired|made me|helped me|motivated|which is why)\b"
-)
 
 
 def intent_of(question: str) -> Intent:
@@ -96,30 +92,22 @@ class MagmaGraph(MemoryGraph):
     def __init__(self, snapshot: Snapshot, similar_cosine: float, similar: int) -> None:
         super().__init__(snapshot)
         near, alike, _ = self.similar(self.memories, at_least=similar_cosine, most=similar)
-        drawn, turn = self.edges("DERIVED_FROM", "DERIVED_FROM_FACT", "SIMILAR_TO")
+        drawn, turn = self.memory_edges("DERIVED_FROM", "DERIVED_FROM_FACT")
         #: Causes and their effects.
-        self.causes = self._causes()
+        self.causes = self.memory_edges("CAUSES")
         memory, entity = self.edges("MENTIONS")
         semantic = self.links(np.concatenate([near, drawn]), np.concatenate([alike, turn]))
         mentions = self.links(memory, entity)
         #: The memories that each type of link joins with one.
         self.neighbours: Mapping[str, Callable[[int], NDArray[np.integer]]] = {
             "semantic": partial(_row, semantic),
-            "temporal": partial(_row, self.links(*self.edges("NEXT", "PRECEDES"))),
+            "temporal": partial(_row, self.links(*self.memory_edges("NEXT", "PRECEDES"))),
             "causal": partial(_row, self.links(*self.causes)),
             # A matrix of all memories that share an entity would be dense.
             "entity": lambda node: np.concatenate(
                 [np.empty(0, np.int64), *(_row(mentions, each) for each in _row(mentions, node))]
             ),
         }
-
-    def _causes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Causes and effects: recorded ones, and between a memory with a cue phrase and the one before it in time."""
-        recorded = self.edges("CAUSES")
-        before, after = self.edges("NEXT", "PRECEDES")
-        texts = self.snapshot.descriptions
-        cued = np.array([bool(_CAUSAL_CUE.search(texts[row].lower())) for row in after.tolist()], dtype=bool)
-        return np.concatenate([recorded[0], before[cued]]), np.concatenate([recorded[1], after[cued]])
 
 
 class MagmaRetriever(GraphRetriever[MagmaGraph]):
@@ -150,10 +138,9 @@ class MagmaRetriever(GraphRetriever[MagmaGraph]):
         link to its turn, which the paper has not. All links are walked in both directions, also those in time and of
         causes, which have a direction in the paper. Entities are no nodes of the walk: two memories that name one are
         neighbours. Each memory makes five semantic links at most; the paper has a threshold alone.
-        *Slow path* (eq. 8, algorithm 3): rules in the place of a language model. A memory with a cue phrase such as
-        "because" has a causal link from the one before it, besides the recorded ``CAUSES``. It is applied when a
-        space is read, not in consolidation, so that the graph of the other strategies stays the same. No entity links
-        are inferred beyond the recorded ``MENTIONS``.
+        *Slow path* (eq. 8, algorithm 3): none here. Causal links are the recorded ``CAUSES`` between two memories, and
+        entity links the recorded ``MENTIONS``: those of the language model that made the graph, and what a second pass
+        of consolidation adds. ``SIMILAR_TO`` joins aliases to what they were merged into, and is not read.
         *Query analysis* (section 3.3, stage 1): rules find the intent, or the language model of ``--queries llm``. Time
         expressions are resolved by ``kg.language.dates``, from the day of the last turn where the question has no time
         of its own. The window makes one arm of the anchors (eq. 4); it filters nothing else.

@@ -115,6 +115,12 @@ class MemoryGraph:
         kept &= held.active[held.source] & held.active[held.target]
         return held.source[kept], held.target[kept]
 
+    def memory_edges(self, *labels: str) -> Pair:
+        """Both ends of the edges of some relations that join two memories: no search along them leaves memories."""
+        source, target = self.edges(*labels)
+        kept = np.isin(source, self.memories) & np.isin(target, self.memories)
+        return source[kept], target[kept]
+
     def links(self, source: NDArray[np.int64], target: NDArray[np.int64], weight: object = 1.0) -> csr_array:
         """Symmetric matrix [nodes, nodes] of links that are given in one direction; of parallel ones the heaviest."""
         size = self.snapshot.num_nodes

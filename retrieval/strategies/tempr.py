@@ -45,7 +45,7 @@ class TemprGraph(MemoryGraph):
         apart = (begun[later] - begun[earlier]) / _DAY_S
         near = apart <= 1
         temporal = earlier[near], later[near], np.maximum(0.3, 1 - apart[near])
-        cause, effect = self.edges("CAUSES")
+        cause, effect = self.memory_edges("CAUSES")
         causal = cause, effect, np.full(len(cause), _CAUSAL_BOOST)
         left, right = self._sharing_entities()
         entity = left, right, np.ones(len(left))
@@ -88,8 +88,8 @@ class TemprRetriever(GraphRetriever[TemprGraph]):
         four networks, which are not told apart here. An entity joins each of its memories to the 50 that were said next
         before and after (eq. 3 joins all), and time joins each memory to 10 on either side within 24 hours, weighted
         max(.3, 1 - hours / 24) (eq. 4 is an exponential), much as limits in the authors' code do; a memory has at most
-        five links of meaning. ``CAUSES`` is the one causal relation; its multiplier in eq. 12 is 2, and that of all
-        other links 1.
+        five links of meaning. ``CAUSES`` between two memories is the one causal relation; its multiplier in eq. 12 is
+        2, and that of all other links 1.
         *Searches* (section 4.2.2): they run one after another, not in parallel, since each takes milliseconds.
         Activation spreads from the most active memory first, not breadth first; of equal activation the more similar
         memory comes first. From the memories of the named time it may

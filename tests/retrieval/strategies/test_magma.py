@@ -23,10 +23,11 @@ ENCODER = FakeEncoder(TEXT_DIM)
 
 
 def space_of() -> Snapshot:
-    """Turns 0 to 3; fact 4 of turn 3; entity 5, which turns 0 and 3 name; turn 1 has a cue phrase."""
+    """Turns 0 to 3; fact 4 of turn 3; entity 5, which turns 0 and 3 name; turn 0 is the cause of turn 1."""
     turns = make_turns(["I bought a canoe", "because the lake is near", "good night"], ["the bread rose"])
     extras = [Extra("knowledge_node", "Ben bakes rye", (3,)), Extra("entity", "oven")]
-    return make_snapshot(turns, extras, [(4, "DERIVED_FROM", 3), (0, "MENTIONS", 5), (3, "MENTIONS", 5)])
+    edges = [(4, "DERIVED_FROM", 3), (0, "MENTIONS", 5), (3, "MENTIONS", 5), (0, "CAUSES", 1)]
+    return make_snapshot(turns, extras, edges)
 
 
 def retriever(snapshot: Snapshot, **options: Any) -> MagmaRetriever:
@@ -51,10 +52,24 @@ def test_rules_find_the_intent(question: str, intent: Intent) -> None:
 def test_the_four_graphs_join_what_they_should() -> None:
     beside = MagmaGraph(space_of(), 0.99, 5).neighbours
     assert beside["temporal"](1).tolist() == [0, 2]
-    assert beside["causal"](0).tolist() == [1]  # the turn after it has a cue phrase
+    assert beside["causal"](0).tolist() == [1]
     assert beside["causal"](2).tolist() == []
     assert beside["entity"](0).tolist() == [0, 3]
     assert beside["semantic"](3).tolist() == [4]
+
+
+def test_causes_are_those_that_are_recorded_whatever_the_words_say() -> None:
+    turns = make_turns(["the lake is near", "because of that I bought a canoe", "good night"])
+    graph = MagmaGraph(make_snapshot(turns, edges=[(1, "CAUSES", 2)]), 0.99, 5)
+    assert [ends.tolist() for ends in graph.causes] == [[1], [2]]
+    assert graph.neighbours["causal"](0).tolist() == []
+
+
+def test_causes_that_are_no_memories_are_not_found() -> None:
+    named = [Extra("concept", "boats"), Extra("entity", "canoe")]
+    snapshot = make_snapshot(make_turns(["a canoe"], ["a lake"]), named, [(2, "CAUSES", 0), (0, "CAUSES", 3)])
+    hits = retriever(snapshot).retrieve("Why a canoe?", SPACE, top_k=9).hits
+    assert {hit.node_id for hit in hits} == {"n0", "n1"}
 
 
 def test_a_step_scores_by_intent_and_meaning() -> None:

@@ -59,6 +59,13 @@ def test_entities_causes_and_like_meaning_link_memories() -> None:
     assert links[0, 1] == 0.0
 
 
+def test_causes_that_are_no_memories_are_not_found() -> None:
+    named = [Extra("concept", "boats"), Extra("entity", "canoe")]
+    snapshot = make_snapshot(make_turns(["a canoe"], ["a lake"]), named, [(2, "CAUSES", 0), (0, "CAUSES", 3)])
+    hits = retriever(snapshot).retrieve("Ann: a canoe on 1 January 2024", SPACE, top_k=9).hits
+    assert {hit.type for hit in hits} == {"episode"}
+
+
 def test_time_counts_only_if_the_question_names_one() -> None:
     snapshot = space_of(["canoe on the lake"], ["canoe on the pond"])
     without = retriever(snapshot).retrieve("canoe on the", SPACE).hits
