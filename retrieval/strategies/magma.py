@@ -148,9 +148,9 @@ class MagmaRetriever(GraphRetriever[MagmaGraph]):
         than the budget has left. What was visited is ranked in the order of visits, anchors before hops; the paper
         does not rank it. The drop threshold of .15 (table 6) is left out: the text does not say what falls below it,
         and no step scores so little, since exp(.5 - .5) = 1 is the least with these weights. So are the weights of
-        keywords and phrases (table 6), which no equation takes. The paper gives no width of the beam: here it is 36, with
-        which five hops from 20 anchors visit the 200 memories of its budget. ``decay`` and ``similar`` are not given
-        either, nor are the single weights within its ranges.
+        keywords and phrases (table 6), which no equation takes. The paper gives no width of the beam: here it is 36,
+        with which five hops from 20 anchors visit the 200 memories of its budget. ``decay`` and ``similar`` are not
+        given either, nor are the single weights within its ranges.
         *Context* (section 3.3, stage 4): a line has the form of ``retrieval.packing``, not that of eq. 7. What fits
         is taken in the order of the ranking, and a brevity code counts what was left out between two lines, as far as
         the budget allows.
