@@ -162,6 +162,17 @@ def test_a_context_has_at_most_4096_tokens_or_as_many_as_the_strategy_is_given()
     assert 100 < context.tokens <= 200
 
 
+def test_every_search_finds_at_most_a_hundred() -> None:
+    turns = make_turns([f"turn {number}" for number in range(101)])
+    named = [(number, "MENTIONS", 101) for number in range(101)]
+    cosines = [0.9 - 0.001 * number for number in range(101)]
+    snapshot = with_cosines(make_snapshot(turns, [Extra("entity", "Ann")], named), cosines)
+    made = TemprRetriever(lambda space, as_of: snapshot, OneAxis(snapshot))
+    hits = made.retrieve("which turn on 1 January 2024", SPACE, top_k=1_000).hits
+    found = {signal: sum(signal in hit.signals for hit in hits) for signal in ("cosine", "bm25", "activation", "time")}
+    assert found == {"cosine": 100, "bm25": 100, "activation": 100, "time": 100}
+
+
 def test_a_cross_encoder_reads_the_date_before_the_text() -> None:
     snapshot = space_of(["canoe"], ["canoe with a red sail"])
     snapshot.valid_from[1] = snapshot.spoken_at[1] = NO_TIME
