@@ -23,9 +23,9 @@ from locigraph.retrieval.rank_fusion import USUAL_RRF_K, reciprocal_rank_fusion
 from locigraph.retrieval.strategies.memory_graph import (
     Asked,
     GraphRetriever,
-    MemoryGraph,
     Ranking,
     SnapshotLoader,
+    WordedGraph,
 )
 
 
@@ -80,7 +80,7 @@ def causal_order(nodes: Sequence[int], causes: Iterable[tuple[int, int]]) -> lis
     return ordered
 
 
-class MagmaGraph(MemoryGraph):
+class MagmaGraph(WordedGraph):
     """Four graphs over one set of memories.
 
     Args:

@@ -23,6 +23,7 @@ from locigraph.retrieval.strategies.memory_graph import (
     MemoryGraph,
     Ranking,
     SnapshotLoader,
+    WordedGraph,
 )
 
 _DAY_S = 86_400
@@ -31,7 +32,7 @@ _ENTITY_LINKS, _TEMPORAL_LINKS = 50, 10
 _CAUSAL_BOOST = 2.0
 
 
-class TemprGraph(MemoryGraph):
+class TemprGraph(WordedGraph):
     """Memories and their links: shared entities, like meaning, nearness in time, and causes.
 
     Args:
