@@ -19,7 +19,7 @@ import numpy as np
 
 from locigraph.kg.files import replace_file
 from locigraph.kg.types import Question
-from locigraph.retrieval.evaluation import evidence_recall
+from locigraph.retrieval.evaluation import Fold, evidence_recall
 from locigraph.retrieval.hits import turns_of_hits
 from locigraph.retrieval.protocols import Retriever, TextEncoder
 from locigraph.retrieval.strategies.assomem import (
@@ -35,7 +35,7 @@ from locigraph.retrieval.strategies.memory_graph import SnapshotLoader
 from locigraph.scripts.assembly import opening
 from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings
 from locigraph.scripts.experiments import provenance
-from locigraph.training.folds import Fold, plan_folds
+from locigraph.training.folds import plan_folds
 
 _TOP_K = 10
 _FOLDS, _VALIDATION, _SEED = 5, 2, 0
