@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -22,9 +23,9 @@ from locigraph.retrieval.rank_fusion import USUAL_RRF_K, reciprocal_rank_fusion
 from locigraph.retrieval.strategies.memory_graph import (
     Asked,
     GraphRetriever,
-    MemoryGraph,
     Ranking,
     SnapshotLoader,
+    WordedGraph,
 )
 
 
@@ -48,10 +49,6 @@ _WHY = re.compile(r"\b(why|how come|reasons?|because|causes?|caused|led to|leads
 _WHEN = re.compile(
     r"\b(when|what (?:day|date|month|year|time)|which (?:day|date|month|year)|how long|how many (?:days|weeks|months"
     r"|years)|before|after|since|until|first|last|recently|latest|earliest)\b"
-)
-_CAUSAL_CUE = re.compile(
-    r"\b(because|since then|that's why|that is why|therefore|as a result|so that|due to|thanks to|led to"
-    r"|inspired|made me|helped me|motivated|which is why)\b"
 )
 
 
@@ -83,7 +80,7 @@ def causal_order(nodes: Sequence[int], causes: Iterable[tuple[int, int]]) -> lis
     return ordered
 
 
-class MagmaGraph(MemoryGraph):
+class MagmaGraph(WordedGraph):
     """Four graphs over one set of memories.
 
     Args:
@@ -95,30 +92,22 @@ class MagmaGraph(MemoryGraph):
     def __init__(self, snapshot: Snapshot, similar_cosine: float, similar: int) -> None:
         super().__init__(snapshot)
         near, alike, _ = self.similar(self.memories, at_least=similar_cosine, most=similar)
-        drawn, turn = self.edges("DERIVED_FROM", "DERIVED_FROM_FACT", "SIMILAR_TO")
+        drawn, turn = self.memory_edges("DERIVED_FROM", "DERIVED_FROM_FACT")
         #: Causes and their effects.
-        self.causes = self._causes()
+        self.causes = self.memory_edges("CAUSES")
         memory, entity = self.edges("MENTIONS")
         semantic = self.links(np.concatenate([near, drawn]), np.concatenate([alike, turn]))
         mentions = self.links(memory, entity)
         #: The memories that each type of link joins with one.
         self.neighbours: Mapping[str, Callable[[int], NDArray[np.integer]]] = {
             "semantic": partial(_row, semantic),
-            "temporal": partial(_row, self.links(*self.edges("NEXT", "PRECEDES"))),
+            "temporal": partial(_row, self.links(*self.memory_edges("NEXT", "PRECEDES"))),
             "causal": partial(_row, self.links(*self.causes)),
             # A matrix of all memories that share an entity would be dense.
             "entity": lambda node: np.concatenate(
                 [np.empty(0, np.int64), *(_row(mentions, each) for each in _row(mentions, node))]
             ),
         }
-
-    def _causes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Causes and effects: recorded ones, and between a memory with a cue phrase and the one before it in time."""
-        recorded = self.edges("CAUSES")
-        before, after = self.edges("NEXT", "PRECEDES")
-        texts = self.snapshot.descriptions
-        cued = np.array([bool(_CAUSAL_CUE.search(texts[row].lower())) for row in after.tolist()], dtype=bool)
-        return np.concatenate([recorded[0], before[cued]]), np.concatenate([recorded[1], after[cued]])
 
 
 class MagmaRetriever(GraphRetriever[MagmaGraph]):
@@ -137,7 +126,8 @@ class MagmaRetriever(GraphRetriever[MagmaGraph]):
         structure_weight: lambda_1.
         meaning_weight: lambda_2, the middle of the paper's range from .3 to .7.
         decay: Multiplies the score of the memory before.
-        width: Memories that go on after each hop.
+        width: Memories that go on after each hop; None for as many as let ``depth`` hops use up the budget:
+            (budget - anchors) / depth, which is 36.
         depth: Largest number of hops.
         budget: Largest number of memories to visit.
         similar_cosine, similar: Memories of at least this cosine have semantic links, each to so many.
@@ -148,10 +138,9 @@ class MagmaRetriever(GraphRetriever[MagmaGraph]):
         link to its turn, which the paper has not. All links are walked in both directions, also those in time and of
         causes, which have a direction in the paper. Entities are no nodes of the walk: two memories that name one are
         neighbours. Each memory makes five semantic links at most; the paper has a threshold alone.
-        *Slow path* (eq. 8, algorithm 3): rules in the place of a language model. A memory with a cue phrase such as
-        "because" has a causal link from the one before it, besides the recorded ``CAUSES``. It is applied when a
-        space is read, not in consolidation, so that the graph of the other strategies stays the same. No entity links
-        are inferred beyond the recorded ``MENTIONS``.
+        *Slow path* (eq. 8, algorithm 3): none here. Causal links are the recorded ``CAUSES`` between two memories, and
+        entity links the recorded ``MENTIONS``: those of the language model that made the graph, and what a second pass
+        of consolidation adds. ``SIMILAR_TO`` joins aliases to what they were merged into, and is not read.
         *Query analysis* (section 3.3, stage 1): rules find the intent, or the language model of ``--queries llm``. Time
         expressions are resolved by ``kg.language.dates``, from the day of the last turn where the question has no time
         of its own. The window makes one arm of the anchors (eq. 4); it filters nothing else.
@@ -159,8 +148,9 @@ class MagmaRetriever(GraphRetriever[MagmaGraph]):
         than the budget has left. What was visited is ranked in the order of visits, anchors before hops; the paper
         does not rank it. The drop threshold of .15 (table 6) is left out: the text does not say what falls below it,
         and no step scores so little, since exp(.5 - .5) = 1 is the least with these weights. So are the weights of
-        keywords and phrases (table 6), which no equation takes. ``decay``, ``width`` and ``similar`` are not given in
-        the paper, nor are the single weights within its ranges.
+        keywords and phrases (table 6), which no equation takes. The paper gives no width of the beam: here it is 36,
+        with which five hops from 20 anchors visit the 200 memories of its budget. ``decay`` and ``similar`` are not
+        given either, nor are the single weights within its ranges.
         *Context* (section 3.3, stage 4): a line has the form of ``retrieval.packing``, not that of eq. 7. What fits
         is taken in the order of the ranking, and a brevity code counts what was left out between two lines, as far as
         the budget allows.
@@ -181,7 +171,7 @@ class MagmaRetriever(GraphRetriever[MagmaGraph]):
         structure_weight: float = 1.0,
         meaning_weight: float = 0.5,
         decay: float = 0.9,
-        width: int = 10,
+        width: int | None = None,
         depth: int = 5,
         budget: int = 200,
         similar_cosine: float = 0.3,
@@ -192,7 +182,8 @@ class MagmaRetriever(GraphRetriever[MagmaGraph]):
         self._route = route
         self._anchors, self._rrf_k = anchors, rrf_k
         self._structure_weight, self._meaning_weight = structure_weight, meaning_weight
-        self._decay, self._width, self._depth, self._budget = decay, width, depth, budget
+        self._decay, self._depth, self._budget = decay, depth, budget
+        self._width = math.ceil(max(budget - anchors, 0) / max(depth, 1)) if width is None else width
         self._similar_cosine, self._similar = similar_cosine, similar
 
     @property

@@ -86,13 +86,6 @@ class MemoryGraph:
         """Cosine of every node's description and a question's vector, [nodes]."""
         return (self.snapshot.embeddings @ vector).astype(np.float64)
 
-    def bm25(self, text: str) -> NDArray[np.float64]:
-        """BM25 score of every memory for a text, and 0 for other nodes, [nodes]."""
-        scores = np.zeros(self.snapshot.num_nodes)
-        for row, score in self._words.scores(terms(text)).items():
-            scores[row] = score
-        return scores
-
     def best(
         self, scores: NDArray[np.floating], rows: NDArray[np.int64], count: int | None = None
     ) -> NDArray[np.int64]:
@@ -114,6 +107,12 @@ class MemoryGraph:
         held, kept = self.snapshot, np.isin(self.snapshot.relations, labels)
         kept &= held.active[held.source] & held.active[held.target]
         return held.source[kept], held.target[kept]
+
+    def memory_edges(self, *labels: str) -> Pair:
+        """Both ends of the edges of some relations that join two memories: no search along them leaves memories."""
+        source, target = self.edges(*labels)
+        kept = np.isin(source, self.memories) & np.isin(target, self.memories)
+        return source[kept], target[kept]
 
     def links(self, source: NDArray[np.int64], target: NDArray[np.int64], weight: object = 1.0) -> csr_array:
         """Symmetric matrix [nodes, nodes] of links that are given in one direction; of parallel ones the heaviest."""
@@ -168,19 +167,36 @@ class MemoryGraph:
         touches: NDArray[np.bool_] = (first != NO_TIME) & (first <= window[1]) & (last >= window[0])
         return touches
 
-    @cached_property
-    def _words(self) -> Bm25Index[int]:
-        index: Bm25Index[int] = Bm25Index()
+
+class WordedGraph(MemoryGraph):
+    """The graph of a space with an index of the words of its memories.
+
+    Args:
+        snapshot: The graph, with embeddings of length 1.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__(snapshot)
+        self._words: Bm25Index[int] = Bm25Index()
         for row in self.memories.tolist():
-            index.add(row, terms(self.snapshot.descriptions[row]))
-        return index
+            self._words.add(row, terms(snapshot.descriptions[row]))
+
+    def bm25(self, text: str) -> NDArray[np.float64]:
+        """BM25 score of every memory for a text, and 0 for other nodes, [nodes]."""
+        scores = np.zeros(self.snapshot.num_nodes)
+        for row, score in self._words.scores(terms(text)).items():
+            scores[row] = score
+        return scores
 
 
 Held = TypeVar("Held", bound=MemoryGraph)
 
 
 class GraphRetriever(ABC, Generic[Held]):
-    """A strategy that holds the spaces it is asked about in memory.
+    """A strategy that holds the spaces it is asked about in memory, as long as it lives itself.
+
+    That spares an evaluation, which asks one retriever many questions, to read a space for each of them. A recall makes
+    its own retriever, so that it reads the space each time.
 
     Args:
         load: Reads the snapshot of a space as of a time (None: now), with embeddings.
@@ -209,7 +225,10 @@ class GraphRetriever(ABC, Generic[Held]):
     def retrieve(
         self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
     ) -> Result:
-        """The best memories; see ``Retriever``. Reading the space is not timed: a service would hold it."""
+        """The best memories; see ``Retriever``.
+
+        Reading the space is not timed. An evaluation reads it once for all its questions, a recall each time.
+        """
         graph = self.held(space, as_of)
         if not len(graph.memories):  # nothing had been said by then
             return Result((), Stopwatch().timing())

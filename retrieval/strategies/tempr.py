@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from datetime import UTC, datetime
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +14,7 @@ from scipy.sparse import csr_array
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.types import NodeId, SpaceId
 from locigraph.retrieval.activation import spread_activation
+from locigraph.retrieval.packing import Budget, ContextRules
 from locigraph.retrieval.protocols import Hit, TextEncoder
 from locigraph.retrieval.rank_fusion import USUAL_RRF_K, reciprocal_rank_fusion
 from locigraph.retrieval.strategies.memory_graph import (
@@ -20,7 +23,7 @@ from locigraph.retrieval.strategies.memory_graph import (
     MemoryGraph,
     Ranking,
     SnapshotLoader,
-    only,
+    WordedGraph,
 )
 
 _DAY_S = 86_400
@@ -29,7 +32,7 @@ _ENTITY_LINKS, _TEMPORAL_LINKS = 50, 10
 _CAUSAL_BOOST = 2.0
 
 
-class TemprGraph(MemoryGraph):
+class TemprGraph(WordedGraph):
     """Memories and their links: shared entities, like meaning, nearness in time, and causes.
 
     Args:
@@ -45,7 +48,7 @@ class TemprGraph(MemoryGraph):
         apart = (begun[later] - begun[earlier]) / _DAY_S
         near = apart <= 1
         temporal = earlier[near], later[near], np.maximum(0.3, 1 - apart[near])
-        cause, effect = self.edges("CAUSES")
+        cause, effect = self.memory_edges("CAUSES")
         causal = cause, effect, np.full(len(cause), _CAUSAL_BOOST)
         left, right = self._sharing_entities()
         entity = left, right, np.ones(len(left))
@@ -81,25 +84,27 @@ class TemprRetriever(GraphRetriever[TemprGraph]):
         encoder: Text encoder that made these embeddings.
         thinking_budget: Most memories that each search returns, however many are asked for.
         rrf_k: Constant of reciprocal rank fusion.
+        max_tokens: Most tokens of a context.
         name: Name of the strategy in results.
+        pool: Runs the four searches side by side; None to run them one after another, with the same results.
 
     Deviations:
         *Graph* (section 4.1): turns, facts, events and reflections are all memories; the paper keeps narrative facts in
         four networks, which are not told apart here. An entity joins each of its memories to the 50 that were said next
         before and after (eq. 3 joins all), and time joins each memory to 10 on either side within 24 hours, weighted
         max(.3, 1 - hours / 24) (eq. 4 is an exponential), much as limits in the authors' code do; a memory has at most
-        five links of meaning. ``CAUSES`` is the one causal relation; its multiplier in eq. 12 is 2, and that of all
-        other links 1.
-        *Searches* (section 4.2.2): they run one after another, not in parallel, since each takes milliseconds.
-        Activation spreads from the most active memory first, not breadth first; of equal activation the more similar
-        memory comes first. From the memories of the named time it may
-        pass to similar ones outside of it, which eq. 13 shuts out. Time expressions are resolved by
-        ``kg.language.dates`` instead of two libraries and a T5 model, from the day of the last turn where the question
-        has no time of its own. Within a window of one day all times are equally near. ``thinking_budget`` is an
-        argument of this class that no command sets.
+        five links of meaning. ``CAUSES`` between two memories is the one causal relation; its multiplier in eq. 12 is
+        2, and that of all other links 1.
+        *Searches* (section 4.2.2): activation spreads from the most active memory first, not breadth first; of equal
+        activation the more similar memory comes first. From the memories of the named time it may pass to similar ones
+        outside of it, which eq. 13 shuts out. Time expressions are resolved by ``kg.language.dates`` instead of two
+        libraries and a T5 model, from the day of the last turn where the question has no time of its own. Within a
+        window of one day all times are equally near.
         *Cross-encoder* (eq. 16): none, unless ``--reranker`` names one.
-        *Token budget* (eq. 7 and 17, ``max_tokens`` in the authors' code): the search has none. It belongs to the
-        context (``recall --budget_tokens``), where a memory that does not fit is passed over; the paper ends there.
+        *Token budget* (eq. 7 and 17; 4,096 in the authors' code): it bounds the context, not the search, by
+        ``retrieval.packing.count_tokens``; a memory that does not fit is passed over, where the paper ends. Like
+        ``thinking_budget``, it is an argument of this class: no command changes either, and ``--budget_tokens`` can
+        only ask for less.
 
     Source:
         Latimer et al. 2025, "Hindsight is 20/20", arXiv:2512.12818, section 4.2 (TEMPR, recall), eq. 7 to 17; links of
@@ -113,11 +118,20 @@ class TemprRetriever(GraphRetriever[TemprGraph]):
         *,
         thinking_budget: int = 100,
         rrf_k: int = USUAL_RRF_K,
+        max_tokens: int = 4_096,
         name: str = "tempr",
+        pool: Executor | None = None,
     ) -> None:
         super().__init__(load, encoder, name=name)
         self._budget = thinking_budget
         self._rrf_k = rrf_k
+        self._max_tokens = max_tokens
+        self._pool = pool
+
+    @property
+    def context_rules(self) -> ContextRules:
+        """See ``HasContextRules``: the token budget."""
+        return ContextRules(Budget(tokens=self._max_tokens))
 
     def prepare(self, snapshot: Snapshot) -> TemprGraph:
         """The links of a space."""
@@ -125,31 +139,20 @@ class TemprRetriever(GraphRetriever[TemprGraph]):
 
     def rank(self, graph: TemprGraph, asked: Asked, *, top_k: int) -> Ranking:
         """See ``GraphRetriever``. Signals: ``cosine``, ``bm25``, ``activation``, ``time``."""
-        memories, count = graph.memories, self._budget
-        cosine, bm25 = graph.cosine(asked.vector), graph.bm25(asked.text)
-        order = graph.order(cosine)
-        meaning = graph.best(cosine, memories[cosine[memories] >= 0.3], count)
-        words = graph.best(bm25, memories[bm25[memories] > 0], count)
-        seeds = meaning[:5][cosine[meaning[:5]] >= 0.5]
-        activation = spread_activation(
-            graph.all_links,
-            {int(row): float(cosine[row]) for row in seeds},
-            decay=0.8,
-            threshold=0.1,
-            budget=count,
-            ties=order,
-        )
-        nearness = self._in_time(graph, asked, cosine, order, count)
-        arms = [meaning.tolist(), words.tolist(), list(activation), list(nearness)]
-        ids = graph.snapshot.ids
-        fused = reciprocal_rank_fusion([[ids[row] for row in arm] for arm in arms], rrf_k=self._rrf_k)
-        rows = np.array([graph.snapshot.row_of[node] for node, _ in fused], dtype=np.int64)
-        signals = {
-            "cosine": only(cosine, meaning),
-            "bm25": only(bm25, words),
-            "activation": _spread_out(activation, len(cosine)),
-            "time": _spread_out(nearness, len(cosine)),
+        cosine = graph.cosine(asked.vector)
+        arms: dict[str, Callable[[], Mapping[int, float]]] = {
+            "cosine": partial(self._meaning, graph, cosine),
+            "bm25": partial(self._words, graph, asked),
+            "activation": partial(self._links, graph, cosine),
+            "time": partial(self._in_time, graph, asked, cosine),
         }
+        if self._pool is not None:
+            arms = {name: self._pool.submit(arm).result for name, arm in arms.items()}
+        found = {name: arm() for name, arm in arms.items()}
+        ids = graph.snapshot.ids
+        fused = reciprocal_rank_fusion([[ids[row] for row in arm] for arm in found.values()], rrf_k=self._rrf_k)
+        rows = np.array([graph.snapshot.row_of[node] for node, _ in fused], dtype=np.int64)
+        signals = {name: _spread_out(values, len(cosine)) for name, values in found.items()}
         return Ranking(rows, np.array([score for _, score in fused]), signals)
 
     def reworded(self, hits: Sequence[Hit], space: SpaceId, as_of: datetime | None = None) -> list[str]:
@@ -157,9 +160,30 @@ class TemprRetriever(GraphRetriever[TemprGraph]):
         graph = self.held(space, as_of)
         return [_dated(graph, hit.node_id) + hit.description for hit in hits]
 
-    def _in_time(
-        self, graph: TemprGraph, asked: Asked, cosine: NDArray[np.float64], order: NDArray[np.int64], count: int
-    ) -> dict[int, float]:
+    def _meaning(self, graph: TemprGraph, cosine: NDArray[np.float64]) -> Mapping[int, float]:
+        """Cosine of the most similar memories, best first."""
+        memories = graph.memories
+        return _values(cosine, graph.best(cosine, memories[cosine[memories] >= 0.3], self._budget))
+
+    def _words(self, graph: TemprGraph, asked: Asked) -> Mapping[int, float]:
+        """BM25 score of the memories that share most with the words of the question, best first."""
+        memories, bm25 = graph.memories, graph.bm25(asked.text)
+        return _values(bm25, graph.best(bm25, memories[bm25[memories] > 0], self._budget))
+
+    def _links(self, graph: TemprGraph, cosine: NDArray[np.float64]) -> Mapping[int, float]:
+        """Activation that the most similar memories pass on, the most active first."""
+        memories = graph.memories
+        seeds = graph.best(cosine, memories[cosine[memories] >= 0.5], 5)
+        return spread_activation(
+            graph.all_links,
+            _values(cosine, seeds),
+            decay=0.8,
+            threshold=0.1,
+            budget=self._budget,
+            ties=graph.order(cosine),
+        )
+
+    def _in_time(self, graph: TemprGraph, asked: Asked, cosine: NDArray[np.float64]) -> Mapping[int, float]:
         """Nearness to the time that the question names, by memory, best first; empty if it names none."""
         if asked.window is None:
             return {}
@@ -169,11 +193,11 @@ class TemprRetriever(GraphRetriever[TemprGraph]):
         own = np.where(similar, nearness_to(asked.window, *graph.times), -1.0)
         return spread_activation(
             graph.time_links,
-            {int(row): float(own[row]) for row in entries},
+            _values(own, entries),
             decay=0.7,
             threshold=0.2,
-            budget=count,
-            ties=order,
+            budget=self._budget,
+            ties=graph.order(cosine),
             least=own,
         )
 
@@ -202,7 +226,11 @@ def _successors(rows: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64],
     return np.concatenate(empty + [rows[:-n] for n in shifts]), np.concatenate(empty + [rows[n:] for n in shifts])
 
 
-def _spread_out(values: dict[int, float], size: int) -> NDArray[np.float64]:
+def _values(values: NDArray[np.float64], rows: NDArray[np.int64]) -> dict[int, float]:
+    return {int(row): float(values[row]) for row in rows}
+
+
+def _spread_out(values: Mapping[int, float], size: int) -> NDArray[np.float64]:
     shown = np.full(size, np.nan)
     shown[list(values)] = list(values.values())
     return shown

@@ -124,6 +124,17 @@ def _magma(parts: SearchParts, strategy: Strategy) -> Retriever:
     return MagmaRetriever(parts.snapshots(strategy), parts.encoder_of(strategy), route=route, name=strategy.name)
 
 
+def _tempr(parts: SearchParts, strategy: Strategy) -> Retriever:
+    from locigraph.retrieval.strategies.tempr import TemprRetriever
+
+    return TemprRetriever(
+        parts.snapshots(strategy),
+        parts.encoder_of(strategy),
+        name=strategy.name,
+        pool=parts.opened.enter_context(ThreadPoolExecutor(4, thread_name_prefix="tempr")),
+    )
+
+
 def _dense(parts: SearchParts, strategy: Strategy) -> Retriever:
     from locigraph.retrieval.strategies.single_signal import DenseRetriever
 
@@ -319,7 +330,7 @@ STRATEGIES: Table[Strategy] = Table(
             Strategy(
                 "tempr",
                 "TEMPR: meaning, words, spreading activation and time fused by RRF with the constant 60",
-                _over_snapshots("tempr", "TemprRetriever"),
+                _tempr,
                 has_adapted=True,
             ),
             Strategy(

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from typing import cast
 
 import pytest
 import yaml
@@ -13,10 +15,13 @@ from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, Result, Retriever
 from locigraph.retrieval.stopwatch import Stopwatch
+from locigraph.retrieval.strategies.memory_graph import SnapshotLoader
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.assembly.search_parts import SearchParts
 from locigraph.scripts.assembly.strategies import STRATEGIES, Strategy, made_of
 from locigraph.scripts.assembly.strategy_choice import chosen, comparisons, require_adapter, unused_options
+from tests.fakes import SPACE, FakeEncoder, make_turns
+from tests.fakes_graph import TEXT_DIM, make_snapshot
 
 
 class Nothing:
@@ -144,3 +149,26 @@ def test_strategies_over_snapshots_are_built_without_an_index(name: str, tmp_pat
     encoder = CachedTextEncoder(cache=tmp_path / "cache.sqlite")
     with Store(tmp_path / "graph.sqlite") as store, SearchParts(store, encoder, spaces=[]) as parts:
         assert made_of(parts, [name])[name].name == name
+
+
+class OneSpace(SearchParts):
+    """Parts over a space that is in memory, whichever is asked for."""
+
+    def encoder_of(self, strategy: Strategy) -> CachedTextEncoder:
+        return cast(CachedTextEncoder, FakeEncoder(TEXT_DIM))
+
+    def snapshots(self, strategy: Strategy) -> SnapshotLoader:
+        snapshot = make_snapshot(make_turns(["I bought a canoe"]))
+        return lambda space, as_of: snapshot
+
+
+def test_the_searches_of_tempr_have_threads_that_end_with_the_parts(tmp_path: Path) -> None:
+    encoder = CachedTextEncoder(cache=tmp_path / "cache.sqlite")
+
+    def searching() -> int:
+        return sum(thread.name.startswith("tempr") for thread in threading.enumerate())
+
+    with Store(tmp_path / "graph.sqlite") as store, OneSpace(store, encoder, spaces=[]) as parts:
+        assert made_of(parts, ["tempr"])["tempr"].retrieve("a canoe", SPACE).hits
+        assert searching() > 0
+    assert searching() == 0

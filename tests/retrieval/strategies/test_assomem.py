@@ -54,6 +54,29 @@ def test_candidates_are_the_memories_of_the_best_clues() -> None:
     }  # fmt: skip
 
 
+def test_the_hundred_best_clues_make_candidates() -> None:
+    clues = [Extra("concept", f"clue {number}") for number in range(101)]
+    owned = [(number, "HAS_CONCEPT", 101 + number) for number in range(101)]
+    turns = make_turns(*([f"turn {number}"] for number in range(101)))
+    # No two clues have a cosine of more than .9 * .9, so that none are merged.
+    snapshot = with_cosines(
+        make_snapshot(turns, clues, owned), [0.5] * 101 + [0.9 - 0.001 * number for number in range(101)]
+    )
+    made = AssoMemRetriever(lambda space, as_of: snapshot, OneAxis(snapshot))
+    hits = made.retrieve("x", SPACE, top_k=1_000).hits
+    assert {hit.node_id for hit in hits} == {f"n{number}" for number in range(100)}
+
+
+@pytest.mark.parametrize(("cosine", "expected"), [(0.95, {"n0", "n1"}), (0.948, {"n0"})])
+def test_clues_of_a_cosine_of_nine_tenths_are_one(cosine: float, expected: set[str]) -> None:
+    clues = [Extra("concept", "boats"), Extra("concept", "rowing")]
+    edges = [(0, "HAS_CONCEPT", 2), (1, "HAS_CONCEPT", 3)]
+    # The cosine of the clues with each other is .9025, or .8987.
+    snapshot = with_cosines(make_snapshot(make_turns(["a"], ["b"]), clues, edges), [0.5, 0.5, cosine, cosine])
+    made = AssoMemRetriever(lambda space, as_of: snapshot, OneAxis(snapshot), clues=1)
+    assert {hit.node_id for hit in made.retrieve("x", SPACE).hits} == expected
+
+
 def test_the_score_is_the_fixed_weighted_sum_of_the_signals() -> None:
     for hit in retriever(space_of(), clues=None).retrieve("canoe on 1 January 2024", SPACE).hits:
         relevance, importance, temporal = (hit.signals[name] for name in SIGNALS)

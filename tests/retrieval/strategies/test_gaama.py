@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 from locigraph.kg.snapshot import Snapshot
 from locigraph.retrieval.packing import Budget, ContextRules, KindLimits, retrieve_contexts
 from locigraph.retrieval.protocols import Hit
-from locigraph.retrieval.strategies.gaama import EDGE_WEIGHTS, GaamaRetriever
+from locigraph.retrieval.strategies.gaama import GaamaRetriever
 from tests.fakes import SPACE, FakeEncoder, make_turns
 from tests.fakes_graph import TEXT_DIM, Extra, OneAxis, make_snapshot, with_cosines
 
 ENCODER = FakeEncoder(TEXT_DIM)
+#: The weights of the paper.
+WEIGHTS = {"NEXT": 0.8, "DERIVED_FROM": 0.8, "HAS_CONCEPT": 0.8, "ABOUT_CONCEPT": 0.8, "DERIVED_FROM_FACT": 0.5}
 
 
 def space_of() -> Snapshot:
@@ -36,12 +38,14 @@ def retriever(snapshot: Snapshot, **options: Any) -> GaamaRetriever:
 
 def test_scores_match_a_walk_by_networkx_and_the_formula() -> None:
     snapshot = space_of()
+    snapshot.weights[:] = np.linspace(0.4, 1.0, len(snapshot.weights))
     cosine = np.maximum(snapshot.embeddings @ ENCODER.encode(["canoe"])[0], 0).astype(float)
     graph = networkx.Graph()
     graph.add_nodes_from(row for row in range(8) if row != 6)
-    for source, label, target in zip(snapshot.source, snapshot.relations, snapshot.target, strict=True):
-        if label in EDGE_WEIGHTS:
-            graph.add_edge(int(source), int(target), weight=EDGE_WEIGHTS[str(label)])
+    edges = zip(snapshot.source, snapshot.relations, snapshot.target, snapshot.weights, strict=True)
+    for source, label, target, weight in edges:
+        if label in WEIGHTS:
+            graph.add_edge(int(source), int(target), weight=WEIGHTS[str(label)] * float(weight))
     seeds = {row: cosine[row] ** 2 for row in graph}
     ranks = networkx.pagerank(graph.to_directed(), alpha=0.6, personalization=seeds, tol=1e-12, max_iter=1000)
     most_rank, most_cosine = max(ranks.values()), max(cosine[row] for row in graph)
@@ -50,6 +54,19 @@ def test_scores_match_a_walk_by_networkx_and_the_formula() -> None:
     }
     hits = retriever(snapshot).retrieve("canoe", SPACE).hits
     assert {hit.node_id: hit.score for hit in hits} == pytest.approx(expected, abs=1e-5)
+
+
+def test_an_edge_weighs_what_its_relation_does_times_its_own_weight() -> None:
+    edges = [(2, "DERIVED_FROM", 0), (0, "HAS_CONCEPT", 3), (2, "ABOUT_CONCEPT", 3), (4, "DERIVED_FROM_FACT", 2)]
+    extras = [Extra("knowledge_node", "a fact"), Extra("concept", "boats"), Extra("reflection", "an insight")]
+    snapshot = make_snapshot(make_turns(["one", "two"]), extras, [*edges, (2, "CAUSES", 1)])
+    snapshot.weights[1] = 0.25  # of the fact to its turn
+    graph = retriever(snapshot).prepare(snapshot)
+    found = zip(graph.source.tolist(), graph.target.tolist(), graph.weight.tolist(), strict=True)
+    one_way = {(0, 1): 0.8, (2, 0): 0.2, (0, 3): 0.8, (2, 3): 0.8, (4, 2): 0.5}
+    assert {(source, target): weight for source, target, weight in found} == pytest.approx(
+        one_way | {(target, source): weight for (source, target), weight in one_way.items()}
+    )
 
 
 def test_entities_are_not_walked() -> None:

@@ -103,3 +103,12 @@ def test_a_synonym_weighs_its_cosine_beside_a_turn_of_1() -> None:
     steps = HippoGraph(with_cosines(snapshot, [0.0, 0.9, 0.9]), 0.8).transition.toarray()
     assert steps[1].tolist() == pytest.approx([1 / 1.81, 0, 0.81 / 1.81], abs=1e-6)
     assert steps[2].tolist() == pytest.approx([0, 1, 0], abs=1e-6)
+
+
+@pytest.mark.parametrize(("cosine", "joined"), [(0.895, True), (0.894, False)])
+def test_entities_of_a_cosine_of_eight_tenths_are_synonyms(cosine: float, joined: bool) -> None:
+    named = [Extra("entity", "canoe"), Extra("entity", "kayak")]
+    # The cosine of the entities with each other is .8010, or .7992.
+    snapshot = with_cosines(make_snapshot(make_turns(["a"]), named), [0.0, cosine, cosine])
+    steps = retriever(snapshot).prepare(snapshot).transition.toarray()
+    assert bool(steps[1, 2]) is bool(steps[2, 1]) is joined

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from itertools import groupby
 from typing import Any
 
 import pytest
@@ -23,10 +24,11 @@ ENCODER = FakeEncoder(TEXT_DIM)
 
 
 def space_of() -> Snapshot:
-    """Turns 0 to 3; fact 4 of turn 3; entity 5, which turns 0 and 3 name; turn 1 has a cue phrase."""
+    """Turns 0 to 3; fact 4 of turn 3; entity 5, which turns 0 and 3 name; turn 0 is the cause of turn 1."""
     turns = make_turns(["I bought a canoe", "because the lake is near", "good night"], ["the bread rose"])
     extras = [Extra("knowledge_node", "Ben bakes rye", (3,)), Extra("entity", "oven")]
-    return make_snapshot(turns, extras, [(4, "DERIVED_FROM", 3), (0, "MENTIONS", 5), (3, "MENTIONS", 5)])
+    edges = [(4, "DERIVED_FROM", 3), (0, "MENTIONS", 5), (3, "MENTIONS", 5), (0, "CAUSES", 1)]
+    return make_snapshot(turns, extras, edges)
 
 
 def retriever(snapshot: Snapshot, **options: Any) -> MagmaRetriever:
@@ -51,10 +53,24 @@ def test_rules_find_the_intent(question: str, intent: Intent) -> None:
 def test_the_four_graphs_join_what_they_should() -> None:
     beside = MagmaGraph(space_of(), 0.99, 5).neighbours
     assert beside["temporal"](1).tolist() == [0, 2]
-    assert beside["causal"](0).tolist() == [1]  # the turn after it has a cue phrase
+    assert beside["causal"](0).tolist() == [1]
     assert beside["causal"](2).tolist() == []
     assert beside["entity"](0).tolist() == [0, 3]
     assert beside["semantic"](3).tolist() == [4]
+
+
+def test_causes_are_those_that_are_recorded_whatever_the_words_say() -> None:
+    turns = make_turns(["the lake is near", "because of that I bought a canoe", "good night"])
+    graph = MagmaGraph(make_snapshot(turns, edges=[(1, "CAUSES", 2)]), 0.99, 5)
+    assert [ends.tolist() for ends in graph.causes] == [[1], [2]]
+    assert graph.neighbours["causal"](0).tolist() == []
+
+
+def test_causes_that_are_no_memories_are_not_found() -> None:
+    named = [Extra("concept", "boats"), Extra("entity", "canoe")]
+    snapshot = make_snapshot(make_turns(["a canoe"], ["a lake"]), named, [(2, "CAUSES", 0), (0, "CAUSES", 3)])
+    hits = retriever(snapshot).retrieve("Why a canoe?", SPACE, top_k=9).hits
+    assert {hit.node_id for hit in hits} == {"n0", "n1"}
 
 
 def test_a_step_scores_by_intent_and_meaning() -> None:
@@ -90,6 +106,37 @@ def test_no_more_memories_are_visited_than_the_budget() -> None:
     assert len(retriever(space_of(), anchors=2, budget=3).retrieve("canoe", SPACE, top_k=9).hits) <= 3
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, 200),  # 20 anchors, and 36 memories after each of five hops
+        ({"depth": 4}, 200),
+        ({"budget": 87, "anchors": 20}, 87),  # 67 memories in five hops: 13 would leave two places empty
+        ({"budget": 10, "anchors": 20}, 10),
+        ({"depth": 0}, 20),
+        ({"width": 10}, 70),
+    ],
+)
+def test_the_search_uses_up_its_budget(options: dict[str, int], expected: int) -> None:
+    turns = make_turns([f"turn {number}" for number in range(300)])
+    joined = make_snapshot(turns, [Extra("entity", "Ann")], [(turn, "MENTIONS", 300) for turn in range(300)])
+    assert len(at_cosines(joined, **options).retrieve("x", SPACE, top_k=1_000).hits) == expected
+
+
+def test_the_search_goes_five_hops_far() -> None:
+    chain = make_snapshot(make_turns([f"turn {number}" for number in range(9)]))
+    hits = at_cosines(chain, 0.9, anchors=1).retrieve("x", SPACE, top_k=9).hits
+    assert [hit.node_id for hit in hits] == ["n0", "n1", "n2", "n3", "n4", "n5"]
+
+
+def test_twenty_anchors_are_followed_by_36_memories_of_each_hop() -> None:
+    turns = make_turns([f"turn {number}" for number in range(300)])
+    joined = make_snapshot(turns, [Extra("entity", "Ann")], [(turn, "MENTIONS", 300) for turn in range(300)])
+    hits = at_cosines(joined).retrieve("x", SPACE, top_k=1_000).hits
+    # All steps of a hop lead from equally good memories to equally good ones.
+    assert [len([*hop]) for _, hop in groupby(round(hit.signals["beam"], 6) for hit in hits)] == [20, *[36] * 5]
+
+
 def test_causes_come_before_effects() -> None:
     assert causal_order([1, 2, 3, 4], [(4, 2), (3, 4), (9, 1)]) == [1, 3, 4, 2]
     assert causal_order([1, 2], [(1, 2), (2, 1), (1, 1)]) == [1, 2]  # a circle
@@ -107,6 +154,15 @@ def test_a_context_is_in_causal_order_for_why_and_in_time_order_for_when() -> No
     causal = made.arrange("Why a canoe?", hits, SPACE)
     assert causal is not None
     assert causal.index(snapshot.ids[0]) < causal.index(snapshot.ids[1])
+
+
+def test_a_context_for_when_is_in_the_order_of_what_is_told_not_of_what_was_said() -> None:
+    turns = make_turns(["I row"], ["and last year I swam"])
+    snapshot = make_snapshot(turns, [Extra("event_node", "Ann swam", (1,))], [(2, "DERIVED_FROM", 1)])
+    snapshot.valid_from[2] = snapshot.spoken_at[0] - 300 * 86_400
+    made = retriever(snapshot)
+    hits = made.retrieve("row swam", SPACE, top_k=9).hits
+    assert made.arrange("When did Ann swim?", hits, SPACE) == ["n2", "n0", "n1"]
 
 
 def at_cosines(snapshot: Snapshot, *cosines: float, **options: Any) -> MagmaRetriever:
@@ -128,6 +184,21 @@ def at_cosines(snapshot: Snapshot, *cosines: float, **options: Any) -> MagmaRetr
 def test_anchors_are_fused_from_cosine_words_and_time(question: str, order: list[str]) -> None:
     made = at_cosines(make_snapshot(make_turns(["one"], ["two"], ["lake"])), 0.5, 0.4, 0.3, depth=0)
     assert [hit.node_id for hit in made.retrieve(question, SPACE).hits] == order
+
+
+def test_the_constant_of_the_fusion_is_60() -> None:
+    # Turns stand in the order of their cosines. By words their order is that of how many of their 20 words are "lake".
+    places = {0: 18, 1: 19, 6: 10, 7: 11}
+    others = iter(sorted({*range(1, 21)} - {*places.values()}))
+    by_words = [places.get(turn) or next(others) for turn in range(20)]
+    lines = [["lake"] * (21 - place) + [f"filler{turn}"] * (place - 1) for turn, place in enumerate(by_words)]
+    turns = make_snapshot(make_turns(*([" ".join(line)] for line in lines)))
+    made = at_cosines(turns, *(0.9 - 0.01 * turn for turn in range(20)), depth=0)
+    order = [hit.node_id for hit in made.retrieve("lake", SPACE, top_k=20).hits]
+    # 1/61 + 1/78 is more than 1/67 + 1/70, and with the constant 61 less.
+    assert order.index(turns.ids[0]) < order.index(turns.ids[6])
+    # 1/68 + 1/71 is more than 1/62 + 1/79, and with the constant 59 less.
+    assert order.index(turns.ids[7]) < order.index(turns.ids[1])
 
 
 def test_each_memory_has_semantic_links_to_its_five_nearest() -> None:

@@ -93,6 +93,16 @@ def test_a_space_without_dates_facts_or_links_is_searched(kind: type[GraphRetrie
     assert hits[0].node_id == "n0"
 
 
+@pytest.mark.parametrize("kind", ALL)
+def test_a_question_finds_everything_about_its_space_made(kind: type[GraphRetriever[MemoryGraph]]) -> None:
+    made = cast(GraphRetriever[MemoryGraph], retriever(kind, space_of()))
+    graph = made.held(SPACE, None)
+    held = set(vars(graph))
+    made.retrieve("Why a canoe on 1 January 2024?", SPACE)
+    assert made.held(SPACE, None) is graph
+    assert set(vars(graph)) == held
+
+
 def test_a_question_names_a_window_of_whole_days() -> None:
     asked = Asked("What was last week?", np.zeros(2, np.float32), date(2024, 1, 10))
     first, last = (int(datetime(2024, 1, day, tzinfo=UTC).timestamp()) for day in (1, 8))

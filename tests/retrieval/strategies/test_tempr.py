@@ -1,22 +1,33 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from datetime import UTC, datetime
+from threading import Barrier
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from locigraph.kg.snapshot import NO_TIME, Snapshot
+from locigraph.retrieval.packing import Budget, ContextRules, retrieve_contexts
 from locigraph.retrieval.protocols import Hit
+from locigraph.retrieval.strategies.memory_graph import Asked
 from locigraph.retrieval.strategies.tempr import TemprGraph, TemprRetriever, nearness_to
 from tests.fakes import SPACE, FakeEncoder, make_turns
 from tests.fakes_graph import TEXT_DIM, Extra, OneAxis, make_snapshot, with_cosines
 
 ENCODER = FakeEncoder(TEXT_DIM)
 HOUR = 3600
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Executor]:
+    with ThreadPoolExecutor(4) as threads:
+        yield threads
 
 
 def space_of(*sessions: Sequence[str], edges: Sequence[tuple[int, str, int]] = ()) -> Snapshot:
@@ -59,6 +70,13 @@ def test_entities_causes_and_like_meaning_link_memories() -> None:
     assert links[0, 1] == 0.0
 
 
+def test_causes_that_are_no_memories_are_not_found() -> None:
+    named = [Extra("concept", "boats"), Extra("entity", "canoe")]
+    snapshot = make_snapshot(make_turns(["a canoe"], ["a lake"]), named, [(2, "CAUSES", 0), (0, "CAUSES", 3)])
+    hits = retriever(snapshot).retrieve("Ann: a canoe on 1 January 2024", SPACE, top_k=9).hits
+    assert {hit.type for hit in hits} == {"episode"}
+
+
 def test_time_counts_only_if_the_question_names_one() -> None:
     snapshot = space_of(["canoe on the lake"], ["canoe on the pond"])
     without = retriever(snapshot).retrieve("canoe on the", SPACE).hits
@@ -89,6 +107,70 @@ def test_the_thinking_budget_bounds_every_search() -> None:
     found = retriever(snapshot, thinking_budget=3).retrieve("canoe", SPACE, top_k=2).hits
     for signal in ("cosine", "bm25", "activation"):
         assert sum(signal in hit.signals for hit in found) <= 3
+
+
+class MeetingTempr(TemprRetriever):
+    """Every search waits until all four are at work."""
+
+    barrier = Barrier(4, timeout=30)
+
+    def _meaning(self, graph: TemprGraph, cosine: NDArray[np.float64]) -> Mapping[int, float]:
+        self.barrier.wait()
+        return super()._meaning(graph, cosine)
+
+    def _words(self, graph: TemprGraph, asked: Asked) -> Mapping[int, float]:
+        self.barrier.wait()
+        return super()._words(graph, asked)
+
+    def _links(self, graph: TemprGraph, cosine: NDArray[np.float64]) -> Mapping[int, float]:
+        self.barrier.wait()
+        return super()._links(graph, cosine)
+
+    def _in_time(self, graph: TemprGraph, asked: Asked, cosine: NDArray[np.float64]) -> Mapping[int, float]:
+        self.barrier.wait()
+        return super()._in_time(graph, asked, cosine)
+
+
+def test_the_four_searches_run_at_once(pool: Executor) -> None:
+    snapshot = space_of(["canoe on the lake", "bread"], ["canoe on the pond"])
+    made = MeetingTempr(lambda space, as_of: snapshot, ENCODER, pool=pool)
+    assert made.retrieve("canoe on 8 January 2024", SPACE).hits
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(["canoe", "lake", "bread", "oven"]), min_size=1, max_size=4), max_size=12),
+    st.sampled_from(["canoe lake", "the oven on 1 January 2024", "bread in January 2024", "zzz"]),
+)
+def test_searches_at_once_find_what_they_find_one_after_another(
+    pool: Executor, lines: list[list[str]], question: str
+) -> None:
+    turns = make_turns([" ".join(words) for words in lines])
+    named = [(row, "MENTIONS", len(turns)) for row in range(0, len(turns), 2)]
+    snapshot = make_snapshot(turns, [Extra("entity", "Ann")], named)
+    found = retriever(snapshot).retrieve(question, SPACE, top_k=50).hits
+    assert retriever(snapshot, pool=pool).retrieve(question, SPACE, top_k=50).hits == found
+
+
+def test_a_context_has_at_most_4096_tokens_or_as_many_as_the_strategy_is_given() -> None:
+    turns = make_snapshot(make_turns([f"{'word ' * 60}{number}" for number in range(90)]))
+    made = retriever(turns)
+    assert made.context_rules == ContextRules(Budget(tokens=4_096))
+    _, (context,) = retrieve_contexts(made, "word", turns, [Budget(tokens=1_000_000)], space=SPACE)
+    assert 4_000 < context.tokens <= 4_096
+    few = retriever(turns, max_tokens=200)
+    _, (context,) = retrieve_contexts(few, "word", turns, [Budget(tokens=1_000_000)], space=SPACE)
+    assert 100 < context.tokens <= 200
+
+
+def test_every_search_finds_at_most_a_hundred() -> None:
+    turns = make_turns([f"turn {number}" for number in range(101)])
+    named = [(number, "MENTIONS", 101) for number in range(101)]
+    cosines = [0.9 - 0.001 * number for number in range(101)]
+    snapshot = with_cosines(make_snapshot(turns, [Extra("entity", "Ann")], named), cosines)
+    made = TemprRetriever(lambda space, as_of: snapshot, OneAxis(snapshot))
+    hits = made.retrieve("which turn on 1 January 2024", SPACE, top_k=1_000).hits
+    found = {signal: sum(signal in hit.signals for hit in hits) for signal in ("cosine", "bm25", "activation", "time")}
+    assert found == {"cosine": 100, "bm25": 100, "activation": 100, "time": 100}
 
 
 def test_a_cross_encoder_reads_the_date_before_the_text() -> None:

@@ -1,0 +1,134 @@
+"""What the parts of published strategies are worth: recall@10 of GAAMA, MAGMA and AssoMem with some of them left out.
+
+    locigraph build --corpus.path locomo10.json --corpus.format locomo --consolidation recorded --store graph.sqlite
+    python -m benchmarks.published_parts --corpus locomo10.json --format locomo --store graph.sqlite --output parts.json
+
+GAAMA without PageRank, MAGMA without its search, AssoMem with each signal off or alone, without clues, and with learnt
+weights. These come from five folds by conversation: those of a fold from its training conversations alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from locigraph.kg.files import replace_file
+from locigraph.kg.types import Question
+from locigraph.retrieval.evaluation import Fold, evidence_recall
+from locigraph.retrieval.hits import turns_of_hits
+from locigraph.retrieval.protocols import Retriever, TextEncoder
+from locigraph.retrieval.strategies.assomem import (
+    FIXED_WEIGHTS,
+    SIGNALS,
+    AssoMemRetriever,
+    Weights,
+    weights_by_type,
+)
+from locigraph.retrieval.strategies.gaama import GaamaRetriever
+from locigraph.retrieval.strategies.magma import MagmaRetriever, intent_of
+from locigraph.retrieval.strategies.memory_graph import SnapshotLoader
+from locigraph.scripts.assembly import opening
+from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings
+from locigraph.scripts.experiments import provenance
+from locigraph.training.folds import plan_folds
+
+_TOP_K = 10
+_FOLDS, _VALIDATION, _SEED = 5, 2, 0
+
+#: A strategy, what is changed in it, and recall@10 of each question.
+Row = tuple[str, str, list[float]]
+
+
+def main() -> None:
+    """Print a row for each variant, and write them with what they were measured on."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", required=True, help="file of the corpus that is asked about")
+    parser.add_argument("--format", default="locomo", help="format of that file")
+    parser.add_argument("--store", required=True, help="graph of that corpus")
+    parser.add_argument("--adapter", default=None, help="adapter of the text encoder")
+    parser.add_argument("--cache", default=EncoderSettings().cache, help="cache of the text encoder")
+    parser.add_argument("--output", required=True, type=Path, help="JSON file to write")
+    options = parser.parse_args()
+    read = opening.read_corpus(CorpusSettings(path=options.corpus, format=options.format))
+    encoder = opening.text_encoder(EncoderSettings(adapter=options.adapter, cache=options.cache))
+    questions = [question for question in read.questions if question.evidence]
+    manifest = provenance.manifest(
+        _SEED,
+        corpus={"path": read.path, "sha256": read.sha256},
+        text_encoder=encoder.model_id,
+        folds=_FOLDS,
+        questions=len(questions),
+    )
+    folds = plan_folds(questions, folds=_FOLDS, validation=_VALIDATION, seed=_SEED)
+    found = []
+    with opening.existing_store(options.store) as store:
+        snapshots = {
+            (q.space, q.asked_at): store.snapshot(q.space, as_of=q.asked_at, embedding_model=encoder.model_id)
+            for q in {(q.space, q.asked_at): q for q in questions}.values()
+        }
+        print(f"{'strategy':<10}{'variant':<66}{'recall@10':>9}")
+        for strategy, variant, scores in rows(lambda *asked: snapshots[asked], encoder, questions, folds):
+            mean = float(np.mean(scores))
+            found.append({"strategy": strategy, "variant": variant, f"recall@{_TOP_K}": mean})
+            print(f"{strategy:<10}{variant:<66}{mean:>9.3f}", flush=True)
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(options.output, json.dumps({"rows": found, "manifest": manifest}, indent=1) + "\n")
+
+
+def rows(
+    load: SnapshotLoader, encoder: TextEncoder, questions: Sequence[Question], folds: Sequence[Fold]
+) -> Iterator[Row]:
+    """The variants one after another, each strategy first as it is.
+
+    Args:
+        load: Reads the snapshot of a space as of a time, with embeddings.
+        encoder: Text encoder that made these embeddings.
+        questions: All questions, with evidence.
+        folds: Folds of their conversations, in which AssoMem's weights are learnt.
+    """
+    yield "gaama", "as it is", recalls(GaamaRetriever(load, encoder), questions)
+    yield "gaama", "without PageRank", recalls(GaamaRetriever(load, encoder, ppr_weight=0.0), questions)
+    yield "magma", "as it is", recalls(MagmaRetriever(load, encoder), questions)
+    yield "magma", "without the beam search: anchors alone", recalls(MagmaRetriever(load, encoder, depth=0), questions)
+
+    assomem = partial(AssoMemRetriever, load, encoder)
+    yield "assomem", "as it is: fixed weights .6/.3/.1", recalls(assomem(), questions)
+    yield "assomem", "without clues: all memories are candidates", recalls(assomem(clues=None), questions)
+    for number, name in enumerate(SIGNALS):
+        others = _kept(*(at for at in range(len(SIGNALS)) if at != number))
+        yield "assomem", f"without {name}", recalls(assomem(weights=others), questions)
+        yield "assomem", f"{name} alone", recalls(assomem(weights=_kept(number)), questions)
+    plain = assomem()
+    for kinds, type_of in (("intent", intent_of), ("all questions alike", lambda text: "")):
+        for temperature in (1.0, 0.1, 0.01):
+            scores = []
+            for fold in folds:
+                known = [q for q in questions if q.space in fold.train]
+                weights = weights_by_type(plain, known, type_of, temperature=temperature)
+                scores += recalls(assomem(weights=weights), [q for q in questions if q.space in fold.test])
+            shown = " ".join(f"{weight:.2f}" for weight in weights(questions[0].text))
+            yield "assomem", f"learnt by {kinds}, temperature {temperature:g}; such as {shown}", scores
+
+
+def recalls(retriever: Retriever, questions: Sequence[Question]) -> list[float]:
+    """recall@10 of each question."""
+    found = []
+    for question in questions:
+        hits = retriever.retrieve(question.text, question.space, as_of=question.asked_at, top_k=_TOP_K).hits
+        found.append(evidence_recall(turns_of_hits(hits, top_k=_TOP_K), set(question.evidence), _TOP_K))
+    return found
+
+
+def _kept(*signals: int) -> Callable[[str], Weights]:
+    """The fixed weights of some signals, and 0 for the others."""
+    first, second, third = (weight if at in signals else 0.0 for at, weight in enumerate(FIXED_WEIGHTS))
+    return lambda text: (first, second, third)
+
+
+if __name__ == "__main__":
+    main()
