@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import date
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -50,6 +51,7 @@ _SLOTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("favourite", re.compile(r"\bfavou?rite (?P<what>\w+) is (?P<value>[\w' ]+)")),
 )
 _SAME_FACT = 0.8  # Jaccard overlap of terms from which two facts say the same
+_ANY_DAY = date(2024, 1, 1)  # whether words name a time does not depend on the day
 _MAX_MEMORABLE = 12
 _MAX_TOPICS, _MAX_TOPICS_OF_EXPOSITION = 3, 1
 
@@ -180,9 +182,16 @@ def _mentions(turn: Turn) -> tuple[Mention, ...]:
     found = {turn.speaker: Mention(turn.speaker, "person")}
     for match in _NAME.finditer(turn.text):
         name = match.group(1).removesuffix("'s").removesuffix("’s")
-        if name.lower() not in STOP_WORDS and 2 < len(name) <= MAX_LABEL and not resolve_times(f"in {name}", None):
+        # "I'm" is two stop words.
+        if 2 < len(name) <= MAX_LABEL and set(words(name)) - STOP_WORDS and not _is_time(name):
             found.setdefault(name, Mention(name, "other"))
     return tuple(found.values())[:8]
+
+
+def _is_time(name: str) -> bool:
+    """Whether the whole of a name is a day or a month, such as "Monday" or "Last June"."""
+    read = (time.text for where in ("in", "on") for time in resolve_times(f"{where} {name}", _ANY_DAY))
+    return any(text.endswith(name) for text in read)
 
 
 def _topics(turn: Turn) -> tuple[Topic, ...]:
