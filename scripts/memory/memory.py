@@ -439,8 +439,9 @@ class Memory:
                     )
                     kept = {line.node_id for line in context.memories}
                     hits = tuple(hit for hit in found.hits if hit.node_id in kept)
+                shown = asked.shown(hits, time)
                 said = (*notes, *opening.partial_memory(self._graph, asked.spaces))
-        return Recalled(tuple(map(asked.with_space_names, hits)), name, found.timing, said, context)
+        return Recalled(shown, name, found.timing, said, context)
 
     def state(self) -> MemoryState:
         """How far the memory is ready to answer.

@@ -271,6 +271,25 @@ def test_no_vector_is_left_of_a_forgotten_name_that_spacy_found_and_that_meant_s
         memory.add(**SALE | {"space": "bo"})
 
 
+@pytest.mark.parametrize("asked", [{"space": "ana"}, {"space": ["ana"]}])
+def test_a_fact_whose_place_another_took_says_until_when_it_held(place: Path, asked: dict[str, Any]) -> None:
+    with opened(place) as memory:
+        memory.add(**SALE | {"text": "I live in Boston near the old harbour."})
+        memory.add(**SALE | {"text": "I live in Denver now, far from any harbour.", "spoken_at": "2024-06-22T10:00"})
+        question = {"question": "Where does Ana live?", "strategy": "v1", "fold": None, **asked}
+        now = {(hit.type, hit.text): hit.as_json()["until"] for hit in memory.recall(**question)}
+        assert {text: until for (kind, text), until in now.items() if kind == "knowledge_node"} == {
+            "Ana live in Boston near the old harbour.": "2024-06-22",
+            "Ana live in Denver now, far from any harbour.": None,
+        }
+        assert {until for (kind, _), until in now.items() if kind != "knowledge_node"} == {None}
+        packed = str(memory.recall(**question, budget_tokens=500).context)
+        assert "[1 May 2024, until 22 June 2024] Ana live in Boston" in packed
+        assert packed.count("until") == 1
+        earlier = memory.recall(**question, as_of="2024-06-01")
+        assert {hit.until for hit in earlier} == {None}
+
+
 def test_secrets_are_replaced_before_anything_is_stored(place: Path) -> None:
     with opened(place, redact=True) as memory:
         memory.add(**SALE | {"text": "My password is hunter2, write it down."})
