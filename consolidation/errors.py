@@ -5,6 +5,7 @@ LocigraphError (kg.errors)
 │   ├── BlueprintError      the architect's plan breaks a rule of the schema or names what it was not shown
 │   ├── WordingError        the scribe left out an operation, or wrote too little or too much
 │   └── UnusableReplyError  a language model's replies about the turn are of no use, after a repair; they are kept
+├── NameModelError          the model that finds names is not installed, or is another one
 └── LanguageModelError      the endpoint of a language model, or the cassette of its replies, cannot be used
     ├── ReplyFormatError    a language model's reply is not of the form that was asked for
     ├── MissingReplyError   a cassette that is only replayed holds no reply to a request
@@ -29,6 +30,10 @@ class WordingError(ConsolidationError):
 
 class UnusableReplyError(ConsolidationError):
     """A language model's replies about a turn are of no use, although it was told what is wrong; they are kept."""
+
+
+class NameModelError(LocigraphError):
+    """The model that finds names is not installed, or is another one than expected."""
 
 
 class LanguageModelError(LocigraphError):

@@ -37,13 +37,18 @@ def claim_space(store: Store, space: SpaceId, extractor: Extractor) -> None:
 
 def refuse_other_extractor(store: Store, space: SpaceId, extractor: Extractor) -> str | None:
     """Raise ConsolidationError if another extractor has built a space; returns the name of the one that did."""
-    held = store.setting(_claim_of(space))
+    held = built_by(store, space)
     if held is not None and held != extractor.name:
         raise ConsolidationError(
             f"space {space!r} was built by {held!r}, not {extractor.name!r}; two extractors must not build one graph: "
             "name that one, or use another store"
         )
     return held
+
+
+def built_by(store: Store, space: SpaceId) -> str | None:
+    """Name of the extractor that has built a space; None where none has begun."""
+    return store.setting(_claim_of(space))
 
 
 def _claim_of(space: SpaceId) -> str:

@@ -1,7 +1,7 @@
 """The graph's own description: node types and relation labels, which the store holds as data.
 
 These are the built-in rows. Extractors may coin further relation labels; the store keeps each with a description,
-and the graph network sees it as the family ``RELATED_TO``.
+in the family ``RELATED_TO``. The graph network reads few families (``gnn.relations``), and not this one.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class RelationLabel:
     Attributes:
         name: Name of the label.
         kind: ``structural`` or ``semantic``.
-        family: The relation by which the graph network knows it.
+        family: The group of labels that it belongs to; the graph network reads some groups (``gnn.relations``).
         description: One sentence for people and language models.
         plannable: Whether a language model is offered it; the others are made by code.
     """

@@ -220,8 +220,8 @@ class GraphChange:
     ``embedding_model`` names the model that made the embeddings of the nodes in this change.
     ``turn_id`` is marked done by the same transaction, or failed where ``failure`` gives the reason; None for changes
     that no turn caused. ``remembered`` are settings of the store that the same transaction writes. ``coined`` describes
-    relation labels of the extraction's own; the graph network sees them as ``RELATED_TO``. ``dropped`` are edges that
-    no longer hold, as (source, label, target); one that is not there is passed over.
+    relation labels of the extraction's own, which the graph network does not read. ``dropped`` are edges that no
+    longer hold, as (source, label, target); one that is not there is passed over.
     """
 
     space: SpaceId

@@ -14,6 +14,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from locigraph.kg.schema import dated_types
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.types import NodeId, SpaceId, TurnId
 from locigraph.retrieval.protocols import MAX_TOP_K, HasContextOrder, Hit, Result, Retriever
@@ -119,18 +120,30 @@ def rules_of(retriever: Retriever) -> ContextRules:
 
 @dataclass(frozen=True, slots=True)
 class ContextLine:
-    """A memory in a context, with the day on which it was said (None: not dated) and its source turns."""
+    """A memory in a context.
+
+    Attributes:
+        node_id: ID of the node.
+        type: Type of the node.
+        text: Its text.
+        said_on: The day on which it was said; None where that is not known.
+        turn_ids: Its source turns.
+        until: The day on which a later fact took its place; None while it holds.
+    """
 
     node_id: NodeId
     type: str
     text: str
     said_on: date | None
     turn_ids: tuple[TurnId, ...]
+    until: date | None = None
 
     def __str__(self) -> str:
         """The line as a reader sees it."""
-        day = "" if self.said_on is None else f"[{self.said_on.day} {self.said_on:%B %Y}] "
-        return f"{day}{self.text} ({', '.join(self.turn_ids)})"
+        said = [] if self.said_on is None else [_written(self.said_on)]
+        days = said if self.until is None else [*said, f"until {_written(self.until)}"]
+        dated = f"[{', '.join(days)}] " if days else ""
+        return f"{dated}{self.text} ({', '.join(self.turn_ids)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +218,8 @@ def _candidates(hits: Sequence[Hit], snapshot: Snapshot, order: Sequence[NodeId]
     made = []
     for hit in hits:
         first = min((place[turn] for turn in hit.turn_ids if turn in place), default=len(place))
-        line = ContextLine(hit.node_id, hit.type, hit.description, _day(snapshot, first), hit.turn_ids)
+        said_on = _day(int(snapshot.spoken_at[first])) if first < len(place) else None
+        line = ContextLine(hit.node_id, hit.type, hit.description, said_on, hit.turn_ids, _until(hit, snapshot))
         key = given.get(hit.node_id, len(given)), first, hit.type != "episode", hit.node_id
         made.append(_Candidate(key, line, _cost(line)))
     return made
@@ -306,6 +320,15 @@ def _cost(line: ContextLine | Omission) -> tuple[int, int]:
     return count_tokens(text), len(text.split())
 
 
-def _day(snapshot: Snapshot, turn: int) -> date | None:
-    seconds = int(snapshot.spoken_at[turn]) if turn < len(snapshot.turn_ids) else NO_TIME
+def _until(hit: Hit, snapshot: Snapshot) -> date | None:
+    """The day on which another fact took the place of a hit; turns and events are of their time and stay true."""
+    row = snapshot.row_of.get(hit.node_id)
+    return None if row is None or hit.type in dated_types() else _day(int(snapshot.valid_to[row]))
+
+
+def _written(day: date) -> str:
+    return f"{day.day} {day:%B %Y}"
+
+
+def _day(seconds: int) -> date | None:
     return None if seconds == NO_TIME else datetime.fromtimestamp(seconds, UTC).date()

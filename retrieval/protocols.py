@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import date, datetime
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -37,6 +37,8 @@ class Hit:
         same: Source turns of worse hits that say the same and were folded into this one (see ``retrieval.view``).
         space: The space that holds node and turns; strategies, which are told what to search, leave it empty.
         elsewhere: As ``same``, of hits in other spaces, by space.
+        until: The day on which a later fact took its place; None while it holds, and for turns and events, which stay
+            true. Strategies leave it empty.
     """
 
     node_id: NodeId
@@ -48,6 +50,7 @@ class Hit:
     same: tuple[TurnId, ...] = ()
     space: str = ""
     elsewhere: Mapping[str, tuple[TurnId, ...]] = field(default_factory=dict)
+    until: date | None = None
 
     @property
     def text(self) -> str:
@@ -60,6 +63,7 @@ class Hit:
             "space": self.space, "node_id": self.node_id, "type": self.type, "text": self.text,
             "turn_ids": list(self.turn_ids), "score": self.score, "signals": dict(self.signals),
             "same": list(self.same), "elsewhere": {space: list(turns) for space, turns in self.elsewhere.items()},
+            "until": None if self.until is None else self.until.isoformat(),
         }  # fmt: skip
 
 

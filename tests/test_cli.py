@@ -125,7 +125,7 @@ BAD_CALLS = {
     "no negative loss": (["train", "--training.pretrain_losses", "{link: -1}"], ["link is -1"]),
     "unknown loss": (["train", "--training.pretrain_losses", "{lnk: 1}"], ["loss 'lnk'", "link, pseudo_questions"]),
     "unknown encoder": (["train", "--model.encoder", "gat"], ["graph encoder 'gat'", "hgt, mixing"]),
-    "unknown extractor": (["build", "--consolidation", "llama"], ["extractor 'llama'", "rules, recorded"]),
+    "unknown extractor": (["build", "--consolidation", "llama"], ["extractor 'llama'", "rules, rules-spacy, recorded"]),
     "unknown format": (["build", "--corpus.format", "csv"], ["'csv'", "locomo", "jsonl"]),
     "strategy of evaluate alone": (
         ["recall", "q", "--space", "x", "--strategy", "v2-zero"],

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
+from locigraph.consolidation.extractors.names import SpacyNames
 from locigraph.consolidation.extractors.recorded import RecordedExtractor
 from locigraph.consolidation.extractors.rules import RuleExtractor
 from locigraph.consolidation.protocols import Extractor
@@ -43,6 +45,21 @@ def _llm(conversations: Sequence[Conversation], clients: Clients) -> Extractor:
     return LLMExtractor(clients("architect"), clients("scribe"))
 
 
+_SPACY_RULES = "rules-spacy"
+_spacy_names = cache(SpacyNames)  # its model takes a second to load, and a reading of a turn is known by its finder
+
+
+def rules_of(name: str | None) -> RuleExtractor:
+    """The extractor by rules that finds again what was drawn from turns by the extractor of a name.
+
+    That is the one of this name if it follows rules, and the plain one for all others.
+
+    Raises:
+        NameModelError: If that extractor needs a package that is not installed.
+    """
+    return RuleExtractor(_spacy_names(), _SPACY_RULES) if name == _SPACY_RULES else RuleExtractor()
+
+
 EXTRACTORS: Table[ExtractorRow] = Table(
     "extractor",
     [
@@ -50,6 +67,11 @@ EXTRACTORS: Table[ExtractorRow] = Table(
             "rules",
             "Copies memorable sentences by fixed rules; needs no model.",
             lambda conversations, clients: RuleExtractor(),
+        ),
+        ExtractorRow(
+            _SPACY_RULES,
+            "The same with names found by spaCy (pip install 'locigraph[spacy]').",
+            lambda conversations, clients: rules_of(_SPACY_RULES),
         ),
         ExtractorRow(
             "recorded",

@@ -2,6 +2,7 @@
 
 A sentence worth remembering becomes a fact, or an event when it tells of something dated; the first person is
 replaced by the speaker's name. Names and phrases become mentions and topics. No model is downloaded.
+Names are found by their capital letters, or by a model where one is given.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 from locigraph.consolidation.blueprint import (
@@ -24,6 +26,7 @@ from locigraph.consolidation.blueprint import (
     Wording,
 )
 from locigraph.consolidation.dating import dated, days_of
+from locigraph.consolidation.extractors.names import NameFinder, capitalised_names
 from locigraph.consolidation.extractors.sentences import in_third_person, phrases, sentences, unquoted
 from locigraph.consolidation.protocols import Context
 from locigraph.kg.language.dates import resolve_times
@@ -41,7 +44,6 @@ _PAST = re.compile(
     r"|taught|built|wrote|read|ran|spent|brought|chose|drove|flew|grew|held|kept|knew|led|sold|sent|sang|swam|wore)\b",
     re.IGNORECASE,
 )
-_NAME = re.compile(r"(?<![.!?]\s)(?<!^)\b([A-Z][\w'’]+(?:\s+(?:of\s+|the\s+)?[A-Z][\w'’]+)*)")
 
 # What has one value at a time: when another value is stated, the earlier fact is superseded.
 _SLOTS: tuple[tuple[str, re.Pattern[str]], ...] = (
@@ -50,14 +52,21 @@ _SLOTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("favourite", re.compile(r"\bfavou?rite (?P<what>\w+) is (?P<value>[\w' ]+)")),
 )
 _SAME_FACT = 0.8  # Jaccard overlap of terms from which two facts say the same
-_MAX_MEMORABLE = 12
+_MAX_MEMORABLE, _MAX_NAMES = 12, 7
 _MAX_TOPICS, _MAX_TOPICS_OF_EXPOSITION = 3, 1
 
 
 class RuleExtractor:
-    """An extractor that follows fixed rules."""
+    """An extractor that follows fixed rules.
 
-    name = "rules"
+    Args:
+        names: Finds the names in a turn.
+        name: Its own name, one for each way of finding names: a space is continued by the extractor that began it.
+    """
+
+    def __init__(self, names: NameFinder = capitalised_names, name: str = "rules") -> None:
+        self._names = names
+        self.name = name
 
     def plan(self, turn: Turn, context: Context) -> Blueprint:
         """Facts, events, mentions and topics of a turn; of one that is not in English only who speaks."""
@@ -66,7 +75,7 @@ class RuleExtractor:
         operations: list[Operation] = []
         known = {node.id: frozenset(terms(node.description)) for node in context.nodes}
         updated = set()
-        read = _read(turn)
+        read = _read(turn, self._names)
         for number, (own_words, draft, is_event) in enumerate(read.memorable):
             ref = f"n{number}"
             # What two speakers say are two facts: each can forget their own, and ends none of the other's.
@@ -135,8 +144,8 @@ class _Read(NamedTuple):
 
 
 @lru_cache(maxsize=2**14)  # a turn is read when its texts are foreseen, and again when it is planned
-def _read(turn: Turn) -> _Read:
-    return _Read(tuple(_memorable(turn)), _mentions(turn), _topics(turn))
+def _read(turn: Turn, names: NameFinder) -> _Read:
+    return _Read(tuple(_memorable(turn)), _mentions(turn, names), _topics(turn))
 
 
 def _memorable(turn: Turn) -> list[tuple[str, str, bool]]:
@@ -176,13 +185,9 @@ def _slot(sentence: str, speaker: str) -> tuple[str, str] | None:
     return None
 
 
-def _mentions(turn: Turn) -> tuple[Mention, ...]:
-    found = {turn.speaker: Mention(turn.speaker, "person")}
-    for match in _NAME.finditer(turn.text):
-        name = match.group(1).removesuffix("'s").removesuffix("’s")
-        if name.lower() not in STOP_WORDS and 2 < len(name) <= MAX_LABEL and not resolve_times(f"in {name}", None):
-            found.setdefault(name, Mention(name, "other"))
-    return tuple(found.values())[:8]
+def _mentions(turn: Turn, names: NameFinder) -> tuple[Mention, ...]:
+    named = (mention for mention in names(turn.text) if mention.name != turn.speaker)
+    return Mention(turn.speaker, "person"), *islice(named, _MAX_NAMES)
 
 
 def _topics(turn: Turn) -> tuple[Topic, ...]:

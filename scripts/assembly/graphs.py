@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,10 +13,10 @@ from threading import Lock
 
 from tqdm import tqdm
 
-from locigraph.consolidation.extractors import EXTRACTORS, Clients
+from locigraph.consolidation.extractors import EXTRACTORS, Clients, rules_of
 from locigraph.consolidation.extractors.recorded import RecordedExtractor
 from locigraph.consolidation.extractors.rules import RuleExtractor
-from locigraph.consolidation.pipeline import Consolidator, refuse_other_extractor
+from locigraph.consolidation.pipeline import Consolidator, built_by, refuse_other_extractor
 from locigraph.consolidation.protocols import Accounted, Extractor
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.counts import Spent
@@ -194,7 +194,7 @@ def foreseen(corpus: Corpus, extractor: Extractor, store: str) -> str:
     )
 
 
-def encoded_of(turns: Sequence[Turn], texts: Sequence[str]) -> list[str]:
+def encoded_of(turns: Sequence[Turn], texts: Sequence[str], builders: Mapping[SpaceId, RuleExtractor]) -> list[str]:
     """Texts that may have been encoded because of some turns, and that a cache of vectors may still know.
 
     What rules draw from a turn is encoded ahead, and not all of it becomes a node: a fact that is there already, a
@@ -203,9 +203,20 @@ def encoded_of(turns: Sequence[Turn], texts: Sequence[str]) -> list[str]:
     Args:
         turns: The turns.
         texts: Descriptions of the nodes that were drawn from them.
+        builders: The rules of each space of the turns, as ``builders_of`` gives them.
     """
-    drafts = [*(turn.utterance for turn in turns), *RuleExtractor().expected_texts(turns), *texts]
+    drawn = [text for turn in turns for text in builders[turn.space].expected_texts([turn])]
+    drafts = [*(turn.utterance for turn in turns), *drawn, *texts]
     return list(dict.fromkeys([*drafts, *(question for written in RULES.write(drafts) for question in written)]))
+
+
+def builders_of(store: Store, spaces: Sequence[SpaceId]) -> dict[SpaceId, RuleExtractor]:
+    """The rules by which each space was built, and the plain ones for a space that no rules have built.
+
+    Raises:
+        NameModelError: If a space was built with a package that is not installed here.
+    """
+    return {space: rules_of(built_by(store, space)) for space in spaces}
 
 
 def embed_all(spaces: Iterable[SpaceId], store: Store, encoder: CachedTextEncoder, *, progress: bool = True) -> None:

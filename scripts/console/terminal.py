@@ -30,7 +30,9 @@ def hits_table(hits: Sequence[Hit], *, with_spaces: bool = False) -> str:
     for rank, hit in enumerate(hits, start=1):
         signals = "  ".join(f"{name} {value:.3f}" for name, value in sorted(hit.signals.items()))
         space = f"  space {hit.space}" if with_spaces else ""
-        lines.append(f"{rank:>3}  {hit.score:.4f}  {hit.type}{space}  turns {_listed(hit.turn_ids)}  [{signals}]")
+        until = "" if hit.until is None else f"  until {hit.until}"
+        turns = _listed(hit.turn_ids)
+        lines.append(f"{rank:>3}  {hit.score:.4f}  {hit.type}{until}{space}  turns {turns}  [{signals}]")
         for where, same in {"": hit.same, **{f" in {name}": turns for name, turns in hit.elsewhere.items()}}.items():
             if same:
                 lines.append(f"     {len(same)} more turns{where} say the same: {_listed(same)}")

@@ -30,8 +30,7 @@ def extractor_maker(
             "recorded extractions is for locigraph build"
         )
     clients = clients_of(llm, max_tokens=max_tokens, max_cost=max_cost)
-    if name == "llm":
-        clients("architect"), clients("scribe")
+    EXTRACTORS[name].build((), clients)  # raises where a model is not named or a package not installed
     return lambda: EXTRACTORS[name].build((), clients)
 
 

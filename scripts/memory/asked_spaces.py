@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import date, datetime
 from typing import TYPE_CHECKING
 
 from locigraph.kg.errors import LocigraphError, UnknownScopeError, UnknownSpaceError, nearest, shortened
 from locigraph.kg.joint import parted, read_by_space, side_by_side
+from locigraph.kg.schema import dated_types
 from locigraph.kg.store import Store
 from locigraph.kg.types import NodeId, Scope, SpaceId, TurnId
 from locigraph.retrieval.protocols import Hit
@@ -75,7 +76,20 @@ class AskedSpaces:
                 raise LocigraphError(f"space {where} has no speaker {shortened(name)}{nearest(name, known)}{several}")
         return wanted
 
-    def with_space_names(self, hit: Hit) -> Hit:
+    def shown(self, hits: Sequence[Hit], as_of: datetime | None) -> tuple[Hit, ...]:
+        """Hits with what strategies leave empty: their space, and until when each held, as known at a time."""
+        facts = [hit.node_id for hit in hits if hit.type not in dated_types()]
+
+        def ends(space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, date]:
+            nodes = self._graph.nodes(space, ids=ids, as_of=as_of)
+            return {node.id: node.valid_to.date() for node in nodes if node.valid_to is not None}
+
+        until: Mapping[NodeId, date] = {}
+        if facts:
+            until = read_by_space(facts, ends) if self.is_joint else ends(self.name, facts)
+        return tuple(self._with_space_names(replace(hit, until=until.get(hit.node_id))) for hit in hits)
+
+    def _with_space_names(self, hit: Hit) -> Hit:
         """A hit with its space, and the names that node and turns have there."""
         if not self.is_joint:
             return replace(hit, space=self.name)

@@ -78,8 +78,8 @@ class Memory:
             encoder: Text encoder; by default the one that the store remembers, or the shipped one.
             checkpoint: Folder of the checkpoint that v2 uses; ``default`` for the one that the store remembers, or the
                 shipped one. None leaves every answer to v1.
-            consolidation: Extractor that makes the graph of what is added, ``rules`` or ``llm``. A space is continued
-                by the one that began it.
+            consolidation: Extractor that makes the graph of what is added, ``rules``, ``rules-spacy`` or ``llm``. A
+                space is continued by the one that began it.
             llm: The language models of ``llm``, for which ``add`` then waits.
             max_tokens: Most tokens that they may read and write for the spaces of this memory, earlier runs included.
             max_cost: Most that they may cost, in the currency of their prices.
@@ -277,7 +277,7 @@ class Memory:
             LocigraphError: If both or neither of turns and a whole space are named, or the index fails after the store
                 has forgotten.
         """
-        from locigraph.scripts.assembly.graphs import encoded_of
+        from locigraph.scripts.assembly.graphs import builders_of, encoded_of
 
         scope = Scope(user, agent)
         if turn_ids is not None and not turn_ids:
@@ -298,8 +298,10 @@ class Memory:
                 held = [turn for each in spaces for turn in self._graph.turns(each)]
                 turns = held if named is None else [turn for turn in held if turn.turn_id in named]
 
+                builders = builders_of(self._graph, spaces)
+
                 def drop_vectors(texts: Sequence[str]) -> None:
-                    self._encoder.forget(encoded_of(turns, texts))
+                    self._encoder.forget(encoded_of(turns, texts, builders))
 
                 if named is None:
                     erased = self._graph.forget_spaces(spaces, before_erasing=drop_vectors)
@@ -437,8 +439,9 @@ class Memory:
                     )
                     kept = {line.node_id for line in context.memories}
                     hits = tuple(hit for hit in found.hits if hit.node_id in kept)
+                shown = asked.shown(hits, time)
                 said = (*notes, *opening.partial_memory(self._graph, asked.spaces))
-        return Recalled(tuple(map(asked.with_space_names, hits)), name, found.timing, said, context)
+        return Recalled(shown, name, found.timing, said, context)
 
     def state(self) -> MemoryState:
         """How far the memory is ready to answer.

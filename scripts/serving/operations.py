@@ -133,7 +133,10 @@ class AddedTurns(BaseModel):
 
 
 class Hit(BaseModel):
-    """A memory that was found, with the turns that it comes from, and those that say the same, elsewhere by space."""
+    """A memory that was found, with the turns that it comes from, and those that say the same, elsewhere by space.
+
+    ``until`` is the day (ISO 8601) on which a later fact took its place; null while it holds.
+    """
 
     space: str
     node_id: str
@@ -144,6 +147,7 @@ class Hit(BaseModel):
     signals: dict[str, float]
     same: list[str]
     elsewhere: dict[str, list[str]]
+    until: str | None
 
 
 class Answer(BaseModel):

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from locigraph.kg.snapshot import NO_TIME
+from locigraph.kg.times import epoch
 from locigraph.kg.types import NodeId, SpaceId, TurnId
 from locigraph.retrieval.packing import (
     Budget,
@@ -20,8 +24,8 @@ from locigraph.retrieval.packing import (
     rules_of,
 )
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, MAX_TOP_K, Hit, Result, Retriever, Timing
-from tests.fakes import make_turns
-from tests.fakes_graph import make_snapshot
+from tests.fakes import MONDAY, make_turns
+from tests.fakes_graph import Extra, make_snapshot
 
 LINES = ["I bought a canoe", "nice one", "the bread rose well"]
 SNAPSHOT = make_snapshot(make_turns(LINES, ["so long"]))
@@ -52,6 +56,19 @@ def test_lines_stand_in_time_order_with_day_and_source() -> None:
         "[8 January 2024] Ben: so long (t3)",
     ]
     assert context.left_out == 0
+
+
+def test_a_fact_whose_place_another_took_says_until_when_it_held_and_a_turn_does_not() -> None:
+    snapshot = make_snapshot(make_turns(["I live in Porto"]), [Extra("knowledge_node", "Ann lives in Porto", (0,))])
+    closed = np.full(2, epoch(MONDAY + timedelta(days=9)))
+    hits = [memory("n1", "Ann lives in Porto", "t0", kind="knowledge_node"), memory("n0", "Ann: I live in Porto", "t0")]
+    assert str(pack(hits, replace(snapshot, valid_to=closed), Budget())).splitlines() == [
+        "[1 January 2024] Ann: I live in Porto (t0)",
+        "[1 January 2024, until 10 January 2024] Ann lives in Porto (t0)",
+    ]
+    undated = replace(snapshot, valid_to=closed, spoken_at=np.full(1, NO_TIME))
+    assert str(pack(hits[:1], undated, Budget())) == "[until 10 January 2024] Ann lives in Porto (t0)"
+    assert str(pack(hits[:1], snapshot, Budget())) == "[1 January 2024] Ann lives in Porto (t0)"
 
 
 def test_the_best_hits_are_taken_first_and_what_does_not_fit_is_skipped() -> None:

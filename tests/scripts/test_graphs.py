@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from locigraph.consolidation.blueprint import Blueprint
+from locigraph.consolidation.blueprint import Blueprint, Mention
 from locigraph.consolidation.errors import ConsolidationError
 from locigraph.consolidation.extractors.rules import RuleExtractor
 from locigraph.consolidation.protocols import Context
@@ -18,8 +18,9 @@ from locigraph.kg.corpora import Conversation, Corpus
 from locigraph.kg.errors import LocigraphError, StoreError, TurnConflictError
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId, Turn, TurnId, TurnState
-from locigraph.scripts.assembly.graphs import GraphWriter, build_graph
-from tests.fakes import MONDAY, SPACE, FakeEncoder, FakeExtractor, make_conversation, make_turn
+from locigraph.scripts.assembly.graphs import GraphWriter, build_graph, builders_of, encoded_of
+from tests.consolidation.extractors.test_names import has_spacy_names
+from tests.fakes import MONDAY, SPACE, FakeEncoder, FakeExtractor, make_conversation, make_turn, make_turns
 from tests.kg.dumps import QUEUE, dump
 
 SPACES = [SpaceId(name) for name in ("first", "second", "third")]
@@ -154,3 +155,22 @@ def test_the_spaces_used_last_are_kept_as_long_as_they_have_few_turns_together(t
             assert [*writer._kept] == kept
         writer.add([make_turn(number, "Hello", space=three) for number in range(1, 5)])
         assert [*writer._kept] == [three]
+
+
+def test_what_the_rules_of_a_space_had_encoded_is_found_again_by_its_own_rules() -> None:
+    (turn,) = make_turns(["nobody came to lisbon"])
+    own = RuleExtractor(lambda text: iter([Mention("lisbon", "location")]), "rules-own")
+    assert "lisbon" in encoded_of([turn], [], {SPACE: own})
+    assert "lisbon" not in encoded_of([turn], [], {SPACE: RuleExtractor()})
+
+
+def test_a_space_is_foreseen_by_the_rules_that_built_it_and_else_by_the_plain_ones(tmp_path: Path) -> None:
+    with Store(tmp_path / "graph.sqlite") as store:
+        build(corpus(*three()), store, name="llm")
+        assert [rules.name for rules in builders_of(store, SPACES).values()] == ["rules"] * 3
+        store.set_setting(f"extractor/{SPACES[0]}", "rules-spacy")
+        if has_spacy_names():
+            assert builders_of(store, SPACES)[SPACES[0]].name == "rules-spacy"
+        else:
+            with pytest.raises(LocigraphError, match="pip install"):
+                builders_of(store, SPACES)

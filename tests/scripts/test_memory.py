@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -40,6 +41,7 @@ from locigraph.scripts.forget import forget
 from locigraph.scripts.memory import Recalled
 from locigraph.scripts.memory.parts import Parts
 from locigraph.training.pseudo_questions import questions_about
+from tests.consolidation.extractors.test_names import needs_spacy
 from tests.consolidation.stub_server import Stub, extracted, stub_server
 from tests.fakes import MONDAY, make_turns
 from tests.faults.workbench import FakeCachedEncoder
@@ -245,10 +247,47 @@ def test_a_language_model_consolidates_what_is_added_and_questions_are_answered_
 
 
 def test_an_extractor_that_cannot_take_turns_one_by_one_or_names_no_model_is_refused_at_once(place: Path) -> None:
-    with pytest.raises(LocigraphError, match=r"consolidation 'recorded': .* by rules or llm"):
+    with pytest.raises(LocigraphError, match=r"consolidation 'recorded': .* by rules or rules-spacy or llm"):
         opened(place, consolidation="recorded")
     with pytest.raises(LocigraphError, match=r"llm\.model is ''"):
         opened(place, consolidation="llm")
+
+
+@needs_spacy
+def test_no_vector_is_left_of_a_forgotten_name_that_spacy_found_and_that_meant_somebody_else(place: Path) -> None:
+    def is_cached(name: str) -> bool:
+        with closing(sqlite3.connect(place / "cache.sqlite")) as cache:
+            digest = hashlib.sha256(name.encode()).digest()
+            return cache.execute("SELECT 1 FROM vectors WHERE digest = ?", (digest,)).fetchone() is not None
+
+    with opened(place, consolidation="rules-spacy") as memory:
+        told = memory.add(**SALE | {"speaker": "Melanie", "text": "Mel is what Tom calls me at work in Berlin."})
+        assert is_cached("Mel")
+        memory.forget(space="ana", turn_ids=[told])
+        assert not is_cached("Mel")
+    with opened(place) as memory:
+        memory.add(**SALE | {"space": "bo"})
+    with opened(place, consolidation="rules-spacy") as memory, pytest.raises(LocigraphError, match="built by 'rules'"):
+        memory.add(**SALE | {"space": "bo"})
+
+
+@pytest.mark.parametrize("asked", [{"space": "ana"}, {"space": ["ana"]}])
+def test_a_fact_whose_place_another_took_says_until_when_it_held(place: Path, asked: dict[str, Any]) -> None:
+    with opened(place) as memory:
+        memory.add(**SALE | {"text": "I live in Boston near the old harbour."})
+        memory.add(**SALE | {"text": "I live in Denver now, far from any harbour.", "spoken_at": "2024-06-22T10:00"})
+        question = {"question": "Where does Ana live?", "strategy": "v1", "fold": None, **asked}
+        now = {(hit.type, hit.text): hit.as_json()["until"] for hit in memory.recall(**question)}
+        assert {text: until for (kind, text), until in now.items() if kind == "knowledge_node"} == {
+            "Ana live in Boston near the old harbour.": "2024-06-22",
+            "Ana live in Denver now, far from any harbour.": None,
+        }
+        assert {until for (kind, _), until in now.items() if kind != "knowledge_node"} == {None}
+        packed = str(memory.recall(**question, budget_tokens=500).context)
+        assert "[1 May 2024, until 22 June 2024] Ana live in Boston" in packed
+        assert packed.count("until") == 1
+        earlier = memory.recall(**question, as_of="2024-06-01")
+        assert {hit.until for hit in earlier} == {None}
 
 
 def test_secrets_are_replaced_before_anything_is_stored(place: Path) -> None:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import date
+
 import pytest
 
 from locigraph.kg.types import NodeId, TurnId
@@ -18,6 +21,12 @@ def test_nothing_that_a_turn_says_steers_the_terminal(text: str) -> None:
     for shown in (hits_table([hit]), explanation_table([explained], influences=3)):
         assert all(sign.isprintable() or sign == "\n" for sign in shown)
         assert "and more" in shown
+
+
+def test_a_hit_that_no_longer_holds_says_until_when_it_did() -> None:
+    hit = Hit(NodeId("n"), "knowledge_node", "Ann lives in Porto", (TurnId("t"),), 1.0, until=date(2024, 6, 22))
+    assert "knowledge_node  until 2024-06-22  turns t" in hits_table([hit])
+    assert "until" not in hits_table([replace(hit, until=None)])
 
 
 def test_words_of_any_script_stay_as_they_are() -> None:

@@ -95,7 +95,8 @@ async function ask() {
 function showHits(hits, explained) {
   const rows = hits.map((hit) => {
     const button = make("button", hit.text, { type: "button", "aria-pressed": "false" });
-    button.append(make("small", `${hit.score.toFixed(3)} · ${hit.type} · turns ${hit.turn_ids.join(", ")}`));
+    const until = hit.until === null ? "" : ` · until ${hit.until}`;
+    button.append(make("small", `${hit.score.toFixed(3)} · ${hit.type}${until} · turns ${hit.turn_ids.join(", ")}`));
     button.addEventListener("click", () => {
       for (const other of at("hits").querySelectorAll("button")) other.setAttribute("aria-pressed", other === button);
       showNeighbourhood(explained.get(hit.turn_ids[0]));

@@ -87,10 +87,17 @@ def test_names_and_phrases_become_mentions_and_topics() -> None:
     assert "wooden fishing boats" in [t.label for t in plan.topics]
 
 
-def test_a_month_is_no_name() -> None:
-    assert [m.name for m in RULES.plan(make_turn(0, "We met in May 2023, then June 2023"), NOTHING).mentions][:1] == [
-        "Ann"
-    ]
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("We met in May 2023, then June 2023, and on Monday", []),
+        ("We met last Saturday, for Monday's talk, in early June", []),
+        ("Well, I'm glad, and I've slept, so I'll come, but I’d rather not", []),
+        ("We saw June Carter and the Sunday Times", ["June Carter", "Sunday Times"]),
+    ],
+)
+def test_months_days_and_contractions_are_no_names(text: str, names: list[str]) -> None:
+    assert [m.name for m in RULES.plan(make_turn(0, text), NOTHING).mentions] == ["Ann", *names]
 
 
 def test_a_very_long_name_does_not_spoil_the_turn() -> None:

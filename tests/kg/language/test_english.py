@@ -10,7 +10,8 @@ from locigraph.kg.language.english import is_english
     [
         "I went to Paris and saw the river.", "La La Land was so good!", "Loved painting sunsets!", "", "🎉🎉", "Ok 👍",
         "We had crème brûlée at Le Petit, it was the best thing I ate all year.", "Hasta la vista, Ben!",
-        "See ya! Catch ya later, my dear.",
+        "See ya! Catch ya later, my dear.", "Interesting! Sounds like an awesome immersive experience.",
+        "Thanks, gonna go, sorry. Cheers! Bye!",
     ],
 )  # fmt: skip
 def test_english_is_told_from_names_and_titles_of_other_languages(text: str) -> None:
@@ -26,6 +27,16 @@ def test_english_is_told_from_names_and_titles_of_other_languages(text: str) -> 
         "Ieri ho comprato una bicicletta rossa a Roma, mi piace molto e non è cara.",
         "Ontem eu comprei uma bicicleta vermelha em Lisboa com a minha irmã.",
         "Gisteren heb ik een rode fiets gekocht in Utrecht, maar het regende.",
+        "Igår var jag i Stockholm med Anna och vi köpte en röd båt.",
+        "Jeg bor i Oslo og har kjøpt en ny sykkel til min bror.",
+        "Byłem wczoraj w Krakowie z Anią i kupiliśmy czerwony rower.",
+        "Dün Ankara'da Ayşe ile kırmızı bir bisiklet aldım.",
+        "Včera jsem byl v Praze s Annou a koupili jsme červené kolo.",
+        "Am fost ieri la Brașov cu Maria și am cumpărat o bicicletă roșie.",
+        "A hugom tegnap vett egy piros biciklit Budapesten, és led is van rajta.",
+        "Kemarin saya pergi ke Bandung bersama Sari dan membeli sepeda merah.",
+        "Hôm qua tôi đi Hà Nội với Lan và mua xe.",
+        "Eilen olin Helsingissä Annan kanssa ja ostimme punaisen pyörän.",
         "昨日、東京で赤い自転車を買いました。",
         "Вчера я купил красный велосипед в Москве.",
     ],
