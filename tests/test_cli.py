@@ -123,8 +123,8 @@ BAD_CALLS = {
     "no negative width": (["train", "--model.lexical_dim", "-4"], ["lexical_dim is -4"]),
     "no boundless width": (["train", "--model.lexical_dim", "1000000000000"], ["lexical_dim is 1000000000000"]),
     "no negative loss": (["train", "--training.pretrain_losses", "{link: -1}"], ["link is -1"]),
-    "unknown loss": (["train", "--training.pretrain_losses", "{lnk: 1}"], ["loss 'lnk'", "link, pseudo_questions"]),
-    "unknown encoder": (["train", "--model.encoder", "gat"], ["graph encoder 'gat'", "hgt, mixing"]),
+    "unknown loss": (["evaluate", "--training.pretrain_losses", "{lnk: 1}"], ["loss 'lnk'", "link, pseudo_questions"]),
+    "unknown encoder": (["evaluate", "--model.encoder", "gat"], ["graph encoder 'gat'", "hgt, mixing"]),
     "unknown extractor": (["build", "--consolidation", "llama"], ["extractor 'llama'", "rules, rules-spacy, recorded"]),
     "unknown format": (["build", "--corpus.format", "csv"], ["'csv'", "locomo", "jsonl"]),
     "strategy of evaluate alone": (
