@@ -251,7 +251,7 @@ class Memory:
         self,
         *,
         space: str | Sequence[str] | None = None,
-        turn_ids: Sequence[str] | None = None,
+        turn_ids: str | Sequence[str] | None = None,
         whole_space: bool = False,
         user: str | None = None,
         agent: str | None = None,
@@ -262,7 +262,7 @@ class Memory:
 
         Args:
             space: The space; None for all spaces of the user or agent.
-            turn_ids: The turns, of one space.
+            turn_ids: The turn, or several, of one space.
             whole_space: Whether to erase all turns of the space; then none are named.
             user: All spaces of this user are erased, all or none.
             agent: All spaces of this agent; with a user, those that belong to both.
@@ -294,7 +294,7 @@ class Memory:
             try:
                 spaces = named_spaces(self._graph, space, scope)
                 self._parts.drop(spaces)
-                named = None if turn_ids is None else dict.fromkeys(map(TurnId, turn_ids))
+                named = None if turn_ids is None else dict.fromkeys(map(TurnId, options.listed(turn_ids)))
                 held = [turn for each in spaces for turn in self._graph.turns(each)]
                 turns = held if named is None else [turn for turn in held if turn.turn_id in named]
 
@@ -319,14 +319,15 @@ class Memory:
                 ) from error
         return erased
 
-    def restore(self, *, space: str, turn_ids: Sequence[str] | None = None) -> int:
-        """Let forgotten turns be added again, all of a space where none are named; returns how many.
+    def restore(self, *, space: str, turn_ids: str | Sequence[str] | None = None) -> int:
+        """Let one forgotten turn or several be added again, all of a space where none is named; returns how many.
 
         A turn that was not forgotten is not counted.
         """
         self._refuse_if_readonly()
         with self._writing, self._lock:
-            return self._graph.restore(SpaceId(space), None if turn_ids is None else [TurnId(t) for t in turn_ids])
+            named = None if turn_ids is None else [TurnId(each) for each in options.listed(turn_ids)]
+            return self._graph.restore(SpaceId(space), named)
 
     def _refuse_if_readonly(self) -> None:
         if self._is_readonly:

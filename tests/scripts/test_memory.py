@@ -88,6 +88,19 @@ def test_what_is_forgotten_is_gone_and_stays_so(place: Path) -> None:
         assert len(memory.recall("bike", space="ana")) == 2
 
 
+def test_one_text_names_one_turn_and_not_those_that_its_letters_name(place: Path) -> None:
+    with opened(place) as memory:
+        kept = memory.add_many([SALE | {"turn_id": name} for name in ("t", "1", "2")])
+        said = memory.add(**SALE, turn_id="t12")
+        memory.forget(space="ana", turn_ids=said)
+        assert {hit.turn_ids[0] for hit in memory.recall("bike", space="ana", fold=None)} == {*kept}
+        assert memory.forget(space="ana", turn_ids=["1", "2"]) > 0
+        assert memory.restore(space="ana", turn_ids=said) == 1
+        with pytest.raises(StoreError, match="turn '1' was forgotten"):
+            memory.add(**SALE, turn_id="1")
+        assert memory.add(**SALE, turn_id="t12") == "t12"
+
+
 def test_restoring_needs_no_index_and_says_where_there_is_nothing_to_restore(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
