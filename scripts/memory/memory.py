@@ -10,7 +10,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from locigraph.consolidation.errors import LanguageModelError
-from locigraph.kg.errors import LocigraphError, StoreError, UnknownScopeError, UnknownSpaceError
+from locigraph.kg.errors import LocigraphError, StoreError, UnknownScopeError, UnknownSpaceError, shortened
 from locigraph.kg.language.redaction import redacted_turn
 from locigraph.kg.store import Store
 from locigraph.kg.types import Scope, SpaceId, TurnId, TurnState
@@ -28,6 +28,32 @@ if TYPE_CHECKING:
     from locigraph.kg.store.engine import Access
     from locigraph.retrieval.query_generator import QueryGenerator
     from locigraph.training.explanation import Explanation
+
+
+class _OpenLock:
+    """A lock that nobody gets once it is closed.
+
+    Args:
+        name: What it guards, in the words of the error.
+
+    Attributes:
+        lock: The lock itself, which whoever closes takes.
+        is_closed: Whether it is closed.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.lock = RLock()
+        self.is_closed = False
+
+    def __enter__(self) -> None:
+        self.lock.acquire()
+        if self.is_closed:
+            self.lock.release()
+            raise LocigraphError(f"{self._name} is closed; open it again with Memory.open")
+
+    def __exit__(self, *_: object) -> None:
+        self.lock.release()
 
 
 class Memory:
@@ -48,8 +74,13 @@ class Memory:
     """
 
     def __init__(self, parts: Parts, *, redact: bool = False) -> None:
-        self._lock = RLock()
-        self._writing = RLock()  # taken before the other one: what asks language models lets questions be answered
+        if not isinstance(parts, Parts):
+            raise TypeError(f"Memory({shortened(parts)}): make a memory with Memory.open(path)")
+        name = f"memory {parts.graph.url!r}"
+        self._lock = _OpenLock(name)
+        self._writing = _OpenLock(
+            name
+        )  # taken before the other one: what asks language models lets questions be answered
         self._parts = parts
         self._graph, self._encoder, self._is_readonly = parts.graph, parts.encoder, parts.is_readonly
         self._redact = redact
@@ -113,22 +144,23 @@ class Memory:
         return self._parts.waits_for_models
 
     def __enter__(self) -> Memory:
-        return self
+        with self._lock:
+            return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            if kind is None:
-                self.flush()
-        finally:
-            self._close()
+        with self._writing.lock, self._lock.lock:
+            if self._lock.is_closed:
+                return
+            try:
+                if kind is None:
+                    self.flush()
+            finally:
+                self._writing.is_closed = self._lock.is_closed = True
+                self._parts.close()
 
     def close(self) -> None:
-        """Bring the indexes up to date and release everything."""
+        """Bring the indexes up to date and release everything; every method but this one is refused afterwards."""
         self.__exit__(None)
-
-    def _close(self) -> None:
-        with self._writing, self._lock:
-            self._parts.close()
 
     # --- writing -------------------------------------------------------------------------------------------
 

@@ -166,6 +166,45 @@ def test_what_was_opened_to_be_read_is_not_written(place: Path) -> None:
                 write()
 
 
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda memory: memory.__enter__(),
+        lambda memory: memory.add(**SALE),
+        lambda memory: memory.add_many([SALE]),
+        lambda memory: memory.forget(space="ana", turn_ids="t1"),
+        lambda memory: memory.restore(space="ana"),
+        lambda memory: memory.flush(),
+        lambda memory: memory.spaces(),
+        lambda memory: memory.scopes(),
+        lambda memory: memory.times("ana"),
+        lambda memory: memory.recall("bike", space="ana"),
+        lambda memory: memory.state(),
+        lambda memory: memory.warm_up(),
+        lambda memory: memory.notes("ana"),
+        lambda memory: memory.explain("bike", space="ana"),
+    ],
+)
+def test_a_closed_memory_refuses_whatever_is_asked_of_it_and_closes_once(
+    place: Path, use: Callable[[Memory], object]
+) -> None:
+    memory = opened(place)
+    memory.add(**SALE, turn_id="t1")
+    memory.close()
+    with opened(place) as other:  # a second close must take nothing from it
+        memory.close()
+        with pytest.raises(LocigraphError, match=r"memory '.*memory.sqlite' is closed; open it again with Memory.open"):
+            use(memory)
+        assert [turn.turn_id for turn in other._graph.turns(SpaceId("ana"))] == ["t1"]
+    (refused,) = memory.add_each([SALE])
+    assert "is closed" in str(refused)
+
+
+def test_a_path_in_the_place_of_parts_is_told_how_a_memory_is_made() -> None:
+    with pytest.raises(TypeError, match=r"Memory\('m.sqlite'\): make a memory with Memory.open\(path\)"):
+        Memory("m.sqlite")  # type: ignore[arg-type]
+
+
 def test_an_argument_that_add_does_not_know_or_lacks_is_named_with_its_turn(place: Path) -> None:
     with opened(place) as memory:
         with pytest.raises(LocigraphError, match="turn 1: got an unexpected keyword argument 'speeker'"):
