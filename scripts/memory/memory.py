@@ -184,7 +184,8 @@ class Memory:
             session: The sitting that the turn belongs to, whose turns are added in their order.
             speaker: Who speaks.
             text: What is said.
-            spoken_at: When, as a time or ISO 8601; UTC where it names no zone. None where it is not known.
+            spoken_at: When, as a time or ISO 8601; UTC where it names no zone. None where it is not known: such a turn
+                counts as known since 1970, so that ``recall`` with any ``as_of`` after that finds it.
             turn_id: Name of the turn in its space, by which it is added once; None makes one.
             image_caption: What a shared image shows; None without image.
             user: Whose space it is, for a ``recall`` of all spaces of a user; it can be said at any turn, and once said

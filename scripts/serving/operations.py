@@ -46,7 +46,9 @@ class TurnToAdd(_OfSpace):
     session: str = Field(description="The sitting that the turn belongs to, whose turns are added in their order.")
     speaker: str = Field(description="Who speaks.")
     text: str = Field(description="What is said.")
-    spoken_at: str | None = Field(None, description="When, as ISO 8601; UTC where it names no zone.")
+    spoken_at: str | None = Field(
+        None, description="When, as ISO 8601; UTC where it names no zone. Without it every as_of shows the turn."
+    )
     turn_id: str | None = Field(None, description="Name of the turn, by which it is added once; null makes one.")
     image_caption: str | None = Field(None, description="What a shared image shows.")
     user: str | None = Field(None, description="Whose space it is; said once, it stays.")
