@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
+from locigraph import __version__
 from locigraph.kg.errors import LocigraphError
 from locigraph.scripts.memory import AsyncMemory, Memory
 from locigraph.scripts.serving.door import CALLER, Door
@@ -75,7 +75,7 @@ def application(
             await warming
 
     app = FastAPI(
-        title="Locigraph", description=_DESCRIPTION, version=version("locigraph"), lifespan=lifespan,
+        title="Locigraph", description=_DESCRIPTION, version=__version__, lifespan=lifespan,
         docs_url=None, redoc_url=None,  # these pages load scripts from elsewhere
         dependencies=[Depends(HTTPBearer(auto_error=False))],  # says in the OpenAPI document that there are keys
     )  # fmt: skip

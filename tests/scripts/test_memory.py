@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
+from importlib.metadata import version
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -22,6 +23,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import locigraph
 from locigraph import Memory
 from locigraph.consolidation.errors import LanguageModelError, LimitReachedError
 from locigraph.consolidation.extractors.rules import RuleExtractor
@@ -444,7 +446,7 @@ def test_a_reader_of_what_v2_does_not_know_yet_gets_v1_with_a_note_and_never_a_s
 def test_what_was_added_before_a_crash_is_found_after_it(place: Path) -> None:
     memory = opened(place)
     memory.add(**SALE)
-    memory._close()  # no flush
+    memory.__exit__(KeyboardInterrupt)  # no flush
     with opened(place) as again:
         assert len(again.recall("bike", space="ana")) == 1
 
@@ -564,9 +566,12 @@ def test_a_turn_reads_nothing_again_that_the_one_before_it_knew(place: Path) -> 
         assert read
 
 
-@pytest.mark.parametrize("asks", [lambda: Memory, lambda: __import__("locigraph").Memory])
-def test_the_public_name_is_the_class(asks: Callable[[], type]) -> None:
-    assert asks() is Memory
+def test_every_public_name_can_be_imported_and_the_version_is_that_of_the_package() -> None:
+    assert {name: getattr(locigraph, name).__name__ for name in locigraph.__all__ if name != "__version__"} == {
+        name: name for name in locigraph._HOMES
+    }
+    assert (locigraph.Memory, locigraph.StoreError) == (Memory, StoreError)
+    assert locigraph.__version__ == version("locigraph")
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
