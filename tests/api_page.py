@@ -19,9 +19,9 @@ Public is what `import locigraph` offers: `Memory`, `AsyncMemory`, the settings 
 retrievers for LangChain and LlamaIndex, and the formats of corpora.
 
 Before version 1.0 a release 0.x may change any of that, and a release 0.x.y changes none of it; `CHANGELOG.md` names
-each change, and what to do. Modules below `locigraph`, the other classes on this page and the texts of errors may change
-at any time: catch an error by its class. A store of an earlier version is brought up to date when it is opened to be
-written; one of a later version is refused.
+each change, and what to do. Modules below `locigraph`, the other classes on this page and the texts of errors may
+change at any time: catch an error by its class. A store of an earlier version is brought up to date when it is opened
+to be written; one of a later version is refused.
 
 This page is made from the docstrings by `python -m tests.api_page`.
 """

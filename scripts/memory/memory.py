@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import date, datetime
 from pathlib import Path
@@ -152,7 +152,7 @@ class Memory:
             if self._lock.is_closed:
                 return
             try:
-                if kind is None:
+                if kind is None and self._parts.are_used:  # what another has left due is left to it
                     self.flush()
             finally:
                 self._writing.is_closed = self._lock.is_closed = True
@@ -291,7 +291,8 @@ class Memory:
     ) -> int:
         """Erase turns with all that was drawn from them, or whole spaces, for good.
 
-        The store forgets first, whatever state the index is in; called again, a cut forgetting is completed.
+        The store forgets first, whatever state the index is in; called again, a cut forgetting is completed. Turns that
+        were all forgotten already are no error.
 
         Args:
             space: The space; None for all spaces of the user or agent.
@@ -301,7 +302,7 @@ class Memory:
             agent: All spaces of this agent; with a user, those that belong to both.
 
         Returns:
-            Number of nodes erased; 0 where an earlier forgetting was completed.
+            Number of nodes erased; 0 where all that is named was forgotten already.
 
         Raises:
             UnknownSpaceError: If there is no such space.
@@ -310,8 +311,6 @@ class Memory:
             LocigraphError: If both or neither of turns and a whole space are named, or the index fails after the store
                 has forgotten.
         """
-        from locigraph.scripts.assembly.graphs import encoded_of
-
         scope = Scope(user, agent)
         if turn_ids is not None and not turn_ids:
             raise LocigraphError("turn_ids names no turn; name those to erase")
@@ -321,28 +320,19 @@ class Memory:
                 "spaces are erased, and no turns are named"
             )
         self._refuse_if_readonly()
+        named = None if turn_ids is None else dict.fromkeys(map(TurnId, options.listed(turn_ids)))
         with self._writing, self._lock:
-            self._has_forgotten = True
             was_cut = self._graph.has_forgotten()
+            is_done = named is not None and self._graph.forgotten(SpaceId(str(space)), named) >= {*named}
+            if is_done and not was_cut:
+                return 0
             try:
-                spaces = named_spaces(self._graph, space, scope)
-                self._parts.drop(spaces)
-                named = None if turn_ids is None else dict.fromkeys(map(TurnId, options.listed(turn_ids)))
-                held = [turn for each in spaces for turn in self._graph.turns(each)]
-                turns = held if named is None else [turn for turn in held if turn.turn_id in named]
-
-                def drop_vectors(texts: Sequence[str]) -> None:
-                    self._encoder.forget(encoded_of(turns, texts))
-
-                if named is None:
-                    erased = self._graph.forget_spaces(spaces, before_erasing=drop_vectors)
-                else:
-                    is_done = was_cut and self._graph.forgotten(spaces[0], named) >= {*named}
-                    erased = 0 if is_done else self._graph.forget(spaces[0], list(named), before_erasing=drop_vectors)
+                erased = 0 if is_done else self._erase(named_spaces(self._graph, space, scope), named)
             except (UnknownSpaceError, UnknownScopeError):
                 if not was_cut:
                     raise
                 erased = 0
+            self._has_forgotten = True
             try:
                 self._parts.drain()
             except RetrievalError as error:
@@ -351,6 +341,21 @@ class Memory:
                     f"({error}); forget again completes it"
                 ) from error
         return erased
+
+    def _erase(self, spaces: Sequence[SpaceId], named: Collection[TurnId] | None) -> int:
+        """Erase turns of one space, or whole spaces, from text cache and store; returns the number of nodes."""
+        from locigraph.scripts.assembly.graphs import encoded_of
+
+        self._parts.drop(spaces)
+        held = [turn for space in spaces for turn in self._graph.turns(space)]
+        turns = held if named is None else [turn for turn in held if turn.turn_id in named]
+
+        def drop_vectors(texts: Sequence[str]) -> None:
+            self._encoder.forget(encoded_of(turns, texts))
+
+        if named is None:
+            return self._graph.forget_spaces(spaces, before_erasing=drop_vectors)
+        return self._graph.forget(spaces[0], list(named), before_erasing=drop_vectors)
 
     def restore(self, *, space: str, turn_ids: str | Sequence[str] | None = None) -> int:
         """Let one forgotten turn or several be added again, all of a space where none is named; returns how many.

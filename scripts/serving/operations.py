@@ -171,7 +171,7 @@ class Explained(BaseModel):
 
 
 class Forgotten(BaseModel):
-    """Number of nodes that were erased; 0 where an earlier forgetting was completed."""
+    """Number of nodes that were erased; 0 where all that is named was forgotten already."""
 
     erased: int
 

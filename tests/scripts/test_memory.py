@@ -38,9 +38,12 @@ from locigraph.scripts.assembly import opening
 from locigraph.scripts.assembly.graphs import GraphWriter
 from locigraph.scripts.assembly.settings import EncoderSettings, LLMSettings
 from locigraph.scripts.assembly.strategies import STRATEGIES
+from locigraph.scripts.explain import explain
 from locigraph.scripts.forget import forget
 from locigraph.scripts.memory import Recalled
 from locigraph.scripts.memory.parts import Parts
+from locigraph.scripts.show import show
+from locigraph.scripts.spaces import spaces
 from locigraph.training.pseudo_questions import questions_about
 from tests.consolidation.stub_server import Stub, extracted, stub_server
 from tests.fakes import MONDAY, make_turns
@@ -90,6 +93,24 @@ def test_what_is_forgotten_is_gone_and_stays_so(place: Path) -> None:
         assert len(memory.recall("bike", space="ana")) == 2
 
 
+def test_what_a_server_has_completed_to_forget_is_forgotten_already(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options: dict[str, Any] = {"store": str(place / "memory.sqlite"), "checkpoint": str(place / "checkpoint")}
+    with opened(place) as server:
+        server.add_many([SALE | {"turn_id": "t1"}, SALE | {"turn_id": "t2", "text": "It is gone."}])
+        with pytest.raises(LocigraphError, match=r"not yet from the index .* forget again completes it"):
+            forget(space="ana", turns="t1", **options)
+        assert [hit.turn_ids for hit in server.recall("bike", space="ana")] == [("t2",)]
+        server.add(**SALE | {"turn_id": "t3", "text": "I have a car now."})  # due, and left to the server
+        forget(space="ana", turns="t1", **options)
+        assert "forgotten already" in capsys.readouterr().out
+        with pytest.raises(StoreError, match="no turn 't1', or no longer"):
+            server.forget(space="ana", turn_ids=["t1", "t2"])  # some of them
+        server.forget(space="ana", whole_space=True)
+        assert server.forget(space="ana", turn_ids="t2") == 0
+
+
 def test_one_text_names_one_turn_and_not_those_that_its_letters_name(place: Path) -> None:
     with opened(place) as memory:
         kept = memory.add_many([SALE | {"turn_id": name} for name in ("t", "1", "2")])
@@ -116,6 +137,22 @@ def test_restoring_needs_no_index_and_says_where_there_is_nothing_to_restore(
     for turns, said in ((None, "no turn"), (["t1"], r"none of the turns \['t1'\]")):
         with pytest.raises(LocigraphError, match=f"space 'ana': {said} was forgotten, so there is nothing"):
             forget(space="ana", turns=turns, restore=True, store=store)
+
+
+def test_spaces_are_listed_shown_and_explained_beside_an_open_memory(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, checkpoint = str(place / "memory.sqlite"), str(place / "checkpoint")
+    with opened(place) as memory:
+        memory.add(**SALE)
+        spaces(store=store)
+        show(space="ana", store=store)
+        explain("Who bought the bike?", space="ana", store=store, checkpoint=checkpoint)
+        said = capsys.readouterr().out
+        for words in ("ana  1 turns", "Ana sold the blue bike to Tom.  [2024-05-01", "own meaning"):
+            assert words in said
+        with pytest.raises(IndexUnavailableError, match=r"memory.index.db' is open in another process, or in this one"):
+            opened(place)
 
 
 @pytest.mark.parametrize("whole_space", [False, True])
