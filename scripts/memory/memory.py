@@ -183,7 +183,7 @@ class Memory:
             space: Name of the space; it is made when absent.
             session: The sitting that the turn belongs to, whose turns are added in their order.
             speaker: Who speaks.
-            text: What is said.
+            text: What is said; it may be empty only beside an image caption.
             spoken_at: When, as a time or ISO 8601; UTC where it names no zone. None where it is not known: such a turn
                 counts as known since 1970, so that ``recall`` with any ``as_of`` after that finds it.
             turn_id: Name of the turn in its space, by which it is added once; None makes one.
@@ -193,6 +193,7 @@ class Memory:
             agent: Which agent the space belongs to, in the same way.
 
         Raises:
+            LocigraphError: If an argument is no text, or there are neither words nor an image caption.
             StoreError: If a field is not one that a store takes, the id has other content, it was forgotten, or the
                 space is another user's or agent's.
         """

@@ -716,6 +716,8 @@ def test_v1_is_asked_again_where_a_turn_is_added_between_two_looks_at_the_index(
         ({"speaker": 5}, "speaker is 5"),
         ({"space": "a\ud800"}, "space is 'a\\ud800'"),
         ({"turn_id": "\x00"}, "turn_id is"),
+        ({"text": ""}, "text is '', and there is no image_caption"),
+        ({"text": " \n", "image_caption": " "}, "text is ' \\n', and there is no image_caption"),
     ],
 )
 def test_what_is_no_text_is_refused_and_nothing_is_written(place: Path, wrong: dict[str, Any], told: str) -> None:
@@ -725,6 +727,7 @@ def test_what_is_no_text_is_refused_and_nothing_is_written(place: Path, wrong: d
         kept, refused = memory.add_each([SALE, SALE | wrong])
         assert isinstance(kept, str)
         assert told in str(refused)
+        memory.add(**SALE | {"text": "", "image_caption": "a red boat"})  # what an image shows is enough
         with pytest.raises(LocigraphError, match="lone surrogate"):
             memory.recall("who \udc00", space="ana")
         with pytest.raises(UnknownSpaceError):
