@@ -254,7 +254,8 @@ class Memory:
         if not self._graph.forgotten(space, [turn]):
             return None
         return StoreError(
-            f"space {space!r}: turn {turn!r} was forgotten; give the turn another id, or restore this one first"
+            f"space {space!r}: turn {turn!r} was forgotten; give the turn another id, or let this one come back first, "
+            "by Memory.restore or, on the machine of the store, locigraph forget --restore"
         )
 
     def add_many(self, turns: Iterable[Mapping[str, Any]]) -> list[TurnId]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, JSONResponse
+from fastapi.responses import FileResponse, JSONResponse, RedirectResponse
 from fastapi.security import HTTPBearer
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -106,6 +106,11 @@ def application(
 
     for path, file in {"/explorer": "index.html", **{f"/explorer/{name}": name for name in _EXPLORER_FILES}}.items():
         _add_page(app, path, file)
+
+    @app.get("/", include_in_schema=False)
+    async def to_explorer() -> Response:
+        return RedirectResponse("/explorer")
+
     app.router.routes.append(Route("/mcp", StreamableHTTPASGIApp(sessions)))
     return Door(
         app,
