@@ -32,9 +32,9 @@ _PARTS = [
     ("What recall returns", "from locigraph import Hit, Recalled", "scripts/memory/recalled.py", ["Recalled"]),
     ("", "", "retrieval/protocols.py", ["Hit", "Timing"]),
     ("", "", "retrieval/packing.py", ["Context"]),
-    ("What else is returned", "", "scripts/memory/recalled.py", ["MemoryState"]),
+    ("What explain returns", "", "training/explanation.py", ["Explanation", "Influence"]),
+    ("What state returns", "", "scripts/memory/recalled.py", ["MemoryState"]),
     ("To whom a space belongs", "", "kg/types.py", ["Scope"]),
-    ("", "", "training/explanation.py", ["Explanation", "Influence"]),
     ("LangChain", "from locigraph.langchain import MemoryRetriever", "locigraph/langchain.py", ["MemoryRetriever"]),
     (
         "LlamaIndex", "from locigraph.llama_index import MemoryRetriever", "locigraph/llama_index.py",
@@ -109,8 +109,9 @@ def _markdown(docstring: str) -> str:
         elif section in ("Returns", "Source"):
             lines.append(line.strip())
         else:
-            item = re.match(r"    ([\w*]+): (.*)", line)
-            lines.append(f"- `{item[1]}`: {item[2]}" if item else f"  {line.strip()}")
+            item = re.match(r"    ([\w*]+(?:, \w+)*): (.*)", line)
+            named = "" if item is None else ", ".join(f"`{name}`" for name in item[1].split(", "))
+            lines.append(f"- {named}: {item[2]}" if item else f"  {line.strip()}")
     if section == "Example":
         lines.append("```")
     return re.sub(r"(?<!`)``([^`]+)``(?!`)", r"`\1`", "\n".join(lines)).rstrip() + "\n"

@@ -267,15 +267,7 @@ def _add_many(memory: Memory, asked: TurnsToAdd, caller: Caller) -> AddedTurns:
 
 
 def _recall(memory: Memory, asked: Asked, caller: Caller) -> Answer:
-    found = memory.recall(**asked.within(memory, caller))
-    return Answer(
-        hits=[Hit.model_validate(hit.as_json()) for hit in found],
-        strategy=found.strategy,
-        notes=list(found.notes),
-        context=None if found.context is None else str(found.context),
-        encode_ms=found.timing.encode_ms,
-        search_ms=found.timing.search_ms,
-    )
+    return Answer.model_validate(memory.recall(**asked.within(memory, caller)).as_json())
 
 
 def _explain(memory: Memory, asked: ToExplain, caller: Caller) -> Explained:

@@ -78,6 +78,20 @@ def test_hits_have_text_turns_score_and_signals_and_are_json(place: Path) -> Non
     assert json.loads(json.dumps(hit.as_json()))["signals"] == {"graph": hit.score}
 
 
+def test_answers_and_explanations_are_json(place: Path) -> None:
+    with opened(place) as memory:
+        memory.add(**SALE)
+        found = memory.recall("Who bought the bike?", space="ana", budget_tokens=50)
+        (explained,) = memory.explain("Who bought the bike?", space="ana")
+    said = json.loads(json.dumps(found.as_json()))
+    assert said == found.as_json()
+    assert (said["hits"][0]["text"], said["strategy"]) == ("Ana: I sold the blue bike to Tom.", "v2")
+    assert said["context"] == str(found.context)
+    said = json.loads(json.dumps(explained.as_json()))
+    assert said == explained.as_json()
+    assert (said["score"], said["influences"][0]["relation"]) == (explained.score, explained.influences[0].relation)
+
+
 def test_what_is_forgotten_is_gone_and_stays_so(place: Path) -> None:
     with opened(place) as memory:
         sold = memory.add(**SALE, turn_id="t1")
