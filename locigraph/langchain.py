@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
@@ -14,7 +15,7 @@ from locigraph.scripts.memory.frameworks import Asking
 
 
 class MemoryRetriever(BaseRetriever):
-    """Documents of what a space remembers about a query.
+    """Documents of what a space, or all spaces of a user or an agent, remember about a query.
 
     ``page_content`` is the text of a hit; the metadata hold ``space``, ``turn_ids``, ``score``, ``signals``,
     ``strategy`` and the other fields of a hit, and ``notes``, which say that turns are missing or v1 has answered.
@@ -28,12 +29,16 @@ class MemoryRetriever(BaseRetriever):
 
     Attributes:
         memory: The memory, of either kind; an ``AsyncMemory`` answers ``ainvoke`` alone.
-        space: The space that is asked.
+        space: The space that is asked, or several; None for all of the user or agent.
+        user: All spaces of this user are asked together.
+        agent: All spaces of this agent; with a user, those of both.
         options: Further arguments of ``Memory.recall``.
     """
 
     memory: Memory | AsyncMemory
-    space: str
+    space: str | Sequence[str] | None = None
+    user: str | None = None
+    agent: str | None = None
     options: dict[str, Any] = Field(default_factory=dict)
 
     def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
@@ -45,8 +50,10 @@ class MemoryRetriever(BaseRetriever):
         return self._documents(await self._asking().arecall(query))
 
     def _asking(self) -> Asking:
-        return Asking(self.memory, self.space, self.options)
+        return Asking(self.memory, {"space": self.space, "user": self.user, "agent": self.agent, **self.options})
 
     def _documents(self, found: Recalled) -> list[Document]:
-        metadata = self._asking().metadata
-        return [Document(id=hit.node_id, page_content=hit.text, metadata=metadata(hit, found)) for hit in found]
+        asking = self._asking()
+        return [
+            Document(id=asking.id_of(hit), page_content=hit.text, metadata=asking.metadata(hit, found)) for hit in found
+        ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -12,7 +13,7 @@ from locigraph.scripts.memory.frameworks import Asking
 
 
 class MemoryRetriever(BaseRetriever):  # type: ignore[misc]  # the extra may be absent where types are checked
-    """Nodes, with scores, of what a space remembers about a query.
+    """Nodes, with scores, of what a space, or all spaces of a user or an agent, remember about a query.
 
     The metadata of a node hold ``space``, ``turn_ids``, ``signals``, ``strategy`` and the other fields of a hit, and
     ``notes``, which say that turns are missing or v1 has answered. They are for programs: a language model and an
@@ -26,13 +27,23 @@ class MemoryRetriever(BaseRetriever):  # type: ignore[misc]  # the extra may be 
 
     Args:
         memory: The memory, of either kind; an ``AsyncMemory`` answers ``aretrieve`` alone.
-        space: The space that is asked.
+        space: The space that is asked, or several; None for all of the user or agent.
+        user: All spaces of this user are asked together.
+        agent: All spaces of this agent; with a user, those of both.
         options: Further arguments of ``Memory.recall``.
     """
 
-    def __init__(self, memory: Memory | AsyncMemory, space: str, **options: Any) -> None:
+    def __init__(
+        self,
+        memory: Memory | AsyncMemory,
+        space: str | Sequence[str] | None = None,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        **options: Any,
+    ) -> None:
         super().__init__()
-        self._asking = Asking(memory, space, options)
+        self._asking = Asking(memory, {"space": space, "user": user, "agent": agent, **options})
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return self._nodes(self._asking.recall(query_bundle.query_str))
@@ -46,7 +57,7 @@ class MemoryRetriever(BaseRetriever):  # type: ignore[misc]  # the extra may be 
             metadata = self._asking.metadata(hit, found)
             hidden = list(metadata)
             node = TextNode(
-                id_=hit.node_id,
+                id_=self._asking.id_of(hit),
                 text=hit.text,
                 metadata=metadata,
                 excluded_llm_metadata_keys=hidden,

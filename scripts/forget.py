@@ -65,8 +65,8 @@ def forget(
         erased = memory.forget(
             space=space, turn_ids=turns, whole_space=turns is None and not scope, user=user, agent=agent
         )
-        done = f"{erased} nodes of {space or scope} erased" if erased else "an earlier forgetting is complete now"
-        print(printable(done))
+        none = f"{space or scope}: no node was left to erase; forgotten already, or not consolidated yet"
+        print(printable(f"{erased} nodes of {space or scope} erased" if erased else none))
 
 
 if __name__ == "__main__":

@@ -117,7 +117,8 @@ def serve(
         class Server(uvicorn.Server):
             async def startup(self, sockets: list[socket.socket] | None = None) -> None:
                 await super().startup(sockets)
-                print(f"{store} at http://{_written(address[0])}:{address[1]}; stop with Ctrl-C", flush=True)
+                url = f"http://{_written(address[0])}:{address[1]}"
+                print(f"{store} at {url}; explorer at {url}/explorer; stop with Ctrl-C", flush=True)
 
             async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
                 asyncio.get_running_loop().call_later(_STOP_S, app.service.stop)

@@ -13,31 +13,42 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "api.md"
 _HEAD = """# Python API
 
-`locigraph.Memory` and `locigraph.AsyncMemory` are the public API, with what they return and raise; everything else
-may change between versions. This page is made from the docstrings by `python -m tests.api_page`.
+Public is what `import locigraph` offers: `Memory`, `AsyncMemory`, the settings `EncoderSettings`, `IndexSettings` and
+`LLMSettings`, the results `Recalled` and `Hit`, the errors `LocigraphError`, `StoreError`, `UnknownSpaceError` and
+`LanguageModelError`, and `__version__`. So are the commands with their options, the routes of the server, the
+retrievers for LangChain and LlamaIndex, and the formats of corpora.
+
+Before version 1.0 a release 0.x may change any of that, and a release 0.x.y changes none of it; `CHANGELOG.md` names
+each change, and what to do. Modules below `locigraph`, the other classes on this page and the texts of errors may
+change at any time: catch an error by its class. A store of an earlier version is brought up to date when it is opened
+to be written; one of a later version is refused.
+
+This page is made from the docstrings by `python -m tests.api_page`.
 """
 #: Heading, import, file, and the classes that it holds for users.
 _PARTS = [
     ("A memory", "from locigraph import Memory", "scripts/memory/memory.py", ["Memory"]),
     ("For asyncio", "from locigraph import AsyncMemory", "scripts/memory/async_memory.py", ["AsyncMemory"]),
-    ("What recall returns", "", "scripts/memory/recalled.py", ["Recalled"]),
+    ("What recall returns", "from locigraph import Hit, Recalled", "scripts/memory/recalled.py", ["Recalled"]),
     ("", "", "retrieval/protocols.py", ["Hit", "Timing"]),
     ("", "", "retrieval/packing.py", ["Context"]),
-    ("What else is returned", "", "scripts/memory/recalled.py", ["MemoryState"]),
+    ("What explain returns", "", "training/explanation.py", ["Explanation", "Influence"]),
+    ("What state returns", "", "scripts/memory/recalled.py", ["MemoryState"]),
     ("To whom a space belongs", "", "kg/types.py", ["Scope"]),
-    ("", "", "training/explanation.py", ["Explanation", "Influence"]),
     ("LangChain", "from locigraph.langchain import MemoryRetriever", "locigraph/langchain.py", ["MemoryRetriever"]),
     (
         "LlamaIndex", "from locigraph.llama_index import MemoryRetriever", "locigraph/llama_index.py",
         ["MemoryRetriever"],
     ),
     (
-        "Errors", "from locigraph.kg.errors import LocigraphError", "kg/errors.py",
+        "Errors", "from locigraph import LanguageModelError, LocigraphError, StoreError, UnknownSpaceError",
+        "kg/errors.py",
         ["LocigraphError", "StoreError", "UnknownSpaceError", "UnknownScopeError", "UnknownNodeError",
          "TurnConflictError", "StoreVersionError"],
     ),
     ("", "", "retrieval/errors.py", ["IndexUnavailableError", "IndexMismatchError", "TextEncoderError"]),
     ("", "", "training/errors.py", ["CheckpointError"]),
+    ("", "", "consolidation/errors.py", ["LanguageModelError"]),
 ]  # fmt: skip
 _SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Example|Source):$")
 
@@ -98,8 +109,9 @@ def _markdown(docstring: str) -> str:
         elif section in ("Returns", "Source"):
             lines.append(line.strip())
         else:
-            item = re.match(r"    ([\w*]+): (.*)", line)
-            lines.append(f"- `{item[1]}`: {item[2]}" if item else f"  {line.strip()}")
+            item = re.match(r"    ([\w*]+(?:, \w+)*): (.*)", line)
+            named = "" if item is None else ", ".join(f"`{name}`" for name in item[1].split(", "))
+            lines.append(f"- {named}: {item[2]}" if item else f"  {line.strip()}")
     if section == "Example":
         lines.append("```")
     return re.sub(r"(?<!`)``([^`]+)``(?!`)", r"`\1`", "\n".join(lines)).rstrip() + "\n"

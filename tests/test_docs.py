@@ -34,6 +34,13 @@ def test_the_page_of_the_public_api_is_that_of_its_docstrings() -> None:
     assert api_page.PAGE.read_text() == api_page.page(), "run python -m tests.api_page"
 
 
+def test_attributes_that_are_described_together_stand_in_the_page_each_as_a_name() -> None:
+    lines = api_page._markdown(
+        "A sum.\n\nAttributes:\n    one, other: Its parts.\n        They may be 0.\n    whole: Their sum."
+    )
+    assert lines.splitlines()[-3:] == ["- `one`, `other`: Its parts.", "  They may be 0.", "- `whole`: Their sum."]
+
+
 @pytest.mark.parametrize("card", model_cards.CARDS, ids=lambda p: p.parent.name)
 def test_a_model_card_has_the_fingerprint_and_the_scores_of_its_manifest_and_records(card: Path) -> None:
     assert card.read_text() == model_cards.filled(card), "run python -m tests.model_cards"

@@ -7,7 +7,7 @@ neighbour's meaning, words and date, and the turn's bias.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
 import torch
@@ -69,6 +69,10 @@ class Explanation:
     own_context: float
     bias: float
     influences: tuple[Influence, ...]
+
+    def as_json(self) -> dict[str, object]:
+        """The explanation as JSON holds it, with the fields of its influences."""
+        return asdict(self) | {"influences": [asdict(each) for each in self.influences]}
 
 
 def explain(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Connection, bindparam, case, func, select, update
 
 from locigraph.kg.store import changes, tables
 from locigraph.kg.types import SpaceId, TurnId, TurnState
@@ -109,6 +109,8 @@ def arrange(connection: Connection, space: SpaceId, given: Sequence[tuple[str, T
     Returns:
         A turn that now comes before one that is consolidated already; None if new turns only came at the end.
     """
+    if _is_at_the_end(connection, space, given):
+        return None
     held = read(connection, space)
     old = [turn.position for turn in held if turn.position != NEW]
     is_broken = len({*old}) < len(old)  # an earlier version let every file count from 0
@@ -123,17 +125,59 @@ def arrange(connection: Connection, space: SpaceId, given: Sequence[tuple[str, T
         before = [turn.turn_id for turn in turns.values() if turn.position != NEW]
         sessions[session_id] = [turns[turn_id] for turn_id in merged(before, named[session_id]) if turn_id in turns]
     ordered = in_order(list(sessions.values()))
-    moved = [{"held": turn.key, "place": i} for i, turn in enumerate(ordered) if turn.position != i]
+    moved = {turn.key: i for i, turn in enumerate(ordered) if turn.position != i}
     if moved:
-        table = tables.turns
-        connection.execute(
-            update(table).where(table.c.key == bindparam("held")).values(position=bindparam("place")), moved
-        )
+        _move(connection, moved)
     if any(turn.position not in (NEW, i) for i, turn in enumerate(ordered)):
         changes.count(connection, space)
     done = [i for i, turn in enumerate(ordered) if turn.state != TurnState.PENDING]
     early = (turn.turn_id for turn in ordered[: max(done, default=0)] if is_broken or turn.position == NEW)
     return next(early, None)
+
+
+def _is_at_the_end(connection: Connection, space: SpaceId, given: Sequence[tuple[str, TurnId]]) -> bool:
+    """Write the positions of turns that come after all others, if that is plain without reading these one by one.
+
+    It is where all are new and of one session: the one of the last turn, or a new one that is later than all turns.
+    """
+    turns = tables.turns.c
+    of_space = turns.space == space
+    query = select(turns.turn_id, turns.key, turns.spoken_at).where(
+        of_space, turns.state == TurnState.PENDING, turns.position == NEW
+    )
+    new = {row.turn_id: row for row in connection.execute(query)}
+    if not given or len({session for session, _ in given}) > 1 or new.keys() != {turn_id for _, turn_id in given}:
+        return False
+    of_session = turns.session_id == given[0][0]
+    held = connection.execute(
+        select(
+            func.count().label("turns"),
+            func.count(turns.position.distinct()).label("places"),
+            func.max(turns.position).label("last"),
+            func.max(turns.spoken_at).label("latest"),
+            func.max(case((of_session, turns.position))).label("last_of_session"),
+            func.max(case((of_session, turns.spoken_at))).label("latest_of_session"),
+        ).where(of_space, turns.position != NEW)
+    ).one()
+    if held.turns == 0 or not held.turns == held.places == held.last + 1:
+        return False  # the first turns, or positions that an earlier version wrote
+    dated = next((new[turn_id].spoken_at for _, turn_id in given if new[turn_id].spoken_at is not None), None)
+    if held.last_of_session is None:
+        is_last = dated is None or dated > max(held.latest or 0, 0)
+    else:  # a session without any time has another place once it has one
+        is_last = held.last_of_session == held.last and (dated is None or held.latest_of_session is not None)
+    if is_last:
+        _move(connection, {new[turn_id].key: held.turns + i for i, (_, turn_id) in enumerate(given)})
+    return is_last
+
+
+def _move(connection: Connection, places: Mapping[int, int]) -> None:
+    """Write the positions of turns, which their keys name."""
+    table = tables.turns
+    connection.execute(
+        update(table).where(table.c.key == bindparam("held")).values(position=bindparam("place")),
+        [{"held": key, "place": place} for key, place in places.items()],
+    )
 
 
 def fault(connection: Connection, space: SpaceId) -> str | None:

@@ -94,13 +94,16 @@ class GuardedClient:
             # pymilvus raises its own error for refusals and builtin ones for broken connections and files.
             try:
                 return action(*arguments, **options)
+            except BlockingIOError as error:
+                raise IndexUnavailableError(
+                    f"index {self.uri!r} is open in another process, or in this one already; close that, or ask it "
+                    "instead (a server of locigraph serve answers POST /v1/recall)"
+                ) from error
             except (MilvusException, OSError, RuntimeError, ValueError) as error:
                 of = f" {arguments[0]!r}" if arguments and arguments[0] != self.uri else ""
                 cure = "check that the server runs"
                 if self.is_embedded:
                     cure = f"if the index is still open in this process it may be damaged: {_REBUILD}"
-                if isinstance(error, BlockingIOError):
-                    cure = "another process has it open; wait until that is done"
                 raise IndexUnavailableError(
                     f"index {self.uri!r}: cannot {what}{of}: {' '.join(str(error).split())[:300]}; {cure}"
                 ) from error

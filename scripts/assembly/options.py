@@ -30,6 +30,11 @@ def names(listed: str, table: Table[RowT]) -> list[str]:
     return list(dict.fromkeys(table[name].name for name in parts(listed)))
 
 
+def listed(given: str | Sequence[str]) -> list[str]:
+    """The names that are given, where a text is one name and not the letters that it has."""
+    return [given] if isinstance(given, str) else list(given)
+
+
 def check_question(question: str) -> None:
     """Raise LocigraphError if there is no word to look for."""
     if not question.strip():

@@ -69,6 +69,8 @@ def _turn(
     for name, value in texts.items():
         if not isinstance(value, str) or UNSTORABLE.search(value):
             raise LocigraphError(f"{name} is {value!r}; expected text without NUL and lone surrogates")
+    if not text.strip() and not (image_caption or "").strip():
+        raise LocigraphError(f"text is {text!r}, and there is no image_caption; a turn without both says nothing")
     time = options.time_of(spoken_at)
     if time is not None and time.tzinfo is None:
         time = time.replace(tzinfo=UTC)

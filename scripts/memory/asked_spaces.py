@@ -23,7 +23,7 @@ def named_spaces(graph: Store, space: str | Sequence[str] | None, scope: Scope) 
     """The spaces that a name, or several, and a scope all apply to; never none."""
     options.check_named(space, scope)
     held = graph.scopes()
-    named = held if space is None else [SpaceId(name) for name in ([space] if isinstance(space, str) else space)]
+    named = held if space is None else [SpaceId(name) for name in options.listed(space)]
     for name in named:
         if name not in held:
             raise UnknownSpaceError(name, held)
@@ -65,7 +65,7 @@ class AskedSpaces:
         """The speakers of a view; raises LocigraphError for one who says nothing in the spaces."""
         if named is None:
             return None
-        wanted = [named] if isinstance(named, str) else list(named)
+        wanted = options.listed(named)
         known = {speaker for space in self.spaces for speaker in self._graph.speakers(space)}
         if not wanted:
             raise LocigraphError("speaker is an empty list; name at least one speaker, or None for all")

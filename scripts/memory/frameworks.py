@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -19,25 +19,27 @@ class Asking:
 
     Attributes:
         memory: The memory, which whoever opened it closes.
-        space: The space that is asked.
-        options: Further arguments of ``Memory.recall``.
+        options: Arguments of ``Memory.recall``, with the space, user or agent that is asked.
     """
 
     memory: Memory | AsyncMemory
-    space: str
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any]
 
     def recall(self, question: str) -> Recalled:
-        """What the space remembers about a question; LocigraphError where the memory is one for asyncio."""
+        """What is remembered about a question; LocigraphError where the memory is one for asyncio."""
         if isinstance(self.memory, AsyncMemory):
             raise LocigraphError("an AsyncMemory is asked in a coroutine: await ainvoke(...), or await aretrieve(...)")
-        return self.memory.recall(question, space=self.space, **self.options)
+        return self.memory.recall(question, **self.options)
 
     async def arecall(self, question: str) -> Recalled:
         """The same for a coroutine; a memory of either kind is asked in a thread."""
         if isinstance(self.memory, AsyncMemory):
-            return await self.memory.recall(question, space=self.space, **self.options)
+            return await self.memory.recall(question, **self.options)
         return await asyncio.to_thread(partial(self.recall, question))
+
+    def id_of(self, hit: Hit) -> str:
+        """The id of a hit's node, after its space where several are asked, of which two may have one id."""
+        return hit.node_id if isinstance(self.options.get("space"), str) else f"{hit.space}:{hit.node_id}"
 
     def metadata(self, hit: Hit, found: Recalled) -> dict[str, Any]:
         """What a framework keeps beside the text of a hit: all that the hit says, and what found it."""

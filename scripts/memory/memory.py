@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import date, datetime
 from pathlib import Path
@@ -10,7 +10,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from locigraph.consolidation.errors import LanguageModelError
-from locigraph.kg.errors import LocigraphError, StoreError, UnknownScopeError, UnknownSpaceError
+from locigraph.kg.errors import LocigraphError, StoreError, UnknownScopeError, UnknownSpaceError, shortened
 from locigraph.kg.language.redaction import redacted_turn
 from locigraph.kg.store import Store
 from locigraph.kg.types import Scope, SpaceId, TurnId, TurnState
@@ -28,6 +28,32 @@ if TYPE_CHECKING:
     from locigraph.kg.store.engine import Access
     from locigraph.retrieval.query_generator import QueryGenerator
     from locigraph.training.explanation import Explanation
+
+
+class _OpenLock:
+    """A lock that nobody gets once it is closed.
+
+    Args:
+        name: What it guards, in the words of the error.
+
+    Attributes:
+        lock: The lock itself, which whoever closes takes.
+        is_closed: Whether it is closed.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.lock = RLock()
+        self.is_closed = False
+
+    def __enter__(self) -> None:
+        self.lock.acquire()
+        if self.is_closed:
+            self.lock.release()
+            raise LocigraphError(f"{self._name} is closed; open it again with Memory.open")
+
+    def __exit__(self, *_: object) -> None:
+        self.lock.release()
 
 
 class Memory:
@@ -48,8 +74,13 @@ class Memory:
     """
 
     def __init__(self, parts: Parts, *, redact: bool = False) -> None:
-        self._lock = RLock()
-        self._writing = RLock()  # taken before the other one: what asks language models lets questions be answered
+        if not isinstance(parts, Parts):
+            raise TypeError(f"Memory({shortened(parts)}): make a memory with Memory.open(path)")
+        name = f"memory {parts.graph.url!r}"
+        self._lock = _OpenLock(name)
+        self._writing = _OpenLock(
+            name
+        )  # taken before the other one: what asks language models lets questions be answered
         self._parts = parts
         self._graph, self._encoder, self._is_readonly = parts.graph, parts.encoder, parts.is_readonly
         self._redact = redact
@@ -113,22 +144,23 @@ class Memory:
         return self._parts.waits_for_models
 
     def __enter__(self) -> Memory:
-        return self
+        with self._lock:
+            return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            if kind is None:
-                self.flush()
-        finally:
-            self._close()
+        with self._writing.lock, self._lock.lock:
+            if self._lock.is_closed:
+                return
+            try:
+                if kind is None and self._parts.are_used:  # what another has left due is left to it
+                    self.flush()
+            finally:
+                self._writing.is_closed = self._lock.is_closed = True
+                self._parts.close()
 
     def close(self) -> None:
-        """Bring the indexes up to date and release everything."""
+        """Bring the indexes up to date and release everything; every method but this one is refused afterwards."""
         self.__exit__(None)
-
-    def _close(self) -> None:
-        with self._writing, self._lock:
-            self._parts.close()
 
     # --- writing -------------------------------------------------------------------------------------------
 
@@ -151,8 +183,9 @@ class Memory:
             space: Name of the space; it is made when absent.
             session: The sitting that the turn belongs to, whose turns are added in their order.
             speaker: Who speaks.
-            text: What is said.
-            spoken_at: When, as a time or ISO 8601; UTC where it names no zone. None where it is not known.
+            text: What is said; it may be empty only beside an image caption.
+            spoken_at: When, as a time or ISO 8601; UTC where it names no zone. None where it is not known: such a turn
+                counts as known since 1970, so that ``recall`` with any ``as_of`` after that finds it.
             turn_id: Name of the turn in its space, by which it is added once; None makes one.
             image_caption: What a shared image shows; None without image.
             user: Whose space it is, for a ``recall`` of all spaces of a user; it can be said at any turn, and once said
@@ -160,6 +193,7 @@ class Memory:
             agent: Which agent the space belongs to, in the same way.
 
         Raises:
+            LocigraphError: If an argument is no text, or there are neither words nor an image caption.
             StoreError: If a field is not one that a store takes, the id has other content, it was forgotten, or the
                 space is another user's or agent's.
         """
@@ -220,7 +254,8 @@ class Memory:
         if not self._graph.forgotten(space, [turn]):
             return None
         return StoreError(
-            f"space {space!r}: turn {turn!r} was forgotten; give the turn another id, or restore this one first"
+            f"space {space!r}: turn {turn!r} was forgotten; give the turn another id, or let this one come back first, "
+            "by Memory.restore or, on the machine of the store, locigraph forget --restore"
         )
 
     def add_many(self, turns: Iterable[Mapping[str, Any]]) -> list[TurnId]:
@@ -251,24 +286,25 @@ class Memory:
         self,
         *,
         space: str | Sequence[str] | None = None,
-        turn_ids: Sequence[str] | None = None,
+        turn_ids: str | Sequence[str] | None = None,
         whole_space: bool = False,
         user: str | None = None,
         agent: str | None = None,
     ) -> int:
         """Erase turns with all that was drawn from them, or whole spaces, for good.
 
-        The store forgets first, whatever state the index is in; called again, a cut forgetting is completed.
+        The store forgets first, whatever state the index is in; called again, a cut forgetting is completed. Turns that
+        were all forgotten already are no error.
 
         Args:
             space: The space; None for all spaces of the user or agent.
-            turn_ids: The turns, of one space.
+            turn_ids: The turn, or several, of one space.
             whole_space: Whether to erase all turns of the space; then none are named.
             user: All spaces of this user are erased, all or none.
             agent: All spaces of this agent; with a user, those that belong to both.
 
         Returns:
-            Number of nodes erased; 0 where an earlier forgetting was completed.
+            Number of nodes erased; 0 where all that is named was forgotten already.
 
         Raises:
             UnknownSpaceError: If there is no such space.
@@ -277,8 +313,6 @@ class Memory:
             LocigraphError: If both or neither of turns and a whole space are named, or the index fails after the store
                 has forgotten.
         """
-        from locigraph.scripts.assembly.graphs import builders_of, encoded_of
-
         scope = Scope(user, agent)
         if turn_ids is not None and not turn_ids:
             raise LocigraphError("turn_ids names no turn; name those to erase")
@@ -288,30 +322,19 @@ class Memory:
                 "spaces are erased, and no turns are named"
             )
         self._refuse_if_readonly()
+        named = None if turn_ids is None else dict.fromkeys(map(TurnId, options.listed(turn_ids)))
         with self._writing, self._lock:
-            self._has_forgotten = True
             was_cut = self._graph.has_forgotten()
+            is_done = named is not None and self._graph.forgotten(SpaceId(str(space)), named) >= {*named}
+            if is_done and not was_cut:
+                return 0
             try:
-                spaces = named_spaces(self._graph, space, scope)
-                self._parts.drop(spaces)
-                named = None if turn_ids is None else dict.fromkeys(map(TurnId, turn_ids))
-                held = [turn for each in spaces for turn in self._graph.turns(each)]
-                turns = held if named is None else [turn for turn in held if turn.turn_id in named]
-
-                builders = builders_of(self._graph, spaces)
-
-                def drop_vectors(texts: Sequence[str]) -> None:
-                    self._encoder.forget(encoded_of(turns, texts, builders))
-
-                if named is None:
-                    erased = self._graph.forget_spaces(spaces, before_erasing=drop_vectors)
-                else:
-                    is_done = was_cut and self._graph.forgotten(spaces[0], named) >= {*named}
-                    erased = 0 if is_done else self._graph.forget(spaces[0], list(named), before_erasing=drop_vectors)
+                erased = 0 if is_done else self._erase(named_spaces(self._graph, space, scope), named)
             except (UnknownSpaceError, UnknownScopeError):
                 if not was_cut:
                     raise
                 erased = 0
+            self._has_forgotten = True
             try:
                 self._parts.drain()
             except RetrievalError as error:
@@ -321,14 +344,31 @@ class Memory:
                 ) from error
         return erased
 
-    def restore(self, *, space: str, turn_ids: Sequence[str] | None = None) -> int:
-        """Let forgotten turns be added again, all of a space where none are named; returns how many.
+    def _erase(self, spaces: Sequence[SpaceId], named: Collection[TurnId] | None) -> int:
+        """Erase turns of one space, or whole spaces, from text cache and store; returns the number of nodes."""
+        from locigraph.scripts.assembly.graphs import builders_of, encoded_of
+
+        self._parts.drop(spaces)
+        builders = builders_of(self._graph, spaces)  # without whose packages nothing is erased
+        held = [turn for space in spaces for turn in self._graph.turns(space)]
+        turns = held if named is None else [turn for turn in held if turn.turn_id in named]
+
+        def drop_vectors(texts: Sequence[str]) -> None:
+            self._encoder.forget(encoded_of(turns, texts, builders))
+
+        if named is None:
+            return self._graph.forget_spaces(spaces, before_erasing=drop_vectors)
+        return self._graph.forget(spaces[0], list(named), before_erasing=drop_vectors)
+
+    def restore(self, *, space: str, turn_ids: str | Sequence[str] | None = None) -> int:
+        """Let one forgotten turn or several be added again, all of a space where none is named; returns how many.
 
         A turn that was not forgotten is not counted.
         """
         self._refuse_if_readonly()
         with self._writing, self._lock:
-            return self._graph.restore(SpaceId(space), None if turn_ids is None else [TurnId(t) for t in turn_ids])
+            named = None if turn_ids is None else [TurnId(each) for each in options.listed(turn_ids)]
+            return self._graph.restore(SpaceId(space), named)
 
     def _refuse_if_readonly(self) -> None:
         if self._is_readonly:

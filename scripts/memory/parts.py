@@ -82,6 +82,11 @@ class Parts:
         """Release everything."""
         self._opened.close()
 
+    @property
+    def are_used(self) -> bool:
+        """Whether the graph was written, or the index opened."""
+        return self._writer is not None or self._vectors is not None
+
     def writer(self) -> GraphWriter:
         """What appends to the graph."""
         if self._writer is None:

@@ -41,6 +41,14 @@ class Recalled(Sequence[Hit]):
     def __len__(self) -> int:
         return len(self.hits)
 
+    def as_json(self) -> dict[str, object]:
+        """The answer as JSON holds it, and as the server sends it; the context as its text."""
+        return {
+            "hits": [hit.as_json() for hit in self.hits], "strategy": self.strategy, "notes": list(self.notes),
+            "context": None if self.context is None else str(self.context),
+            "encode_ms": self.timing.encode_ms, "search_ms": self.timing.search_ms,
+        }  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class MemoryState:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, JSONResponse
+from fastapi.responses import FileResponse, JSONResponse, RedirectResponse
 from fastapi.security import HTTPBearer
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
+from locigraph import __version__
 from locigraph.kg.errors import LocigraphError
 from locigraph.scripts.memory import AsyncMemory, Memory
 from locigraph.scripts.serving.door import CALLER, Door
@@ -75,7 +75,7 @@ def application(
             await warming
 
     app = FastAPI(
-        title="Locigraph", description=_DESCRIPTION, version=version("locigraph"), lifespan=lifespan,
+        title="Locigraph", description=_DESCRIPTION, version=__version__, lifespan=lifespan,
         docs_url=None, redoc_url=None,  # these pages load scripts from elsewhere
         dependencies=[Depends(HTTPBearer(auto_error=False))],  # says in the OpenAPI document that there are keys
     )  # fmt: skip
@@ -106,6 +106,11 @@ def application(
 
     for path, file in {"/explorer": "index.html", **{f"/explorer/{name}": name for name in _EXPLORER_FILES}}.items():
         _add_page(app, path, file)
+
+    @app.get("/", include_in_schema=False)
+    async def to_explorer() -> Response:
+        return RedirectResponse("/explorer")
+
     app.router.routes.append(Route("/mcp", StreamableHTTPASGIApp(sessions)))
     return Door(
         app,

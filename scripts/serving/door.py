@@ -33,7 +33,7 @@ class Door:
         service: Counts what is refused.
         keys: The keys; if there are none, requests must name one of ``hosts``, so that no web page can reach a memory
             by a name of its own that resolves to this machine.
-        open_paths: Beginnings of paths that hold nothing of a memory and need no key.
+        open_paths: Beginnings of paths that, as ``/`` itself, hold nothing of a memory and need no key.
         hosts: Names of this machine.
         requests_per_minute: Largest number for each key.
         max_request_bytes: Size of the largest body.
@@ -100,7 +100,7 @@ class Door:
         caller = self._keys.caller(key.strip() if kind.lower() == "bearer" else None)
         if caller is not None:
             scope.setdefault("state", {})[CALLER] = caller
-        if scope["path"].startswith(self._open_paths):
+        if scope["path"] == "/" or scope["path"].startswith(self._open_paths):
             return
         if caller is None:
             detail = "no valid key; send one as Authorization: Bearer KEY"

@@ -46,7 +46,9 @@ class TurnToAdd(_OfSpace):
     session: str = Field(description="The sitting that the turn belongs to, whose turns are added in their order.")
     speaker: str = Field(description="Who speaks.")
     text: str = Field(description="What is said.")
-    spoken_at: str | None = Field(None, description="When, as ISO 8601; UTC where it names no zone.")
+    spoken_at: str | None = Field(
+        None, description="When, as ISO 8601; UTC where it names no zone. Without it every as_of shows the turn."
+    )
     turn_id: str | None = Field(None, description="Name of the turn, by which it is added once; null makes one.")
     image_caption: str | None = Field(None, description="What a shared image shows.")
     user: str | None = Field(None, description="Whose space it is; said once, it stays.")
@@ -173,7 +175,7 @@ class Explained(BaseModel):
 
 
 class Forgotten(BaseModel):
-    """Number of nodes that were erased; 0 where an earlier forgetting was completed."""
+    """Number of nodes that were erased; 0 where all that is named was forgotten already."""
 
     erased: int
 
@@ -269,15 +271,7 @@ def _add_many(memory: Memory, asked: TurnsToAdd, caller: Caller) -> AddedTurns:
 
 
 def _recall(memory: Memory, asked: Asked, caller: Caller) -> Answer:
-    found = memory.recall(**asked.within(memory, caller))
-    return Answer(
-        hits=[Hit.model_validate(hit.as_json()) for hit in found],
-        strategy=found.strategy,
-        notes=list(found.notes),
-        context=None if found.context is None else str(found.context),
-        encode_ms=found.timing.encode_ms,
-        search_ms=found.timing.search_ms,
-    )
+    return Answer.model_validate(memory.recall(**asked.within(memory, caller)).as_json())
 
 
 def _explain(memory: Memory, asked: ToExplain, caller: Caller) -> Explained:

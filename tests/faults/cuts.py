@@ -60,7 +60,6 @@ _ANYWHERE = ("killed", "interrupted", "signalled")
 _BAR = re.compile(r"\[\d\d:\d\d")
 # What a complete forgetting, or a restoring, says when it is asked for again.
 _DONE = {
-    "forget": "or no longer",
     "forget_space": "space 'harbor' is not in the store",
     "forget_user": "no space is of user 'ann'",
     "restore": "there is nothing to restore",

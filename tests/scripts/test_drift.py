@@ -27,7 +27,7 @@ def test_drift_reports_each_space_and_all_and_a_recall_ends_it(place: Path, caps
     assert reported() == {"ana": [2, 0, 0, 0.0], "bo": [1, 0, 0, 0.0], None: [3, 0, 0, 0.0]}
     memory = Memory.open(given["store"], checkpoint=given["checkpoint"])
     memory.add(**TURN | {"space": "bo"})
-    memory._close()  # no flush, and no recall
+    memory.__exit__(KeyboardInterrupt)  # no flush, and no recall
     found = reported()
     assert found["ana"] == [2, 0, 0, 0.0]
     assert found["bo"][:2] == [2, 1]

@@ -18,11 +18,13 @@ Opened = Memory | AsyncMemory
 QUESTION, SOLD = "Who bought the bike?", "I sold the blue bike to Tom."
 
 
-def of_langchain(memory: Opened, space: str, **options: Any) -> tuple[Callable[[str], Found], Any]:
+def of_langchain(
+    memory: Opened, space: str | None = None, *, user: str | None = None, **options: Any
+) -> tuple[Callable[[str], Found], Any]:
     pytest.importorskip("langchain_core", reason="needs the extra 'langchain'")
     from locigraph.langchain import MemoryRetriever
 
-    retriever = MemoryRetriever(memory=memory, space=space, options=options)
+    retriever = MemoryRetriever(memory=memory, space=space, user=user, options=options)
 
     def shown(documents: Any) -> Found:
         return [(each.id, each.page_content, each.metadata) for each in documents]
@@ -33,7 +35,7 @@ def of_langchain(memory: Opened, space: str, **options: Any) -> tuple[Callable[[
     return lambda question: shown(retriever.invoke(question)), awaited
 
 
-def of_llama_index(memory: Opened, space: str, **options: Any) -> tuple[Callable[[str], Found], Any]:
+def of_llama_index(memory: Opened, space: str | None = None, **options: Any) -> tuple[Callable[[str], Found], Any]:
     pytest.importorskip("llama_index.core", reason="needs the extra 'llama-index'")
     from locigraph.llama_index import MemoryRetriever
 
@@ -75,6 +77,20 @@ def test_a_retriever_finds_what_the_memory_recalls_with_all_that_a_hit_says(fram
         assert [(name, text, {key: held[key] for key in each}) for (name, text, held), (_, _, each)
                 in zip(found, expected, strict=True)] == expected  # fmt: skip
         assert json.loads(json.dumps(found[0][2])) == found[0][2]
+
+
+@FRAMEWORKS
+def test_all_spaces_of_a_user_are_asked_together_and_ids_tell_them_apart(framework: Any, memory: Memory) -> None:
+    for space in ("chat 1", "chat 2"):
+        said = {"session": "s1", "speaker": "Bo", "text": "I sold the red boat.", "spoken_at": "2024-05-01T10:00"}
+        memory.add(space=space, user="bo", **said)
+    invoke, _ = framework(memory, user="bo", fold=None)
+    found = invoke("Who sold a boat?")
+    assert {metadata["space"] for _, _, metadata in found} == {"chat 1", "chat 2"}
+    assert len({name for name, _, _ in found}) == len(found)
+    invoke, _ = framework(memory)
+    with pytest.raises(LocigraphError, match="no space is named"):
+        invoke("Who sold a boat?")
 
 
 @FRAMEWORKS

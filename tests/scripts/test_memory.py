@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
+from importlib.metadata import version
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -23,6 +24,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import locigraph
 from locigraph import Memory
 from locigraph.consolidation.errors import LanguageModelError, LimitReachedError
 from locigraph.consolidation.extractors.rules import RuleExtractor
@@ -37,9 +39,12 @@ from locigraph.scripts.assembly import opening
 from locigraph.scripts.assembly.graphs import GraphWriter
 from locigraph.scripts.assembly.settings import EncoderSettings, LLMSettings
 from locigraph.scripts.assembly.strategies import STRATEGIES
+from locigraph.scripts.explain import explain
 from locigraph.scripts.forget import forget
 from locigraph.scripts.memory import Recalled
 from locigraph.scripts.memory.parts import Parts
+from locigraph.scripts.show import show
+from locigraph.scripts.spaces import spaces
 from locigraph.training.pseudo_questions import questions_about
 from tests.consolidation.extractors.test_names import needs_spacy
 from tests.consolidation.stub_server import Stub, extracted, stub_server
@@ -75,6 +80,20 @@ def test_hits_have_text_turns_score_and_signals_and_are_json(place: Path) -> Non
     assert json.loads(json.dumps(hit.as_json()))["signals"] == {"graph": hit.score}
 
 
+def test_answers_and_explanations_are_json(place: Path) -> None:
+    with opened(place) as memory:
+        memory.add(**SALE)
+        found = memory.recall("Who bought the bike?", space="ana", budget_tokens=50)
+        (explained,) = memory.explain("Who bought the bike?", space="ana")
+    said = json.loads(json.dumps(found.as_json()))
+    assert said == found.as_json()
+    assert (said["hits"][0]["text"], said["strategy"]) == ("Ana: I sold the blue bike to Tom.", "v2")
+    assert said["context"] == str(found.context)
+    said = json.loads(json.dumps(explained.as_json()))
+    assert said == explained.as_json()
+    assert (said["score"], said["influences"][0]["relation"]) == (explained.score, explained.influences[0].relation)
+
+
 def test_what_is_forgotten_is_gone_and_stays_so(place: Path) -> None:
     with opened(place) as memory:
         sold = memory.add(**SALE, turn_id="t1")
@@ -90,6 +109,37 @@ def test_what_is_forgotten_is_gone_and_stays_so(place: Path) -> None:
         assert len(memory.recall("bike", space="ana")) == 2
 
 
+def test_what_a_server_has_completed_to_forget_is_forgotten_already(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options: dict[str, Any] = {"store": str(place / "memory.sqlite"), "checkpoint": str(place / "checkpoint")}
+    with opened(place) as server:
+        server.add_many([SALE | {"turn_id": "t1"}, SALE | {"turn_id": "t2", "text": "It is gone."}])
+        with pytest.raises(LocigraphError, match=r"not yet from the index .* forget again completes it"):
+            forget(space="ana", turns="t1", **options)
+        assert [hit.turn_ids for hit in server.recall("bike", space="ana")] == [("t2",)]
+        server.add(**SALE | {"turn_id": "t3", "text": "I have a car now."})  # due, and left to the server
+        forget(space="ana", turns="t1", **options)
+        assert "forgotten already" in capsys.readouterr().out
+        with pytest.raises(StoreError, match="no turn 't1', or no longer"):
+            server.forget(space="ana", turn_ids=["t1", "t2"])  # some of them
+        server.forget(space="ana", whole_space=True)
+        assert server.forget(space="ana", turn_ids="t2") == 0
+
+
+def test_one_text_names_one_turn_and_not_those_that_its_letters_name(place: Path) -> None:
+    with opened(place) as memory:
+        kept = memory.add_many([SALE | {"turn_id": name} for name in ("t", "1", "2")])
+        said = memory.add(**SALE, turn_id="t12")
+        memory.forget(space="ana", turn_ids=said)
+        assert {hit.turn_ids[0] for hit in memory.recall("bike", space="ana", fold=None)} == {*kept}
+        assert memory.forget(space="ana", turn_ids=["1", "2"]) > 0
+        assert memory.restore(space="ana", turn_ids=said) == 1
+        with pytest.raises(StoreError, match="turn '1' was forgotten"):
+            memory.add(**SALE, turn_id="1")
+        assert memory.add(**SALE, turn_id="t12") == "t12"
+
+
 def test_restoring_needs_no_index_and_says_where_there_is_nothing_to_restore(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -103,6 +153,22 @@ def test_restoring_needs_no_index_and_says_where_there_is_nothing_to_restore(
     for turns, said in ((None, "no turn"), (["t1"], r"none of the turns \['t1'\]")):
         with pytest.raises(LocigraphError, match=f"space 'ana': {said} was forgotten, so there is nothing"):
             forget(space="ana", turns=turns, restore=True, store=store)
+
+
+def test_spaces_are_listed_shown_and_explained_beside_an_open_memory(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, checkpoint = str(place / "memory.sqlite"), str(place / "checkpoint")
+    with opened(place) as memory:
+        memory.add(**SALE)
+        spaces(store=store)
+        show(space="ana", store=store)
+        explain("Who bought the bike?", space="ana", store=store, checkpoint=checkpoint)
+        said = capsys.readouterr().out
+        for words in ("ana  1 turns", "Ana sold the blue bike to Tom.  [2024-05-01", "own meaning"):
+            assert words in said
+        with pytest.raises(IndexUnavailableError, match=r"memory.index.db' is open in another process, or in this one"):
+            opened(place)
 
 
 @pytest.mark.parametrize("whole_space", [False, True])
@@ -153,6 +219,45 @@ def test_what_was_opened_to_be_read_is_not_written(place: Path) -> None:
         ):
             with pytest.raises(LocigraphError, match="was opened to be read; open it with access='write'"):
                 write()
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda memory: memory.__enter__(),
+        lambda memory: memory.add(**SALE),
+        lambda memory: memory.add_many([SALE]),
+        lambda memory: memory.forget(space="ana", turn_ids="t1"),
+        lambda memory: memory.restore(space="ana"),
+        lambda memory: memory.flush(),
+        lambda memory: memory.spaces(),
+        lambda memory: memory.scopes(),
+        lambda memory: memory.times("ana"),
+        lambda memory: memory.recall("bike", space="ana"),
+        lambda memory: memory.state(),
+        lambda memory: memory.warm_up(),
+        lambda memory: memory.notes("ana"),
+        lambda memory: memory.explain("bike", space="ana"),
+    ],
+)
+def test_a_closed_memory_refuses_whatever_is_asked_of_it_and_closes_once(
+    place: Path, use: Callable[[Memory], object]
+) -> None:
+    memory = opened(place)
+    memory.add(**SALE, turn_id="t1")
+    memory.close()
+    with opened(place) as other:  # a second close must take nothing from it
+        memory.close()
+        with pytest.raises(LocigraphError, match=r"memory '.*memory.sqlite' is closed; open it again with Memory.open"):
+            use(memory)
+        assert [turn.turn_id for turn in other._graph.turns(SpaceId("ana"))] == ["t1"]
+    (refused,) = memory.add_each([SALE])
+    assert "is closed" in str(refused)
+
+
+def test_a_path_in_the_place_of_parts_is_told_how_a_memory_is_made() -> None:
+    with pytest.raises(TypeError, match=r"Memory\('m.sqlite'\): make a memory with Memory.open\(path\)"):
+        Memory("m.sqlite")  # type: ignore[arg-type]
 
 
 def test_an_argument_that_add_does_not_know_or_lacks_is_named_with_its_turn(place: Path) -> None:
@@ -431,7 +536,7 @@ def test_a_reader_of_what_v2_does_not_know_yet_gets_v1_with_a_note_and_never_a_s
 def test_what_was_added_before_a_crash_is_found_after_it(place: Path) -> None:
     memory = opened(place)
     memory.add(**SALE)
-    memory._close()  # no flush
+    memory.__exit__(KeyboardInterrupt)  # no flush
     with opened(place) as again:
         assert len(again.recall("bike", space="ana")) == 1
 
@@ -551,9 +656,12 @@ def test_a_turn_reads_nothing_again_that_the_one_before_it_knew(place: Path) -> 
         assert read
 
 
-@pytest.mark.parametrize("asks", [lambda: Memory, lambda: __import__("locigraph").Memory])
-def test_the_public_name_is_the_class(asks: Callable[[], type]) -> None:
-    assert asks() is Memory
+def test_every_public_name_can_be_imported_and_the_version_is_that_of_the_package() -> None:
+    assert {name: getattr(locigraph, name).__name__ for name in locigraph.__all__ if name != "__version__"} == {
+        name: name for name in locigraph._HOMES
+    }
+    assert (locigraph.Memory, locigraph.StoreError) == (Memory, StoreError)
+    assert locigraph.__version__ == version("locigraph")
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
@@ -661,6 +769,8 @@ def test_v1_is_asked_again_where_a_turn_is_added_between_two_looks_at_the_index(
         ({"speaker": 5}, "speaker is 5"),
         ({"space": "a\ud800"}, "space is 'a\\ud800'"),
         ({"turn_id": "\x00"}, "turn_id is"),
+        ({"text": ""}, "text is '', and there is no image_caption"),
+        ({"text": " \n", "image_caption": " "}, "text is ' \\n', and there is no image_caption"),
     ],
 )
 def test_what_is_no_text_is_refused_and_nothing_is_written(place: Path, wrong: dict[str, Any], told: str) -> None:
@@ -670,6 +780,7 @@ def test_what_is_no_text_is_refused_and_nothing_is_written(place: Path, wrong: d
         kept, refused = memory.add_each([SALE, SALE | wrong])
         assert isinstance(kept, str)
         assert told in str(refused)
+        memory.add(**SALE | {"text": "", "image_caption": "a red boat"})  # what an image shows is enough
         with pytest.raises(LocigraphError, match="lone surrogate"):
             memory.recall("who \udc00", space="ana")
         with pytest.raises(UnknownSpaceError):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from locigraph.kg.errors import StoreError
-from locigraph.kg.store import Store
+from locigraph.kg.store import Store, sequence
 from locigraph.kg.store.sequence import merged
-from locigraph.kg.types import GraphChange, NewNode, Turn, TurnId, TurnState
+from locigraph.kg.types import GraphChange, NewNode, SpaceId, Turn, TurnId, TurnState
 from tests.fakes import MONDAY, SPACE, change_of, make_turn, make_turns
 
 TURNS = make_turns(["a", "b", "c"], ["d", "e"], ["f", "g", "h"])
+BEFORE_1970 = datetime(1960, 1, 1, tzinfo=UTC)
 # All at one time, as where an export has days alone.
 SAME_DAY = [replace(turn, spoken_at=MONDAY) for turn in TURNS]
 
@@ -45,6 +47,51 @@ def test_any_split_into_appends_that_keeps_each_sessions_order_gives_the_same_po
             if data.draw(st.booleans()):
                 store.append_turns(portion)
         assert store.turns(SPACE) == turns
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_turns_that_are_placed_at_the_end_are_where_a_look_at_all_turns_would_place_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: st.DataObject
+) -> None:
+    times = st.sampled_from([None, *(MONDAY + timedelta(hours=hour) for hour in range(5)), BEFORE_1970])
+    portions = data.draw(st.lists(st.lists(st.tuples(st.integers(1, 3), times), min_size=1, max_size=3), max_size=8))
+    quick, slow = SpaceId(uuid.uuid4().hex), SpaceId(uuid.uuid4().hex)
+    appended: list[Turn] = []
+    with Store(tmp_path / "graph.sqlite") as store:
+        for number, portion in enumerate(portions):
+            again = [replace(turn, position=0) for turn in appended if data.draw(st.integers(0, 9)) == 0]
+            new = [
+                replace(make_turn(place, f"turn {number}-{place}", session=session, spoken_at=time), spoken_at=time)
+                for place, (session, time) in enumerate(portion)
+            ]
+            new = [replace(turn, turn_id=TurnId(turn.text)) for turn in new]
+            appended += new
+            done = {turn.turn_id for turn in appended if data.draw(st.booleans())}
+            for space in (quick, slow):
+                with monkeypatch.context() as patch:
+                    if space == slow:
+                        patch.setattr(sequence, "_is_at_the_end", lambda *_: False)
+                    store.append_turns([replace(turn, space=space) for turn in [*again, *new]])
+                for turn in store.turns(space, state=TurnState.PENDING):
+                    if turn.turn_id in done:
+                        store.commit(change_of(turn))
+            assert placed(store, quick) == placed(store, slow)
+
+
+def test_a_turn_after_all_others_is_placed_without_reading_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store(tmp_path / "graph.sqlite") as store:
+        store.append_turns(TURNS[:4])
+        monkeypatch.setattr(sequence, "read", lambda *_: pytest.fail("all turns are read"))
+        store.append_turns(TURNS[4:5])  # of the last session
+        store.append_turns([replace(turn, position=i) for i, turn in enumerate(TURNS[5:])])  # of a later one
+        assert store.turns(SPACE) == list(TURNS)
+
+
+def placed(store: Store, space: SpaceId) -> list[tuple[TurnId, int, TurnState]]:
+    return [(t.turn_id, t.position, state) for state in TurnState for t in store.turns(space, state=state)]
 
 
 def test_sessions_of_one_time_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:

@@ -275,7 +275,10 @@ def test_an_index_open_elsewhere_is_said_to_be_so_and_is_not_cleared(tmp_path: P
     path = str(tmp_path / "index.db")
     with MilvusIndex(path) as first:
         first.create("nodes", SPEC)
-        with pytest.raises(IndexUnavailableError, match="another process has it open; wait until that is done"):
+        with pytest.raises(
+            IndexUnavailableError,
+            match="is open in another process, or in this one already; close that, or ask it instead",
+        ):
             MilvusIndex(path)
         assert first.collections() == ["nodes"]
 

@@ -104,6 +104,14 @@ def test_errors_are_problem_details_in_the_words_of_the_command_line_and_change_
     assert [hit["turn_ids"] for hit in hits] == [["t1"]]
 
 
+def test_a_turn_that_was_forgotten_is_refused_with_the_way_to_let_it_come_back(client: httpx.Client) -> None:
+    ask(client, "add", TURN | {"turn_id": "t1"})
+    ask(client, "forget", {"space": "ana", "turn_ids": ["t1"]})
+    status, detail = refusal(client.post("/v1/add", json=TURN | {"turn_id": "t1"}))
+    assert status == 400
+    assert detail.endswith("Memory.restore or, on the machine of the store, locigraph forget --restore")
+
+
 def test_paths_methods_and_bodies_that_are_not_ours_are_problems_too(client: httpx.Client) -> None:
     assert refusal(client.get("/v2"))[0] == 404
     assert refusal(client.get("/v1/add"))[0] == 405
@@ -173,6 +181,8 @@ def test_all_chats_of_a_user_are_one_answer_within_what_the_key_may_use(guarded:
 
 def test_what_holds_nothing_of_a_memory_needs_no_key(guarded: httpx.Client) -> None:
     assert [guarded.get(path).status_code for path in ("/health", "/openapi.json", "/metrics")] == [200, 200, 401]
+    answer = guarded.get("/", follow_redirects=True)
+    assert (answer.url.path, answer.status_code, answer.headers["content-type"][:9]) == ("/explorer", 200, "text/html")
 
 
 def test_readiness_tells_nothing_of_files_and_models_without_a_key(guarded: httpx.Client) -> None:

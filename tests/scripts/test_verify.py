@@ -1,0 +1,33 @@
+"""``locigraph verify``: what differs is told, and ends with 1."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from locigraph.kg.types import SpaceId
+from locigraph.retrieval.index.descriptions import DESCRIPTIONS
+from locigraph.retrieval.index.milvus import MilvusIndex
+from locigraph.scripts.verify import verify
+from tests.scripts.test_memory import SALE, opened
+
+
+def test_a_row_that_the_index_lacks_is_counted_and_ends_with_1_until_the_index_is_made_anew(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, checkpoint = str(place / "memory.sqlite"), str(place / "checkpoint")
+    with opened(place) as memory:
+        memory.add(**SALE)
+    with MilvusIndex(str(place / "memory.index.db")) as index:
+        held = index.open(DESCRIPTIONS)
+        held.delete_nodes(SpaceId("ana"), sorted(held.node_keys(SpaceId("ana")))[:1])
+        held.flush()
+    with pytest.raises(SystemExit) as ended:
+        verify(store=store, checkpoint=checkpoint)
+    said = capsys.readouterr().out
+    assert ended.value.code == 1
+    assert "ana: differs (1 missing, 0 surplus, 0 changed)" in said
+    assert "the index differs from the store; run locigraph verify --rebuild true" in said
+    verify(store=store, checkpoint=checkpoint, rebuild=True)
+    assert "differs" not in capsys.readouterr().out
