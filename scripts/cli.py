@@ -22,6 +22,7 @@ from locigraph.scripts.console import mistakes
 # Seeds are multiplied and counted up from, within the 32 bits that numpy takes.
 _SEEDS = 1_000_000
 _MAX_DEPTH = 20  # of a configuration
+_SIGPIPE = 141  # 128 and the number of the signal
 
 _HELP = {
     "demo": "run the main job on the bundled sample: graph, v1, trained v2, report",
@@ -74,7 +75,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        _choose(words)
+        try:
+            _choose(words)
+        finally:
+            sys.stdout.flush()  # here, since at the interpreter's end nobody could catch a closed pipe
+    except BrokenPipeError:
+        # Whoever reads has seen enough, such as head. The rest goes nowhere, and the shell hears what SIGPIPE would say.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(_SIGPIPE) from None
     except KeyboardInterrupt:
         fail(f"interrupted; run the same command again and {words[0] if words else 'it'} goes on")
 
