@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--format", default="locomo")
     parser.add_argument("--store", required=True)
     parser.add_argument("--adapter", default=None)
-    parser.add_argument("--cache", default=EncoderSettings().cache)
+    parser.add_argument("--cache")
     options = parser.parse_args()
     read = opening.read_corpus(CorpusSettings(path=options.corpus, format=options.format))
     encoder = opening.text_encoder(EncoderSettings(adapter=options.adapter, cache=options.cache))

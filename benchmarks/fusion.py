@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument(
         "--dtype", choices=["float32", "bfloat16"], default="float32", help="the store's text encoder's"
     )
-    parser.add_argument("--cache", default="runs/text_cache.sqlite", help="of the text encoder")
+    parser.add_argument("--cache", help="of the text encoder; by default the user's")
     parser.add_argument("--rrf_k", type=int, nargs="+", default=[1, 2, 5, 10, 20, 60])
     parser.add_argument("--depth", type=int, nargs="+", default=[20, 50, 100])
     options = parser.parse_args()

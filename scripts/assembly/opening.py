@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -35,11 +36,33 @@ def text_encoder(settings: EncoderSettings) -> CachedTextEncoder:
     adapter = str(SHIPPED_ADAPTER) if settings.adapter == DEFAULT else settings.adapter
     return CachedTextEncoder(
         settings.model,
-        cache=Path(settings.cache),
+        cache=text_cache(settings),
         adapter=None if adapter is None else Path(adapter),
         device=settings.device,
         dtype=settings.dtype,
     )
+
+
+def text_cache(settings: EncoderSettings) -> Path:
+    """The text encoder's cache.
+
+    Where none is named it is the same for all of a user's stores and working directories, so that what one command has
+    encoded serves the next, and forgetting reaches it from anywhere.
+
+    Raises:
+        LocigraphError: If none is named and the user has no home folder.
+    """
+    if settings.cache is not None:
+        return Path(settings.cache)
+    folder = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if not folder.is_absolute():  # which the XDG specification says to pass over
+        try:
+            folder = Path.home() / ".cache"
+        except RuntimeError as error:
+            raise LocigraphError(
+                "there is no home folder for the text cache; name a file with --encoder.cache, or set XDG_CACHE_HOME"
+            ) from error
+    return folder / "locigraph" / "text_cache.sqlite"
 
 
 def held_out_encoder(settings: EncoderSettings, questions: Sequence[Question]) -> CachedTextEncoder:

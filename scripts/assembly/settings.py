@@ -45,14 +45,15 @@ class EncoderSettings:
             ``evaluate``, take ``default`` for the shipped one.
         device: torch device; null lets torch choose.
         dtype: ``bfloat16`` is faster, at a cosine of .998 to ``float32``.
-        cache: SQLite file that keeps every vector, so that no text is encoded twice.
+        cache: SQLite file that keeps every vector, so that no text is encoded twice; null for the one of the user,
+            ``locigraph/text_cache.sqlite`` in ``$XDG_CACHE_HOME`` or ``~/.cache``.
     """
 
     model: str = DEFAULT_MODEL
     adapter: str | None = None
     device: str | None = None
     dtype: Literal["float32", "bfloat16"] = "float32"
-    cache: str = "runs/text_cache.sqlite"
+    cache: str | None = None
 
 
 #: The text encoder of the commands that use a memory: what its store remembers.
