@@ -42,7 +42,8 @@ def adapt(
 
     provenance.source_commit()
     read = opening.read_corpus(corpus)
-    opening.existing_store(store).close()
+    with opening.existing_store(store) as graph:
+        opening.refuse_unnamed(corpus, graph)
 
     from locigraph.training.adapter import train_adapter  # imports PyTorch
 

@@ -51,6 +51,7 @@ def train(
     learning.check_validation(validation)
     read = opening.read_corpus(corpus)
     with opening.existing_store(store) as graph:
+        opening.refuse_unnamed(corpus, graph)
         encoder = defaults.encoder_settings(encoder, graph)
     text_encoder = opening.text_encoder(encoder)
     settings = learning.settings_of(model, training)

@@ -534,7 +534,7 @@ def test_every_answer_over_a_space_with_pending_or_failed_turns_says_so(
 
     code, out, error = run(capsys, *arguments)
     assert code == 1, error
-    assert "1 turns failed" in out
+    assert "1 turn failed" in out
     assert "no plan" in out
     for strategy in ("bm25", "sum", "v1"):
         code, out, _ = run(capsys, *question, strategy)
@@ -706,9 +706,10 @@ def test_build_then_recall_is_v2_without_a_flag_and_goes_on_with_every_later_fil
 
     forgotten = second["turns"][-1]["turn_id"]
     said("forget", "--space", space, "--turns", json.dumps([forgotten]))
-    assert "1 forgotten turns were passed over" in said("build", "--corpus.path", "whole.jsonl")
+    cure = f"1 forgotten turn passed over; locigraph forget --restore --space {space} undoes that"
+    assert cure in said("build", "--corpus.path", "whole.jsonl")
     assert f"turns {forgotten} " not in said(*question)
-    assert "1 forgotten turns" in said("forget", "--space", space, "--turns", json.dumps([forgotten]), "--restore")
+    assert "1 forgotten turn of" in said("forget", "--space", space, "--turns", json.dumps([forgotten]), "--restore")
     said("build", "--corpus.path", "whole.jsonl")
     assert f"turns {forgotten} " in said(*question)
     assert "v1 answers, since v2 cannot: no checkpoint is named" in said(*question, "--checkpoint", "null")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -16,13 +17,24 @@ from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.assembly.defaults import SHIPPED_ADAPTER
 from locigraph.scripts.assembly.settings import DEFAULT, CorpusSettings, EncoderSettings, IndexSettings
 
+_UNNAMED = "sample"  # the corpus that is read where none is named
+
 if TYPE_CHECKING:
     from locigraph.retrieval.index.milvus import MilvusIndex
 
 
 def read_corpus(settings: CorpusSettings) -> Corpus:
     """The corpus of the settings."""
-    return load_corpus(**asdict(settings))  # the fields have the names of its parameters
+    return load_corpus(**{**asdict(settings), "path": settings.path or _UNNAMED})  # the fields are its parameters
+
+
+def refuse_unnamed(settings: CorpusSettings, graph: Store) -> None:
+    """Raise LocigraphError where no corpus is named and a store holds other conversations than the bundled sample's."""
+    if settings.path is None and not {*graph.spaces()} <= {each.space for each in load_corpus("jsonl", _UNNAMED).conversations}:
+        raise LocigraphError(
+            f"no corpus is named, and store {graph.url!r} holds other conversations; name the file with "
+            "--corpus.path (sample is the bundled one)"
+        )
 
 
 def require_questions(corpus: Corpus, lack: str) -> None:
@@ -77,6 +89,12 @@ def held_out_encoder(settings: EncoderSettings, questions: Sequence[Question]) -
     if encoder.adapter is not None:
         refuse_known(encoder.adapter, questions, option="encoder.adapter")
     return encoder
+
+
+def present_store(path: str) -> AbstractContextManager[Store | None]:
+    """A store as it is now, to be read; None where there is none yet."""
+    file = path.removeprefix("sqlite:///")
+    return Store(path, access="read") if "://" in file or Path(file).is_file() else nullcontext()
 
 
 def existing_store(path: str, *, access: Literal["write", "read"] = "read") -> Store:

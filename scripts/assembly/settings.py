@@ -16,7 +16,8 @@ class CorpusSettings:
     """Conversations to read.
 
     Attributes:
-        path: File, or ``sample``, ``threads`` or ``voices`` for a bundled corpus.
+        path: File, or ``sample``, ``threads`` or ``voices`` for a bundled corpus; null for ``sample``, where the store
+            holds nothing else.
         format: Format of the corpus: <formats>.
         extractions: JSONL of recorded extractions, or ``sample`` for those of the bundled conversation ``harbor``; null
             takes ``recorded_extractions.jsonl.gz`` beside the corpus.
@@ -25,7 +26,7 @@ class CorpusSettings:
         conversations: Names of the conversations to use; null takes all.
     """
 
-    path: str = "sample"
+    path: str | None = None
     format: str = "jsonl"
     extractions: str | None = None
     corrections: str | None = None
