@@ -30,6 +30,7 @@ def load_corpus(
     corrections: str | None = None,
     categories: Sequence[str] | None = None,
     conversations: Sequence[str] | None = None,
+    space: str | None = None,
 ) -> Corpus:
     """Read a corpus.
 
@@ -41,11 +42,13 @@ def load_corpus(
         corrections: JSONL file of corrected evidence, one question a line; None for none.
         categories: Question categories to keep; None or empty keeps those that the format's row names.
         conversations: Names of the conversations to keep; None keeps all.
+        space: Name of the space of the one conversation; None keeps the name that it has.
 
     Raises:
         UnknownNameError: If there is no such format.
         CorpusFileError: If there is no such file, or no turn in it.
-        CorpusFormatError: If a file is malformed, a category is unknown, or the format has no corrections.
+        CorpusFormatError: If a file is malformed, a category is unknown, or the format has no corrections; if a space
+            is named for several conversations, or none for a file with the name that its program gives to all.
     """
     row = FORMATS[format]
     if path in BUNDLED:
@@ -79,7 +82,14 @@ def load_corpus(
     corpus = replace(corpus, unanswerable=tuple(q for q in corpus.questions if q.category in row.unanswerable))
     kept = categories or tuple(c for c in row.categories if any(q.category == c for q in corpus.questions))
     corpus = corpus.of_categories(kept) if categories or row.categories else corpus
-    return corpus if conversations is None else corpus.of_conversations(conversations)
+    corpus = corpus if conversations is None else corpus.of_conversations(conversations)
+    if space is not None:
+        return corpus.in_space(space)
+    for conversation in corpus.conversations:
+        if conversation.space.partition(" ")[0] == row.nameless:  # also copies, such as "_chat (1)"
+            cure = f"name this chat with --corpus.space, since {row.name} calls every one so"
+            raise CorpusFileError(path, f"the file's name {conversation.space!r} tells no chat from another", cure)
+    return corpus
 
 
 def _usable(corpus: Corpus) -> Corpus:

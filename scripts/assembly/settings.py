@@ -24,6 +24,8 @@ class CorpusSettings:
         corrections: JSONL of corrected evidence, a second gold that is reported beside the first; null for none.
         categories: Question categories to use; null takes the usual ones of the format.
         conversations: Names of the conversations to use; null takes all.
+        space: Name of the space, for a file that holds one conversation; null takes the name in the file, or the file's
+            own where the format has none.
     """
 
     path: str | None = None
@@ -32,6 +34,7 @@ class CorpusSettings:
     corrections: str | None = None
     categories: list[str] | None = None
     conversations: list[str] | None = None
+    space: str | None = None
 
 
 @dataclass(frozen=True)

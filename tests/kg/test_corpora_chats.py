@@ -160,6 +160,26 @@ def test_a_whatsapp_chat_whose_dates_are_ambiguous_says_so_and_contradictions_ar
         load_corpus("whatsapp", written(tmp_path, "c.txt", "31/02/2024, 18:41 - Ana: Hello\n"))
 
 
+@pytest.mark.parametrize("name", ["_chat.txt", "_chat (1).txt"])
+def test_a_file_that_is_called_as_every_exported_chat_needs_the_name_of_its_space(name: str, tmp_path: Path) -> None:
+    path = written(tmp_path, name, ANDROID)
+    with pytest.raises(CorpusFormatError, match=r"tells no chat from another; name this chat with --corpus\.space"):
+        load_corpus("whatsapp", path)
+    corpus = load_corpus("whatsapp", path, space="family")
+    assert said(corpus) == [("family", "Ana", "I sold\nthe oboe: finally"), ("family", "Tom", "To whom?")]
+    assert {turn.conversation_id for turn in corpus.conversations[0].turns} == {"family"}
+
+
+def test_a_name_of_a_space_is_for_one_conversation_whose_questions_follow_it(tmp_path: Path) -> None:
+    with pytest.raises(CorpusFormatError, match="'x'; expected null, since the file holds 8 conversations, such as 'h"):
+        load_corpus("jsonl", "sample", space="x")
+    with pytest.raises(CorpusFormatError, match="1 to 240 bytes"):
+        load_corpus("jsonl", "sample", conversations=["harbor"], space="")
+    harbor, renamed = (load_corpus("jsonl", "sample", conversations=["harbor"], space=name) for name in (None, "x"))
+    assert {each.space for each in (*renamed.conversations, *renamed.questions)} == {"x"}
+    assert [q.evidence for q in renamed.questions] == [q.evidence for q in harbor.questions]
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(max_size=8),
     lambda inner: (
