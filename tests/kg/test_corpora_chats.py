@@ -46,9 +46,23 @@ def test_messages_of_people_are_turns_whatever_the_form_of_the_file(form: str, t
     expected = [("talk", "User", "I sold the oboe."), ("talk", "Assistant", "To whom?")]
     assert said(corpus)[:2] == expected
     assert len(corpus.conversations) == (2 if form in ("lines", "list of objects") else 1)
-    # A turn's id is its place, so a longer export of the same talk has the same turns and more.
-    assert [t.turn_id for t in corpus.conversations[0].turns] == ["m00002", "m00003"]
     assert corpus.notes[0] == "2 messages of other roles, or empty were passed over"
+
+
+def test_a_window_of_the_last_messages_continues_a_chat(tmp_path: Path) -> None:
+    texts = ["Hello", "Where is Ghent?", "In Belgium.", "Thanks", "In Belgium."]
+    talk = [{"role": ("user", "assistant")[place % 2], "content": text} for place, text in enumerate(texts)]
+    dated = [each | {"timestamp": f"2024-05-01T10:0{minute}:30"} for minute, each in enumerate(talk)]
+
+    def ids(messages: list[dict[str, str]]) -> list[str]:
+        corpus = load_corpus("messages", written(tmp_path, "talk.json", messages))
+        return [turn.turn_id for turn in corpus.conversations[0].turns]
+
+    for whole in (talk, dated):
+        assert len(set(ids(whole))) == 5
+        assert ids(whole[1:]) == ids(whole)[1:]
+        assert ids([*whole, *whole[:1]])[:5] == ids(whole)
+    assert len(set(ids([*talk, *talk]))) == 10
 
 
 def chatgpt_export() -> list[dict[str, Any]]:
