@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         finally:
             sys.stdout.flush()  # here, since at the interpreter's end nobody could catch a closed pipe
     except BrokenPipeError:
-        # Whoever reads has seen enough, such as head. The rest goes nowhere, and the shell hears what SIGPIPE would say.
+        # Whoever reads, such as head, has seen enough. What is left goes nowhere; the code is that of SIGPIPE.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(_SIGPIPE) from None
     except KeyboardInterrupt:
@@ -91,17 +91,25 @@ def _choose(words: list[str]) -> None:
     for word in words:
         if any("\ud800" <= sign <= "\udfff" for sign in word):
             fail(f"{word.encode(errors='backslashreplace').decode()!r} is not UTF-8; check the terminal's encoding")
+    if words and words[0] == "help":
+        words = [*words[1:2], "--help"]
     if words and words[0] in _HELP:
         _run(words[0], words[1:])
+        return
+    if words and words[0] == "--version":
+        from importlib import metadata
+
+        print(f"locigraph {metadata.version('locigraph')}")
         return
     if not words or words[0] in ("-h", "--help"):
         print("usage: locigraph COMMAND [options]\n\ncommands:")
         for name, text in _HELP.items():
             print(f"  {name:<24}{text}")
         print("\nlocigraph COMMAND --help lists a command's options; --config FILE reads them from YAML.")
+        print("locigraph --version tells the version.")
         return
-    close = difflib.get_close_matches(words[0], _HELP, n=1)
-    fail(f"unknown command {words[0]!r}; " + (f"did you mean {close[0]!r}?" if close else "see locigraph --help"))
+    close = mistakes.COMMANDS.get(words[0]) or next(iter(difflib.get_close_matches(words[0], _HELP, n=1)), None)
+    fail(f"unknown command {words[0]!r}; " + (f"did you mean {close!r}?" if close else "see locigraph --help"))
 
 
 def _run(command: str, words: list[str]) -> None:
@@ -112,9 +120,9 @@ def _run(command: str, words: list[str]) -> None:
     for before, word in pairwise(["", *words]):
         if before == "--config" or word.startswith("--config="):
             _check_configuration(word.removeprefix("--config="))
-    twice = mistakes.repeated(words)
-    if twice is not None:
-        fail(twice)
+    mistake = mistakes.repeated(words) or mistakes.spread(words)
+    if mistake is not None:
+        fail(mistake)
     try:
         settings = parser.instantiate(parser.parse_args(_switched_on(words, function)))
     except LocigraphError as error:

@@ -67,7 +67,11 @@ def forget(
         erased = memory.forget(
             space=space, turn_ids=turns, whole_space=turns is None and not scope, user=user, agent=agent
         )
-        done = f"{counted(erased, 'node')} of {space or scope} erased" if erased else "an earlier forgetting is complete now"
+        done = (
+            f"{counted(erased, 'node')} of {space or scope} erased"
+            if erased
+            else "an earlier forgetting is complete now"
+        )
         print(printable(done))
 
 

@@ -6,7 +6,7 @@ import json
 import re
 import sqlite3
 from contextlib import closing
-from importlib import import_module
+from importlib import import_module, metadata
 from inspect import signature
 from pathlib import Path
 
@@ -70,6 +70,20 @@ BAD_CALLS = {
     "a beginning of an option": (["forget", "--space", "x", "--turn", "t1"], ["--turn ", "nearest is '--turns'"]),
     "an option like no other": (["build", "--zzz=1"], ["option --zzz is not known (see"]),
     "a value without its option": (["build", "chats.jsonl"], ["'chats.jsonl' belongs to no", "--corpus.path 'chats"]),
+    "several turns in several words": (
+        ["forget", "--space", "x", "--turns", "s01:t04", "s01:t05"],
+        ["several turns are one word: --turns s01:t04,s01:t05"],
+    ),
+    "a configuration that is not there": (
+        ["build", "--corpus", "absent.jsonl"],
+        ["--corpus takes a configuration file", "named with --corpus.path absent.jsonl"],
+    ),
+    "a question for another command": (
+        ["search", "Which ride?", "--space", "x"],
+        ["to ask a memory: locigraph recall"],
+    ),
+    "a command by another name": (["delete"], ["unknown command 'delete'; did you mean 'forget'?"]),
+    "a list by another name": (["list"], ["did you mean 'spaces'?"]),
     "a word for a list": (
         ["build", "--corpus.conversations", "x"],
         ["is 'x'; expected a list, such as '[\"a\", \"b\"]'"],
@@ -123,8 +137,8 @@ BAD_CALLS = {
     "no negative width": (["train", "--model.lexical_dim", "-4"], ["lexical_dim is -4"]),
     "no boundless width": (["train", "--model.lexical_dim", "1000000000000"], ["lexical_dim is 1000000000000"]),
     "no negative loss": (["train", "--training.pretrain_losses", "{link: -1}"], ["link is -1"]),
-    "unknown loss": (["train", "--training.pretrain_losses", "{lnk: 1}"], ["loss 'lnk'", "link, pseudo_questions"]),
-    "unknown encoder": (["train", "--model.encoder", "gat"], ["graph encoder 'gat'", "hgt, mixing"]),
+    "unknown loss": (["evaluate", "--training.pretrain_losses", "{lnk: 1}"], ["loss 'lnk'", "link, pseudo_questions"]),
+    "unknown encoder": (["evaluate", "--model.encoder", "gat"], ["graph encoder 'gat'", "hgt, mixing"]),
     "unknown extractor": (["build", "--consolidation", "llama"], ["extractor 'llama'", "rules, recorded"]),
     "unknown format": (["build", "--corpus.format", "csv"], ["'csv'", "locomo", "jsonl"]),
     "strategy of evaluate alone": (
@@ -162,6 +176,28 @@ def test_data_in_the_place_of_a_configuration_is_told_which_options_there_are(
     assert_one_line_and_code_2(code, error, "--corpus takes a configuration file", "--corpus.path", "conversation_id")
     code, _, error = run(capsys, "build", "--corpus.path", str(tmp_path / "chats.jsonl"))
     assert_one_line_and_code_2(code, error, "chats.jsonl: no turn in it")
+
+
+def test_a_chat_that_is_read_in_the_wrong_way_is_told_the_right_one(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "chat.txt").write_text("12/03/2024, 18:41 - Ana: I sold the oboe.\n")
+    code, _, error = run(capsys, "build", "--corpus.path", "chat.txt")
+    formats = "for the export of another program name --corpus.format: messages, chatgpt, slack, whatsapp"
+    assert_one_line_and_code_2(code, error, "expected valid JSON", formats)
+    message = '{"role": "user", "content": "I sold the oboe."}\n'
+    for text in (message, message * 2):
+        (tmp_path / "chat.jsonl").write_text(text)
+        code, _, error = run(capsys, "build", "--corpus.path", "chat.jsonl", "--corpus.format", "messages")
+        assert_one_line_and_code_2(code, error, "of one message a line make one list: jq -s .")
+
+
+def test_version_and_help_are_answered(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "--version")
+    assert (code, out) == (0, f"locigraph {metadata.version('locigraph')}\n")
+    assert run(capsys, "help") == run(capsys, "--help")
+    assert run(capsys, "help", "spaces") == run(capsys, "spaces", "--help")
 
 
 def test_wrong_json_is_one_line_that_says_where(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -603,7 +639,7 @@ def test_what_does_not_fit_a_store_is_one_line_with_the_cure_and_changes_nothing
         (["recall", "Who?", "--space", space, "--store", "small.jsonl"], ["not a database", "--corpus.path"]),
         (["build", "--corpus.path", "graph.sqlite", "--store", "graph.sqlite"], ["is a database", "--store"]),
         (["build", "--corpus.path", "pretty.json", "--store", "graph.sqlite"], ["one JSON object a line", "jq -c ."]),
-        (["build", "--corpus.path", "export.json", "--store", "graph.sqlite"], ["need --corpus.format"]),
+        (["build", "--corpus.path", "export.json", "--store", "graph.sqlite"], ["name --corpus.format: messages"]),
         (["forget", *here, "--turns", f"{turns[0]['turn_id']},none"], ["holds no turn 'none'"]),
     ):
         code, _, error = run(capsys, *command)

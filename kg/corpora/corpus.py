@@ -127,7 +127,6 @@ class Corpus:
             unanswerable=tuple(q for q in self.unanswerable if q.space in names),
         )
 
-
     def in_space(self, name: str) -> Corpus:
         """The corpus with its one conversation, and the questions about it, under another name.
 
@@ -162,6 +161,7 @@ class CorpusFormat:
         categories: Question categories to keep where the user names none; empty keeps all.
         unanswerable: Categories of questions that the conversations do not answer.
         listing: Categories whose answers list several things, separated by commas.
+        is_export: Whether it is how another program keeps or exports chats.
         nameless: The name that the program gives to every file, whose conversation needs another; None if it does not.
         known_sha256: Names of the published files by SHA-256. Any other file is noted, since results of it may not
             compare; empty where nothing was published.
@@ -173,5 +173,6 @@ class CorpusFormat:
     categories: tuple[str, ...] = ()
     unanswerable: tuple[str, ...] = ()
     listing: tuple[str, ...] = ()
+    is_export: bool = False
     nameless: str | None = None
     known_sha256: Mapping[str, str] = field(default_factory=dict)

@@ -43,6 +43,8 @@ def read(path: str) -> Corpus:
     for number, document in enumerate(documents, start=1):
         where = "(top)" if len(documents) == 1 else f"conversation {number}"
         record = Record(document, path, None, where)
+        if "messages" not in record.data and "role" in record.data:
+            raise record.error("messages", None, "a list; of one message a line make one list: jq -s .")
         name = record.optional_string("id") or (stem if len(documents) == 1 else f"{stem}-{number}")
         space = SpaceId(name)
         refuse_repeated(path, "id", space, conversations)
@@ -83,4 +85,4 @@ def _text(message: Record) -> str:
     return "\n".join(parts)
 
 
-FORMAT = CorpusFormat("messages", read)
+FORMAT = CorpusFormat("messages", read, is_export=True)

@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 
 from locigraph.kg.corpora import jsonl
-from locigraph.kg.corpora.corpus import Conversation, Corpus
+from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
 from locigraph.kg.corpora.formats import FORMATS
 from locigraph.kg.corpora.parsing import Record, json_lines
 from locigraph.kg.errors import CorpusFileError, CorpusFormatError
@@ -58,7 +58,7 @@ def load_corpus(
     elif not Path(path).exists():
         raise CorpusFileError(path, "no such file", f"name one, or a bundled corpus: {', '.join(BUNDLED)}")
     else:
-        corpus = row.read(path)
+        corpus = _read(row, path)
     corpus = _usable(corpus)
     beside = Path(path).parent / _EXTRACTIONS_BESIDE
     if extractions is None and path not in BUNDLED and beside.is_file():
@@ -90,6 +90,16 @@ def load_corpus(
             cure = f"name this chat with --corpus.space, since {row.name} calls every one so"
             raise CorpusFileError(path, f"the file's name {conversation.space!r} tells no chat from another", cure)
     return corpus
+
+
+def _read(row: CorpusFormat, path: str) -> Corpus:
+    try:
+        return row.read(path)
+    except CorpusFormatError as error:
+        if row is jsonl.FORMAT and error.field == "line 1":  # such as an export, for which no format was named
+            exports = ", ".join(other.name for other in FORMATS.values() if other.is_export)
+            error.args = (f"{error}; for the export of another program name --corpus.format: {exports}",)
+        raise
 
 
 def _usable(corpus: Corpus) -> Corpus:

@@ -110,4 +110,4 @@ def _time(path: str, message: _Message, order: tuple[int, int, int]) -> datetime
         raise CorpusFormatError(path, None, where, message.numbers, f"a date and time ({error})") from None
 
 
-FORMAT = CorpusFormat("whatsapp", read, nameless="_chat")  # as iOS names every chat that it exports
+FORMAT = CorpusFormat("whatsapp", read, is_export=True, nameless="_chat")  # as iOS names every chat

@@ -28,7 +28,7 @@ def printable(text: str) -> str:
 
 
 def spaces_list(conversations: Sequence[Conversation], known: AbstractSet[SpaceId]) -> str:
-    """The spaces that conversations go into, a line each, with whether a store knows them, and what is read for them."""
+    """The spaces of conversations, a line each: whether a store knows them, and what is read for them."""
     lines = []
     for conversation in conversations[:_MOST_SPACES]:
         days = sorted(turn.spoken_at.date().isoformat() for turn in conversation.turns if turn.spoken_at is not None)

@@ -29,7 +29,9 @@ def corpus(folder: Path, texts: Sequence[str] = TEXTS, *, space: str = "ana") ->
 def test_the_sample_is_not_poured_into_a_store_of_other_conversations_unless_it_is_named(place: Path) -> None:
     store = str(place / "g.sqlite")
     build(corpus=corpus(place), store=store, checkpoint=None)
-    message = r"no corpus is named, and store '.*g\.sqlite' holds other conversations; name the file with --corpus\.path"
+    message = (
+        r"no corpus is named, and store '.*g\.sqlite' holds other conversations; name the file with --corpus\.path"
+    )
     for dry_run in (True, False):
         with pytest.raises(LocigraphError, match=message):
             build(store=store, checkpoint=None, dry_run=dry_run)
