@@ -38,6 +38,7 @@ def adapt(
     from pathlib import Path
 
     from locigraph.scripts.assembly import opening
+    from locigraph.scripts.console.terminal import validated
     from locigraph.scripts.experiments import learning, provenance
 
     provenance.source_commit()
@@ -60,7 +61,7 @@ def adapt(
     if made is None:
         print("adapter not written, since this was a fast_dev_run")
     else:
-        print(f"adapter {made.version} in {made.folder}: {made.details['validation']}")
+        print(f"adapter {made.version} in {made.folder}: {validated(made.details['validation'])}")
 
 
 if __name__ == "__main__":

@@ -218,7 +218,8 @@ def _quiet() -> None:
 
     for name in ("lightning.pytorch", "lightning.fabric", "sentence_transformers", "transformers"):
         logging.getLogger(name).setLevel(logging.ERROR)
-    warnings.filterwarnings("ignore", category=UserWarning, module=r"(lightning|torch|milvus_lite|pymilvus)\b.*")
+    for category in (UserWarning, FutureWarning):
+        warnings.filterwarnings("ignore", category=category, module=r"(lightning|torch|milvus_lite|pymilvus)\b.*")
 
 
 def _tables(words: Sequence[str]) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+import warnings
 from contextlib import closing
 from importlib import import_module, metadata
 from inspect import signature
@@ -191,6 +192,16 @@ def test_a_chat_that_is_read_in_the_wrong_way_is_told_the_right_one(
         (tmp_path / "chat.jsonl").write_text(text)
         code, _, error = run(capsys, "build", "--corpus.path", "chat.jsonl", "--corpus.format", "messages")
         assert_one_line_and_code_2(code, error, "of one message a line make one list: jq -s .")
+
+
+@pytest.mark.parametrize("category", [UserWarning, FutureWarning])
+def test_warnings_of_the_training_library_are_not_for_users(category: type[Warning]) -> None:
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        cli._quiet()
+        warnings.warn_explicit("to its callers", category, "_pytree.py", 1, module="lightning.pytorch.utilities._pytree")
+        warnings.warn_explicit("to ours", category, "ours.py", 1, module="locigraph.training")
+    assert [str(each.message) for each in shown] == ["to ours"]
 
 
 def test_version_and_help_are_answered(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ from locigraph.kg.corpora import jsonl
 from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
 from locigraph.kg.corpora.formats import FORMATS
 from locigraph.kg.corpora.parsing import Record, json_lines
+from locigraph.kg.counts import counted
 from locigraph.kg.errors import CorpusFileError, CorpusFormatError
 
 #: Names that stand for a bundled corpus where a path is asked for: a small one to try things on, and two to train on.
@@ -120,7 +121,7 @@ def _usable(corpus: Corpus) -> Corpus:
     empty = [str(c.space) for c in corpus.conversations if not c.turns]
     if not empty:
         return corpus
-    note = f"{len(empty)} conversations without turns were left out, such as {empty[0]!r}"
+    note = f"left out, without turns: {counted(len(empty), 'conversation')}, such as {empty[0]!r}"
     kept = tuple(c for c in corpus.conversations if c.turns)
     return replace(corpus, conversations=kept, notes=(*corpus.notes, note))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
@@ -39,6 +39,17 @@ def spaces_list(conversations: Sequence[Conversation], known: AbstractSet[SpaceI
     if more:
         lines.append(f"and {len(more)} more, of which {sum(each.space not in known for each in more)} are new")
     return printable("\n".join(lines))
+
+
+def validated(stage: Mapping[str, float]) -> str:
+    """What a stage of a training has come to, from ``training.lightning_run.run_lightning``, in words."""
+    if "val_score" not in stage:
+        return "trained without validation"
+    start = f"{stage['start_score']:.3f}"
+    if stage["best_epoch"] < 0:
+        return f"no epoch was better than the start (validation score {start})"
+    epochs = counted(int(stage["best_epoch"]) + 1, "epoch")
+    return f"validation score {stage['val_score']:.3f} after {epochs}, which were kept; {start} at the start"
 
 
 def hits_table(hits: Sequence[Hit], *, with_spaces: bool = False) -> str:
