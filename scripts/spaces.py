@@ -12,7 +12,6 @@ def spaces(*, store: str = "data/graph.sqlite", json: bool = False) -> None:
     """
     from json import dumps
 
-    from locigraph.kg.counts import counted
     from locigraph.kg.types import TurnState
     from locigraph.scripts.assembly.opening import existing_store
     from locigraph.scripts.console.terminal import printable
@@ -45,8 +44,8 @@ def spaces(*, store: str = "data/graph.sqlite", json: bool = False) -> None:
         days = f"  {row['first']} to {row['last']}" if row["first"] else ""
         print(
             printable(
-                f"{row['space']}{whose}  {counted(row['turns'], 'turn')}{waiting}  {counted(row['facts'], 'fact')}  "
-                f"{counted(row['events'], 'event')}{days}"
+                f"{row['space']}{whose}  {row['turns']} turns{waiting}  {row['facts']} facts  "
+                f"{row['events']} events{days}"
             )
         )
     if not rows:

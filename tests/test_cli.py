@@ -199,7 +199,9 @@ def test_warnings_of_the_training_library_are_not_for_users(category: type[Warni
     with warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("always")
         cli._quiet()
-        warnings.warn_explicit("to its callers", category, "_pytree.py", 1, module="lightning.pytorch.utilities._pytree")
+        warnings.warn_explicit(
+            "to its callers", category, "_pytree.py", 1, module="lightning.pytorch.utilities._pytree"
+        )
         warnings.warn_explicit("to ours", category, "ours.py", 1, module="locigraph.training")
     assert [str(each.message) for each in shown] == ["to ours"]
 

@@ -190,7 +190,8 @@ def test_a_name_of_a_space_is_for_one_conversation_whose_questions_follow_it(tmp
     with pytest.raises(CorpusFormatError, match="1 to 240 bytes"):
         load_corpus("jsonl", "sample", conversations=["harbor"], space="")
     harbor, renamed = (load_corpus("jsonl", "sample", conversations=["harbor"], space=name) for name in (None, "x"))
-    assert {each.space for each in (*renamed.conversations, *renamed.questions)} == {"x"}
+    assert [each.space for each in renamed.conversations] == ["x"]
+    assert {each.space for each in renamed.questions} == {"x"}
     assert [q.evidence for q in renamed.questions] == [q.evidence for q in harbor.questions]
 
 
