@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 
 from locigraph.kg.errors import LocigraphError
+from locigraph.kg.store import Store
+from locigraph.kg.types import SpaceId
 from locigraph.scripts.adapt import adapt
 from locigraph.scripts.assembly.settings import CorpusSettings
 from locigraph.scripts.build import build
 from locigraph.scripts.forget import forget
 from locigraph.scripts.train import train
+from tests.fakes import make_conversation
 
 TEXTS = ("I sold the blue bike to Tom.", "My sister plays the oboe.", "We moved to Porto in spring.")
 
@@ -26,9 +29,10 @@ def corpus(folder: Path, texts: Sequence[str] = TEXTS, *, space: str = "ana") ->
     return CorpusSettings(path=str(path))
 
 
-def test_the_sample_is_not_poured_into_a_store_of_other_conversations_unless_it_is_named(place: Path) -> None:
-    store = str(place / "g.sqlite")
-    build(corpus=corpus(place), store=store, checkpoint=None)
+def test_the_sample_is_not_taken_for_a_store_of_other_conversations_unless_it_is_named(tmp_path: Path) -> None:
+    store = str(tmp_path / "g.sqlite")
+    with Store(store) as graph:
+        graph.append_turns(make_conversation([TEXTS[0]], space=SpaceId("ana")).turns)
     message = (
         r"no corpus is named, and store '.*g\.sqlite' holds other conversations; name the file with --corpus\.path"
     )
@@ -37,7 +41,7 @@ def test_the_sample_is_not_poured_into_a_store_of_other_conversations_unless_it_
             build(store=store, checkpoint=None, dry_run=dry_run)
     for command in (train, adapt):
         with pytest.raises(LocigraphError, match=message):
-            command(store=store, output=str(place / "out"))
+            command(store=store, output=str(tmp_path / "out"))
     build(corpus=CorpusSettings(path="sample"), store=store, checkpoint=None, dry_run=True)
 
 
