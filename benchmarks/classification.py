@@ -152,7 +152,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--store", required=True)
     parser.add_argument("--thresholds", type=float, nargs="+", default=[THRESHOLD])
-    parser.add_argument("--cache", default=EncoderSettings().cache)
+    parser.add_argument("--cache")
     options = parser.parse_args()
     encoder = opening.text_encoder(EncoderSettings(cache=options.cache))
     for threshold in options.thresholds:

@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument(
         "--dtype", choices=["float32", "bfloat16"], default="float32", help="the store's text encoder's"
     )
-    parser.add_argument("--cache", default="runs/text_cache.sqlite", help="of the text encoder")
+    parser.add_argument("--cache", help="of the text encoder; by default the user's")
     parser.add_argument("--adapter", help="folder of an adapter with which the graph was built")
     parser.add_argument("--held_back", default="false", choices=["true", "false"], help="those of the adapter alone")
     parser.add_argument("--ann_weight", type=float, nargs="+", default=[1.0])

@@ -24,7 +24,7 @@ def main() -> None:
     parser.add_argument("--learnt", default="threads", help="a corpus of the project's own format")
     parser.add_argument("--tested", required=True)
     parser.add_argument("--format", choices=["jsonl", "locomo", "longmemeval"], default="jsonl", help="of --tested")
-    parser.add_argument("--cache", default="runs/text_cache.sqlite", help="of the text encoder")
+    parser.add_argument("--cache", help="of the text encoder; by default the user's")
     parser.add_argument("--length", type=int, default=8, help="of word sequences")
     parser.add_argument("--show", type=int, default=5, help="nearest pairs to print")
     options = parser.parse_args()

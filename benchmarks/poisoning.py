@@ -55,7 +55,7 @@ def main() -> None:
     parser.add_argument("--copies", type=int, nargs="*", default=[1, 11], help="of each attacked question")
     parser.add_argument("--singles", type=int, default=5, help="questions of a conversation that are copied alone")
     parser.add_argument("--strategies", nargs="+", default=["v2", "v1"], help="names, or all that recall offers")
-    parser.add_argument("--cache", default="runs/text_cache.sqlite", help="of the text encoder")
+    parser.add_argument("--cache", help="of the text encoder; by default the user's")
     options = parser.parse_args()
     strategies = options.strategies
     if strategies == ["all"]:

@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--format", default="locomo")
     parser.add_argument("--store", required=True)
     parser.add_argument("--adapter", default="checkpoints/text")
-    parser.add_argument("--cache", default="runs/text_cache.sqlite")
+    parser.add_argument("--cache")
     parser.add_argument("--output", default="runs/pretraining")
     parser.add_argument("--conversations", type=int, nargs="+", default=[0, 1, 2, 4])
     options = parser.parse_args()

@@ -51,7 +51,7 @@ def main() -> None:
     parser.add_argument("--format", default="locomo", help="format of that file")
     parser.add_argument("--store", required=True, help="graph of that corpus")
     parser.add_argument("--adapter", default=None, help="adapter of the text encoder")
-    parser.add_argument("--cache", default=EncoderSettings().cache, help="cache of the text encoder")
+    parser.add_argument("--cache", help="cache of the text encoder; by default the user's")
     parser.add_argument("--output", required=True, type=Path, help="JSON file to write")
     options = parser.parse_args()
     read = opening.read_corpus(CorpusSettings(path=options.corpus, format=options.format))

@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("--corpus", default="sample")
     parser.add_argument("--conversations", nargs="*", default=None)
     parser.add_argument("--strategies", nargs="+", default=["v2", "v1", "bm25", "dense"])
-    parser.add_argument("--cache", default="runs/text_cache.sqlite", help="of the text encoder")
+    parser.add_argument("--cache", help="of the text encoder; by default the user's")
     options = parser.parse_args()
     corpus = opening.read_corpus(CorpusSettings(path=options.corpus, conversations=options.conversations))
     encoder = EncoderSettings(adapter="default", cache=options.cache)

@@ -112,7 +112,7 @@ def main() -> None:
     parser.add_argument("--passes", nargs="*", choices=list(PASSES), default=list(PASSES))
     parser.add_argument("--strategies", nargs="+", default=["v1", "sum", "gaama", "hipporag"])
     parser.add_argument("--adapter")
-    parser.add_argument("--cache", default=EncoderSettings().cache)
+    parser.add_argument("--cache")
     parser.add_argument("--keep", help="folder for the copies; they are deleted without it")
     options = parser.parse_args()
     read = opening.read_corpus(CorpusSettings(path=options.corpus, format=options.format))

@@ -112,7 +112,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=3, help="of a training on another corpus, which nothing stops")
     parser.add_argument("--rows", nargs="+", choices=list(ROWS), default=list(ROWS))
     parser.add_argument("--adapter", default="checkpoints/text")
-    parser.add_argument("--cache", default=EncoderSettings().cache)
+    parser.add_argument("--cache")
     parser.add_argument("--dtype", default=EncoderSettings().dtype, help="of the text encoder; not for --learnt_store")
     options = parser.parse_args()
     encoder = opening.text_encoder(EncoderSettings(adapter=options.adapter, cache=options.cache, dtype=options.dtype))

@@ -111,7 +111,7 @@ def main() -> None:
     parser.add_argument(
         "--dtype", choices=["float32", "bfloat16"], default="float32", help="the store's text encoder's"
     )
-    parser.add_argument("--cache", default="runs/text_cache.sqlite", help="of the text encoder")
+    parser.add_argument("--cache", help="of the text encoder; by default the user's")
     parser.add_argument("--weights", type=float, nargs=len(SIGNALS), help=f"of {', '.join(SIGNALS)}")
     parser.add_argument("--against", help="rankings.jsonl of an evaluation of the same questions")
     parser.add_argument("--strategy", default="v2", help="of that evaluation")

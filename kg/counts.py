@@ -6,6 +6,11 @@ from dataclasses import dataclass, fields
 from typing import Self
 
 
+def counted(number: int, noun: str) -> str:
+    """A number and what is counted, such as "1 turn" or "2,000 turns"."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 @dataclass(frozen=True, slots=True)
 class Counts:
     """Base of frozen dataclasses of numbers, or tuples of them: two of a kind add up field by field."""

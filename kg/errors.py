@@ -28,9 +28,12 @@ class LocigraphError(Exception):
 class CorpusFormatError(LocigraphError):
     """A corpus file is malformed; names the file, the conversation, the field and the value."""
 
+    field = ""  # of a file that cannot be read at all
+
     def __init__(self, path: object, conversation: str | None, field: str, value: object, expected: str) -> None:
         where = f"{path}: conversation {shortened(conversation)}" if conversation is not None else f"{path}"
         super().__init__(f"{where}: field '{field[:200]}' is {shortened(value)}; expected {expected}")
+        self.field = field
 
 
 class CorpusFileError(CorpusFormatError):

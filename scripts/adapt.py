@@ -38,11 +38,13 @@ def adapt(
     from pathlib import Path
 
     from locigraph.scripts.assembly import opening
+    from locigraph.scripts.console.terminal import validated
     from locigraph.scripts.experiments import learning, provenance
 
     provenance.source_commit()
     read = opening.read_corpus(corpus)
-    opening.existing_store(store).close()
+    with opening.existing_store(store) as graph:
+        opening.refuse_unnamed(corpus, graph)
 
     from locigraph.training.adapter import train_adapter  # imports PyTorch
 
@@ -59,7 +61,7 @@ def adapt(
     if made is None:
         print("adapter not written, since this was a fast_dev_run")
     else:
-        print(f"adapter {made.version} in {made.folder}: {made.details['validation']}")
+        print(f"adapter {made.version} in {made.folder}: {validated(made.details['validation'])}")
 
 
 if __name__ == "__main__":

@@ -53,16 +53,18 @@ def build(
         user: Whose conversations these are, for ``locigraph recall --user``; null says nothing.
         agent: Which agent's conversations these are, for ``locigraph recall --agent``; null says nothing.
     """
+    import shlex
     from collections import Counter
 
     from locigraph.consolidation.errors import LanguageModelError
     from locigraph.consolidation.protocols import Accounted
+    from locigraph.kg.counts import counted
     from locigraph.kg.store import Store, TurnFailure
     from locigraph.kg.types import Scope, SpaceId
     from locigraph.scripts.assembly import defaults, graphs, opening
     from locigraph.scripts.assembly.language_models import clients_of
     from locigraph.scripts.assembly.search_parts import indexer_of
-    from locigraph.scripts.console.terminal import printable
+    from locigraph.scripts.console.terminal import printable, spaces_list
 
     read = opening.read_corpus(corpus)
     for note in read.notes:
@@ -72,9 +74,15 @@ def build(
     clients = clients_of(llm, max_tokens=max_tokens, max_cost=max_cost)
     extractor = graphs.extractor_for(consolidation, read, clients)
     if dry_run:
-        print(graphs.foreseen(read, extractor, store))
+        with opening.present_store(store) as present:
+            if present is not None:
+                opening.refuse_unnamed(corpus, present)
+            print(spaces_list(read.conversations, frozenset() if present is None else {*present.spaces()}))
+            print(graphs.foreseen(read, extractor, present))
         return
     with Store(store) as graph:
+        opening.refuse_unnamed(corpus, graph)
+        print(spaces_list(read.conversations, {*graph.spaces()}))
         used = defaults.encoder_settings(encoder, graph, checkpoint)
         text_encoder = opening.text_encoder(used)
         with opening.vector_index(index, store) as vectors:
@@ -90,23 +98,26 @@ def build(
             missing = defaults.embed_all_spaces(graph, vectors, text_encoder, checkpoint)
             known = {*graph.spaces()}
             counts: Counter[str] = Counter()
-            forgotten = 0
+            forgotten: Counter[SpaceId] = Counter()
             for conversation in read.conversations:
-                counts += graph.node_counts(conversation.space) if conversation.space in known else Counter()
-                forgotten += len(graph.forgotten(conversation.space, [turn.turn_id for turn in conversation.turns]))
+                space = conversation.space
+                counts += graph.node_counts(space) if space in known else Counter()
+                forgotten[space] = len(graph.forgotten(space, [turn.turn_id for turn in conversation.turns]))
     if stopped is not None:
         raise stopped
     if isinstance(extractor, Accounted):
         for stage, spent in extractor.ledger.by_stage().items():
             print(f"{stage}: {spent}")
-    print(f"{len(read.conversations)} spaces in {store}: " + ", ".join(f"{n} {t}" for t, n in sorted(counts.items())))
+    held = ", ".join(f"{n} {t}" for t, n in sorted(counts.items()))
+    print(f"{counted(len(read.conversations), 'space')} in {graph.url}: {held}")
     if missing:
         print(f"v1 will answer, since v2 cannot: {missing}")
-    if forgotten:
-        print(f"{forgotten} forgotten turns were passed over; locigraph forget --restore lets them come back")
+    for space, number in (+forgotten).items():
+        cure = f"locigraph forget --restore --space {shlex.quote(space)} undoes that"
+        print(printable(f"{space}: {counted(number, 'forgotten turn')} passed over; {cure}"))
     for space, failures in failed.items():
         first = f"{failures[0].turn_id} ({failures[0].error})"
-        said = f"{space}: {len(failures)} turns failed and are kept as they were said, such as {first}"
+        said = f"{space}: {counted(len(failures), 'turn')} failed, kept as they were said, such as {first}"
         print(printable(f"{said}; retry with --retry_failed true"))
     if failed:
         raise SystemExit(1)

@@ -22,6 +22,7 @@ from locigraph.scripts.console import mistakes
 # Seeds are multiplied and counted up from, within the 32 bits that numpy takes.
 _SEEDS = 1_000_000
 _MAX_DEPTH = 20  # of a configuration
+_SIGPIPE = 141  # 128 and the number of the signal
 
 _HELP = {
     "demo": "run the main job on the bundled sample: graph, v1, trained v2, report",
@@ -74,7 +75,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        _choose(words)
+        try:
+            _choose(words)
+        finally:
+            sys.stdout.flush()  # here, since at the interpreter's end nobody could catch a closed pipe
+    except BrokenPipeError:
+        # Whoever reads, such as head, has seen enough. What is left goes nowhere; the code is that of SIGPIPE.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(_SIGPIPE) from None
     except KeyboardInterrupt:
         fail(f"interrupted; run the same command again and {words[0] if words else 'it'} goes on")
 
@@ -83,17 +91,25 @@ def _choose(words: list[str]) -> None:
     for word in words:
         if any("\ud800" <= sign <= "\udfff" for sign in word):
             fail(f"{word.encode(errors='backslashreplace').decode()!r} is not UTF-8; check the terminal's encoding")
+    if words and words[0] == "help":
+        words = [*words[1:2], "--help"]
     if words and words[0] in _HELP:
         _run(words[0], words[1:])
+        return
+    if words and words[0] == "--version":
+        from importlib import metadata
+
+        print(f"locigraph {metadata.version('locigraph')}")
         return
     if not words or words[0] in ("-h", "--help"):
         print("usage: locigraph COMMAND [options]\n\ncommands:")
         for name, text in _HELP.items():
             print(f"  {name:<24}{text}")
         print("\nlocigraph COMMAND --help lists a command's options; --config FILE reads them from YAML.")
+        print("locigraph --version tells the version.")
         return
-    close = difflib.get_close_matches(words[0], _HELP, n=1)
-    fail(f"unknown command {words[0]!r}; " + (f"did you mean {close[0]!r}?" if close else "see locigraph --help"))
+    close = mistakes.COMMANDS.get(words[0]) or next(iter(difflib.get_close_matches(words[0], _HELP, n=1)), None)
+    fail(f"unknown command {words[0]!r}; " + (f"did you mean {close!r}?" if close else "see locigraph --help"))
 
 
 def _run(command: str, words: list[str]) -> None:
@@ -104,9 +120,9 @@ def _run(command: str, words: list[str]) -> None:
     for before, word in pairwise(["", *words]):
         if before == "--config" or word.startswith("--config="):
             _check_configuration(word.removeprefix("--config="))
-    twice = mistakes.repeated(words)
-    if twice is not None:
-        fail(twice)
+    mistake = mistakes.repeated(words) or mistakes.spread(words)
+    if mistake is not None:
+        fail(mistake)
     try:
         settings = parser.instantiate(parser.parse_args(_switched_on(words, function)))
     except LocigraphError as error:
@@ -202,7 +218,8 @@ def _quiet() -> None:
 
     for name in ("lightning.pytorch", "lightning.fabric", "sentence_transformers", "transformers"):
         logging.getLogger(name).setLevel(logging.ERROR)
-    warnings.filterwarnings("ignore", category=UserWarning, module=r"(lightning|torch|milvus_lite|pymilvus)\b.*")
+    for category in (UserWarning, FutureWarning):
+        warnings.filterwarnings("ignore", category=category, module=r"(lightning|torch|milvus_lite|pymilvus)\b.*")
 
 
 def _tables(words: Sequence[str]) -> dict[str, str]:

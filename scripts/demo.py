@@ -63,9 +63,10 @@ def demo(
     )
     asked = opening.read_corpus(corpus).questions[0]
     print("ask the memory that was built:")
+    cache = "" if encoder.cache is None else f" --encoder.cache {shlex.quote(encoder.cache)}"
     print(
         f"  locigraph recall {shlex.quote(asked.text)} --space {shlex.quote(asked.space)} --store {output}/graph.sqlite"
-        f" --encoder.cache {encoder.cache}"
+        + cache
     )
 
 

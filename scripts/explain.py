@@ -15,6 +15,7 @@ def explain(
     as_of: str | None = None,
     top_k: int = 3,
     influences: int = 3,
+    json: bool = False,
 ) -> None:
     """Take the scores of the best turns apart: own meaning and words, neighbours by relation, speaker, date.
 
@@ -29,7 +30,11 @@ def explain(
         as_of: Time (ISO 8601) whose knowledge may be used; null for now.
         top_k: Number of turns to explain.
         influences: Neighbours to show for each.
+        json: Whether to print one JSON object, of the form that the server answers with, instead of lines.
     """
+    from dataclasses import asdict, replace
+    from json import dumps
+
     from locigraph.kg.errors import LocigraphError
     from locigraph.scripts.assembly import options
     from locigraph.scripts.console.terminal import explanation_table
@@ -42,6 +47,10 @@ def explain(
     with Memory.open(store, encoder=encoder, checkpoint=checkpoint, access="read") as memory:
         found = memory.explain(question, space=space, top_k=top_k, as_of=as_of)
         missing = memory.notes(space)
+    if json:
+        turns = [asdict(replace(turn, influences=turn.influences[:influences])) for turn in found]
+        print(dumps({"turns": turns, "notes": missing}))
+        return
     print("\n".join([explanation_table(found, influences=influences), *missing]))
 
 

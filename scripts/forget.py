@@ -37,6 +37,7 @@ def forget(
         checkpoint: Checkpoint of the graph embeddings; ``default`` for the one that the store remembers, or the shipped
             one; null leaves them to a later refresh.
     """
+    from locigraph.kg.counts import counted
     from locigraph.kg.errors import LocigraphError, shortened
     from locigraph.kg.types import Scope, SpaceId, TurnId
     from locigraph.scripts.assembly import opening, options
@@ -59,14 +60,15 @@ def forget(
         if not count:
             what = "no turn" if turns is None else f"none of the turns {shortened(turns)}"
             raise LocigraphError(f"space {space!r}: {what} was forgotten, so there is nothing to restore")
-        print(printable(f"{count} forgotten turns of {space} may come back; run locigraph build with their file"))
+        said = f"{counted(count, 'forgotten turn')} of {space} may come back; run locigraph build with their file"
+        print(printable(said))
         return
     with Memory.open(store, index=index, encoder=encoder, checkpoint=checkpoint, access="write") as memory:
         erased = memory.forget(
             space=space, turn_ids=turns, whole_space=turns is None and not scope, user=user, agent=agent
         )
         none = f"{space or scope}: no node was left to erase; forgotten already, or not consolidated yet"
-        print(printable(f"{erased} nodes of {space or scope} erased" if erased else none))
+        print(printable(f"{counted(erased, 'node')} of {space or scope} erased" if erased else none))
 
 
 if __name__ == "__main__":

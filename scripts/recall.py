@@ -33,6 +33,7 @@ def recall(
     top_k: int = 10,
     budget_tokens: int | None = None,
     budget_kinds: dict[str, int] | None = None,
+    json: bool = False,
 ) -> None:
     """Answer a question with the memories of a space, or of all spaces of a user or agent together.
 
@@ -63,7 +64,10 @@ def recall(
             order in which they were said, or that of the strategy. null for ``top_k`` memories with their scores.
         budget_kinds: Most facts, reflections and episodes of a context, such as '{"facts": 60, "reflections": 20,
             "episodes": 80}'; a kind that is not named has no limit. A strategy's own limits hold besides.
+        json: Whether to print one JSON object, of the form that the server answers with, instead of lines.
     """
+    from json import dumps
+
     from locigraph.consolidation.ledger import Ledger
     from locigraph.kg.types import Scope
     from locigraph.scripts.assembly import options
@@ -100,14 +104,23 @@ def recall(
             fold=fold,
             queries=asked,
         )
+    timing = found.timing
+    if json:
+        answer = {
+            "hits": [hit.as_json() for hit in found], "strategy": found.strategy, "notes": found.notes,
+            "context": None if found.context is None else str(found.context),
+            "encode_ms": timing.encode_ms, "search_ms": timing.search_ms,
+        }  # fmt: skip
+        print(dumps(answer))
+        return
     shown = hits_table(found, with_spaces=space is None)
     if found.context is not None:
         shown = printable(str(found.context))
         shown += f"\n{found.context.tokens} of {budget_tokens} tokens; {found.context.left_out} memories did not fit"
     spent = [f"{stage}: {each}" for stage, each in ledger.by_stage().items()]
     print("\n".join([shown, *found.notes, *spent]))
-    timing = found.timing
-    print(f"{found.strategy}: query encoded in {timing.encode_ms:.0f} ms, searched in {timing.search_ms:.0f} ms")
+    encoded = f"query encoded in {timing.encode_ms:.0f} ms (loading the text encoder included)"
+    print(f"{found.strategy}: {encoded}, searched in {timing.search_ms:.0f} ms")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ def refresh(
         index: Vector index.
         encoder: Text encoder the graph was built with.
         checkpoint: Folder of the checkpoint, which the store remembers from now on; ``default`` for the one that it
-            remembers, or the shipped one.
+            remembers, or the shipped one; ``shipped`` for the shipped one, whatever the store remembers.
         device: torch device to encode on.
     """
     from locigraph.scripts.assembly import defaults, opening

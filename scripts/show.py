@@ -8,7 +8,7 @@ def show(
     space: str,
     store: str = "data/graph.sqlite",
     node: str | None = None,
-    types: list[str] | None = None,
+    types: list[str] | str | None = None,
     as_of: str | None = None,
     json: bool = False,
 ) -> None:
@@ -18,7 +18,8 @@ def show(
         space: Name of the space; it may also stand first, as in ``locigraph show harbor``. locigraph spaces lists all.
         store: The graph.
         node: Id of a node, as the list shows it.
-        types: Types of the nodes to list; null for facts, events and reflections. One of them: <node types>.
+        types: Types of the nodes to list, separated by commas or as a list; null for facts, events and reflections.
+            turn, fact, event and topic may be called so; all of them: <node types>.
         as_of: Time (ISO 8601) whose knowledge is shown; null for now.
         json: Whether to print JSON, one object for each node, instead of lines.
     """
@@ -27,12 +28,13 @@ def show(
     from locigraph.kg.schema import NODE_TYPES
     from locigraph.kg.types import NodeId, SpaceId
     from locigraph.scripts.assembly.opening import existing_store
-    from locigraph.scripts.assembly.options import time_of
+    from locigraph.scripts.assembly.options import parts, time_of
     from locigraph.scripts.console import node_lines
     from locigraph.scripts.console.terminal import printable
 
     time, owner = time_of(as_of), SpaceId(space)
-    wanted = node_lines.LISTED if types is None else [NODE_TYPES[name].name for name in types]
+    named = parts(types) if isinstance(types, str) else types
+    wanted = [NODE_TYPES[node_lines.IN_PROSE.get(name, name)].name for name in named or node_lines.LISTED]
     with existing_store(store) as graph:
         if node is not None:
             found = node_lines.record_of(graph, owner, NodeId(node), time)

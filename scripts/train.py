@@ -44,6 +44,7 @@ def train(
     from pathlib import Path
 
     from locigraph.scripts.assembly import defaults, opening
+    from locigraph.scripts.console.terminal import validated
     from locigraph.scripts.experiments import learning, provenance
 
     provenance.source_commit()
@@ -51,6 +52,7 @@ def train(
     learning.check_validation(validation)
     read = opening.read_corpus(corpus)
     with opening.existing_store(store) as graph:
+        opening.refuse_unnamed(corpus, graph)
         encoder = defaults.encoder_settings(encoder, graph)
     text_encoder = opening.text_encoder(encoder)
     settings = learning.settings_of(model, training)
@@ -65,11 +67,12 @@ def train(
             details=provenance.manifest(seed, corpus={"path": read.path, "sha256": read.sha256}),
             writer=questions_by,
         )
-    stages = checkpoint.details["stages"]
     place = (
         "not written, since this was a fast_dev_run" if trainer.fast_dev_run else f"in {Path(output) / 'checkpoint'}"
     )
-    print(f"checkpoint {checkpoint.version} {place}: {stages}")
+    print(f"checkpoint {checkpoint.version} {place}")
+    for name, stage in checkpoint.details["stages"].items():
+        print(f"  {name}: {validated(stage)}")
 
 
 if __name__ == "__main__":

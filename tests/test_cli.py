@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+import warnings
 from contextlib import closing
-from importlib import import_module
+from importlib import import_module, metadata
 from inspect import signature
 from pathlib import Path
 
@@ -70,6 +71,20 @@ BAD_CALLS = {
     "a beginning of an option": (["forget", "--space", "x", "--turn", "t1"], ["--turn ", "nearest is '--turns'"]),
     "an option like no other": (["build", "--zzz=1"], ["option --zzz is not known (see"]),
     "a value without its option": (["build", "chats.jsonl"], ["'chats.jsonl' belongs to no", "--corpus.path 'chats"]),
+    "several turns in several words": (
+        ["forget", "--space", "x", "--turns", "s01:t04", "s01:t05"],
+        ["several turns are one word: --turns s01:t04,s01:t05"],
+    ),
+    "a configuration that is not there": (
+        ["build", "--corpus", "absent.jsonl"],
+        ["--corpus takes a configuration file", "named with --corpus.path absent.jsonl"],
+    ),
+    "a question for another command": (
+        ["search", "Which ride?", "--space", "x"],
+        ["to ask a memory: locigraph recall"],
+    ),
+    "a command by another name": (["delete"], ["unknown command 'delete'; did you mean 'forget'?"]),
+    "a list by another name": (["list"], ["did you mean 'spaces'?"]),
     "a word for a list": (
         ["build", "--corpus.conversations", "x"],
         ["is 'x'; expected a list, such as '[\"a\", \"b\"]'"],
@@ -162,6 +177,40 @@ def test_data_in_the_place_of_a_configuration_is_told_which_options_there_are(
     assert_one_line_and_code_2(code, error, "--corpus takes a configuration file", "--corpus.path", "conversation_id")
     code, _, error = run(capsys, "build", "--corpus.path", str(tmp_path / "chats.jsonl"))
     assert_one_line_and_code_2(code, error, "chats.jsonl: no turn in it")
+
+
+def test_a_chat_that_is_read_in_the_wrong_way_is_told_the_right_one(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "chat.txt").write_text("12/03/2024, 18:41 - Ana: I sold the oboe.\n")
+    code, _, error = run(capsys, "build", "--corpus.path", "chat.txt")
+    formats = "for the export of another program name --corpus.format: messages, chatgpt, slack, whatsapp"
+    assert_one_line_and_code_2(code, error, "expected valid JSON", formats)
+    message = '{"role": "user", "content": "I sold the oboe."}\n'
+    for text in (message, message * 2):
+        (tmp_path / "chat.jsonl").write_text(text)
+        code, _, error = run(capsys, "build", "--corpus.path", "chat.jsonl", "--corpus.format", "messages")
+        assert_one_line_and_code_2(code, error, "of one message a line make one list: jq -s .")
+
+
+@pytest.mark.parametrize("category", [UserWarning, FutureWarning])
+def test_warnings_of_the_training_library_are_not_for_users(category: type[Warning]) -> None:
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        cli._quiet()
+        warnings.warn_explicit(
+            "to its callers", category, "_pytree.py", 1, module="lightning.pytorch.utilities._pytree"
+        )
+        warnings.warn_explicit("to ours", category, "ours.py", 1, module="locigraph.training")
+    assert [str(each.message) for each in shown] == ["to ours"]
+
+
+def test_version_and_help_are_answered(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "--version")
+    assert (code, out) == (0, f"locigraph {metadata.version('locigraph')}\n")
+    assert run(capsys, "help") == run(capsys, "--help")
+    assert run(capsys, "help", "spaces") == run(capsys, "spaces", "--help")
 
 
 def test_wrong_json_is_one_line_that_says_where(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -532,7 +581,7 @@ def test_every_answer_over_a_space_with_pending_or_failed_turns_says_so(
 
     code, out, error = run(capsys, *arguments)
     assert code == 1, error
-    assert "1 turns failed" in out
+    assert "1 turn failed" in out
     assert "no plan" in out
     for strategy in ("bm25", "sum", "v1"):
         code, out, _ = run(capsys, *question, strategy)
@@ -601,7 +650,7 @@ def test_what_does_not_fit_a_store_is_one_line_with_the_cure_and_changes_nothing
         (["recall", "Who?", "--space", space, "--store", "small.jsonl"], ["not a database", "--corpus.path"]),
         (["build", "--corpus.path", "graph.sqlite", "--store", "graph.sqlite"], ["is a database", "--store"]),
         (["build", "--corpus.path", "pretty.json", "--store", "graph.sqlite"], ["one JSON object a line", "jq -c ."]),
-        (["build", "--corpus.path", "export.json", "--store", "graph.sqlite"], ["need --corpus.format"]),
+        (["build", "--corpus.path", "export.json", "--store", "graph.sqlite"], ["name --corpus.format: messages"]),
         (["forget", *here, "--turns", f"{turns[0]['turn_id']},none"], ["holds no turn 'none'"]),
     ):
         code, _, error = run(capsys, *command)
@@ -704,9 +753,10 @@ def test_build_then_recall_is_v2_without_a_flag_and_goes_on_with_every_later_fil
 
     forgotten = second["turns"][-1]["turn_id"]
     said("forget", "--space", space, "--turns", json.dumps([forgotten]))
-    assert "1 forgotten turns were passed over" in said("build", "--corpus.path", "whole.jsonl")
+    cure = f"1 forgotten turn passed over; locigraph forget --restore --space {space} undoes that"
+    assert cure in said("build", "--corpus.path", "whole.jsonl")
     assert f"turns {forgotten} " not in said(*question)
-    assert "1 forgotten turns" in said("forget", "--space", space, "--turns", json.dumps([forgotten]), "--restore")
+    assert "1 forgotten turn of" in said("forget", "--space", space, "--turns", json.dumps([forgotten]), "--restore")
     said("build", "--corpus.path", "whole.jsonl")
     assert f"turns {forgotten} " in said(*question)
     assert "v1 answers, since v2 cannot: no checkpoint is named" in said(*question, "--checkpoint", "null")

@@ -72,4 +72,4 @@ def _branch(conversation: Record) -> list[Record]:
     return branch[::-1]
 
 
-FORMAT = CorpusFormat("chatgpt", read)
+FORMAT = CorpusFormat("chatgpt", read, is_export=True)

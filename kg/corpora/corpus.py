@@ -9,7 +9,7 @@ from datetime import date
 from functools import cached_property
 
 from locigraph.kg.errors import CorpusFormatError, nearest
-from locigraph.kg.types import Question, SpaceId, Turn, TurnId
+from locigraph.kg.types import MAX_NAME_BYTES, Question, SpaceId, Turn, TurnId, is_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +127,28 @@ class Corpus:
             unanswerable=tuple(q for q in self.unanswerable if q.space in names),
         )
 
+    def in_space(self, name: str) -> Corpus:
+        """The corpus with its one conversation, and the questions about it, under another name.
+
+        Raises:
+            CorpusFormatError: If it holds several, or the name is none that a store takes.
+        """
+        if len(self.conversations) != 1:
+            names = ", ".join(repr(str(each.space)) for each in self.conversations[:3])
+            expected = f"null, since the file holds {len(self.conversations)} conversations, such as {names}"
+            raise CorpusFormatError(self.path, None, "space", name, expected)
+        if not is_name(name):
+            expected = f"1 to {MAX_NAME_BYTES} bytes without control characters"
+            raise CorpusFormatError(self.path, None, "space", name, expected)
+        space, (held,) = SpaceId(name), self.conversations
+        turns = tuple(replace(turn, space=space, conversation_id=name) for turn in held.turns)
+        return replace(
+            self,
+            conversations=(replace(held, space=space, turns=turns),),
+            questions=tuple(replace(question, space=space) for question in self.questions),
+            unanswerable=tuple(replace(question, space=space) for question in self.unanswerable),
+        )
+
 
 @dataclass(frozen=True)
 class CorpusFormat:
@@ -139,6 +161,8 @@ class CorpusFormat:
         categories: Question categories to keep where the user names none; empty keeps all.
         unanswerable: Categories of questions that the conversations do not answer.
         listing: Categories whose answers list several things, separated by commas.
+        is_export: Whether it is how another program keeps or exports chats.
+        nameless: The name that the program gives to every file, whose conversation needs another; None if it does not.
         known_sha256: Names of the published files by SHA-256. Any other file is noted, since results of it may not
             compare; empty where nothing was published.
     """
@@ -149,4 +173,6 @@ class CorpusFormat:
     categories: tuple[str, ...] = ()
     unanswerable: tuple[str, ...] = ()
     listing: tuple[str, ...] = ()
+    is_export: bool = False
+    nameless: str | None = None
     known_sha256: Mapping[str, str] = field(default_factory=dict)

@@ -26,7 +26,7 @@ def read(path: str) -> Corpus:
     seen: set[str] = set()
     for number, item in json_lines(path):
         if not isinstance(item, dict) or "conversation_id" not in item:
-            expected = "an object with conversation_id and sessions; exports of other programs need --corpus.format"
+            expected = "an object with conversation_id and sessions"
             raise CorpusFormatError(path, None, f"line {number}", item, expected)
         space = SpaceId(Record(item, path, None, f"line {number}").string("conversation_id"))
         refuse_repeated(path, "conversation_id", space, conversations, kind="line")

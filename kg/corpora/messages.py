@@ -1,7 +1,8 @@
 """Lists of messages as chat APIs take them: ``[{"role": "user", "content": "..."}, ...]``.
 
 A file holds one list, an object with ``messages``, or one such object a line. Roles other than user and assistant are
-instructions and tool calls, which nobody said.
+instructions and tool calls, which nobody said. A message's ID is made of its role and words, and of its time where it
+has one, so that a window of the last messages continues a chat.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
 from locigraph.kg.corpora.parsing import (
     SPEAKERS,
+    ContentNames,
     Record,
     Utterance,
     decode,
@@ -41,17 +43,21 @@ def read(path: str) -> Corpus:
     for number, document in enumerate(documents, start=1):
         where = "(top)" if len(documents) == 1 else f"conversation {number}"
         record = Record(document, path, None, where)
+        if "messages" not in record.data and "role" in record.data:
+            raise record.error("messages", None, "a list; of one message a line make one list: jq -s .")
         name = record.optional_string("id") or (stem if len(documents) == 1 else f"{stem}-{number}")
         space = SpaceId(name)
         refuse_repeated(path, "id", space, conversations)
-        said = []
-        for place, message in enumerate(Record(document, path, name).records("messages")):
+        said, names = [], ContentNames()
+        for message in Record(document, path, name).records("messages"):
             speaker = SPEAKERS.get(message.string("role"))
             text = _text(message)
             if speaker is None or not text.strip():
                 skipped["messages of other roles, or empty" if speaker is None else "messages without text"] += 1
                 continue
-            said.append(Utterance(f"m{place + 1:05}", _SESSION, speaker, text, message.timestamp("timestamp")))
+            time = message.timestamp("timestamp")
+            turn_id = names.name("m" if time is None else f"{time:%Y-%m-%dT%H:%M}", speaker, text)
+            said.append(Utterance(turn_id, _SESSION, speaker, text, time))
         conversations[space] = Conversation(space, number_turns(space, said))
     notes = tuple(f"{count} {what} were passed over" for what, count in sorted(skipped.items()))
     return Corpus("messages", path, file_sha256(path), tuple(conversations.values()), (), {}, notes=notes)
@@ -79,4 +85,4 @@ def _text(message: Record) -> str:
     return "\n".join(parts)
 
 
-FORMAT = CorpusFormat("messages", read)
+FORMAT = CorpusFormat("messages", read, is_export=True)

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import zlib
+from collections import Counter
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -140,6 +141,23 @@ class Utterance:
     text: str
     spoken_at: datetime | None
     image_caption: str | None = None
+
+
+class ContentNames:
+    """Names for the turns of a conversation whose export gives them none, made of what is said.
+
+    A turn so has the same name in an export that begins later, or from which messages were deleted.
+    """
+
+    def __init__(self) -> None:
+        self._alike = Counter[str]()
+
+    def name(self, beginning: str, speaker: str, text: str) -> str:
+        """The name of the next turn; ``beginning`` is its time, or what else stands before the hash of its words."""
+        words = hashlib.sha256(f"{speaker}: {text}".encode()).hexdigest()[:8]
+        name = f"{beginning}:{words}"
+        self._alike[name] += 1
+        return name if self._alike[name] == 1 else f"{name}:{self._alike[name]}"
 
 
 def number_turns(space: SpaceId, utterances: Sequence[Utterance]) -> tuple[Turn, ...]:

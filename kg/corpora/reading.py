@@ -8,9 +8,10 @@ from importlib import resources
 from pathlib import Path
 
 from locigraph.kg.corpora import jsonl
-from locigraph.kg.corpora.corpus import Conversation, Corpus
+from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
 from locigraph.kg.corpora.formats import FORMATS
 from locigraph.kg.corpora.parsing import Record, json_lines
+from locigraph.kg.counts import counted
 from locigraph.kg.errors import CorpusFileError, CorpusFormatError
 
 #: Names that stand for a bundled corpus where a path is asked for: a small one to try things on, and two to train on.
@@ -30,6 +31,7 @@ def load_corpus(
     corrections: str | None = None,
     categories: Sequence[str] | None = None,
     conversations: Sequence[str] | None = None,
+    space: str | None = None,
 ) -> Corpus:
     """Read a corpus.
 
@@ -41,11 +43,13 @@ def load_corpus(
         corrections: JSONL file of corrected evidence, one question a line; None for none.
         categories: Question categories to keep; None or empty keeps those that the format's row names.
         conversations: Names of the conversations to keep; None keeps all.
+        space: Name of the space of the one conversation; None keeps the name that it has.
 
     Raises:
         UnknownNameError: If there is no such format.
         CorpusFileError: If there is no such file, or no turn in it.
-        CorpusFormatError: If a file is malformed, a category is unknown, or the format has no corrections.
+        CorpusFormatError: If a file is malformed, a category is unknown, or the format has no corrections; if a space
+            is named for several conversations, or none for a file with the name that its program gives to all.
     """
     row = FORMATS[format]
     if path in BUNDLED:
@@ -55,7 +59,7 @@ def load_corpus(
     elif not Path(path).exists():
         raise CorpusFileError(path, "no such file", f"name one, or a bundled corpus: {', '.join(BUNDLED)}")
     else:
-        corpus = row.read(path)
+        corpus = _read(row, path)
     corpus = _usable(corpus)
     beside = Path(path).parent / _EXTRACTIONS_BESIDE
     if extractions is None and path not in BUNDLED and beside.is_file():
@@ -79,7 +83,24 @@ def load_corpus(
     corpus = replace(corpus, unanswerable=tuple(q for q in corpus.questions if q.category in row.unanswerable))
     kept = categories or tuple(c for c in row.categories if any(q.category == c for q in corpus.questions))
     corpus = corpus.of_categories(kept) if categories or row.categories else corpus
-    return corpus if conversations is None else corpus.of_conversations(conversations)
+    corpus = corpus if conversations is None else corpus.of_conversations(conversations)
+    if space is not None:
+        return corpus.in_space(space)
+    for conversation in corpus.conversations:
+        if conversation.space.partition(" ")[0] == row.nameless:  # also copies, such as "_chat (1)"
+            cure = f"name this chat with --corpus.space, since {row.name} calls every one so"
+            raise CorpusFileError(path, f"the file's name {conversation.space!r} tells no chat from another", cure)
+    return corpus
+
+
+def _read(row: CorpusFormat, path: str) -> Corpus:
+    try:
+        return row.read(path)
+    except CorpusFormatError as error:
+        if row is jsonl.FORMAT and error.field == "line 1":  # such as an export, for which no format was named
+            exports = ", ".join(other.name for other in FORMATS.values() if other.is_export)
+            error.args = (f"{error}; for the export of another program name --corpus.format: {exports}",)
+        raise
 
 
 def _usable(corpus: Corpus) -> Corpus:
@@ -100,7 +121,7 @@ def _usable(corpus: Corpus) -> Corpus:
     empty = [str(c.space) for c in corpus.conversations if not c.turns]
     if not empty:
         return corpus
-    note = f"{len(empty)} conversations without turns were left out, such as {empty[0]!r}"
+    note = f"left out, without turns: {counted(len(empty), 'conversation')}, such as {empty[0]!r}"
     kept = tuple(c for c in corpus.conversations if c.turns)
     return replace(corpus, conversations=kept, notes=(*corpus.notes, note))
 

@@ -84,4 +84,4 @@ def _words(text: str, names: dict[str, str]) -> str:
     return html.unescape(_LINK.sub(r"\1", text))
 
 
-FORMAT = CorpusFormat("slack", read)
+FORMAT = CorpusFormat("slack", read, is_export=True)

@@ -8,16 +8,14 @@ speaker and words, so that it is the same in an export that begins later, or fro
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
-from locigraph.kg.corpora.parsing import Utterance, decode, file_sha256, number_turns
+from locigraph.kg.corpora.parsing import ContentNames, Utterance, decode, file_sha256, number_turns
 from locigraph.kg.errors import CorpusFormatError
 from locigraph.kg.types import UNSTORABLE, SpaceId
 
@@ -48,7 +46,7 @@ def read(path: str) -> Corpus:
         raise CorpusFormatError(path, None, "(file)", decode(path)[:40], expected)
     order, is_known = _order(path, messages)
     said: list[Utterance] = []
-    alike: Counter[str] = Counter()
+    names = ContentNames()
     media = notices = 0
     for message in messages:
         time = _time(path, message, order)
@@ -59,11 +57,7 @@ def read(path: str) -> Corpus:
             media += 1
         else:
             day, speaker, text = time.date().isoformat(), speaker.strip(), text.strip()
-            words = hashlib.sha256(f"{speaker}: {text}".encode()).hexdigest()[:8]
-            turn_id = f"{time:%Y-%m-%dT%H:%M}:{words}"
-            alike[turn_id] += 1
-            if alike[turn_id] > 1:  # said twice in a minute
-                turn_id = f"{turn_id}:{alike[turn_id]}"
+            turn_id = names.name(f"{time:%Y-%m-%dT%H:%M}", speaker, text)
             said.append(Utterance(turn_id, day, speaker, text, time))
     space = SpaceId(Path(path).stem)
     counts = {"notices without a speaker": notices, "media and empty messages": media}
@@ -116,4 +110,4 @@ def _time(path: str, message: _Message, order: tuple[int, int, int]) -> datetime
         raise CorpusFormatError(path, None, where, message.numbers, f"a date and time ({error})") from None
 
 
-FORMAT = CorpusFormat("whatsapp", read)
+FORMAT = CorpusFormat("whatsapp", read, is_export=True, nameless="_chat")  # as iOS names every chat

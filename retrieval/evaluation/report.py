@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from locigraph.kg.counts import counted
 from locigraph.retrieval.evaluation.document import (
     Block,
     Bullets,
@@ -57,7 +58,7 @@ def comparison_sentence(comparison: Comparison) -> str:
     a, b, metric = flat(comparison["a"]), flat(comparison["b"]), comparison["metric"]
     interval = _interval([comparison["ci_low"], comparison["ci_high"]], signs=True)
     clusters = comparison["clusters"]
-    basis = f"{_p(comparison['p_holm'])} after Holm, {_plural(clusters, 'conversation')}"
+    basis = f"{_p(comparison['p_holm'])} after Holm, {counted(clusters, 'conversation')}"
     size = f"{signed(comparison['delta'])} {metric} {interval}"
     if comparison["p_holm"] <= SIGNIFICANCE_LEVEL and comparison["delta"] != 0.0:
         side = "above" if comparison["delta"] > 0.0 else "below"
@@ -160,7 +161,7 @@ def _opening(results: Results) -> list[Block]:
     blocks: list[Block] = [
         Heading("Retrieval evaluation", level=1),
         Paragraph(
-            f"Scored: {_plural(corpus['questions'], 'question')} with gold evidence; skipped: {skipped}. "
+            f"Scored: {counted(corpus['questions'], 'question')} with gold evidence; skipped: {skipped}. "
             "A score is the mean over questions; k counts turns."
         ),
     ]
@@ -172,7 +173,7 @@ def _opening(results: Results) -> list[Block]:
         if reachable > SIGNIFICANCE_LEVEL:
             blocks.append(
                 Callout(
-                    f"With {_plural(clusters, 'conversation')} and {_plural(pairs, 'comparison')} "
+                    f"With {counted(clusters, 'conversation')} and {counted(pairs, 'comparison')} "
                     f"the smallest p after Holm is {unsigned(reachable)}: no difference can be called shown, "
                     "however large. Test more conversations or compare fewer pairs."
                 )
@@ -356,10 +357,6 @@ def _provenance(results: Results) -> list[Block]:
 
 def _main_scores(scores: Mapping[str, float]) -> tuple[str, ...]:
     return tuple(unsigned(scores[metric]) for metric in _MAIN_METRICS)
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _interval(ends: Interval, *, signs: bool = False) -> str:

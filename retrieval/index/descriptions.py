@@ -109,7 +109,8 @@ class DescriptionIndexer:
         total = 0
         if not self._index.has(DESCRIPTIONS):
             self._store.relist_outbox()  # what another index, or a lost one, has acknowledged is due here
-        with tqdm(desc="index", unit="node", disable=not progress) as bar:
+        due = self._store.outbox_size() if progress else 0
+        with tqdm(desc="index", total=due, unit="node", disable=not due) as bar:
             while rows := self._store.read_outbox(limit=_BATCH):
                 # Of several rows about one node only the last counts.
                 last = {(row.space, row.node_key): row.action for row in rows}

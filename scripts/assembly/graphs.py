@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate
-from pathlib import Path
 from threading import Lock
 
 from tqdm import tqdm
@@ -18,8 +17,8 @@ from locigraph.consolidation.extractors.recorded import RecordedExtractor
 from locigraph.consolidation.extractors.rules import RuleExtractor
 from locigraph.consolidation.pipeline import Consolidator, built_by, refuse_other_extractor
 from locigraph.consolidation.protocols import Accounted, Extractor
-from locigraph.kg.corpora import Corpus
-from locigraph.kg.counts import Spent
+from locigraph.kg.corpora import Conversation, Corpus
+from locigraph.kg.counts import Spent, counted
 from locigraph.kg.language.redaction import redacted_turn
 from locigraph.kg.store import Store, TurnFailure
 from locigraph.kg.types import ANYBODY, Scope, SpaceId, Turn, TurnId, TurnState
@@ -175,23 +174,38 @@ def redacted(corpus: Corpus) -> Corpus:
     return replace(corpus, conversations=tuple(conversations))
 
 
-def foreseen(corpus: Corpus, extractor: Extractor, store: str) -> str:
-    """What a build would cost, in words, without what the store holds already; nothing is asked or written."""
-    done: set[tuple[SpaceId, TurnId]] = set()
-    if "://" in store or Path(store).is_file():
-        with Store(store, access="read") as graph:
-            for space in set(graph.spaces()) & {conversation.space for conversation in corpus.conversations}:
-                waiting = {turn.turn_id for turn in graph.turns(space, state=TurnState.PENDING)}
-                done |= {(space, turn.turn_id) for turn in graph.turns(space) if turn.turn_id not in waiting}
-    pending = [[t for t in c.turns if (t.space, t.turn_id) not in done] for c in corpus.conversations]
-    total = Spent()
+def foreseen(corpus: Corpus, extractor: Extractor, store: Store | None) -> str:
+    """What a build would do and cost, in words; nothing is asked or written.
+
+    Args:
+        corpus: What would be built.
+        extractor: What would make the graph.
+        store: What it holds, and what was forgotten there, need not be built; None where there is no store yet.
+    """
+    pending, forgotten = [], 0
+    for conversation in corpus.conversations:
+        gone, done = (frozenset[TurnId](), set[TurnId]()) if store is None else _settled(store, conversation)
+        pending.append([turn for turn in conversation.turns if turn.turn_id not in gone | done])
+        forgotten += len(gone)
+    cost = ""
     if isinstance(extractor, Accounted):
-        total = sum((extractor.estimate(turns) for turns in pending), total)
+        cost = f", about {sum((extractor.estimate(turns) for turns in pending), Spent())}; nothing was asked"
     undated = sum(turn.spoken_at is None for turns in pending for turn in turns)
-    return (
-        f"dry run: {sum(map(len, pending))} turns to consolidate by {extractor.name}, about {total}; nothing was "
-        f"asked. They are from {sum(map(bool, pending))} conversations; {undated} have no time"
+    said = (
+        f"dry run: {counted(sum(map(len, pending)), 'turn')} to consolidate by {extractor.name}{cost}. They are from "
+        f"{counted(sum(map(bool, pending)), 'conversation')}; {undated} have no time"
     )
+    return f"{said}; {counted(forgotten, 'forgotten turn')} would be passed over" if forgotten else said
+
+
+def _settled(store: Store, conversation: Conversation) -> tuple[frozenset[TurnId], set[TurnId]]:
+    """Turns of a conversation that a build passes over: forgotten ones, and what was consolidated or failed."""
+    space = conversation.space
+    gone = store.forgotten(space, [turn.turn_id for turn in conversation.turns])
+    if space not in store.spaces():
+        return gone, set()
+    waiting = {turn.turn_id for turn in store.turns(space, state=TurnState.PENDING)}
+    return gone, {turn.turn_id for turn in store.turns(space)} - waiting
 
 
 def encoded_of(turns: Sequence[Turn], texts: Sequence[str], builders: Mapping[SpaceId, RuleExtractor]) -> list[str]:

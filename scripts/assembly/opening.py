@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -15,13 +17,25 @@ from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.assembly.defaults import SHIPPED_ADAPTER
 from locigraph.scripts.assembly.settings import DEFAULT, CorpusSettings, EncoderSettings, IndexSettings
 
+_UNNAMED = "sample"  # the corpus that is read where none is named
+
 if TYPE_CHECKING:
     from locigraph.retrieval.index.milvus import MilvusIndex
 
 
 def read_corpus(settings: CorpusSettings) -> Corpus:
     """The corpus of the settings."""
-    return load_corpus(**asdict(settings))  # the fields have the names of its parameters
+    return load_corpus(**{**asdict(settings), "path": settings.path or _UNNAMED})  # the fields are its parameters
+
+
+def refuse_unnamed(settings: CorpusSettings, graph: Store) -> None:
+    """Raise LocigraphError where no corpus is named and a store holds other conversations than the bundled sample's."""
+    unnamed = load_corpus("jsonl", _UNNAMED).conversations
+    if settings.path is None and not {*graph.spaces()} <= {each.space for each in unnamed}:
+        raise LocigraphError(
+            f"no corpus is named, and store {graph.url!r} holds other conversations; name the file with "
+            "--corpus.path (sample is the bundled one)"
+        )
 
 
 def require_questions(corpus: Corpus, lack: str) -> None:
@@ -35,11 +49,33 @@ def text_encoder(settings: EncoderSettings) -> CachedTextEncoder:
     adapter = str(SHIPPED_ADAPTER) if settings.adapter == DEFAULT else settings.adapter
     return CachedTextEncoder(
         settings.model,
-        cache=Path(settings.cache),
+        cache=text_cache(settings),
         adapter=None if adapter is None else Path(adapter),
         device=settings.device,
         dtype=settings.dtype,
     )
+
+
+def text_cache(settings: EncoderSettings) -> Path:
+    """The text encoder's cache.
+
+    Where none is named it is the same for all of a user's stores and working directories, so that what one command has
+    encoded serves the next, and forgetting reaches it from anywhere.
+
+    Raises:
+        LocigraphError: If none is named and the user has no home folder.
+    """
+    if settings.cache is not None:
+        return Path(settings.cache)
+    folder = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if not folder.is_absolute():  # which the XDG specification says to pass over
+        try:
+            folder = Path.home() / ".cache"
+        except RuntimeError as error:
+            raise LocigraphError(
+                "there is no home folder for the text cache; name a file with --encoder.cache, or set XDG_CACHE_HOME"
+            ) from error
+    return folder / "locigraph" / "text_cache.sqlite"
 
 
 def held_out_encoder(settings: EncoderSettings, questions: Sequence[Question]) -> CachedTextEncoder:
@@ -54,6 +90,12 @@ def held_out_encoder(settings: EncoderSettings, questions: Sequence[Question]) -
     if encoder.adapter is not None:
         refuse_known(encoder.adapter, questions, option="encoder.adapter")
     return encoder
+
+
+def present_store(path: str) -> AbstractContextManager[Store | None]:
+    """A store as it is now, to be read; None where there is none yet."""
+    file = path.removeprefix("sqlite:///")
+    return Store(path, access="read") if "://" in file or Path(file).is_file() else nullcontext()
 
 
 def existing_store(path: str, *, access: Literal["write", "read"] = "read") -> Store:

@@ -16,21 +16,25 @@ class CorpusSettings:
     """Conversations to read.
 
     Attributes:
-        path: File, or ``sample``, ``threads`` or ``voices`` for a bundled corpus.
+        path: File, or ``sample``, ``threads`` or ``voices`` for a bundled corpus; null for ``sample``, where the store
+            holds nothing else.
         format: Format of the corpus: <formats>.
         extractions: JSONL of recorded extractions, or ``sample`` for those of the bundled conversation ``harbor``; null
             takes ``recorded_extractions.jsonl.gz`` beside the corpus.
         corrections: JSONL of corrected evidence, a second gold that is reported beside the first; null for none.
         categories: Question categories to use; null takes the usual ones of the format.
         conversations: Names of the conversations to use; null takes all.
+        space: Name of the space, for a file that holds one conversation; null takes the name in the file, or the file's
+            own where the format has none.
     """
 
-    path: str = "sample"
+    path: str | None = None
     format: str = "jsonl"
     extractions: str | None = None
     corrections: str | None = None
     categories: list[str] | None = None
     conversations: list[str] | None = None
+    space: str | None = None
 
 
 @dataclass(frozen=True)
@@ -45,14 +49,15 @@ class EncoderSettings:
             ``evaluate``, take ``default`` for the shipped one.
         device: torch device; null lets torch choose.
         dtype: ``bfloat16`` is faster, at a cosine of .998 to ``float32``.
-        cache: SQLite file that keeps every vector, so that no text is encoded twice.
+        cache: SQLite file that keeps every vector, so that no text is encoded twice; null for the one of the user,
+            ``locigraph/text_cache.sqlite`` in ``$XDG_CACHE_HOME`` or ``~/.cache``.
     """
 
     model: str = DEFAULT_MODEL
     adapter: str | None = None
     device: str | None = None
     dtype: Literal["float32", "bfloat16"] = "float32"
-    cache: str = "runs/text_cache.sqlite"
+    cache: str | None = None
 
 
 #: The text encoder of the commands that use a memory: what its store remembers.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import takewhile
 
 from jsonargparse import ArgumentParser
 
@@ -16,6 +17,19 @@ _TYPE = re.compile(
     re.DOTALL,
 )
 _GROUP = re.compile(r"Group '(?P<name>[\w.]+)' does not accept option '(?P<option>[^']*)'")
+_NO_FILE = re.compile(r"""Parser key "(?P<name>[\w.]+)":\s+Unable to load config '(?P<value>[^']*)'""")
+#: Commands by what other programs call them.
+COMMANDS = {
+    "delete": "forget",
+    "remove": "forget",
+    "ask": "recall",
+    "query": "recall",
+    "add": "build",
+    "import": "build",
+    "list": "spaces",
+}
+# Options that take names separated by commas.
+_LISTS = ("--turns", "--types", "--strategies", "--baselines")
 _TYPES = {
     "<class 'int'>": "a whole number",
     "<class 'float'>": "a number",
@@ -43,6 +57,15 @@ def repeated(words: Sequence[str]) -> str | None:
     return None
 
 
+def spread(words: Sequence[str]) -> str | None:
+    """A line about the first option whose several names are several words in place of one; None if there is none."""
+    for place, word in enumerate(words):
+        names = list(takewhile(lambda each: not each.startswith("-"), words[place + 1 :]))
+        if word in _LISTS and len(names) > 1:
+            return f"several {word[2:]} are one word: {word} {','.join(name.strip(',') for name in names)}"
+    return None
+
+
 def explained(message: str, parser: ArgumentParser) -> str:
     """A message of the parser in words of the command line, with what to do about it."""
     if message.startswith(_UNKNOWN):
@@ -56,6 +79,10 @@ def explained(message: str, parser: ArgumentParser) -> str:
     if group is not None:
         options = f"options {', '.join(_fields(group['name'], parser))}"
         return f"--{group['name']} takes a configuration file of its {options}; {group['option']!r} is none of them"
+    absent = _NO_FILE.match(message)
+    if absent is not None and _fields(absent["name"], parser):
+        path = f"; conversations are named with --corpus.path {absent['value']}" if absent["name"] == "corpus" else ""
+        return f"--{absent['name']} takes a configuration file, and {absent['value']!r} is none" + path
     wrong = _TYPE.fullmatch(message)
     if wrong is None:
         return message
@@ -79,5 +106,7 @@ def _unknown(words: str, parser: ArgumentParser) -> str:
         return f"option {name} is not known" + (hint if hint.startswith("; nearest") else "")
     if any(action.dest == "question" for action in parser._actions):
         return f'{shortened(words)} follows the question; put all of it in quotes: {parser.prog} "What is it?" ...'
+    if parser.prog.endswith(" search"):
+        return "search chooses hyper-parameters; to ask a memory: locigraph recall 'What is it?' --space NAME"
     name = next((name for name in ("--space", "--corpus.path") if name in options), "--NAME")
     return f"{shortened(words)} belongs to no option; write the name of one before it: {name} {shortened(words)}"

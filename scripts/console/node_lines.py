@@ -11,6 +11,8 @@ from locigraph.kg.types import Node, NodeId, SpaceId
 
 #: Types that are listed when none are named.
 LISTED = ("event_node", "sub_event", "knowledge_node", "reflection")
+#: Types by their names in prose.
+IN_PROSE = {"turn": "episode", "fact": "knowledge_node", "event": "event_node", "topic": "concept"}
 _MOST_EDGES = 50
 
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import shutil
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
+from locigraph.kg.counts import counted
+
 if TYPE_CHECKING:
+    from locigraph.kg.corpora import Conversation
+    from locigraph.kg.types import SpaceId
     from locigraph.retrieval.protocols import Hit
     from locigraph.training.explanation import Explanation
 
+_MOST_SPACES = 5
 _CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
 # Marks that turn the direction of what follows on the line.
 _CONTROL |= {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F)}
@@ -19,6 +25,31 @@ _CONTROL |= {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(
 def printable(text: str) -> str:
     """The text with control characters spelt out: what a turn says must not steer the terminal that shows it."""
     return text.translate(_CONTROL)
+
+
+def spaces_list(conversations: Sequence[Conversation], known: AbstractSet[SpaceId]) -> str:
+    """The spaces of conversations, a line each: whether a store knows them, and what is read for them."""
+    lines = []
+    for conversation in conversations[:_MOST_SPACES]:
+        days = sorted(turn.spoken_at.date().isoformat() for turn in conversation.turns if turn.spoken_at is not None)
+        span = f", {' to '.join(dict.fromkeys([days[0], days[-1]]))}" if days else ""
+        kind = "known" if conversation.space in known else "new"
+        lines.append(f"{kind} space {conversation.space}: {counted(len(conversation.turns), 'turn')}{span}")
+    more = conversations[_MOST_SPACES:]
+    if more:
+        lines.append(f"and {len(more)} more, of which {sum(each.space not in known for each in more)} are new")
+    return printable("\n".join(lines))
+
+
+def validated(stage: Mapping[str, float]) -> str:
+    """What a stage of a training has come to, from ``training.lightning_run.run_lightning``, in words."""
+    if "val_score" not in stage:
+        return "trained without validation"
+    start = f"{stage['start_score']:.3f}"
+    if stage["best_epoch"] < 0:
+        return f"no epoch was better than the start (validation score {start})"
+    epochs = counted(int(stage["best_epoch"]) + 1, "epoch")
+    return f"validation score {stage['val_score']:.3f} after {epochs}, which were kept; {start} at the start"
 
 
 def hits_table(hits: Sequence[Hit], *, with_spaces: bool = False) -> str:

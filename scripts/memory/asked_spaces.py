@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
@@ -72,7 +74,8 @@ class AskedSpaces:
         for name in wanted:
             if name not in known:
                 where = repr(self.spaces[0]) + (f" and {len(self.spaces) - 1} others" if len(self.spaces) > 1 else "")
-                several = "; name several as a list" if "," in name else ""
+                listed = shlex.quote(json.dumps(options.parts(name), ensure_ascii=False))
+                several = f"; name several as a list, --speaker {listed} on the command line" if "," in name else ""
                 raise LocigraphError(f"space {where} has no speaker {shortened(name)}{nearest(name, known)}{several}")
         return wanted
 

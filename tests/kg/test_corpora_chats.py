@@ -46,9 +46,23 @@ def test_messages_of_people_are_turns_whatever_the_form_of_the_file(form: str, t
     expected = [("talk", "User", "I sold the oboe."), ("talk", "Assistant", "To whom?")]
     assert said(corpus)[:2] == expected
     assert len(corpus.conversations) == (2 if form in ("lines", "list of objects") else 1)
-    # A turn's id is its place, so a longer export of the same talk has the same turns and more.
-    assert [t.turn_id for t in corpus.conversations[0].turns] == ["m00002", "m00003"]
     assert corpus.notes[0] == "2 messages of other roles, or empty were passed over"
+
+
+def test_a_window_of_the_last_messages_continues_a_chat(tmp_path: Path) -> None:
+    texts = ["Hello", "Where is Ghent?", "In Belgium.", "Thanks", "In Belgium."]
+    talk = [{"role": ("user", "assistant")[place % 2], "content": text} for place, text in enumerate(texts)]
+    dated = [each | {"timestamp": f"2024-05-01T10:0{minute}:30"} for minute, each in enumerate(talk)]
+
+    def ids(messages: list[dict[str, str]]) -> list[str]:
+        corpus = load_corpus("messages", written(tmp_path, "talk.json", messages))
+        return [turn.turn_id for turn in corpus.conversations[0].turns]
+
+    for whole in (talk, dated):
+        assert len(set(ids(whole))) == 5
+        assert ids(whole[1:]) == ids(whole)[1:]
+        assert ids([*whole, *whole[:1]])[:5] == ids(whole)
+    assert len(set(ids([*talk, *talk]))) == 10
 
 
 def chatgpt_export() -> list[dict[str, Any]]:
@@ -158,6 +172,27 @@ def test_a_whatsapp_chat_whose_dates_are_ambiguous_says_so_and_contradictions_ar
         load_corpus("whatsapp", written(tmp_path, "b.txt", both))
     with pytest.raises(CorpusFormatError, match="line 1"):
         load_corpus("whatsapp", written(tmp_path, "c.txt", "31/02/2024, 18:41 - Ana: Hello\n"))
+
+
+@pytest.mark.parametrize("name", ["_chat.txt", "_chat (1).txt"])
+def test_a_file_that_is_called_as_every_exported_chat_needs_the_name_of_its_space(name: str, tmp_path: Path) -> None:
+    path = written(tmp_path, name, ANDROID)
+    with pytest.raises(CorpusFormatError, match=r"tells no chat from another; name this chat with --corpus\.space"):
+        load_corpus("whatsapp", path)
+    corpus = load_corpus("whatsapp", path, space="family")
+    assert said(corpus) == [("family", "Ana", "I sold\nthe oboe: finally"), ("family", "Tom", "To whom?")]
+    assert {turn.conversation_id for turn in corpus.conversations[0].turns} == {"family"}
+
+
+def test_a_name_of_a_space_is_for_one_conversation_whose_questions_follow_it(tmp_path: Path) -> None:
+    with pytest.raises(CorpusFormatError, match="'x'; expected null, since the file holds 8 conversations, such as 'h"):
+        load_corpus("jsonl", "sample", space="x")
+    with pytest.raises(CorpusFormatError, match="1 to 240 bytes"):
+        load_corpus("jsonl", "sample", conversations=["harbor"], space="")
+    harbor, renamed = (load_corpus("jsonl", "sample", conversations=["harbor"], space=name) for name in (None, "x"))
+    assert [each.space for each in renamed.conversations] == ["x"]
+    assert {each.space for each in renamed.questions} == {"x"}
+    assert [q.evidence for q in renamed.questions] == [q.evidence for q in harbor.questions]
 
 
 JSON = st.recursive(

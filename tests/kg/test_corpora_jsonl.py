@@ -193,7 +193,7 @@ def test_conversations_can_be_chosen_by_name() -> None:
 def test_conversations_without_turns_are_left_out_with_a_note(tmp_path: Path) -> None:
     corpus = read(tmp_path, line(), {"conversation_id": "none", "sessions": []})
     assert [c.space for c in corpus.conversations] == ["c1"]
-    assert corpus.notes == ("1 conversations without turns were left out, such as 'none'",)
+    assert corpus.notes == ("left out, without turns: 1 conversation, such as 'none'",)
 
 
 @pytest.mark.parametrize(

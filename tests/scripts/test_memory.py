@@ -148,7 +148,7 @@ def test_restoring_needs_no_index_and_says_where_there_is_nothing_to_restore(
         memory.add(**SALE, turn_id="t1")
         memory.forget(space="ana", turn_ids=["t1"])
         forget(space="ana", turns="t1", restore=True, store=store)  # while another has the index
-        assert capsys.readouterr().out.startswith("1 forgotten turns of ana may come back")
+        assert capsys.readouterr().out.startswith("1 forgotten turn of ana may come back")
         memory.add(**SALE, turn_id="t1")
     for turns, said in ((None, "no turn"), (["t1"], r"none of the turns \['t1'\]")):
         with pytest.raises(LocigraphError, match=f"space 'ana': {said} was forgotten, so there is nothing"):

@@ -2,8 +2,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from locigraph.scripts.assembly.opening import vector_index
-from locigraph.scripts.assembly.settings import IndexSettings
+import pytest
+
+from locigraph.kg.errors import LocigraphError
+from locigraph.scripts.assembly.opening import text_cache, vector_index
+from locigraph.scripts.assembly.settings import EncoderSettings, IndexSettings
 
 
 def test_every_store_has_an_index_file_of_its_own(tmp_path: Path) -> None:
@@ -13,3 +16,25 @@ def test_every_store_has_an_index_file_of_its_own(tmp_path: Path) -> None:
         with vector_index(IndexSettings(), str(tmp_path / name)) as index:
             uris.append(Path(index.uri).name)
     assert uris == ["graph.index.db", "graph.rules.index.db", "graph.recorded.index.db", "graph.db.index.db"]
+
+
+def test_the_text_cache_is_one_for_all_directories_of_a_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for cache_home, folder in (
+        (str(tmp_path / "xdg"), tmp_path / "xdg"),
+        ("", tmp_path / "home" / ".cache"),
+        ("relative", tmp_path / "home" / ".cache"),
+    ):
+        monkeypatch.setenv("XDG_CACHE_HOME", cache_home)
+        assert text_cache(EncoderSettings()) == folder / "locigraph" / "text_cache.sqlite"
+    assert text_cache(EncoderSettings(cache="own.sqlite")) == Path("own.sqlite")
+
+
+def test_without_a_home_the_text_cache_must_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", homeless)
+    with pytest.raises(LocigraphError, match=r"--encoder\.cache, or set XDG_CACHE_HOME"):
+        text_cache(EncoderSettings())

@@ -136,6 +136,10 @@ def test_a_reader_and_time_and_speakers_hold_for_several_spaces_too(place: Path)
         memory.add_many(turns_of("chat 2", user="ana", spoken_at="2024-06-01", speaker="Bo"))
         with pytest.raises(LocigraphError, match="space 'chat 1' and 1 others has no speaker 'Bob'; nearest is 'Bo'"):
             memory.recall("bike", user="ana", speaker="Bob")
+        with pytest.raises(
+            LocigraphError, match=r"""name several as a list, --speaker '\["Ana", "Bo"\]' on the command"""
+        ):
+            memory.recall("bike", user="ana", speaker="Ana,Bo")
     with Memory.open(place / "memory.sqlite", checkpoint=str(place / "checkpoint"), access="read") as memory:
         for strategy in ("v2", "v1"):
             early = memory.recall("blue bike", user="ana", as_of="2024-05-10", strategy=strategy)

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -95,3 +98,23 @@ def test_unknown_spaces_nodes_and_types_are_named(store: str) -> None:
         show(space="ana", store=store, node="n0")
     with pytest.raises(LocigraphError, match="node type 'facts'"):
         show(space="ana", store=store, types=["facts"])
+
+
+def test_types_are_separated_by_commas_and_have_the_names_of_the_prose(
+    store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = []
+    for types in ("fact,turn", "knowledge_node, episode", ["fact", "turn"]):
+        show(space="ana", store=store, types=types, json=True)
+        shown.append(capsys.readouterr().out)
+    assert {json.loads(line)["type"] for line in shown[0].splitlines()} == {"knowledge_node", "episode"}
+    assert shown[1:] == shown[:1] * 2
+
+
+def test_a_reader_that_has_seen_enough_ends_a_command_without_a_word(store: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)  # as head does once it has its lines
+    command = [sys.executable, "-m", "locigraph", "show", "ana", "--store", store]
+    ran = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert (ran.returncode, ran.stderr) == (141, "")

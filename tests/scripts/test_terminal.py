@@ -7,7 +7,7 @@ import pytest
 
 from locigraph.kg.types import NodeId, TurnId
 from locigraph.retrieval.protocols import Hit
-from locigraph.scripts.console.terminal import explanation_table, hits_table, printable
+from locigraph.scripts.console.terminal import explanation_table, hits_table, printable, validated
 from locigraph.training.explanation import Explanation
 
 STEERING = ["\x1b[2J\x1b[31mred", "\x1b]0;title\x07", "back\b\b", "\x9b31m", "\u202eright to left", "\r over", "\x7f"]
@@ -32,3 +32,10 @@ def test_a_hit_that_no_longer_holds_says_until_when_it_did() -> None:
 def test_words_of_any_script_stay_as_they_are() -> None:
     for text in ("naïve café", "中文", "שלום", "emoji 🎉", "line\nline\tcolumn"):
         assert printable(text) == text
+
+
+def test_what_a_stage_came_to_is_told_in_words() -> None:
+    better = validated({"best_epoch": 1, "val_score": 0.61, "start_score": 0.5})
+    assert better == "validation score 0.610 after 2 epochs, which were kept; 0.500 at the start"
+    assert "no epoch was better" in validated({"best_epoch": -1, "val_score": 0.5, "start_score": 0.5})
+    assert validated({"best_epoch": -1}) == "trained without validation"

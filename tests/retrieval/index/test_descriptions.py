@@ -77,6 +77,15 @@ def test_drain_writes_every_active_node_and_a_second_drain_nothing(store: Store,
     assert best.score == pytest.approx(1, abs=1e-5)
 
 
+def test_a_drain_shows_progress_only_where_something_is_due(
+    store: Store, clean: MilvusIndex, capsys: pytest.CaptureFixture[str]
+) -> None:
+    indexer_of(store, clean).drain(progress=True)
+    assert "index: 100%" in capsys.readouterr().err
+    indexer_of(store, clean).drain(progress=True)
+    assert capsys.readouterr().err == ""
+
+
 def test_a_crash_between_write_and_acknowledge_costs_repeated_work_only(
     store: Store, clean: MilvusIndex, tmp_path: Path
 ) -> None:

@@ -1,0 +1,89 @@
+"""What ``locigraph build`` says before and after it reads a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from locigraph.kg.errors import LocigraphError
+from locigraph.kg.store import Store
+from locigraph.kg.types import SpaceId
+from locigraph.scripts.adapt import adapt
+from locigraph.scripts.assembly.settings import CorpusSettings
+from locigraph.scripts.build import build
+from locigraph.scripts.forget import forget
+from locigraph.scripts.train import train
+from tests.fakes import make_conversation
+
+TEXTS = ("I sold the blue bike to Tom.", "My sister plays the oboe.", "We moved to Porto in spring.")
+
+
+def corpus(folder: Path, texts: Sequence[str] = TEXTS, *, space: str = "ana") -> CorpusSettings:
+    turns = [{"turn_id": f"t{number}", "speaker": "Ana", "text": text} for number, text in enumerate(texts, start=1)]
+    session = {"session_id": "s1", "started_at": "2024-05-01T10:00", "turns": turns}
+    path = folder / f"{space}.jsonl"
+    path.write_text(json.dumps({"conversation_id": space, "sessions": [session]}) + "\n")
+    return CorpusSettings(path=str(path))
+
+
+def test_the_sample_is_not_taken_for_a_store_of_other_conversations_unless_it_is_named(tmp_path: Path) -> None:
+    store = str(tmp_path / "g.sqlite")
+    with Store(store) as graph:
+        graph.append_turns(make_conversation([TEXTS[0]], space=SpaceId("ana")).turns)
+    message = (
+        r"no corpus is named, and store '.*g\.sqlite' holds other conversations; name the file with --corpus\.path"
+    )
+    for dry_run in (True, False):
+        with pytest.raises(LocigraphError, match=message):
+            build(store=store, checkpoint=None, dry_run=dry_run)
+    for command in (train, adapt):
+        with pytest.raises(LocigraphError, match=message):
+            command(store=store, output=str(tmp_path / "out"))
+    build(corpus=CorpusSettings(path="sample"), store=store, checkpoint=None, dry_run=True)
+
+
+def test_the_sample_goes_into_a_store_of_its_own_again_and_again(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    part, other = (CorpusSettings(conversations=[name]) for name in ("harbor", "ward"))
+    for read, line in ((part, "new space harbor: 95 turns"), (other, "new space ward"), (part, "known space harbor")):
+        build(corpus=read, store=str(place / "g.sqlite"), checkpoint=None)
+        assert capsys.readouterr().out.startswith(line)
+
+
+def test_a_build_says_which_spaces_are_new_and_of_how_many_the_first_five(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    build(store=str(place / "absent.sqlite"), dry_run=True)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "new space harbor: 95 turns, 2024-02-11 to 2024-09-29"
+    assert lines[5] == "and 3 more, of which 3 are new"
+    assert lines[6].startswith("dry run: 746 turns to consolidate by rules. They are from 8 conversations")
+    assert not (place / "absent.sqlite").exists()
+    build(corpus=corpus(place), store=str(place / "g.sqlite"), checkpoint=None)
+    assert capsys.readouterr().out.startswith("new space ana: 3 turns, 2024-05-01\n")
+    build(corpus=corpus(place), store=str(place / "g.sqlite"), checkpoint=None, dry_run=True)
+    assert capsys.readouterr().out.startswith("known space ana: 3 turns, 2024-05-01\ndry run: 0 turns")
+
+
+def test_a_dry_run_counts_no_forgotten_turn_and_a_build_names_the_space_whose_turns_may_come_back(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, read = str(place / "g.sqlite"), corpus(place, space="ana b")
+    build(corpus=read, store=store, checkpoint=None)
+    forget(space="ana b", turns="t2", store=store, checkpoint=None)
+    capsys.readouterr()
+    build(corpus=read, store=store, checkpoint=None, dry_run=True)
+    said = capsys.readouterr().out
+    assert "dry run: 0 turns to consolidate" in said
+    assert said.endswith("; 1 forgotten turn would be passed over\n")
+    build(corpus=read, store=store, checkpoint=None)
+    cure = "ana b: 1 forgotten turn passed over; locigraph forget --restore --space 'ana b' undoes that"
+    assert cure in capsys.readouterr().out
+    forget(space="ana b", yes=True, store=store, checkpoint=None)
+    capsys.readouterr()
+    build(corpus=read, store=store, checkpoint=None, dry_run=True)
+    assert "dry run: 0 turns to consolidate" in capsys.readouterr().out

@@ -1,0 +1,34 @@
+"""What ``locigraph recall`` and ``locigraph explain`` print for programs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from locigraph import Memory
+from locigraph.scripts.explain import explain
+from locigraph.scripts.recall import recall
+from locigraph.scripts.serving.operations import Answer, Explained
+
+
+def test_json_is_what_a_server_would_answer(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store, checkpoint = str(place / "memory.sqlite"), str(place / "checkpoint")
+    with Memory.open(store, checkpoint=checkpoint) as memory:
+        for text in ("I sold the blue bike to Tom.", "Tom moved to Porto."):
+            memory.add(space="ana", session="s1", speaker="Ana", text=text)
+        hits = memory.recall("Who bought the blue bike?", space="ana")
+        explained = memory.explain("Who bought the blue bike?", space="ana", top_k=1)
+    question = "Who bought the blue bike?"
+    recall(question, space="ana", store=store, checkpoint=checkpoint, json=True)
+    answer = Answer.model_validate_json(capsys.readouterr().out, strict=True, extra="forbid")
+    assert [hit.model_dump() for hit in answer.hits] == [hit.as_json() for hit in hits]
+    assert (answer.strategy, answer.context) == ("v2", None)
+    recall(question, space="ana", store=store, checkpoint=checkpoint, budget_tokens=40, json=True)
+    assert "blue bike" in json.loads(capsys.readouterr().out)["context"]
+    explain(question, space="ana", store=store, checkpoint=checkpoint, top_k=1, influences=1, json=True)
+    found = Explained.model_validate_json(capsys.readouterr().out)
+    assert [turn.turn_id for turn in found.turns] == [turn.turn_id for turn in explained]
+    assert found.turns[0].score == pytest.approx(explained[0].score)
+    assert len(found.turns[0].influences) == 1
