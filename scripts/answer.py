@@ -76,7 +76,10 @@ def answer(
         if missing:
             raise LocigraphError(f"strategy {missing[0]!r} was not evaluated; {folder} has {', '.join(contexts)}")
         contexts = {name: contexts[name] for name in named}
-    answerable = [question for question in read.questions if question.answer]
+    row = FORMATS[read.format]
+    answerable = [
+        question for question in read.questions if question.answer and question.category not in row.unanswerable
+    ]
     unanswerable = list(read.unanswerable)
     if questions is not None:
         chance = random.Random(seed)

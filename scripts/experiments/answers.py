@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -62,7 +62,7 @@ class Answering:
         judge: Judges, in the place of both judges.
         contexts: Contexts by strategy and question.
         questions: With an answer.
-        unanswerable: Whose answer is that nothing is known.
+        unanswerable: Whose answer is that nothing is known, whatever the corpus gives as their answer.
         listing: Categories whose answers list several things.
         concurrency: Largest number of questions at a time.
     """
@@ -92,7 +92,7 @@ class Answering:
         asked = [
             (strategy, question)
             for strategy in self.contexts
-            for question in (*self.questions, *self.unanswerable)
+            for question in (*self.questions, *(replace(question, answer=None) for question in self.unanswerable))
             if question.question_id in self.contexts[strategy]
         ]
         known_wrong = wrong_answers(self.questions, wrong, seed=seed)
