@@ -139,6 +139,7 @@ class CorpusFormat:
         categories: Question categories to keep where the user names none; empty keeps all.
         unanswerable: Categories of questions that the conversations do not answer.
         listing: Categories whose answers list several things, separated by commas.
+        explained: Categories whose answers may be followed by a semicolon and what explains them.
         known_sha256: Names of the published files by SHA-256. Any other file is noted, since results of it may not
             compare; empty where nothing was published.
     """
@@ -149,4 +150,5 @@ class CorpusFormat:
     categories: tuple[str, ...] = ()
     unanswerable: tuple[str, ...] = ()
     listing: tuple[str, ...] = ()
+    explained: tuple[str, ...] = ()
     known_sha256: Mapping[str, str] = field(default_factory=dict)

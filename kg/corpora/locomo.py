@@ -158,5 +158,6 @@ FORMAT = CorpusFormat(
     categories=("multi-hop", "temporal", "open-domain", "single-hop"),  # an adversarial question has no answer to find
     unanswerable=("adversarial",),
     listing=("multi-hop",),
+    explained=("open-domain",),
     known_sha256={"79fa87e90f04081343b8c8debecb80a9a6842b76a7aa537dc9fdf651ea698ff4": "LoCoMo-10 as published"},
 )

@@ -64,6 +64,7 @@ class Answering:
         questions: With an answer.
         unanswerable: Whose answer is that nothing is known, whatever the corpus gives as their answer.
         listing: Categories whose answers list several things.
+        explained: Categories whose answers are explained behind a semicolon.
         concurrency: Largest number of questions at a time.
     """
 
@@ -73,6 +74,7 @@ class Answering:
     questions: Sequence[Question]
     unanswerable: Sequence[Question]
     listing: Sequence[str]
+    explained: Sequence[str]
     concurrency: int
 
     def run(self, folder: Path, *, wrong: int, seed: int) -> dict[str, Any]:
@@ -102,7 +104,7 @@ class Answering:
         made = [record for record in records if record is not None]
         judged = [verdict for verdict in verdicts if verdict is not None]
         results = {
-            "strategies": summarise_answers(made, self.listing),
+            "strategies": summarise_answers(made, self.listing, self.explained),
             "failed": len(asked) - len(made) + len(known_wrong) - len(judged),
             "judges": judges_on_wrong(judged),
             "spent": {stage: dataclasses.asdict(each) for stage, each in self.answerer.ledger.by_stage().items()},
