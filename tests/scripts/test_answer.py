@@ -22,7 +22,7 @@ WRONG_REPLIES = ("empty", "no choices", "cut off", "refusal", "prose", "surplus 
 
 
 def locomo(folder: Path) -> Path:
-    """Two conversations of four questions, and one that is not answered; in the second it has a reference all the same."""
+    """Two conversations of four questions, and one that is not answered; the second has a reference for it."""
 
     def conversation(name: str, answers: list[str]) -> dict[str, Any]:
         asked = [
