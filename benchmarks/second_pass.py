@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from locigraph.consolidation.classification import Classifier
+from locigraph.consolidation.linking import Linker
 from locigraph.consolidation.merging import Merger, same_names
 from locigraph.consolidation.reflection import Reflector
 from locigraph.consolidation.resolution import CONCEPT_MERGE
@@ -41,6 +42,7 @@ PASSES: dict[str, Callable[[Store, CachedTextEncoder, SpaceId], object]] = {
     "classify": lambda store, encoder, space: Classifier(store, encoder).run(space),
     "resolve": lambda store, encoder, space: Merger(store, encoder).run(space),
     "reflect": lambda store, encoder, space: Reflector(store, encoder).run(space),
+    "link": lambda store, encoder, space: Linker(store).run(space),
 }
 _DEPTH = 50
 _METRICS = ("recall@10", "ndcg@10")

@@ -31,7 +31,8 @@ def answer(
         strategies: Names separated by commas, of those evaluated; null for all.
         budget_tokens: Size of the contexts: 500, 1000 or 4000.
         questions: Number of questions to draw, and of unanswerable ones as many; null for all.
-        wrong: Number of answers known to be wrong that the judges get among the others, to report their errors.
+        wrong: Number of answers known to be wrong that the judges get first, each by itself like any other, to report
+            their errors.
         llm: Language model that answers.
         judge: Language model that judges; null for the one that answers, which favours its own answers.
         concurrency: Largest number of requests at a time.
@@ -76,7 +77,10 @@ def answer(
         if missing:
             raise LocigraphError(f"strategy {missing[0]!r} was not evaluated; {folder} has {', '.join(contexts)}")
         contexts = {name: contexts[name] for name in named}
-    answerable = [question for question in read.questions if question.answer]
+    row = FORMATS[read.format]
+    answerable = [
+        question for question in read.questions if question.answer and question.category not in row.unanswerable
+    ]
     unanswerable = list(read.unanswerable)
     if questions is not None:
         chance = random.Random(seed)
@@ -85,7 +89,7 @@ def answer(
     if not answerable:
         raise LocigraphError(f"{read.path}: no question has an answer to judge by")
     answerer.ledger.bind(SpentFile(folder / "spent_by_stage.json"))
-    run = Answering(answerer, judging, contexts, answerable, unanswerable, FORMATS[read.format].listing, concurrency)
+    run = Answering(answerer, judging, contexts, answerable, unanswerable, row.listing, row.explained, concurrency)
     made = run.run(folder, wrong=wrong, seed=seed)
     print(answers_table(made))
     print(f"spent: {answerer.ledger.total}; numbers: {folder / 'answers.json'}; answers: {folder / 'answers.jsonl'}")

@@ -35,10 +35,9 @@ def classify(
     from locigraph.kg.store import Store
     from locigraph.kg.types import SpaceId
     from locigraph.scripts.assembly import resident
-    from locigraph.scripts.assembly.language_models import clients_of
+    from locigraph.scripts.assembly.language_models import client_if_named
 
-    clients = clients_of(llm, max_tokens=max_tokens, max_cost=max_cost)
-    client = clients("category") if llm.model or llm.base_url else None
+    client = client_if_named("category", llm, max_tokens=max_tokens, max_cost=max_cost)
 
     def work(graph: Store, plain: TextEncoder, space: SpaceId, is_stopped: resident.Stopped) -> Classified:
         classifier = Classifier(graph, plain, threshold=threshold)

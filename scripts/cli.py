@@ -30,6 +30,7 @@ _HELP = {
     "classify": "put events and facts of a graph under categories",
     "resolve": "merge entities and topics of a graph that mean the same",
     "reflect": "draw insights that several facts of a graph show together",
+    "link": "link memories of a graph to their causes and to what they name",
     "adapt": "train an adapter of the text encoder on a corpus' questions",
     "train": "train graph and query encoder on a built graph",
     "average": "make one checkpoint with the mean of the weights of several",

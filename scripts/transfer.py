@@ -29,7 +29,8 @@ def transfer(
     trainings are kept, so an interrupted run goes on.
 
     Args:
-        graphs: Built graphs (locigraph build) by name, each with its corpus.
+        graphs: Built graphs (locigraph build) by name, each with its corpus; strategies that search along links need
+            those that locigraph link adds to them.
         train: Names of the graphs to learn from, by a name for each training.
         checkpoints: Folders of finished checkpoints, by a name for each; rows of the matrix as well.
         test: Names of the graphs to test on; null for all. What a training has seen is not tested.

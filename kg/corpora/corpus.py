@@ -53,11 +53,21 @@ class Extractions:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """One dialogue, which is one space: its turns in the order they were spoken."""
+    """One dialogue, which is one space.
+
+    Attributes:
+        space: Its name.
+        turns: Its turns in the order they were spoken.
+        extractions: What somebody's extractor found in it.
+        skipped: How many of its questions were left out, by reason.
+        unresolved: Citations of evidence that could not be resolved, each with its question.
+    """
 
     space: SpaceId
     turns: tuple[Turn, ...]
     extractions: Extractions = field(default_factory=Extractions)
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    unresolved: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -110,7 +120,7 @@ class Corpus:
         return replace(self, questions=kept, skipped=skipped)
 
     def of_conversations(self, names: Sequence[str]) -> Corpus:
-        """The corpus with these conversations only, and the questions about them.
+        """The corpus with these conversations only, the questions about them, and the counts of what they left out.
 
         Raises:
             CorpusFormatError: If one is not there.
@@ -120,9 +130,14 @@ class Corpus:
             if name not in present:
                 expected = "a conversation of the corpus" + nearest(name, present)
                 raise CorpusFormatError(self.path, None, "conversations", name, expected)
+        skipped = Counter(self.skipped)
+        for conversation in self.conversations:
+            if conversation.space not in names:
+                skipped.subtract(conversation.skipped)
         return replace(
             self,
             conversations=tuple(c for c in self.conversations if c.space in names),
+            skipped=dict(+skipped),
             questions=tuple(q for q in self.questions if q.space in names),
             unanswerable=tuple(q for q in self.unanswerable if q.space in names),
         )
@@ -161,6 +176,7 @@ class CorpusFormat:
         categories: Question categories to keep where the user names none; empty keeps all.
         unanswerable: Categories of questions that the conversations do not answer.
         listing: Categories whose answers list several things, separated by commas.
+        explained: Categories whose answers may be followed by a semicolon and what explains them.
         is_export: Whether it is how another program keeps or exports chats.
         nameless: The name that the program gives to every file, whose conversation needs another; None if it does not.
         known_sha256: Names of the published files by SHA-256. Any other file is noted, since results of it may not
@@ -173,6 +189,7 @@ class CorpusFormat:
     categories: tuple[str, ...] = ()
     unanswerable: tuple[str, ...] = ()
     listing: tuple[str, ...] = ()
+    explained: tuple[str, ...] = ()
     is_export: bool = False
     nameless: str | None = None
     known_sha256: Mapping[str, str] = field(default_factory=dict)

@@ -22,7 +22,7 @@ def read(path: str) -> Corpus:
     """
     conversations: dict[SpaceId, Conversation] = {}
     questions: list[Question] = []
-    skipped: Counter[str] = Counter()
+    total: Counter[str] = Counter()
     seen: set[str] = set()
     for number, item in json_lines(path):
         if not isinstance(item, dict) or "conversation_id" not in item:
@@ -35,7 +35,7 @@ def read(path: str) -> Corpus:
         known = {turn.turn_id for turn in turns}
         empty = _turn_ids(record) - known
         sessions = {session.string("session_id") for session in record.records("sessions")}
-        conversations[space] = Conversation(space, turns, read_extractions(record, known, empty))
+        skipped: Counter[str] = Counter()
         for entry in record.records("questions", required=False):
             question = _question(entry, space, empty)
             if question.question_id in seen:
@@ -51,7 +51,9 @@ def read(path: str) -> Corpus:
                 questions.append(question)
             else:
                 skipped["no evidence turn given"] += 1
-    return Corpus("jsonl", path, file_sha256(path), tuple(conversations.values()), tuple(questions), dict(skipped))
+        conversations[space] = Conversation(space, turns, read_extractions(record, known, empty), skipped)
+        total.update(skipped)
+    return Corpus("jsonl", path, file_sha256(path), tuple(conversations.values()), tuple(questions), dict(total))
 
 
 def _turn_ids(record: Record) -> set[TurnId]:

@@ -42,14 +42,14 @@ def read(path: str) -> Corpus:
         raise CorpusFormatError(path, None, "(top)", data, "a list of conversations")
     conversations: dict[SpaceId, Conversation] = {}
     questions: list[Question] = []
-    skipped: Counter[str] = Counter()
-    unresolved: list[str] = []
+    total: Counter[str] = Counter()
     for number, item in enumerate(data):
         space = SpaceId(Record(item, path, None, f"[{number}]").string("sample_id"))
         refuse_repeated(path, "sample_id", space, conversations)
         record = Record(item, path, space)
         turns = number_turns(space, list(_utterances(record)))
-        conversations[space] = Conversation(space, turns)
+        skipped: Counter[str] = Counter()
+        unresolved: list[str] = []
         known = {turn.turn_id for turn in turns}
         for index, entry in enumerate(record.records("qa")):
             question, lost = _question(entry, space, index, known)
@@ -58,12 +58,9 @@ def read(path: str) -> Corpus:
                 questions.append(question)
             else:
                 skipped["evidence cannot be resolved" if lost else "no evidence given"] += 1
-    notes = []
-    if unresolved:
-        notes.append(f"{len(unresolved)} cited turns could not be resolved: " + "; ".join(unresolved))
-    return Corpus(
-        "locomo", path, file_sha256(path), tuple(conversations.values()), tuple(questions), dict(skipped), tuple(notes)
-    )
+        conversations[space] = Conversation(space, turns, skipped=skipped, unresolved=tuple(unresolved))
+        total.update(skipped)
+    return Corpus("locomo", path, file_sha256(path), tuple(conversations.values()), tuple(questions), dict(total))
 
 
 def with_corrections(corpus: Corpus, path: str) -> Corpus:
@@ -158,5 +155,6 @@ FORMAT = CorpusFormat(
     categories=("multi-hop", "temporal", "open-domain", "single-hop"),  # an adversarial question has no answer to find
     unanswerable=("adversarial",),
     listing=("multi-hop",),
+    explained=("open-domain",),
     known_sha256={"79fa87e90f04081343b8c8debecb80a9a6842b76a7aa537dc9fdf651ea698ff4": "LoCoMo-10 as published"},
 )

@@ -46,11 +46,12 @@ def read(path: str) -> Corpus:
         utterances, evidence, repeats = _history(record)
         renamed += repeats
         turns = number_turns(space, utterances)
-        conversations[space] = Conversation(space, turns)
+        missing = {} if evidence else {"no evidence turn marked": 1}
+        conversations[space] = Conversation(space, turns, skipped=missing)
+        skipped.update(missing)
         asked_at = _time(record, "question_date").replace(hour=0, minute=0) + timedelta(days=1, seconds=-1)
         late += sum(1 for turn in turns if turn.spoken_at and turn.spoken_at > asked_at)
         if not evidence:
-            skipped["no evidence turn marked"] += 1
             continue
         answer = record.data.get("answer")
         questions.append(

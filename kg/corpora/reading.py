@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 
 from locigraph.kg.corpora import jsonl
-from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
+from locigraph.kg.corpora.corpus import Corpus, CorpusFormat
 from locigraph.kg.corpora.formats import FORMATS
 from locigraph.kg.corpora.parsing import Record, json_lines
 from locigraph.kg.counts import counted
@@ -81,9 +81,14 @@ def load_corpus(
         note = f"the file's SHA-256 {corpus.sha256} is unknown, so results may not compare; known: {known}"
         corpus = replace(corpus, notes=(*corpus.notes, note))
     corpus = replace(corpus, unanswerable=tuple(q for q in corpus.questions if q.category in row.unanswerable))
+    if conversations is not None:
+        corpus = corpus.of_conversations(conversations)
+    unresolved = [each for conversation in corpus.conversations for each in conversation.unresolved]
+    if unresolved:
+        note = f"{len(unresolved)} cited turns could not be resolved: " + "; ".join(unresolved)
+        corpus = replace(corpus, notes=(note, *corpus.notes))
     kept = categories or tuple(c for c in row.categories if any(q.category == c for q in corpus.questions))
     corpus = corpus.of_categories(kept) if categories or row.categories else corpus
-    corpus = corpus if conversations is None else corpus.of_conversations(conversations)
     if space is not None:
         return corpus.in_space(space)
     for conversation in corpus.conversations:
@@ -135,5 +140,5 @@ def _with_extractions(corpus: Corpus, path: str) -> Corpus:
         conversation = by_id[name]
         known = {turn.turn_id for turn in conversation.turns}
         found = jsonl.read_extractions(Record(item, path, name), known)
-        by_id[name] = Conversation(conversation.space, conversation.turns, found)
+        by_id[name] = replace(conversation, extractions=found)
     return replace(corpus, conversations=tuple(by_id[str(c.space)] for c in corpus.conversations))

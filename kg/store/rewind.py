@@ -11,11 +11,12 @@ from locigraph.kg.store import changes, outbox, tables
 from locigraph.kg.types import SpaceId, TurnId, TurnState
 
 _LOG = logging.getLogger(__name__)
-_NODES = tables.nodes.c
+_NODES, _EDGES = tables.nodes.c, tables.relations.c
 # What is in the graph because a command was run on it, and how to find it.
 _MADE_BY = {
     "classify": _NODES.type.in_(("event_category", "knowledge_category")),
     "reflect": _NODES.type == "reflection",
+    "link": _NODES.key.in_(select(_EDGES.source).where(_EDGES.label == "CAUSES", _EDGES.turn_id.is_(None))),
     "resolve": _NODES.attributes[MERGED_BY].as_string().in_(("spelling", "meaning")),
 }
 

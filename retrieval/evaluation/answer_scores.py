@@ -41,27 +41,32 @@ class AnswerRecord:
     verdict: Verdict | None = None
 
 
-def scores_of(record: AnswerRecord, listing: Sequence[str] = ()) -> dict[str, float]:
+def scores_of(record: AnswerRecord, listing: Sequence[str] = (), explained: Sequence[str] = ()) -> dict[str, float]:
     """``f1``, ``bleu1``, ``facts``, ``grade`` and ``abstained`` of an answer with a reference.
 
     Args:
         record: The answer.
         listing: Categories whose references list several things.
+        explained: Categories whose references are compared by words up to their first semicolon, behind which they
+            are explained.
     """
     assert record.reference is not None
     answer = record.answer if record.is_known else ""
+    reference = record.reference.partition(";")[0] if record.category in explained else record.reference
     f1 = token_f1_of_parts if record.category in listing else token_f1
     verdict = record.verdict or Verdict(0.0, 0.0)
     return {
-        "f1": f1(answer, record.reference),
-        "bleu1": bleu_1(answer, record.reference),
+        "f1": f1(answer, reference),
+        "bleu1": bleu_1(answer, reference),
         "facts": verdict.facts,
         "grade": verdict.grade,
         "abstained": float(not record.is_known),
     }
 
 
-def summarise_answers(records: Sequence[AnswerRecord], listing: Sequence[str] = ()) -> dict[str, Any]:
+def summarise_answers(
+    records: Sequence[AnswerRecord], listing: Sequence[str] = (), explained: Sequence[str] = ()
+) -> dict[str, Any]:
     """Means by strategy: ``overall`` and ``by_category`` of ``scores_of``, their number, and ``unanswerable`` apart.
 
     ``unanswerable`` is the share of the questions without an answer that the model left unanswered; None without any.
@@ -69,7 +74,9 @@ def summarise_answers(records: Sequence[AnswerRecord], listing: Sequence[str] = 
     made: dict[str, Any] = {}
     for strategy in dict.fromkeys(record.strategy for record in records):
         own = [record for record in records if record.strategy == strategy]
-        scored = [(record.category, scores_of(record, listing)) for record in own if record.reference is not None]
+        scored = [
+            (record.category, scores_of(record, listing, explained)) for record in own if record.reference is not None
+        ]
         others = [record for record in own if record.reference is None]
         made[strategy] = {
             "answers": len(scored),

@@ -86,3 +86,11 @@ def clients_of(
         return ChatClient(endpoint, cassette, shared)
 
     return make
+
+
+def client_if_named(
+    stage: str, settings: ModelSettings, *, max_tokens: int | None, max_cost: float | None
+) -> ChatClient | None:
+    """The client of a stage that does without a language model where none is named; raises as ``clients_of`` does."""
+    clients = clients_of(settings, max_tokens=max_tokens, max_cost=max_cost)
+    return clients(stage) if settings.model or settings.base_url else None

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -62,8 +62,9 @@ class Answering:
         judge: Judges, in the place of both judges.
         contexts: Contexts by strategy and question.
         questions: With an answer.
-        unanswerable: Whose answer is that nothing is known.
+        unanswerable: Whose answer is that nothing is known, whatever the corpus gives as their answer.
         listing: Categories whose answers list several things.
+        explained: Categories whose answers are explained behind a semicolon.
         concurrency: Largest number of questions at a time.
     """
 
@@ -73,6 +74,7 @@ class Answering:
     questions: Sequence[Question]
     unanswerable: Sequence[Question]
     listing: Sequence[str]
+    explained: Sequence[str]
     concurrency: int
 
     def run(self, folder: Path, *, wrong: int, seed: int) -> dict[str, Any]:
@@ -92,7 +94,7 @@ class Answering:
         asked = [
             (strategy, question)
             for strategy in self.contexts
-            for question in (*self.questions, *self.unanswerable)
+            for question in (*self.questions, *(replace(question, answer=None) for question in self.unanswerable))
             if question.question_id in self.contexts[strategy]
         ]
         known_wrong = wrong_answers(self.questions, wrong, seed=seed)
@@ -102,7 +104,7 @@ class Answering:
         made = [record for record in records if record is not None]
         judged = [verdict for verdict in verdicts if verdict is not None]
         results = {
-            "strategies": summarise_answers(made, self.listing),
+            "strategies": summarise_answers(made, self.listing, self.explained),
             "failed": len(asked) - len(made) + len(known_wrong) - len(judged),
             "judges": judges_on_wrong(judged),
             "spent": {stage: dataclasses.asdict(each) for stage, each in self.answerer.ledger.by_stage().items()},

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from locigraph.consolidation.linking import Linker
 from locigraph.consolidation.protocols import Extractor
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.language.wordings import Wordings
@@ -94,7 +95,7 @@ class Evaluation:
         encoder: EncoderSettings,
         details: dict[str, Any],
     ) -> Results:
-        """Build the graph where it is not yet, run all strategies, and write the results.
+        """Build the graph where it is not yet and link it by rules, run all strategies, and write the results.
 
         Args:
             store: The graph; None puts it into the folder.
@@ -112,6 +113,8 @@ class Evaluation:
             ) as others,
         ):
             failed = graphs.build_graph(corpus, self.extractor, graph, self.encoder)
+            for conversation in corpus.conversations:  # as the papers of strategies that search along links have them
+                Linker(graph).run(conversation.space)
             indexer_of(graph, vectors, self.encoder).drain(progress=True)
             for used in dict.fromkeys([self.encoder.without_adapter(), self.encoder]):
                 used.encode([q.text for q in (*questions, *corpus.unanswerable)], progress="encode questions")

@@ -49,6 +49,7 @@ _STAGES = (
     ("build", "append", "classify"),
     ("build", "append", "reflect"),
     ("build", "append", "resolve"),
+    ("build", "append", "link"),
     ("build", "average"),
 )
 #: Two conversations side by side, by language models.

@@ -40,7 +40,7 @@ _FAILING = ("build_by_failing_models",)
 _BUILDS = (
     _BY_RULES, _BY_RULES, ("build_by_models",), _FAILING, (*_FAILING, "build_by_models"),
 )  # fmt: skip
-_PASSES = ("classify", "reflect", "resolve")
+_PASSES = ("classify", "reflect", "resolve", "link")
 _SPACE = "harbor"
 
 

@@ -16,7 +16,7 @@ from locigraph.retrieval.index.descriptions import DESCRIPTIONS
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
 from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
-from locigraph.scripts import average, build, classify, forget, recall, reflect, refresh, resolve, verify
+from locigraph.scripts import average, build, classify, forget, link, recall, reflect, refresh, resolve, verify
 from locigraph.scripts.assembly import opening
 from locigraph.scripts.assembly.settings import CorpusSettings, LLMSettings
 from locigraph.scripts.memory import Memory
@@ -110,6 +110,7 @@ def commands(folder: Path) -> dict[str, Callable[[], None]]:
         "classify": lambda: classify.classify(store=store, once=True),
         "resolve": lambda: resolve.resolve(store=store, once=True),
         "reflect": lambda: reflect.reflect(store=store, once=True),
+        "link": lambda: link.link(store=store, once=True),
         "average": lambda: average.average(
             checkpoints=[checkpoint, str(folder / "other")], output=str(folder / "mean")
         ),
@@ -133,6 +134,7 @@ def words(folder: Path) -> dict[str, list[str]]:
         "classify": ["classify", "--once=true", store],
         "resolve": ["resolve", "--once=true", store],
         "reflect": ["reflect", "--once=true", store],
+        "link": ["link", "--once=true", store],
         "refresh": ["refresh", store, checkpoint],
     }
 

@@ -103,6 +103,24 @@ def test_adversarial_questions_are_left_out_unless_asked_for(tmp_path: Path) -> 
     assert [(q.text, q.answer) for q in asked.questions] == [("Trick?", None)]
 
 
+def test_what_is_left_out_is_counted_of_the_chosen_conversations_alone(tmp_path: Path) -> None:
+    one, two = sample(), {**sample(), "sample_id": "conv-2"}
+    left_out = [
+        {"question": "Trick?", "evidence": ["D2:1"], "category": 5},
+        {"question": "a", "answer": "x", "evidence": ["D9:9"], "category": 1},
+        {"question": "b", "answer": "x", "evidence": [], "category": 1},
+    ]
+    path = read(tmp_path, one, {**two, "qa": [*two["qa"], *left_out]}).path
+    chosen = load_corpus("locomo", path, conversations=["conv-1"])
+    assert ([q.question_id for q in chosen.questions], chosen.skipped) == (["conv-1:0"], {})
+    assert not any("could not be resolved" in note for note in chosen.notes)
+    other = load_corpus("locomo", path, conversations=["conv-2"])
+    assert other.skipped == {
+        "category adversarial not asked for": 1, "evidence cannot be resolved": 1, "no evidence given": 1,
+    }  # fmt: skip
+    assert other.notes[0] == "1 cited turns could not be resolved: conv-2 question 2: D9:9 (no turn D9:9)"
+
+
 def test_a_category_that_no_question_has_is_an_error_with_a_hint(tmp_path: Path) -> None:
     path = read(tmp_path, sample()).path
     with pytest.raises(CorpusFormatError, match=r"'single-hpo'; expected a category .* nearest is 'single-hop'"):

@@ -22,14 +22,15 @@ WRONG_REPLIES = ("empty", "no choices", "cut off", "refusal", "prose", "surplus 
 
 
 def locomo(folder: Path) -> Path:
-    """Two conversations of four questions, and one that is not answered."""
+    """Two conversations of four questions, and one that is not answered; the second has a reference for it."""
 
     def conversation(name: str, answers: list[str]) -> dict[str, Any]:
         asked = [
             {"question": f"What of {name} {i}?", "answer": answer, "evidence": ["D1:1"], "category": 4}
             for i, answer in enumerate(answers)
         ]
-        asked.append({"question": f"What of nobody in {name}?", "evidence": ["D1:1"], "category": 5})
+        adversarial = {"question": f"What of nobody in {name}?", "evidence": ["D1:1"], "category": 5}
+        asked.append(adversarial if name == "one" else {**adversarial, "answer": "No"})
         said = [{"speaker": "Ann", "dia_id": "D1:1", "text": "I bought a canoe"}]
         talk = {"session_1": said, "session_1_date_time": "1:56 pm on 8 May, 2023"}
         return {"sample_id": name, "conversation": talk, "qa": asked}
@@ -58,7 +59,8 @@ def evaluated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     everything = (*corpus.questions, *corpus.unanswerable)
     runs = [
         StrategyRun("v2", {}, {}, {}, None, {
-            q.question_id: contexts(q, q.answer is not None and q.question_id != "one:3") for q in everything
+            q.question_id: contexts(q, q.category != "adversarial" and q.question_id != "one:3")
+            for q in everything
         }),
         StrategyRun("v1", {}, {}, {}, None, {q.question_id: contexts(q, False) for q in everything}),
     ]  # fmt: skip
@@ -115,6 +117,23 @@ def test_answers_are_judged_and_abstention_is_scored_apart(evaluated: Path, caps
     lines = [json.loads(line) for line in (evaluated / "answers.jsonl").read_text().splitlines()]
     assert len(lines) == 20
     assert lines[0]["verdict"] == {"facts": 1.0, "grade": 1.0}
+
+
+@pytest.mark.parametrize("more", [[], ["--corpus.categories", '["single-hop", "adversarial"]']])
+def test_an_adversarial_question_with_a_reference_is_in_no_number_but_its_own(
+    evaluated: Path, capsys: pytest.CaptureFixture[str], more: list[str]
+) -> None:
+    with stub_server(Stub(replied)) as stub:
+        code, _, err = run(capsys, *options(evaluated, stub, "--wrong", "0", *more))
+        assert code == 0, err
+    held = json.loads((evaluated / "answers.json").read_text())["strategies"]
+    assert [held[name]["answers"] for name in ("v1", "v2")] == [8, 8]
+    assert [held[name]["unanswerable"] for name in ("v1", "v2")] == [1.0, 1.0]
+    assert set(held["v1"]["by_category"]) == {"single-hop"}
+    lines = map(json.loads, (evaluated / "answers.jsonl").read_text().splitlines())
+    asked = [(line["question_id"], line["reference"]) for line in lines if line["strategy"] == "v1"]
+    assert len(asked) == 10
+    assert ("two:4", None) in asked
 
 
 def test_a_limit_stops_with_code_3_and_a_higher_one_goes_on_where_it_stopped(

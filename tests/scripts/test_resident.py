@@ -85,7 +85,35 @@ def test_reflections_are_found_by_v1_once_they_are_indexed(
     assert (code, " reflection " in out) == (0, True), error
 
 
-@pytest.mark.parametrize("command", ["classify", "reflect", "resolve"])
+def test_links_by_rules_are_made_once(built: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+    folder, options = built
+    with Store(folder / "g.sqlite") as store:
+        held = len(store.relations(SpaceId("harbor")))
+    code, out, error = run(capsys, "link", "--once", *options)
+    assert code == 0, error
+    with Store(folder / "g.sqlite") as store:
+        made = len(store.relations(SpaceId("harbor"))) - held
+    assert made
+    assert f"{made} links to causes and 0 to entities made; locigraph build" in out
+    code, out, error = run(capsys, "link", "--once", *options)
+    assert (code, "0 links to causes and 0 to entities made" in out) == (0, True), error
+
+
+def test_an_evaluation_asks_of_a_graph_that_is_linked_by_rules(
+    built: tuple[Path, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, _ = built
+    words = {
+        "--corpus.path": folder / "chat.jsonl", "--strategies": "bm25", "--contexts": "false", "--output": tmp_path,
+        "--encoder.model": folder / "tiny", "--encoder.cache": folder / "cache.sqlite",
+    }  # fmt: skip
+    code, _, error = run(capsys, "evaluate", *(str(word) for pair in words.items() for word in pair))
+    assert code == 0, error
+    with Store(tmp_path / "graph.sqlite") as store:
+        assert "CAUSES" in store.used_labels(SpaceId("harbor"))
+
+
+@pytest.mark.parametrize("command", ["classify", "link", "reflect", "resolve"])
 def test_a_second_process_of_the_same_command_is_refused(
     command: str, built: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from locigraph.kg.types import Question, SpaceId
@@ -39,6 +41,17 @@ def test_categories_of_listings_are_scored_by_parts() -> None:
     by_parts = summarise_answers([held], ["list"])["v2"]["overall"]["f1"]
     assert by_parts == pytest.approx((1 + 2 / 3) / 2)
     assert summarise_answers([held])["v2"]["overall"]["f1"] == pytest.approx(2 * 2 / (2 + 3))
+
+
+def test_an_explanation_behind_a_semicolon_counts_for_neither_f1_nor_bleu() -> None:
+    held = AnswerRecord("v2", "q1", "opinion", "National park", True, "National park; she likes it", Verdict(0.5, 0.5))
+    made = summarise_answers([held], explained=["opinion"])["v2"]["overall"]
+    assert (made["f1"], made["bleu1"]) == (1.0, 1.0)
+    assert (made["facts"], made["grade"]) == (0.5, 0.5)
+    # Of five words of the reference two are answered, and ";" is a sign that BLEU counts besides.
+    whole = summarise_answers([held])["v2"]["overall"]
+    assert whole["f1"] == pytest.approx(2 * 2 / (2 + 5))
+    assert whole["bleu1"] == pytest.approx(math.exp(1 - 6 / 2))
 
 
 def question(number: int, space: str, answer: str, category: str = "c") -> Question:

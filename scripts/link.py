@@ -1,0 +1,52 @@
+"""``locigraph link``: memories linked to their causes and to what they name."""
+
+from __future__ import annotations
+
+from locigraph.scripts.assembly.settings import REMEMBERED, EncoderSettings, ModelSettings
+
+
+def link(
+    *,
+    store: str = "data/graph.sqlite",
+    once: bool = False,
+    interval: float | None = None,
+    encoder: EncoderSettings = REMEMBERED,
+    llm: ModelSettings = ModelSettings(),
+    max_tokens: int | None = None,
+    max_cost: float | None = None,
+) -> None:
+    """Link turns, facts and events to their causes, and to the people, places and products that they name.
+
+    Rules find links by phrases such as "because" and by names; a language model adds others. magma, tempr and hipporag
+    search along these links. May run beside a build. SIGTERM ends it after the request at hand.
+
+    Args:
+        store: The graph.
+        once: Whether to end when all memories have been looked at.
+        interval: Otherwise, seconds between two runs over the store.
+        encoder: Text encoder; by default the one that the graph was built with.
+        llm: Language model that is shown each turn and event with those around it.
+        max_tokens: Most tokens that models may have cost this store, whatever for; then the command stops with code 3.
+        max_cost: The same in the currency of the prices.
+    """
+    from locigraph.consolidation.linking import Linked, Linker
+    from locigraph.consolidation.protocols import TextEncoder
+    from locigraph.kg.store import Store
+    from locigraph.kg.types import SpaceId
+    from locigraph.scripts.assembly import resident
+    from locigraph.scripts.assembly.language_models import client_if_named
+
+    client = client_if_named("links", llm, max_tokens=max_tokens, max_cost=max_cost)
+
+    def work(graph: Store, plain: TextEncoder, space: SpaceId, is_stopped: resident.Stopped) -> Linked:
+        if client is not None:
+            client.ledger.bind(graph)
+        return Linker(graph).run(space, client, is_stopped=is_stopped)
+
+    resident.run("link", store, encoder, Linked(), work, once=once, interval=interval)
+
+
+if __name__ == "__main__":
+    from locigraph.scripts.cli import run_file
+
+    run_file(__file__)
