@@ -20,7 +20,7 @@ from pydantic import BaseModel, NonNegativeInt, ValidationError
 from locigraph.consolidation.cassette import Cassette, key_of
 from locigraph.consolidation.errors import ConsolidationError, LanguageModelError, MissingReplyError, ReplyFormatError
 from locigraph.consolidation.ledger import Ledger, Prices, Purpose, tokens_of
-from locigraph.consolidation.replies import Schema, parsed, without_bounds
+from locigraph.consolidation.replies import Schema, read_reply, without_bounds
 
 Message = ChatCompletionMessageParam
 _Read = TypeVar("_Read")
@@ -126,7 +126,7 @@ class ChatClient:
         Args:
             messages: The conversation so far.
             schema: JSON schema of the reply, made by ``strict_schema``.
-            read: Makes the result of the parsed reply; raises ValueError or ConsolidationError with what is wrong.
+            read: Makes the result of the object in the reply; raises ValueError or ConsolidationError with what is wrong.
             purpose: What the reply is for, by which the ledger counts it.
 
         Raises:
@@ -155,7 +155,7 @@ class ChatClient:
                 text, fault = self._reply(asked, schema, purpose)
             if fault is None:
                 try:
-                    result = read(parsed(text))
+                    result = read_reply(text, read)
                 except (ValueError, ConsolidationError) as error:
                     fault = str(error)
                 else:

@@ -109,14 +109,14 @@ class MentionForm(Form):
 class PlanForm(Form):
     """What an architect replies."""
 
-    add: list[NodeForm] = Field(max_length=len(_REFS), default=[])
+    add: list[NodeForm] = Field(max_length=len(_REFS))
     update: list[UpdateForm] = Field(max_length=8, default=[])
     supersede: list[SupersedeForm] = Field(max_length=MAX_CLOSED, default=[])
     archive: list[_Shown] = Field(max_length=MAX_CLOSED, default=[])
-    relate: list[RelationForm] = Field(max_length=8, default=[])
-    coin: list[CoinedForm] = Field(max_length=2, default=[])
-    mentions: list[MentionForm] = Field(max_length=12, default=[])
-    topics: list[Annotated[str, Field(min_length=1, max_length=60), _Line]] = Field(max_length=3, default=[])
+    relate: list[RelationForm] = Field(max_length=8)
+    coin: list[CoinedForm] = Field(max_length=2)
+    mentions: list[MentionForm] = Field(max_length=12)
+    topics: list[Annotated[str, Field(min_length=1, max_length=60), _Line]] = Field(max_length=3)
 
 
 class WordsForm(Form):

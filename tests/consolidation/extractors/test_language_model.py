@@ -97,6 +97,13 @@ def test_ids_are_enums_of_the_turn_and_every_text_and_list_is_bounded(tmp_path: 
         check(schema)
 
 
+@pytest.mark.parametrize("lacking", [*EMPTY])
+def test_an_object_that_lacks_what_every_plan_has_is_no_plan(lacking: str, tmp_path: Path) -> None:
+    plan = {name: value for name, value in EMPTY.items() if name != lacking}
+    with pytest.raises(UnusableReplyError, match=f"{lacking}: Field required"):
+        planned(plan, tmp_path)
+
+
 def test_a_plan_may_add_update_supersede_archive_relate_and_coin(tmp_path: Path) -> None:
     reply = EMPTY | {
         "add": [
