@@ -177,6 +177,12 @@ class LLMExtractor:
         self.ledger = architect.ledger
         self.concurrency = architect.concurrency
 
+    @property
+    def version(self) -> str:
+        """Both models, and hashes of model and prompt."""
+        stages = (("architect", self._architect), ("scribe", self._scribe))
+        return ", ".join(f"{stage} {client.version(prompt(stage))}" for stage, client in stages)
+
     def plan(self, turn: Turn, context: Context) -> Blueprint:
         """The architect's plan; raises UnusableReplyError if its reply cannot be used, not even after a repair."""
         names = _Names.of(context)
