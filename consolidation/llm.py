@@ -17,7 +17,7 @@ from openai import APIConnectionError, APIStatusError, APITimeoutError, OpenAI, 
 from openai.types.chat import ChatCompletionMessageParam
 from pydantic import BaseModel, NonNegativeInt, ValidationError
 
-from locigraph.consolidation.cassette import Cassette, key_of
+from locigraph.consolidation.cassette import Attempt, Cassette, key_of
 from locigraph.consolidation.errors import ConsolidationError, LanguageModelError, MissingReplyError, ReplyFormatError
 from locigraph.consolidation.ledger import Ledger, Prices, Purpose, tokens_of
 from locigraph.consolidation.replies import Schema, read_reply, without_bounds
@@ -142,14 +142,17 @@ class ChatClient:
                 was stopped.
             MissingReplyError: If calls are only replayed, and this one is not kept.
             ReplyFormatError: If the endpoint refuses the request, or the model, told once what is wrong with its
-                reply, replies wrongly again. The replies are kept as a text file beside the cassette.
+                reply, replies wrongly again. The replies are kept, in the cassette and as a text file beside it; a replay
+                raises the same.
         """
         self.ledger.refuse_if_stopped()
         request = self.request(messages, schema)
         key = key_of(request)
         held = self.cassette.find([key]).get(key)
+        if failed := self.cassette.failed(request):  # after any reply that is kept
+            raise self._useless(request, failed)
         asked = list(messages)
-        attempts: list[tuple[str, str]] = []
+        attempts: list[Attempt] = []
         for attempt in range(_ATTEMPTS):
             # A held reply that ``read`` no longer takes is repaired like a new one.
             if held is not None and attempt == 0:
@@ -161,7 +164,11 @@ class ChatClient:
                         f"any more ({attempts[-1][1]}); set mode to record to ask the endpoint anew"
                     )
                 self.cassette.require(request)
-                text, fault = self._reply(asked, schema, purpose)
+                try:
+                    text, fault = self._reply(asked, schema, purpose)
+                except ReplyFormatError as error:  # the endpoint refuses the request
+                    self.cassette.keep_failed(request, [*attempts, (None, str(error))])
+                    raise
             if fault is None:
                 try:
                     result = read_reply(text, read)
@@ -178,9 +185,17 @@ class ChatClient:
             attempts.append((text, fault))
             complaint = f"That was not right: {fault}. Reply again, with all that was asked for."
             asked += [{"role": "assistant", "content": text}, {"role": "user", "content": complaint}]
-        path = self.cassette.keep_failed(request, attempts)
-        raise ReplyFormatError(
-            f"{self._where}: {attempts[-1][1]}, after {_ATTEMPTS} attempts; see {path}; try another model"
+        self.cassette.keep_failed(request, attempts)
+        raise self._useless(request, attempts)
+
+    def _useless(self, request: Mapping[str, Any], attempts: Sequence[Attempt]) -> ReplyFormatError:
+        """The error of a request that failed, the same in a replay, wherever that would ask."""
+        reply, fault = attempts[-1]
+        if reply is None:
+            return ReplyFormatError(fault)
+        letter = self.cassette.letter(request)
+        return ReplyFormatError(
+            f"model {self.model!r}: {fault}, after {len(attempts)} attempts; see {letter}; try another model"
         )
 
     def _reply(self, messages: Sequence[Message], schema: Schema, purpose: Purpose) -> tuple[str, str | None]:

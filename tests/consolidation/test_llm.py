@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -147,6 +148,9 @@ def test_a_useless_reply_is_told_to_the_model_once_and_then_kept_as_a_dead_lette
     letter = next((tmp_path / "replies.failed").iterdir())
     assert str(letter) in str(raised.value)
     assert "How many boats?" in letter.read_text()
+    replayed = ChatClient(Endpoint(NOWHERE, "m"), Cassette(tmp_path / "replies.sqlite", "replay"))
+    with pytest.raises(ReplyFormatError, match=f"^{re.escape(str(raised.value))}$"):
+        replayed.ask(ASKED, SCHEMA, boats, purpose=WHY)
 
 
 @pytest.mark.parametrize("fault", OUTAGES)
@@ -246,9 +250,12 @@ def test_a_request_that_is_refused_for_itself_is_not_an_outage(tmp_path: Path) -
     with endpoint(lambda messages: (400, "too many tokens") if len(messages) > 1 else (200, '{"boats": 3}')) as (url, seen):
         asked = client(url, tmp_path)
         asked.ask(ASKED, SCHEMA, boats, purpose=WHY)
-        with pytest.raises(ReplyFormatError, match=r"too many tokens.*this request is refused"):
+        with pytest.raises(ReplyFormatError, match=r"too many tokens.*this request is refused") as raised:
             asked.ask([*ASKED, *ASKED], SCHEMA, boats, purpose=WHY)
     assert len(seen) == 2
+    replayed = ChatClient(Endpoint(NOWHERE, "m"), Cassette(asked.cassette.path, "replay"))
+    with pytest.raises(ReplyFormatError, match=re.escape(str(raised.value))):
+        replayed.ask([*ASKED, *ASKED], SCHEMA, boats, purpose=WHY)
 
 
 @pytest.mark.parametrize("status", [400, 422])

@@ -138,6 +138,19 @@ def test_a_replay_builds_the_same_store_byte_by_byte_without_an_endpoint(tmp_pat
         assert graph_of(recorded, part[0].space) == graph_of(replayed, part[0].space)
 
 
+def test_a_replay_of_a_run_with_failed_turns_builds_the_same_store(tmp_path: Path) -> None:
+    faulty = Stub(extracted, rate=0.3, faults=["prose", "empty", "cut off"], chance=random.Random(1))
+    with stub_server(faulty) as stub, Store(tmp_path / "a.sqlite") as recorded:
+        failed = build(recorded, stub.url, tmp_path / "c.sqlite", BEGINNING)
+    assert failed > 0
+    with Store(tmp_path / "b.sqlite") as replayed:
+        assert build(replayed, NOWHERE, tmp_path / "c.sqlite", BEGINNING, mode="replay") == failed
+    with Store(tmp_path / "a.sqlite") as recorded, Store(tmp_path / "b.sqlite") as replayed:
+        space = BEGINNING[0].space
+        assert graph_of(recorded, space) == graph_of(replayed, space)
+        assert recorded.failures(space) == replayed.failures(space)
+
+
 def test_a_graph_that_another_model_goes_on_with_says_so_once_and_knows_both(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
