@@ -40,11 +40,10 @@ def reflect(
     client = clients("reflection") if llm.model or llm.base_url else None
 
     def work(graph: Store, plain: TextEncoder, space: SpaceId, is_stopped: resident.Stopped) -> Reflected:
-        if client is not None:
-            client.ledger.bind(graph)
         return Reflector(graph, plain).run(space, client, is_stopped=is_stopped)
 
-    resident.run("reflect", store, encoder, Reflected(), work, once=once, interval=interval)
+    ledger = None if client is None else client.ledger
+    resident.run("reflect", store, encoder, Reflected(), work, once=once, interval=interval, ledger=ledger)
 
 
 if __name__ == "__main__":
