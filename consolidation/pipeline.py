@@ -17,7 +17,7 @@ from locigraph.consolidation.blueprint import Blueprint, Wording, check_blueprin
 from locigraph.consolidation.change import ChangeBuilder, merge_topics
 from locigraph.consolidation.errors import ConsolidationError
 from locigraph.consolidation.protocols import Accounted, Context, ContextSource, Extractor, TextEncoder
-from locigraph.consolidation.space_state import SpaceState
+from locigraph.consolidation.space_state import SUPERSEDED_BY, SpaceState
 from locigraph.kg.store import Store
 from locigraph.kg.types import GraphChange, NewNode, Node, NodeId, SpaceId, Turn, TurnState
 
@@ -145,6 +145,9 @@ class Consolidator:
         state.revision += 1
         state.add_source(turn.turn_id, [u.id for u in change.updates if turn.turn_id in u.add_provenance])
         amended = [u for u in change.updates if u.description is not None or u.status is not None]
+        for edge in change.relations:
+            if edge.label == SUPERSEDED_BY:
+                state.supersede(NodeId(edge.source), turn.recorded_at)
         made = [_as_node(turn, n, ids[n.ref]) for n in change.nodes]
         made += [self._store.node(turn.space, u.id) for u in amended]
         if not made:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from datetime import date, timedelta
 from typing import Any
 
 import pytest
@@ -65,6 +66,19 @@ def test_the_architect_sees_the_turn_the_turns_before_the_nodes_and_what_it_may_
     assert document["known_nodes"][1] == {"id": "m2", "type": "knowledge_node", "text": "Ann likes harbour 1"}
     assert document["relations"]["CAUSES"] == "Cause to effect."
     assert set(document["types"]) == {"event_node", "sub_event", "knowledge_node"}
+
+
+def test_the_architect_sees_since_when_known_nodes_hold_and_which_are_superseded_as_of_the_turn(tmp_path: Path) -> None:
+    now, day = TURNS[2].recorded_at, date(2023, 5, 7)
+    known = [ContextNode(NodeId(f"2023_{i}"), "knowledge_node", "Ann likes tea", {}, day, ended)
+             for i, ended in enumerate([None, now, now + timedelta(seconds=1)])]  # fmt: skip
+    with extractor(extracted, tmp_path) as (asked, stub):
+        asked.plan(TURNS[2], Context(tuple(known), ()))
+    shown = json.loads(stub.requests[0]["messages"][1]["content"])["known_nodes"]
+    tea = {"type": "knowledge_node", "text": "Ann likes tea", "from": "7 May 2023"}
+    assert shown == [
+        {"id": "m1", **tea}, {"id": "m2", **tea, "superseded_on": "1 January 2024"}, {"id": "m3", **tea},
+    ]  # fmt: skip
 
 
 def test_ids_are_enums_of_the_turn_and_every_text_and_list_is_bounded(tmp_path: Path) -> None:
