@@ -134,7 +134,7 @@ class ChatClient:
         Args:
             messages: The conversation so far.
             schema: JSON schema of the reply, made by ``strict_schema``.
-            read: Makes the result of the object in the reply; raises ValueError or ConsolidationError with what is wrong.
+            read: Makes the result of the replied object; raises ValueError or ConsolidationError with what is wrong.
             purpose: What the reply is for, by which the ledger counts it.
 
         Raises:
@@ -142,8 +142,8 @@ class ChatClient:
                 was stopped.
             MissingReplyError: If calls are only replayed, and this one is not kept.
             ReplyFormatError: If the endpoint refuses the request, or the model, told once what is wrong with its
-                reply, replies wrongly again. The replies are kept, in the cassette and as a text file beside it; a replay
-                raises the same.
+                reply, replies wrongly again. The replies are kept, in the cassette and as a text file beside it; a
+                replay raises the same.
         """
         self.ledger.refuse_if_stopped()
         request = self.request(messages, schema)

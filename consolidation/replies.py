@@ -40,15 +40,15 @@ def one_line(text: str) -> str:
 def read_reply(text: str, read: Callable[[Any], _Read]) -> _Read:
     """What is read of the JSON object in a reply; thoughts, code fences and words around it are passed over.
 
-    Of several objects the first that can be read is taken, since the words around it may hold others. The time is linear
-    in the length of the reply.
+    Of several objects the first that can be read is taken, since the words around it may hold others. The time is
+    linear in the length of the reply.
 
     Args:
         text: The reply.
         read: Makes the result of an object; raises ValueError or ConsolidationError with what is wrong.
 
     Raises:
-        ValueError: If there is no object; says why. Of objects that cannot be read, what is wrong with the last is raised.
+        ValueError: If there is no object, or ``read`` raises it of the last; says what is wrong.
         ConsolidationError: If ``read`` raises it of the last.
     """
     fault: Exception | None = None

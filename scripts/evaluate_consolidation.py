@@ -40,7 +40,7 @@ def evaluate_consolidation(
         max_tokens: Most tokens that the models may read and write; then the command stops with code 3, and goes on when
             it is run again with more.
         max_cost: The same in the currency of the prices.
-        dry_run: Whether to only count what the models would be asked and what it would cost; nothing is asked or written.
+        dry_run: Whether to only count what the models would be asked and would cost; nothing is asked or written.
         encoder: Text encoder that compares statements.
         output: Folder of the graphs and of the result.
     """

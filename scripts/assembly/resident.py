@@ -38,8 +38,9 @@ def run(
 ) -> None:
     """Pass over all spaces of a store, once or every ``interval`` seconds, and embed what was made.
 
-    SIGTERM ends it after the transaction at hand, or the reply that a language model is writing. A space of which something is erased meanwhile is passed over again.
-    An outage of a language model ends a single pass; a service says so and waits for its next pass.
+    SIGTERM ends it after the transaction at hand, or the reply that a language model is writing. A space of which
+    something is erased meanwhile is passed over again. An outage of a language model ends a single pass; a service says
+    so and waits for its next pass.
 
     Args:
         name: Of the command; two of one name do not run on one store.

@@ -35,7 +35,8 @@ class Stub:
         rate: Share of the requests that meet a fault.
         faults: The faults, drawn at random.
         most: Number of faults after which all is well; None for no end.
-        refuses: Types of ``response_format`` and parameters that it does not take; ``bounds`` stands for limits of lengths.
+        refuses: Types of ``response_format`` and parameters that it does not take; ``bounds`` stands for limits of
+            lengths.
         slow_s: How long a slow reply takes.
         retry_after: What it says of that with 408, 429, 500 and 503.
         too_long: What it answers to the fault ``too long``, which is not among ``FAULTS``; nor are ``no message``,

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -247,7 +248,10 @@ def test_an_endpoint_without_strict_schemas_is_asked_otherwise_and_this_is_said_
 
 
 def test_a_request_that_is_refused_for_itself_is_not_an_outage(tmp_path: Path) -> None:
-    with endpoint(lambda messages: (400, "too many tokens") if len(messages) > 1 else (200, '{"boats": 3}')) as (url, seen):
+    with endpoint(lambda messages: (400, "too many tokens") if len(messages) > 1 else (200, '{"boats": 3}')) as (
+        url,
+        seen,
+    ):
         asked = client(url, tmp_path)
         asked.ask(ASKED, SCHEMA, boats, purpose=WHY)
         with pytest.raises(ReplyFormatError, match=r"too many tokens.*this request is refused") as raised:
@@ -262,7 +266,7 @@ def test_a_request_that_is_refused_for_itself_is_not_an_outage(tmp_path: Path) -
 def test_a_first_request_that_is_refused_stops_the_command_since_all_would_be(status: int, tmp_path: Path) -> None:
     with (
         endpoint(lambda messages: (status, "no such model")) as (url, seen),
-        pytest.raises(LanguageModelError, match="no such model.*the very first request: correct the model") as raised,
+        pytest.raises(LanguageModelError, match=r"no such model.*the very first request: correct the model") as raised,
     ):
         client(url, tmp_path).ask(ASKED, SCHEMA, boats, purpose=WHY)
     assert not isinstance(raised.value, ReplyFormatError)
@@ -297,12 +301,16 @@ def test_a_parameter_that_the_model_refuses_is_left_out_or_replaced_and_this_is_
 
 
 def test_a_key_that_is_not_set_is_asked_for_by_the_name_of_its_variable(tmp_path: Path) -> None:
+    lacking = Endpoint("", "m", lacking_key="BOATS_KEY")
     with (
         endpoint(lambda messages: (401, "no key")) as (url, _),
-        pytest.raises(LanguageModelError, match="no key.*environment variable BOATS_KEY is not set; put the key there"),
+        pytest.raises(
+            LanguageModelError, match=r"no key.*environment variable BOATS_KEY is not set; put the key there"
+        ),
     ):
-        lacking = Endpoint(url, "m", lacking_key="BOATS_KEY")
-        ChatClient(lacking, Cassette(tmp_path / "c.sqlite")).ask(ASKED, SCHEMA, boats, purpose=WHY)
+        ChatClient(replace(lacking, base_url=url), Cassette(tmp_path / "c.sqlite")).ask(
+            ASKED, SCHEMA, boats, purpose=WHY
+        )
 
 
 def test_a_wrong_key_is_not_asked_about_twice(tmp_path: Path) -> None:

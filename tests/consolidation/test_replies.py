@@ -50,7 +50,7 @@ def test_words_of_a_reply_that_is_json_alone_may_hold_tags(said: str) -> None:
 
 
 def test_of_objects_that_cannot_be_read_the_last_is_told_what_is_wrong() -> None:
-    with pytest.raises(BlueprintError, match="'y': 2. has no a"):
+    with pytest.raises(BlueprintError, match=r"'y': 2. has no a"):
         read_reply('Not {"x": 1} but {"y": 2}', taken)
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
+from locigraph.consolidation.extractors.language_model import PlanForm
 from locigraph.consolidation.extractors.rules import RuleExtractor
 from locigraph.consolidation.insights import insights_of
 from locigraph.consolidation.protocols import Context
-from locigraph.consolidation.extractors.language_model import PlanForm
 from locigraph.consolidation.replies import filled, read_reply
 from locigraph.kg.language.dates import calendar_parts, resolve_times
 from locigraph.kg.language.english import is_english

@@ -162,7 +162,10 @@ def test_a_graph_that_another_model_goes_on_with_says_so_once_and_knows_both(
         assert caplog.records == []
         build(store, stub.url, tmp_path / "c.sqlite", parts[1], model="n")
         build(store, stub.url, tmp_path / "c.sqlite", parts[2], model="n")
-        assert [version.split()[:2] for version in versions_of(store, space)] == [["architect", "m"], ["architect", "n"]]
+        assert [version.split()[:2] for version in versions_of(store, space)] == [
+            ["architect", "m"],
+            ["architect", "n"],
+        ]
     (said,) = [record.getMessage() for record in caplog.records]
     assert said.startswith(f"space {space!r} was built by architect m ")
     assert "and goes on by architect n " in said

@@ -3,8 +3,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from datetime import date, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
