@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, datetime
 
 from locigraph.consolidation.errors import BlueprintError, WordingError
 from locigraph.kg.schema import LABEL_PATTERN, RELATION_LABELS, plannable_types
@@ -117,12 +117,23 @@ class Wording:
 
 @dataclass(frozen=True, slots=True)
 class ContextNode:
-    """A node shown to the architect; ids of any other node may not be named."""
+    """A node shown to the architect; ids of any other node may not be named.
+
+    Attributes:
+        id: Its id.
+        type: Its type.
+        description: What it says.
+        attributes: Further values that are kept with it.
+        first_day: First day of what happened, or from which it holds; None where that is not known.
+        superseded_at: When it became known that something else holds in its place; None while it holds.
+    """
 
     id: NodeId
     type: str
     description: str
     attributes: Attributes = field(default_factory=dict)
+    first_day: date | None = None
+    superseded_at: datetime | None = None
 
 
 def check_blueprint(

@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from locigraph.consolidation.errors import LanguageModelError, MissingReplyError
-from locigraph.kg.files import opened_sqlite, replace_file
+from locigraph.kg.files import CACHE_ID, opened_sqlite, replace_file
 
 #: ``auto`` takes kept replies and asks for the others, ``record`` asks for all anew, ``replay`` never asks.
 CassetteMode = Literal["auto", "record", "replay"]
+#: A reply that is of no use, or None where the endpoint refused to reply, and what is wrong.
+Attempt = tuple[str | None, str]
 #: Cassettes that come with the package, by name. They are only replayed.
 BUNDLED = {"sample": Path(__file__).parent / "cassettes" / "sample.sqlite"}
 _SHOWN = 60  # characters of either side where two requests differ
+_FAILURES = "(key TEXT PRIMARY KEY, replies TEXT NOT NULL, faults TEXT NOT NULL)"  # lists in JSON, by attempt
 _NEAREST_OF = 2_000  # kept requests of which the one nearest to a missing one is looked for
 
 
@@ -47,10 +50,11 @@ class Cassette:
             return dict(row for row in rows if row is not None)
 
     def keep(self, calls: Sequence[tuple[Mapping[str, Any], str]]) -> None:
-        """Write requests with their replies; they replace earlier replies to the same requests."""
+        """Write requests with their replies; they replace earlier replies to the same requests, and failures."""
         rows = [(key_of(request), json.dumps(request, sort_keys=True), reply) for request, reply in calls]
         with self._opened() as file, file:
             file.executemany("INSERT OR REPLACE INTO calls VALUES (?, ?, ?)", rows)
+            file.executemany("DELETE FROM failures WHERE key = ?", [(key,) for key, _, _ in rows])
 
     def require(self, request: Mapping[str, Any]) -> None:
         """Raise MissingReplyError, when replaying, for a request without a reply; says what the nearest one is."""
@@ -65,15 +69,31 @@ class Cassette:
             "mode to auto to ask the endpoint"
         )
 
-    def keep_failed(self, request: Mapping[str, Any], attempts: Sequence[tuple[str, str]]) -> Path:
-        """Write a request whose replies were of no use, and the replies with their faults; returns where."""
-        folder = self.path.with_suffix(".failed")
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{key_of(request)[:16]}.txt"
+    def keep_failed(self, request: Mapping[str, Any], attempts: Sequence[Attempt]) -> None:
+        """Write a request that failed, and its attempts, for replays and as a text for people to read."""
+        path, key = self.letter(request), key_of(request)
+        path.parent.mkdir(parents=True, exist_ok=True)
         parts = [f"--- {message['role']}\n{message['content']}" for message in request["messages"]]
-        parts += [f"--- reply\n{reply}\n--- fault\n{fault}" for reply, fault in attempts]
+        for reply, fault in attempts:
+            parts += [f"--- fault\n{fault}"] if reply is None else [f"--- reply\n{reply}\n--- fault\n{fault}"]
         replace_file(path, "\n".join(parts).encode(errors="backslashreplace").decode() + "\n")
-        return path
+        with self._opened() as file, file:
+            row = (key, json.dumps([reply for reply, _ in attempts]), json.dumps([fault for _, fault in attempts]))
+            file.execute("INSERT OR REPLACE INTO failures VALUES (?, ?, ?)", row)
+
+    def failed(self, request: Mapping[str, Any]) -> list[Attempt]:
+        """The attempts of a request that failed, when replaying; none where it did not, or is to be asked again."""
+        if self.mode != "replay":
+            return []
+        with self._opened() as file:
+            if not _has_failures(file):  # of a cassette of before
+                return []
+            rows = file.execute("SELECT replies, faults FROM failures WHERE key = ?", (key_of(request),)).fetchall()
+        return [each for replies, faults in rows for each in zip(json.loads(replies), json.loads(faults), strict=True)]
+
+    def letter(self, request: Mapping[str, Any]) -> Path:
+        """The text file about a request that failed."""
+        return self.path.with_suffix(".failed") / f"{key_of(request)[:16]}.txt"
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
@@ -84,12 +104,20 @@ class Cassette:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         columns = "(key TEXT PRIMARY KEY, request TEXT NOT NULL, reply TEXT NOT NULL)"
         with opened_sqlite(self.path, self._failed, table="calls", columns=columns) as file:
+            if self.mode != "replay" and not _has_failures(file):
+                with file:
+                    file.execute(f"CREATE TABLE IF NOT EXISTS failures {_FAILURES}")
+                    file.execute(f"PRAGMA application_id = {CACHE_ID}")
             yield file
 
     def _failed(self, error: sqlite3.Error) -> LanguageModelError:
         return LanguageModelError(
             f"{self.path}: the cassette of replies cannot be used ({error}); if no other process locks it, name another"
         )
+
+
+def _has_failures(file: sqlite3.Connection) -> bool:
+    return file.execute("SELECT 1 FROM sqlite_master WHERE name = 'failures'").fetchone() is not None
 
 
 def _difference(asked: Mapping[str, Any], kept: Mapping[str, Any]) -> tuple[tuple[int, int], str]:

@@ -19,7 +19,7 @@ from locigraph.consolidation.blueprint import (
 )
 from locigraph.consolidation.dating import dated, days_of
 from locigraph.consolidation.resolution import concept_key, concept_label, entity_key, full_name
-from locigraph.consolidation.space_state import EPISODE, EPISODE_REF, SpaceState
+from locigraph.consolidation.space_state import EPISODE, EPISODE_REF, SUPERSEDED_BY, SpaceState
 from locigraph.kg.schema import MERGED_BY, MERGED_INTO, dated_types
 from locigraph.kg.times import day_end, day_start
 from locigraph.kg.types import GraphChange, NewNode, NewRelation, NodeId, NodeStatus, NodeUpdate, Turn
@@ -75,7 +75,7 @@ class ChangeBuilder:
                 end = max([turn.recorded_at, *self._state.known_since(operation.id, operation.successor)])
                 if self._state.is_open_at(operation.id, end):
                     self._amend(NodeUpdate(operation.id, valid_to=end))
-                self._relations.append(NewRelation(operation.id, "SUPERSEDED_BY", operation.successor))
+                self._relations.append(NewRelation(operation.id, SUPERSEDED_BY, operation.successor))
         made = [op for op in self._plan.operations if isinstance(op, AddNode)]
         self._follow_by_later_events([op for op in made if op.type == "event_node"])
         for mention in self._plan.mentions:

@@ -17,20 +17,24 @@ from openai import APIConnectionError, APIStatusError, APITimeoutError, OpenAI, 
 from openai.types.chat import ChatCompletionMessageParam
 from pydantic import BaseModel, NonNegativeInt, ValidationError
 
-from locigraph.consolidation.cassette import Cassette, key_of
+from locigraph.consolidation.cassette import Attempt, Cassette, key_of
 from locigraph.consolidation.errors import ConsolidationError, LanguageModelError, MissingReplyError, ReplyFormatError
 from locigraph.consolidation.ledger import Ledger, Prices, Purpose, tokens_of
-from locigraph.consolidation.replies import Schema, parsed, without_bounds
+from locigraph.consolidation.replies import Schema, read_reply, without_bounds
 
 Message = ChatCompletionMessageParam
 _Read = TypeVar("_Read")
 _ATTEMPTS = 2  # the second is told what was wrong with the first
 _PASSING = {408, 409, 425, 429}  # and 500 or more: the endpoint refuses for the moment
 _OF_ONE_REQUEST = {400, 413, 422}  # others, such as a wrong key, would meet every request alike
+_OF_SETTINGS = {400, 422}  # of these, what a wrong parameter or model is answered with as well
+_UNAUTHORISED = 401
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
 _LEAST_S = 0.1  # for a repeated request at the end of its time
 _SAID = 300  # characters of an endpoint's error that are read and kept: the rest may quote what was said
 _LONGEST_REPLY = 2_000  # tokens, as far as is known of a model that is not told any
+#: Parameters that some models refuse, and what takes their place.
+_INSTEAD = {"max_tokens": "max_completion_tokens", "temperature": None}
 _ABOUT_SCHEMAS = re.compile(r"response_format|json_schema|json_object|schema|grammar", re.IGNORECASE)
 _LOG = logging.getLogger(__name__)
 
@@ -46,6 +50,7 @@ class Endpoint:
         base_url: Address, such as ``http://localhost:8000/v1``.
         model: Name of the model there.
         api_key: Key of the endpoint; most local endpoints take any.
+        lacking_key: Environment variable that should hold the key and is not set, for the error if one is needed.
         parameters: Further parameters of every request, such as ``temperature``.
         prices: What its tokens cost.
         timeout_s: Longest time until one reply is whole.
@@ -56,6 +61,7 @@ class Endpoint:
     base_url: str
     model: str
     api_key: str = "none"
+    lacking_key: str | None = None
     parameters: Mapping[str, Any] | None = None
     prices: Prices = _FREE
     timeout_s: float = 120.0
@@ -107,6 +113,8 @@ class ChatClient:
             base_url=endpoint.base_url, api_key=endpoint.api_key, timeout=endpoint.timeout_s, max_retries=0
         )
         self._form = 0  # of _FORMS, the first that the endpoint takes
+        self._parameters = dict(endpoint.parameters or {})  # those that the endpoint takes
+        self._has_answered = False
 
     def version(self, prompt: str) -> str:
         """Model and hash of model and prompt, by which what both have made is known."""
@@ -126,21 +134,25 @@ class ChatClient:
         Args:
             messages: The conversation so far.
             schema: JSON schema of the reply, made by ``strict_schema``.
-            read: Makes the result of the parsed reply; raises ValueError or ConsolidationError with what is wrong.
+            read: Makes the result of the replied object; raises ValueError or ConsolidationError with what is wrong.
             purpose: What the reply is for, by which the ledger counts it.
 
         Raises:
-            LanguageModelError: If the endpoint fails, a limit is reached, or the run was stopped.
+            LanguageModelError: If the endpoint fails, refuses the very first request, or a limit is reached, or the run
+                was stopped.
             MissingReplyError: If calls are only replayed, and this one is not kept.
             ReplyFormatError: If the endpoint refuses the request, or the model, told once what is wrong with its
-                reply, replies wrongly again. The replies are kept as a text file beside the cassette.
+                reply, replies wrongly again. The replies are kept, in the cassette and as a text file beside it; a
+                replay raises the same.
         """
         self.ledger.refuse_if_stopped()
         request = self.request(messages, schema)
         key = key_of(request)
         held = self.cassette.find([key]).get(key)
+        if failed := self.cassette.failed(request):  # after any reply that is kept
+            raise self._useless(request, failed)
         asked = list(messages)
-        attempts: list[tuple[str, str]] = []
+        attempts: list[Attempt] = []
         for attempt in range(_ATTEMPTS):
             # A held reply that ``read`` no longer takes is repaired like a new one.
             if held is not None and attempt == 0:
@@ -152,10 +164,14 @@ class ChatClient:
                         f"any more ({attempts[-1][1]}); set mode to record to ask the endpoint anew"
                     )
                 self.cassette.require(request)
-                text, fault = self._reply(asked, schema, purpose)
+                try:
+                    text, fault = self._reply(asked, schema, purpose)
+                except ReplyFormatError as error:  # the endpoint refuses the request
+                    self.cassette.keep_failed(request, [*attempts, (None, str(error))])
+                    raise
             if fault is None:
                 try:
-                    result = read(parsed(text))
+                    result = read_reply(text, read)
                 except (ValueError, ConsolidationError) as error:
                     fault = str(error)
                 else:
@@ -169,9 +185,17 @@ class ChatClient:
             attempts.append((text, fault))
             complaint = f"That was not right: {fault}. Reply again, with all that was asked for."
             asked += [{"role": "assistant", "content": text}, {"role": "user", "content": complaint}]
-        path = self.cassette.keep_failed(request, attempts)
-        raise ReplyFormatError(
-            f"{self._where}: {attempts[-1][1]}, after {_ATTEMPTS} attempts; see {path}; try another model"
+        self.cassette.keep_failed(request, attempts)
+        raise self._useless(request, attempts)
+
+    def _useless(self, request: Mapping[str, Any], attempts: Sequence[Attempt]) -> ReplyFormatError:
+        """The error of a request that failed, the same in a replay, wherever that would ask."""
+        reply, fault = attempts[-1]
+        if reply is None:
+            return ReplyFormatError(fault)
+        letter = self.cassette.letter(request)
+        return ReplyFormatError(
+            f"model {self.model!r}: {fault}, after {len(attempts)} attempts; see {letter}; try another model"
         )
 
     def _reply(self, messages: Sequence[Message], schema: Schema, purpose: Purpose) -> tuple[str, str | None]:
@@ -198,28 +222,40 @@ class ChatClient:
         end = time.monotonic() + self._endpoint.deadline_s
         pause = _FIRST_PAUSE_S
         while True:
-            form = self._form
+            form, parameters = self._form, self._parameters
             try:
-                made = _FORMS[form](messages, schema)
+                made = {"model": self.model, **parameters, **_FORMS[form](messages, schema)}
                 # A first request has all its time; a repeated one ends with the deadline.
                 left = self._endpoint.timeout_s if pause == _FIRST_PAUSE_S else max(_LEAST_S, end - time.monotonic())
                 reply = self._answer(made, min(self._endpoint.timeout_s, left))
                 try:
-                    return _Completion.model_validate(reply)
+                    completion = _Completion.model_validate(reply)
+                    self._has_answered = True
+                    return completion
                 except ValidationError:
                     fault: Exception = ValueError(f"an answer that is no chat completion: {str(reply)[:100]!r}")
                 wait = None
             except (OpenAIError, json.JSONDecodeError, UnicodeDecodeError) as error:  # the latter of no JSON
                 status = error.status_code if isinstance(error, APIStatusError) else None
                 # An endpoint may quote the request, which names schemas too; what is wrong it says first.
-                about = _ABOUT_SCHEMAS.search(str(error)[:_SAID])
-                if status in _OF_ONE_REQUEST and about and form + 1 < len(_FORMS):
-                    self._step_down(form, str(error))
+                said = str(error)[:_SAID]
+                if status in _OF_SETTINGS and (name := _refused_parameter(said, parameters)) is not None:
+                    self._go_without(name, said)
                     continue
+                about = _ABOUT_SCHEMAS.search(said)
+                if status in _OF_ONE_REQUEST and about and form + 1 < len(_FORMS):
+                    self._step_down(form, said)
+                    continue
+                if status in _OF_SETTINGS and not self._has_answered:
+                    to_do = f"it refuses the very first request: correct the model or its parameters {parameters}"
+                    raise LanguageModelError(self._told(error, to_do)) from error
                 if status in _OF_ONE_REQUEST:
                     raise ReplyFormatError(f"{self._told(error)}; this request is refused") from error
                 is_passing = status is None or status in _PASSING or status >= 500
                 if not is_passing or (status is None and not isinstance(error, APIConnectionError | ValueError)):
+                    if status == _UNAUTHORISED and self._endpoint.lacking_key is not None:
+                        to_do = f"environment variable {self._endpoint.lacking_key} is not set; put the key there"
+                        raise LanguageModelError(self._told(error, to_do)) from error
                     raise LanguageModelError(self._told(error)) from error
                 if "insufficient_quota" in str(error):
                     raise LanguageModelError(f"{self._told(error)}; no credit is left") from error
@@ -237,7 +273,7 @@ class ChatClient:
         """One answer of the endpoint as JSON; raises an error as after a timeout if it is not whole in time."""
         end = time.monotonic() + seconds
         create = self._client.with_options(timeout=seconds).chat.completions.with_streaming_response.create
-        with create(**{"model": self.model, **(self._endpoint.parameters or {}), **made}) as response:
+        with create(**made) as response:
             pieces = []
             for piece in response.iter_bytes():
                 pieces.append(piece)
@@ -253,14 +289,29 @@ class ChatClient:
                 self._where, _FORMS[form].__name__.strip("_"), error[:120], _FORMS[form + 1].__name__.strip("_"),
             )  # fmt: skip
 
-    def _told(self, error: Exception) -> str:
-        said = str(error)[:_SAID]
-        return f"{self._where}: {said}; {self.cassette.path} keeps what was written; run again when it answers"
+    def _go_without(self, name: str, error: str) -> None:
+        if name not in self._parameters:  # another thread was told before
+            return
+        others = {other: value for other, value in self._parameters.items() if other != name}
+        instead = _INSTEAD[name]
+        self._parameters = others if instead is None else {**others, instead: self._parameters[name]}
+        _LOG.warning(
+            "%s: does not take %s (%s); it is asked %s from now on",
+            self._where, name, error[:120], "without it" if instead is None else f"with {instead}",
+        )  # fmt: skip
+
+    def _told(self, error: Exception, to_do: str = "run again when it answers") -> str:
+        return f"{self._where}: {str(error)[:_SAID]}; {self.cassette.path} keeps what was written; {to_do}"
 
 
 def _storable(text: str) -> str:
     """The text as requests and databases can hold it: lone surrogates and NUL characters are written as escapes."""
     return text.encode(errors="backslashreplace").decode().replace("\0", "\\0")
+
+
+def _refused_parameter(said: str, parameters: Mapping[str, Any]) -> str | None:
+    """The first parameter of a request, among those that some models refuse, that an error names."""
+    return next((name for name in _INSTEAD if name in parameters and re.search(rf"\b{name}\b", said)), None)
 
 
 def _retry_after(said: str | None) -> float | None:

@@ -7,6 +7,7 @@ episode, verbatim; an outage leaves it pending. Nothing is lost.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -15,11 +16,12 @@ import numpy as np
 from locigraph.consolidation.blueprint import Blueprint, Wording, check_blueprint, check_wording
 from locigraph.consolidation.change import ChangeBuilder, merge_topics
 from locigraph.consolidation.errors import ConsolidationError
-from locigraph.consolidation.protocols import Context, ContextSource, Extractor, TextEncoder
-from locigraph.consolidation.space_state import SpaceState
+from locigraph.consolidation.protocols import Accounted, Context, ContextSource, Extractor, TextEncoder
+from locigraph.consolidation.space_state import SUPERSEDED_BY, SpaceState
 from locigraph.kg.store import Store
 from locigraph.kg.types import GraphChange, NewNode, Node, NodeId, SpaceId, Turn, TurnState
 
+_LOG = logging.getLogger(__name__)
 _CONTEXT_NODES = 12
 _RECENT_TURNS = 4
 
@@ -49,6 +51,25 @@ def refuse_other_extractor(store: Store, space: SpaceId, extractor: Extractor) -
 def built_by(store: Store, space: SpaceId) -> str | None:
     """Name of the extractor that has built a space; None where none has begun."""
     return store.setting(_claim_of(space))
+
+
+def versions_of(store: Store, space: SpaceId) -> list[str]:
+    """Models and prompts that have consolidated turns of a space, oldest first; none if no models were asked."""
+    return (store.setting(_versions_name(space)) or "").splitlines()
+
+
+def _remember_version(store: Store, space: SpaceId, version: str) -> None:
+    """Add models and prompts to those of a space; says so if others were there before."""
+    held = versions_of(store, space)
+    if version in held:
+        return
+    if held:
+        _LOG.warning("space %r was built by %s so far, and goes on by %s", space, "; ".join(held), version)
+    store.set_setting(_versions_name(space), "\n".join([*held, version]))
+
+
+def _versions_name(space: SpaceId) -> str:
+    return f"extractor_versions/{space}"  # is forgotten with its space
 
 
 def _claim_of(space: SpaceId) -> str:
@@ -91,6 +112,8 @@ class Consolidator:
         pending = self._store.turns(space, state=TurnState.PENDING)
         if not pending:
             return
+        if isinstance(self._extractor, Accounted):
+            _remember_version(self._store, space, self._extractor.version)
         state = self._state_with(space, pending)
         for turn in pending:
             try:
@@ -127,6 +150,9 @@ class Consolidator:
         state.revision += 1
         state.add_source(turn.turn_id, [u.id for u in change.updates if turn.turn_id in u.add_provenance])
         amended = [u for u in change.updates if u.description is not None or u.status is not None]
+        for edge in change.relations:
+            if edge.label == SUPERSEDED_BY:
+                state.supersede(NodeId(edge.source), turn.recorded_at)
         made = [_as_node(turn, n, ids[n.ref]) for n in change.nodes]
         made += [self._store.node(turn.space, u.id) for u in amended]
         if not made:

@@ -72,6 +72,11 @@ class Accounted(Protocol):
     ledger: Ledger
     concurrency: int
 
+    @property
+    def version(self) -> str:
+        """Models and prompts, by which what they have made is known."""
+        ...
+
     def estimate(self, turns: Sequence[Turn]) -> Spent:
         """About what the consolidation of these turns, of one conversation, would cost; nothing is spent."""
         ...

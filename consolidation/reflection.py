@@ -6,6 +6,7 @@ when one of them is archived or superseded, and erased with the turns it comes f
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -60,7 +61,7 @@ class Reflected(Counts):
 
     def __str__(self) -> str:
         told = f"{self.made} reflections made, {self.reworded} reworded, {self.archived} archived"
-        return told + (f", {self.useless} replies of no use" if self.useless else "")
+        return told + (f", {self.useless} replies of no use (--retry_failed true asks again)" if self.useless else "")
 
 
 _Line = AfterValidator(one_line)
@@ -144,7 +145,12 @@ class Reflector:
         self._encoder = encoder
 
     def run(
-        self, space: SpaceId, client: ChatClient | None = None, *, is_stopped: Callable[[], bool] = lambda: False
+        self,
+        space: SpaceId,
+        client: ChatClient | None = None,
+        *,
+        retry_failed: bool = False,
+        is_stopped: Callable[[], bool] = lambda: False,
     ) -> Reflected:
         """Bring the reflections of a space up to date, until told to stop between two changes.
 
@@ -152,6 +158,7 @@ class Reflector:
             space: The space.
             client: A language model that is asked about the facts that no model was asked about before; reflections by
                 rules are archived then. None draws reflections by rules from all facts.
+            retry_failed: Whether the model is asked once more about facts on which its replies were of no use.
             is_stopped: Asked before each change.
 
         Raises:
@@ -162,6 +169,10 @@ class Reflector:
         untrue = [held for held in facts.held if "key" not in held.node.attributes and not facts.are_true(held.facts)]
         due = insights_of(facts.seen, facts.rows) if client is None else []
         total = self._archive(facts, untrue, is_stopped) + self._follow_rules(facts, due, is_stopped)
+        for failed in self._failed(space) if retry_failed else ():
+            if client is None or is_stopped():
+                break
+            total += self._retry(space, client, failed)
         while client is not None and not is_stopped():
             done = self._ask(space, client)
             if done is None:
@@ -207,17 +218,44 @@ class Reflector:
         new = facts.rows[facts.seen.keys[facts.rows] > asked_to][:_BATCH]
         if not len(new) or (len(new) < _BATCH and self._store.turn_counts(space)[TurnState.PENDING]):
             return None
-        drafts: list[_Draft] = []
-        useless = 0
+        last = int(facts.seen.keys[new].max())
+        done = self._ask_about(facts, new, client, {_name(space): str(last)})
+        if done is None:  # before the others go on, so that these are not lost
+            self._store.set_setting(_failed_name(space), json.dumps([*self._failed(space), [asked_to, last]]))
+            self._store.set_setting(_name(space), str(last))
+            return Reflected(useless=1)
+        return done
+
+    def _retry(self, space: SpaceId, client: ChatClient, failed: list[int]) -> Reflected:
+        """Ask once more about facts on which a model's replies were of no use."""
+        facts = self._facts(space)
+        keys = facts.seen.keys[facts.rows]
+        again = facts.rows[(keys > failed[0]) & (keys <= failed[1])]
+        name, others = _failed_name(space), json.dumps([each for each in self._failed(space) if each != failed])
+        if not len(again):  # erased, or not true any more
+            self._store.set_setting(name, others)
+            return Reflected()
+        done = self._ask_about(facts, again, client, {name: others})
+        return Reflected(useless=1) if done is None else done
+
+    def _failed(self, space: SpaceId) -> list[list[int]]:
+        """Ranges of facts on which replies were of no use: the key before the first, and that of the last."""
+        found: list[list[int]] = json.loads(self._store.setting(_failed_name(space)) or "[]")
+        return found
+
+    def _ask_about(
+        self, facts: _Facts, new: NDArray[np.int64], client: ChatClient, remembered: Mapping[str, str]
+    ) -> Reflected | None:
+        """Write what a model draws from some facts, and remember values with it; None if its replies are of no use."""
         try:
             drafts = self._insights(facts, new, client)
         except ReplyFormatError:  # the replies are kept beside the cassette
-            useless = 1
-        name, value = _name(space), str(int(facts.seen.keys[new].max()))
+            return None
         if drafts:
-            return self._write(facts, drafts, {name: value})
-        self._store.set_setting(name, value)
-        return Reflected(useless=useless)
+            return self._write(facts, drafts, remembered)
+        for name, value in remembered.items():
+            self._store.set_setting(name, value)
+        return Reflected()
 
     def _insights(self, facts: _Facts, new: NDArray[np.int64], client: ChatClient) -> list[_Draft]:
         seen = facts.seen
@@ -324,3 +362,7 @@ def _nearest(seen: Snapshot, new: NDArray[np.int64], rows: NDArray[np.int64], mo
 
 def _name(space: SpaceId) -> str:
     return f"reflected/{space}"  # is forgotten with its space
+
+
+def _failed_name(space: SpaceId) -> str:
+    return f"reflected_failed/{space}"

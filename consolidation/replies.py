@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from locigraph.consolidation.errors import ConsolidationError
+
 Schema = Mapping[str, Any]
 _Form = TypeVar("_Form", bound="Form")
+_Read = TypeVar("_Read")
 _THOUGHT = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 _LAST_THOUGHT = re.compile(r".*</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
-_FENCE = re.compile(r"```(?:json)?[^\S\n]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 _FAULTS_TOLD = 3
+_MOST_FAILED = 200  # braces of a reply with which no object begins; each costs a look at all that stands before it
 # What limits lengths; some endpoints that know strict schemas refuse these words.
 _BOUNDS = ("minLength", "maxLength", "minItems", "maxItems", "pattern")
 
@@ -34,43 +37,75 @@ def one_line(text: str) -> str:
     return line
 
 
-def parsed(text: str) -> Any:
-    """The JSON object in a reply; thoughts, code fences and words around it are passed over.
+def read_reply(text: str, read: Callable[[Any], _Read]) -> _Read:
+    """What is read of the JSON object in a reply; thoughts, code fences and words around it are passed over.
+
+    Of several objects the first that can be read is taken, since the words around it may hold others. The time is
+    linear in the length of the reply.
+
+    Args:
+        text: The reply.
+        read: Makes the result of an object; raises ValueError or ConsolidationError with what is wrong.
 
     Raises:
-        ValueError: If there is none; says why.
+        ValueError: If there is no object, or ``read`` raises it of the last; says what is wrong.
+        ConsolidationError: If ``read`` raises it of the last.
+    """
+    fault: Exception | None = None
+    for reply in _objects(text):
+        try:
+            if isinstance(reply, dict) and "properties" in reply and ("type" in reply or "required" in reply):
+                raise ValueError("the reply repeats the schema; it should be an object of that schema")
+            return read(reply)
+        except (ValueError, ConsolidationError) as error:
+            fault = error
+    raise fault or ValueError("the reply is not JSON")
+
+
+def _objects(text: str) -> Iterator[Any]:
+    """The whole reply as JSON, or each object that begins at a brace outside of those before it and of thoughts."""
+    try:
+        try:
+            yield json.loads(text, parse_constant=_refuse_constant)
+            return
+        except ValueError:
+            said = _without_thoughts(text).strip()
+        if not said:
+            raise ValueError("the reply is empty")
+        try:
+            yield json.loads(said, parse_constant=_refuse_constant)
+            return
+        except json.JSONDecodeError as error:
+            whole = error
+        decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+        start, found, failed = said.find("{"), False, 0
+        while start >= 0 and failed < _MOST_FAILED:
+            try:
+                reply, end = decoder.raw_decode(said, start)
+            except json.JSONDecodeError as error:
+                end = max(start + 1, error.pos)  # what was read up to here is not read again
+                failed += 1
+            else:
+                found = True
+                yield reply
+            start = said.find("{", end)
+        if not found:
+            raise ValueError(f"the reply is not JSON ({whole})") from whole
+    except RecursionError as error:
+        raise ValueError("the reply is not JSON that can be read (nested too deeply)") from error
+
+
+def _without_thoughts(text: str) -> str:
+    """What a reply says behind its thoughts, or before them if nothing is behind.
+
+    Templates of some models write the tag that begins a thought into the prompt: the reply has its end alone.
     """
     # Behind the last end no thought is looked for: the rest of the reply would be read for each that has none.
     last = _LAST_THOUGHT.match(text)
     end = 0 if last is None else last.end()
     said = _THOUGHT.sub("", text[:end]) + text[end:]
-    if not said.strip():
-        raise ValueError("the reply is empty")
-    fenced = _FENCE.search(said)
-    said = (fenced[1] if fenced else said).strip()
-    try:
-        reply = _first_json(said)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"the reply is not JSON ({error})") from error
-    except RecursionError as error:
-        raise ValueError("the reply is not JSON that can be read (nested too deeply)") from error
-    if isinstance(reply, dict) and "properties" in reply and ("type" in reply or "required" in reply):
-        raise ValueError("the reply repeats the schema; it should be an object of that schema")
-    return reply
-
-
-def _first_json(text: str) -> Any:
-    """The text as JSON, or the object that begins at its first brace."""
-    try:
-        return json.loads(text, parse_constant=_refuse_constant)
-    except json.JSONDecodeError as error:
-        start = text.find("{")
-        if start <= 0:
-            raise
-        try:
-            return json.JSONDecoder(parse_constant=_refuse_constant).raw_decode(text, start)[0]
-        except json.JSONDecodeError:
-            raise error from None
+    last = _LAST_THOUGHT.match(said)
+    return said if last is None else said[last.end() :] if said[last.end() :].strip() else said[: last.end()]
 
 
 def _refuse_constant(name: str) -> None:

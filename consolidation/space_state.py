@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from datetime import datetime
 from operator import attrgetter
 
@@ -20,6 +21,8 @@ from locigraph.kg.types import Node, NodeId, NodeStatus, SpaceId, Turn, TurnId
 
 EPISODE = "episode"
 _MOST_LABELS = 12
+#: Label of the edge from a node to the one that holds in its place.
+SUPERSEDED_BY = "SUPERSEDED_BY"
 #: The temporary id of the turn's own node; its colon keeps it apart from those of a plan.
 EPISODE_REF = "turn:episode"
 
@@ -55,11 +58,16 @@ class SpaceState:
         self._planned_by: dict[TurnId, dict[NodeId, None]] = {}
         self._archived: set[NodeId] = set()
         self.coined: tuple[RelationLabel, ...] = ()
-        self.learn_labels(store.used_labels(space))
+        labels = store.used_labels(space)
+        self.learn_labels(labels)
+        self._superseded_at: dict[NodeId, datetime] = {}
         # (position of the first source turn, order of making, id), sorted.
         self._events: list[tuple[int, int, NodeId]] = []
         for node in store.nodes(space, types=[EPISODE, *plannable_types()], include_archived=True):
             self._learn_statement(node)
+        for edge in store.relations(space) if SUPERSEDED_BY in labels else ():
+            if edge.label == SUPERSEDED_BY:
+                self.supersede(edge.source, store.node(space, edge.target).created_at)
         named = store.nodes(space, types=NAMED_TYPES, include_archived=True)
         active = [node for node in named if node.status == NodeStatus.ACTIVE]
         self.resolver = Resolver(active, encoder.encode([node.description for node in active]))
@@ -105,9 +113,18 @@ class SpaceState:
             insort(self._events, (first, len(self._events), node.id))
         for turn_id in node.provenance:
             self._planned_by.setdefault(turn_id, {})[node.id] = None
-        self.planned[node.id] = ContextNode(node.id, node.type, node.description, node.attributes)
+        first_day = None if node.valid_from is None else node.valid_from.date()
+        self.planned[node.id] = ContextNode(
+            node.id, node.type, node.description, node.attributes, first_day, self._superseded_at.get(node.id)
+        )
         if node.status == NodeStatus.ARCHIVED:
             self._archived.add(node.id)
+
+    def supersede(self, node_id: NodeId, time: datetime) -> None:
+        """Take in that something else holds in the place of a node, as was known first at a time."""
+        first = min(time, self._superseded_at.get(node_id, time))
+        self._superseded_at[node_id] = first
+        self.planned[node_id] = replace(self.planned[node_id], superseded_at=first)
 
     def learn_labels(self, names: AbstractSet[str]) -> None:
         """Take in the labels of committed edges."""

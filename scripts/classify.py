@@ -43,10 +43,10 @@ def classify(
         classifier = Classifier(graph, plain, threshold=threshold)
         if client is None:
             return classifier.run(space, key_terms, is_stopped=is_stopped)
-        client.ledger.bind(graph)
         return classifier.run(space, LLMNamer(client, space), is_stopped=is_stopped)
 
-    resident.run("classify", store, encoder, Classified(), work, once=once, interval=interval)
+    ledger = None if client is None else client.ledger
+    resident.run("classify", store, encoder, Classified(), work, once=once, interval=interval, ledger=ledger)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ def evaluate_consolidation(
     threshold: float = 0.7,
     max_tokens: int | None = None,
     max_cost: float | None = None,
+    dry_run: bool = False,
     encoder: EncoderSettings = EncoderSettings(),
     output: str = "runs/consolidation",
 ) -> None:
@@ -39,6 +40,7 @@ def evaluate_consolidation(
         max_tokens: Most tokens that the models may read and write; then the command stops with code 3, and goes on when
             it is run again with more.
         max_cost: The same in the currency of the prices.
+        dry_run: Whether to only count what the models would be asked and would cost; nothing is asked or written.
         encoder: Text encoder that compares statements.
         output: Folder of the graphs and of the result.
     """
@@ -62,12 +64,17 @@ def evaluate_consolidation(
             "choose others with corpus.conversations"
         )
     clients = clients_of(llm, max_tokens=max_tokens, max_cost=max_cost)
-    text_encoder = opening.text_encoder(encoder).without_adapter()
     folder = Path(output)
+    if dry_run:
+        print(graphs.foreseen(read, graphs.extractor_for("llm", read, clients), str(folder / "llm.sqlite")))
+        return
+    text_encoder = opening.text_encoder(encoder).without_adapter()
     rows: dict[str, dict[str, Any]] = {}
     for name in ("rules", "recorded", *(["llm"] if llm.model else [])):
         extractor = graphs.extractor_for(name, read, clients)
         with Store(folder / f"{name}.sqlite") as graph:
+            if isinstance(extractor, Accounted):
+                _refuse_other_version(graph, extractor.version)
             begun = time.perf_counter()
             failed = graphs.build_graph(read, extractor, graph, text_encoder)
             row: dict[str, Any] = {"seconds": time.perf_counter() - begun, "failed": sum(map(len, failed.values()))}
@@ -87,6 +94,21 @@ def evaluate_consolidation(
     replace_file(folder / "consolidation.json", json.dumps(result, indent=1) + "\n")
     print(_table(rows, turns, threshold))
     print(f"written to {folder / 'consolidation.json'}")
+
+
+def _refuse_other_version(graph: Store, version: str) -> None:
+    """Raise LocigraphError if other models or prompts have made anything of a graph: it would be judged as of these."""
+    from locigraph.consolidation.pipeline import versions_of
+    from locigraph.kg.errors import LocigraphError
+    from locigraph.kg.types import TurnState
+
+    for space in graph.spaces():
+        held = versions_of(graph, space)
+        if held != [version] and (held or graph.turn_counts(space)[TurnState.DONE]):
+            raise LocigraphError(
+                f"the graph of {space!r} in this output was made by {'; '.join(held) or 'an unknown model'}, and this "
+                f"run is of {version}; name another output, or delete llm.sqlite there"
+            )
 
 
 def _judged(corpus: Corpus, graph: Store, encoder: CachedTextEncoder, threshold: float) -> Quality:

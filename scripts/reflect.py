@@ -14,6 +14,7 @@ def reflect(
     llm: ModelSettings = ModelSettings(),
     max_tokens: int | None = None,
     max_cost: float | None = None,
+    retry_failed: bool = False,
 ) -> None:
     """Draw reflections from facts and events, and archive those whose facts are no longer true.
 
@@ -28,6 +29,7 @@ def reflect(
         llm: Language model that draws them, from the facts that are new to it.
         max_tokens: Most tokens that models may have cost this store, whatever for; then the command stops with code 3.
         max_cost: The same in the currency of the prices.
+        retry_failed: Whether the model is asked once more about facts on which its replies were of no use.
     """
     from locigraph.consolidation.protocols import TextEncoder
     from locigraph.consolidation.reflection import Reflected, Reflector
@@ -38,12 +40,15 @@ def reflect(
 
     client = client_if_named("reflection", llm, max_tokens=max_tokens, max_cost=max_cost)
 
-    def work(graph: Store, plain: TextEncoder, space: SpaceId, is_stopped: resident.Stopped) -> Reflected:
-        if client is not None:
-            client.ledger.bind(graph)
-        return Reflector(graph, plain).run(space, client, is_stopped=is_stopped)
+    retried: set[SpaceId] = set()
 
-    resident.run("reflect", store, encoder, Reflected(), work, once=once, interval=interval)
+    def work(graph: Store, plain: TextEncoder, space: SpaceId, is_stopped: resident.Stopped) -> Reflected:
+        again = retry_failed and space not in retried  # a service does so in its first pass
+        retried.add(space)
+        return Reflector(graph, plain).run(space, client, retry_failed=again, is_stopped=is_stopped)
+
+    ledger = None if client is None else client.ledger
+    resident.run("reflect", store, encoder, Reflected(), work, once=once, interval=interval, ledger=ledger)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import AfterValidator, Field
@@ -17,6 +18,7 @@ from locigraph.consolidation.blueprint import (
     ArchiveNode,
     Blueprint,
     CoinedLabel,
+    ContextNode,
     Mention,
     Operation,
     SupersedeNode,
@@ -109,14 +111,14 @@ class MentionForm(Form):
 class PlanForm(Form):
     """What an architect replies."""
 
-    add: list[NodeForm] = Field(max_length=len(_REFS), default=[])
+    add: list[NodeForm] = Field(max_length=len(_REFS))
     update: list[UpdateForm] = Field(max_length=8, default=[])
     supersede: list[SupersedeForm] = Field(max_length=MAX_CLOSED, default=[])
     archive: list[_Shown] = Field(max_length=MAX_CLOSED, default=[])
-    relate: list[RelationForm] = Field(max_length=8, default=[])
-    coin: list[CoinedForm] = Field(max_length=2, default=[])
-    mentions: list[MentionForm] = Field(max_length=12, default=[])
-    topics: list[Annotated[str, Field(min_length=1, max_length=60), _Line]] = Field(max_length=3, default=[])
+    relate: list[RelationForm] = Field(max_length=8)
+    coin: list[CoinedForm] = Field(max_length=2)
+    mentions: list[MentionForm] = Field(max_length=12)
+    topics: list[Annotated[str, Field(min_length=1, max_length=60), _Line]] = Field(max_length=3)
 
 
 class WordsForm(Form):
@@ -176,6 +178,12 @@ class LLMExtractor:
         self._scribe = scribe
         self.ledger = architect.ledger
         self.concurrency = architect.concurrency
+
+    @property
+    def version(self) -> str:
+        """Both models, and hashes of model and prompt."""
+        stages = (("architect", self._architect), ("scribe", self._scribe))
+        return ", ".join(f"{stage} {client.version(prompt(stage))}" for stage, client in stages)
 
     def plan(self, turn: Turn, context: Context) -> Blueprint:
         """The architect's plan; raises UnusableReplyError if its reply cannot be used, not even after a repair."""
@@ -253,15 +261,26 @@ def _to_plan(turn: Turn, context: Context, names: _Names) -> tuple[str, Schema]:
     document = _document(
         turn,
         context,
-        known_nodes=[
-            {"id": name, "type": nodes[node_id].type, "text": nodes[node_id].description}
-            for name, node_id in names.ids.items()
-        ],
+        known_nodes=[{"id": name, **_known(nodes[node_id], turn)} for name, node_id in names.ids.items()],
         types={name: NODE_TYPES[name].description for name in _TYPES},
         relations=_offered(context),
     )
     enums = {"shown": shown, "ends": [*_REFS, *shown], "labels": list(_offered(context))}
     return document, strict_schema(PlanForm, enums, leave_out=() if shown else ("update", "supersede", "archive"))
+
+
+def _known(node: ContextNode, turn: Turn) -> dict[str, str]:
+    """What a model sees of a known node, as of a turn: one that is tried again does not see what later ones ended."""
+    shown = {"type": node.type, "text": node.description}
+    if node.first_day is not None:
+        shown["from"] = _day(node.first_day)
+    if node.superseded_at is not None and node.superseded_at <= turn.recorded_at:
+        shown["superseded_on"] = _day(node.superseded_at)
+    return shown
+
+
+def _day(day: date) -> str:
+    return f"{day.day} {day:%B %Y}"
 
 
 def _offered(context: Context) -> dict[str, str]:
@@ -288,7 +307,7 @@ def _document(turn: Turn, context: Context, **more: Any) -> str:
     if turn.image_caption:
         said["shows_image"] = turn.image_caption[:_MOST_OF_EARLIER]
     if turn.spoken_at is not None:
-        said["on"] = f"{turn.spoken_at:%A} {turn.spoken_at.day} {turn.spoken_at:%B %Y}"
+        said["on"] = f"{turn.spoken_at:%A} {_day(turn.spoken_at)}"
     return json.dumps({**more, "earlier_turns": earlier, "turn": said}, ensure_ascii=False)
 
 

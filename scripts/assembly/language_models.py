@@ -75,6 +75,7 @@ def clients_of(
             base_url or "http://replayed.invalid/v1",
             model,
             os.environ.get(key_env) or "none",
+            None if os.environ.get(key_env) else key_env,
             {name: value for name, value in parameters.items() if value is not None},
             Prices(read_price, written_price),
             settings.timeout_s,

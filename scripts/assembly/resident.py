@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from locigraph.consolidation.errors import LanguageModelError, LimitReachedError
+from locigraph.consolidation.errors import LanguageModelError, LimitReachedError, StoppedError
+from locigraph.consolidation.ledger import Ledger
 from locigraph.consolidation.protocols import TextEncoder
 from locigraph.kg.counts import Counts
 from locigraph.kg.errors import LocigraphError, UnknownNodeError, UnknownSpaceError
@@ -33,11 +34,13 @@ def run(
     *,
     once: bool,
     interval: float | None,
+    ledger: Ledger | None = None,
 ) -> None:
     """Pass over all spaces of a store, once or every ``interval`` seconds, and embed what was made.
 
-    SIGTERM ends it after the transaction at hand. A space of which something is erased meanwhile is passed over again.
-    An outage of a language model ends a single pass; a service says so and waits for its next pass.
+    SIGTERM ends it after the transaction at hand, or the reply that a language model is writing. A space of which
+    something is erased meanwhile is passed over again. An outage of a language model ends a single pass; a service says
+    so and waits for its next pass.
 
     Args:
         name: Of the command; two of one name do not run on one store.
@@ -47,15 +50,24 @@ def run(
         work: Passes over one space; it is given the text encoder without its adapter.
         once: Whether to end when all spaces are done.
         interval: Otherwise, seconds between two passes.
+        ledger: Counts what the pass asks of language models; None if it asks none.
 
     Raises:
         LocigraphError: If both or none of ``once`` and ``interval`` are given, or another process does the same.
     """
     check(once, interval)
     stop = threading.Event()
-    before = signal.signal(signal.SIGTERM, lambda *_: stop.set())
+
+    def end(*_: object) -> None:
+        stop.set()
+        if ledger is not None:
+            ledger.stop()  # or a request would be repeated until its deadline
+
+    before = signal.signal(signal.SIGTERM, end)
     try:
         with opening.existing_store(store, access="write") as graph, _alone(name, store):
+            if ledger is not None:
+                ledger.bind(graph)
             text_encoder = opening.text_encoder(defaults.encoder_settings(encoder, graph))
             plain = text_encoder.without_adapter()
             while not stop.is_set():
@@ -67,6 +79,8 @@ def run(
                         done += work(graph, plain, space, stop.is_set)
                     except (UnknownNodeError, UnknownSpaceError):  # erased meanwhile
                         is_whole = False
+                    except StoppedError:
+                        break
                     except LanguageModelError as error:
                         if once or isinstance(error, LimitReachedError):
                             raise

@@ -83,27 +83,6 @@ class GraphSettings:
 
 
 @dataclass(frozen=True)
-class WriterSettings:
-    """What writes the questions about facts that pre-training learns from.
-
-    Attributes:
-        base_url: URL of an OpenAI-compatible endpoint; null has them written by rules.
-        model: Name of the model there.
-        api_key_env: Environment variable that holds the key; local endpoints mostly need none.
-        cassette: SQLite file that keeps what was written, so that no statement is asked about twice.
-        mode: ``auto`` asks for what is not kept, ``record`` asks for all anew, ``replay`` never asks.
-        concurrency: Largest number of requests at a time.
-    """
-
-    base_url: str | None = None
-    model: str = ""
-    api_key_env: str = "OPENAI_API_KEY"
-    cassette: str = "runs/questions.sqlite"
-    mode: Literal["auto", "record", "replay"] = "auto"
-    concurrency: int = 4
-
-
-@dataclass(frozen=True)
 class ScribeSettings:
     """A language model of the scribe's own; what is null is the architect's.
 
@@ -164,6 +143,25 @@ class LLMSettings(ModelSettings):
 
     scribe: ScribeSettings = ScribeSettings()
     concurrency: int = 8
+
+
+@dataclass(frozen=True)
+class WriterSettings(ModelSettings):
+    """The language model that writes the questions about facts from which pre-training learns.
+
+    Without ``base_url`` they are written by rules.
+
+    Attributes:
+        cassette: SQLite file that keeps what was written, so that no statement is asked about twice.
+        concurrency: Largest number of requests at a time.
+        max_tokens: Most tokens that it may read and write in one run; then the command stops with code 3.
+        max_cost: The same in the currency of the prices.
+    """
+
+    cassette: str = "runs/questions.sqlite"
+    concurrency: int = 4
+    max_tokens: int | None = None
+    max_cost: float | None = None
 
 
 #: A language model that somebody waits for.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -16,6 +15,7 @@ from locigraph.kg.views import Views
 from locigraph.retrieval.evaluation import Fold
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.assembly.graphs import views_of
+from locigraph.scripts.assembly.language_models import clients_of
 from locigraph.scripts.assembly.opening import existing_store, read_corpus, require_questions, text_encoder
 from locigraph.scripts.assembly.settings import EncoderSettings, GraphSettings, WriterSettings
 from locigraph.scripts.experiments import provenance
@@ -193,7 +193,8 @@ def question_writer(settings: WriterSettings) -> QuestionWriter:
     """What writes questions about facts.
 
     Raises:
-        LocigraphError: If an endpoint is named without a model, or a model without an endpoint.
+        LocigraphError: If an endpoint is named without a model, or a model without an endpoint, or a limit or price is
+            none.
     """
     if settings.base_url is None:
         if settings.model:
@@ -201,13 +202,10 @@ def question_writer(settings: WriterSettings) -> QuestionWriter:
         return RULES
     if not settings.model:
         raise LocigraphError(f"writer.base_url is {settings.base_url!r}, but writer.model is empty; give both")
-    from locigraph.consolidation.cassette import Cassette
-    from locigraph.consolidation.llm import ChatClient, Endpoint  # its client takes a second to import
-    from locigraph.consolidation.question_writer import LLMQuestions
+    clients = clients_of(settings, max_tokens=settings.max_tokens, max_cost=settings.max_cost)
+    from locigraph.consolidation.question_writer import LLMQuestions  # its client takes a second to import
 
-    endpoint = Endpoint(settings.base_url, settings.model, os.environ.get(settings.api_key_env) or "none")
-    client = ChatClient(endpoint, Cassette(Path(settings.cassette), settings.mode))
-    return LLMQuestions(client, concurrency=settings.concurrency)
+    return LLMQuestions(clients("questions"), concurrency=settings.concurrency)
 
 
 def fold_trainer(

@@ -35,7 +35,8 @@ class Stub:
         rate: Share of the requests that meet a fault.
         faults: The faults, drawn at random.
         most: Number of faults after which all is well; None for no end.
-        refuses: Types of ``response_format`` that it does not take; ``bounds`` stands for limits of lengths.
+        refuses: Types of ``response_format`` and parameters that it does not take; ``bounds`` stands for limits of
+            lengths.
         slow_s: How long a slow reply takes.
         retry_after: What it says of that with 408, 429, 500 and 503.
         too_long: What it answers to the fault ``too long``, which is not among ``FAULTS``; nor are ``no message``,
@@ -69,6 +70,10 @@ def stub_server(stub: Stub) -> Iterator[Stub]:
             form = request.get("response_format", {"type": "text"})
             if form["type"] in stub.refuses or ("bounds" in stub.refuses and "maxItems" in json.dumps(form)):
                 self._send(400, {"error": {"message": f"response_format {form['type']} is not supported here"}})
+                return
+            unknown = next((name for name in stub.refuses if name in request), None)
+            if unknown is not None:
+                self._send(400, {"error": {"message": f"Unsupported parameter: '{unknown}'", "param": unknown}})
                 return
             is_spoilt = stub.chance.random() < stub.rate and (stub.most is None or len(stub.met) < stub.most)
             fault = stub.chance.choice(list(stub.faults)) if is_spoilt else None

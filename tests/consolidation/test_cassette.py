@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +52,32 @@ def test_a_missing_reply_says_how_the_nearest_request_differs(asked: dict[str, A
 
 def test_a_dead_letter_holds_request_replies_and_faults_as_text(tmp_path: Path) -> None:
     cassette = Cassette(tmp_path / "c.sqlite")
-    path = cassette.keep_failed(request("Who left?"), [("Nobody\ud800", "not JSON")])
+    cassette.keep_failed(request("Who left?"), [("Nobody\ud800", "not JSON")])
+    path = cassette.letter(request("Who left?"))
     assert path.parent.name == "c.failed"
     assert path.read_text() == "--- user\nWho left?\n--- reply\nNobody\\ud800\n--- fault\nnot JSON\n"
+
+
+def test_failed_attempts_are_only_replayed_and_gone_once_there_is_a_right_reply(tmp_path: Path) -> None:
+    cassette, replayed = Cassette(tmp_path / "c.sqlite"), Cassette(tmp_path / "c.sqlite", "replay")
+    attempts = [("Nobody\ud800", "not JSON"), (None, "too long")]
+    cassette.keep_failed(request("Who left?"), attempts)
+    assert cassette.failed(request("Who left?")) == []
+    assert replayed.failed(request("Who left?")) == attempts
+    assert replayed.failed(request("Who came?")) == []
+    cassette.keep([(request("Who left?"), "Ann")])
+    assert replayed.failed(request("Who left?")) == []
+
+
+def test_a_cassette_of_before_is_replayed_without_being_changed_and_takes_failures(tmp_path: Path) -> None:
+    path = tmp_path / "c.sqlite"
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("CREATE TABLE calls (key TEXT PRIMARY KEY, request TEXT NOT NULL, reply TEXT NOT NULL)")
+    before = path.read_bytes()
+    assert Cassette(path, "replay").failed(request("Who left?")) == []
+    assert path.read_bytes() == before
+    Cassette(path).keep_failed(request("Who left?"), [("Nobody", "not JSON")])
+    assert Cassette(path, "replay").failed(request("Who left?")) == [("Nobody", "not JSON")]
 
 
 def test_a_cassette_that_is_to_be_replayed_must_be_there_and_is_not_made(tmp_path: Path) -> None:

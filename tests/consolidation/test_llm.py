@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import re
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -147,6 +149,9 @@ def test_a_useless_reply_is_told_to_the_model_once_and_then_kept_as_a_dead_lette
     letter = next((tmp_path / "replies.failed").iterdir())
     assert str(letter) in str(raised.value)
     assert "How many boats?" in letter.read_text()
+    replayed = ChatClient(Endpoint(NOWHERE, "m"), Cassette(tmp_path / "replies.sqlite", "replay"))
+    with pytest.raises(ReplyFormatError, match=f"^{re.escape(str(raised.value))}$"):
+        replayed.ask(ASKED, SCHEMA, boats, purpose=WHY)
 
 
 @pytest.mark.parametrize("fault", OUTAGES)
@@ -202,7 +207,7 @@ def test_an_error_that_quotes_the_request_is_not_taken_for_one_about_schemas_nor
     error = {"error": {"message": "context too long: " + "x" * 400 + ' "json_schema": secret'}}
     with stub_server(Stub(three, rate=1, faults=["too long"], too_long=error)) as stub:
         asked = of_stub(stub, tmp_path)
-        with pytest.raises(ReplyFormatError) as raised:
+        with pytest.raises(LanguageModelError) as raised:
             asked.ask(ASKED, SCHEMA, boats, purpose=WHY)
     assert "secret" not in str(raised.value)
     assert [request["response_format"]["type"] for request in stub.requests] == ["json_schema"]
@@ -243,12 +248,69 @@ def test_an_endpoint_without_strict_schemas_is_asked_otherwise_and_this_is_said_
 
 
 def test_a_request_that_is_refused_for_itself_is_not_an_outage(tmp_path: Path) -> None:
+    with endpoint(lambda messages: (400, "too many tokens") if len(messages) > 1 else (200, '{"boats": 3}')) as (
+        url,
+        seen,
+    ):
+        asked = client(url, tmp_path)
+        asked.ask(ASKED, SCHEMA, boats, purpose=WHY)
+        with pytest.raises(ReplyFormatError, match=r"too many tokens.*this request is refused") as raised:
+            asked.ask([*ASKED, *ASKED], SCHEMA, boats, purpose=WHY)
+    assert len(seen) == 2
+    replayed = ChatClient(Endpoint(NOWHERE, "m"), Cassette(asked.cassette.path, "replay"))
+    with pytest.raises(ReplyFormatError, match=re.escape(str(raised.value))):
+        replayed.ask([*ASKED, *ASKED], SCHEMA, boats, purpose=WHY)
+
+
+@pytest.mark.parametrize("status", [400, 422])
+def test_a_first_request_that_is_refused_stops_the_command_since_all_would_be(status: int, tmp_path: Path) -> None:
     with (
-        endpoint(lambda messages: (400, "too many tokens")) as (url, seen),
-        pytest.raises(ReplyFormatError, match=r"too many tokens.*this request is refused"),
+        endpoint(lambda messages: (status, "no such model")) as (url, seen),
+        pytest.raises(LanguageModelError, match=r"no such model.*the very first request: correct the model") as raised,
     ):
         client(url, tmp_path).ask(ASKED, SCHEMA, boats, purpose=WHY)
+    assert not isinstance(raised.value, ReplyFormatError)
     assert len(seen) == 1
+
+
+def test_a_parameter_that_the_model_refuses_is_left_out_or_replaced_and_this_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked_with: list[dict[str, Any]] = []
+
+    def answer(request: dict[str, Any]) -> Any:
+        asked_with.append({name: request.get(name) for name in ("temperature", "max_tokens", "max_completion_tokens")})
+        return three(request)
+
+    with stub_server(Stub(answer, refuses=["max_tokens", "temperature"])) as stub:
+        asked = of_stub(stub, tmp_path, parameters={"temperature": 0.0, "max_tokens": 90})
+        assert asked.ask(ASKED, SCHEMA, boats, purpose=WHY) == 3
+        assert len(stub.requests) == 3
+        assert asked.ask([*ASKED, *ASKED], SCHEMA, boats, purpose=WHY) == 3
+    assert asked_with == 2 * [{"temperature": None, "max_tokens": None, "max_completion_tokens": 90}]
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 2
+    assert "it is asked with max_completion_tokens from now on" in said[0]
+    assert "it is asked without it from now on" in said[1]
+    # A kept reply is found by the parameters that were configured, whatever became of them.
+    replayed = ChatClient(
+        Endpoint(NOWHERE, "m", parameters={"temperature": 0.0, "max_tokens": 90}),
+        Cassette(asked.cassette.path, "replay"),
+    )
+    assert replayed.ask(ASKED, SCHEMA, boats, purpose=WHY) == 3
+
+
+def test_a_key_that_is_not_set_is_asked_for_by_the_name_of_its_variable(tmp_path: Path) -> None:
+    lacking = Endpoint("", "m", lacking_key="BOATS_KEY")
+    with (
+        endpoint(lambda messages: (401, "no key")) as (url, _),
+        pytest.raises(
+            LanguageModelError, match=r"no key.*environment variable BOATS_KEY is not set; put the key there"
+        ),
+    ):
+        ChatClient(replace(lacking, base_url=url), Cassette(tmp_path / "c.sqlite")).ask(
+            ASKED, SCHEMA, boats, purpose=WHY
+        )
 
 
 def test_a_wrong_key_is_not_asked_about_twice(tmp_path: Path) -> None:

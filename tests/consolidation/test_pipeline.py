@@ -474,6 +474,35 @@ def test_forgetting_what_superseded_a_fact_reopens_it_though_times_run_backwards
     assert [n.valid_to for n in store.nodes(SPACE, types=["knowledge_node"])] == [None]
 
 
+def test_an_architect_sees_which_facts_are_superseded_and_since_when_they_hold_in_one_run_or_several(
+    store: Store, tmp_path: Path
+) -> None:
+    turns = make_turns(["Porto"], ["Lisbon"], ["Faro"])
+    seen: list[list[tuple[str, date | None, datetime | None]]] = []
+
+    def plan(turn: Turn, context: Context) -> Blueprint:
+        shown = sorted(context.nodes, key=lambda each: each.id)
+        seen.append([(each.description, each.first_day, each.superseded_at) for each in shown])
+        fact = node("n", f"Ann lives in {turn.text}", turn.turn_id)
+        return Blueprint((fact, *(SupersedeNode(each.id, "n") for each in shown if each.superseded_at is None)))
+
+    def run(into: Store) -> None:
+        encoder = FakeEncoder()
+        Consolidator(into, FakeExtractor(plan), encoder, HybridContext(into, encoder)).run(SPACE)
+
+    store.append_turns(turns)
+    run(store)
+    assert seen[2] == [
+        ("Ann lives in Porto", MONDAY.date(), turns[1].recorded_at),
+        ("Ann lives in Lisbon", turns[1].recorded_at.date(), None),
+    ]
+    with Store(tmp_path / "by parts.sqlite") as other:
+        for count in (1, 2, 3):
+            other.append_turns(turns[:count])
+            run(other)
+    assert seen[3:] == seen[:3]
+
+
 def test_an_archived_node_leaves_the_search_but_not_the_store(store: Store) -> None:
     store.append_turns(make_turns(["one", "two"]))
 

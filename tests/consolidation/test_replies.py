@@ -1,8 +1,18 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from locigraph.consolidation.replies import parsed
+from locigraph.consolidation.errors import BlueprintError
+from locigraph.consolidation.replies import read_reply
+
+
+def taken(reply: object) -> object:
+    """A reply as it is, if it is an object with an ``a``."""
+    if not (isinstance(reply, dict) and "a" in reply):
+        raise BlueprintError(f"{reply} has no a")
+    return reply
 
 
 @pytest.mark.parametrize(
@@ -16,10 +26,32 @@ from locigraph.consolidation.replies import parsed
         '<think>One.</think> <Thinking>{"a": 2}</Thinking>\n{"a": 1}',
         '{"a": 1} <think>That was all.</think>',
         'I <think> so: {"a": 1}',
+        '{"a": 1} <think>What of {"x": 2}?</think>',
+        'I think {"a": 2} maybe\n</think>\n\n{"a": 1}',
+        'First <think>one</think> then {"a": 2}</think>{"a": 1}',
+        'Nothing stands behind {"a": 1}</think>\n',
+        'Neither {} nor {JSON} nor {"x": {"a": 2}}, but {"a": 1}, not {"a": 3}',
+        '{"x": NaN}</think>{"a": 1}',
     ],
 )
 def test_the_object_is_found_behind_thoughts_fences_and_words(reply: str) -> None:
-    assert parsed(reply) == {"a": 1}
+    assert read_reply(reply, taken) == {"a": 1}
+
+
+@pytest.mark.parametrize("around", ["{}", "```json\n{}\n```", "Here: {}."])
+@pytest.mark.parametrize("said", ["as ```x``` says", '{"a": 2}'])
+def test_words_of_a_reply_may_hold_fences_and_braces(said: str, around: str) -> None:
+    assert read_reply(around.format(json.dumps({"a": said})), taken) == {"a": said}
+
+
+@pytest.mark.parametrize("said", ["she wrote </think> and left", "<think>{}</think>"])
+def test_words_of_a_reply_that_is_json_alone_may_hold_tags(said: str) -> None:
+    assert read_reply(json.dumps({"a": said}), taken) == {"a": said}
+
+
+def test_of_objects_that_cannot_be_read_the_last_is_told_what_is_wrong() -> None:
+    with pytest.raises(BlueprintError, match=r"'y': 2. has no a"):
+        read_reply('Not {"x": 1} but {"y": 2}', taken)
 
 
 @pytest.mark.parametrize(
@@ -31,9 +63,9 @@ def test_the_object_is_found_behind_thoughts_fences_and_words(reply: str) -> Non
 )  # fmt: skip
 def test_a_reply_without_an_object_is_said_to_be_so(reply: str, fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
-        parsed(reply)
+        read_reply(reply, taken)
 
 
 def test_what_is_no_number_of_json_is_refused() -> None:
     with pytest.raises(ValueError, match="NaN is no number of JSON"):
-        parsed('{"a": NaN}')
+        read_reply('{"a": NaN}', taken)

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
+from locigraph.consolidation.extractors.language_model import PlanForm
 from locigraph.consolidation.extractors.rules import RuleExtractor
 from locigraph.consolidation.insights import insights_of
 from locigraph.consolidation.protocols import Context
-from locigraph.consolidation.replies import parsed
+from locigraph.consolidation.replies import filled, read_reply
 from locigraph.kg.language.dates import calendar_parts, resolve_times
 from locigraph.kg.language.english import is_english
 from locigraph.kg.language.mentions import named_dates, named_people
@@ -39,13 +40,13 @@ PIECES = (
 #: What was quadratic once, tried before anything else: a reader, how its text begins, and what follows over and over.
 NAMED = (
     ("queries", "", " "), ("dates", "", "may "), ("redaction", "", "eyJaaaaaaaa-"), ("replies", "```", "\n"),
-    ("replies", "", "<think>"), ("questions", "A is", " "), ("people", "A", "\u0301\u0316"),
+    ("replies", "", "<think>"), ("replies", "", '{"a":{"'), ("questions", "A is", " "), ("people", "A", "\u0301\u0316"),
 )  # fmt: skip
 
 
 def _replied(text: str) -> object:
     try:
-        return parsed(text)
+        return read_reply(text, lambda reply: filled(PlanForm, reply))
     except ValueError:
         return None
 

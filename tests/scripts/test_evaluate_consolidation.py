@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.consolidation.endpoints import NOWHERE
 from tests.consolidation.stub_server import Stub, extracted, stub_server
 from tests.fakes_models import tiny_text_encoder
 from tests.test_cli import assert_one_line_and_code_2, run
@@ -49,6 +50,38 @@ def test_a_model_is_judged_beside_rules_and_records_with_what_it_cost(
     replayed = json.loads(Path("replayed/consolidation.json").read_text())["rows"]["m"]
     assert replayed["counts"] == rows["m"]["counts"]
     assert (replayed["calls"], replayed["cost"]) == (0, 0)
+
+
+def test_one_models_graph_is_not_judged_as_anothers(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("chat.jsonl").write_text(corpus(facts=FACTS, events=EVENTS))
+    command = ["evaluate-consolidation", "--corpus.path", "chat.jsonl", "--output", "out"]
+    command += ["--encoder.model", tiny_text_encoder(tmp_path / "tiny")]
+    with stub_server(Stub(extracted)) as stub:
+        assert run(capsys, *command, "--llm.base_url", stub.url, "--llm.model", "m")[0] == 0
+        asked = len(stub.requests)
+        before = Path("out/consolidation.json").read_text()
+        code, _, error = run(capsys, *command, "--llm.base_url", stub.url, "--llm.model", "n")
+        assert_one_line_and_code_2(code, error, "was made by architect m ")
+        assert "this run is of architect n " in error
+        assert "name another output" in error
+        assert run(capsys, *command, "--llm.base_url", stub.url, "--llm.model", "m")[0] == 0
+    assert len(stub.requests) == asked
+    assert json.loads(before)["rows"].keys() == json.loads(Path("out/consolidation.json").read_text())["rows"].keys()
+
+
+def test_a_dry_run_counts_what_the_models_would_be_asked_and_makes_nothing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("chat.jsonl").write_text(corpus(facts=FACTS, events=EVENTS))
+    command = ["evaluate-consolidation", "--corpus.path", "chat.jsonl", "--dry_run", "true", "--llm.base_url", NOWHERE]
+    code, out, error = run(capsys, *command, "--llm.model", "m")
+    assert code == 0, error
+    assert out.startswith("dry run: 2 turns to consolidate by llm, about 4 calls, ")
+    assert [path.name for path in tmp_path.iterdir()] == ["chat.jsonl"]
 
 
 def test_a_corpus_without_recorded_facts_cannot_judge_and_nothing_is_made(

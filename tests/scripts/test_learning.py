@@ -5,13 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from locigraph.consolidation.errors import LimitReachedError
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.types import Question, SpaceId
 from locigraph.kg.views import Views
 from locigraph.retrieval.evaluation import Fold
-from locigraph.scripts.experiments.learning import settings_of_folds, training_set
+from locigraph.scripts.assembly.settings import WriterSettings
+from locigraph.scripts.experiments.learning import question_writer, settings_of_folds, training_set
 from locigraph.training.config import Settings
+from tests.consolidation.endpoints import endpoint
 from tests.fakes import make_conversation
 
 VIEWS = Views(lambda space, as_of: pytest.fail("nothing needs to be read"), {})
@@ -61,3 +64,19 @@ def test_a_graph_that_judges_is_held_back_as_a_whole() -> None:
     assert (made.train, made.validation, made.questions) == ((), tuple(spaces), asked)
     with pytest.raises(LocigraphError, match="x: no question with evidence; it cannot judge"):
         training_set(VIEWS, corpus_of(spaces, ()), validation=0, judges=True)
+
+
+def test_a_model_that_writes_questions_has_the_limits_and_parameters_of_other_models(tmp_path: Path) -> None:
+    def answer(messages: list[dict[str, str]]) -> tuple[int, str]:
+        return 200, json.dumps({"answers": [{"statement": 1, "questions": ["Who left?"]}]})
+
+    with endpoint(answer) as (url, seen):
+        given = WriterSettings(url, "m", cassette=str(tmp_path / "c.sqlite"), max_tokens=500, max_reply_tokens=90)
+        writer = question_writer(given)
+        assert writer.write(["Ben left"]) == [["Who left?"]]
+        assert (seen[0]["temperature"], seen[0]["max_tokens"]) == (0.0, 90)
+        with pytest.raises(LimitReachedError, match="stopped by max_tokens 500"):
+            writer.write([f"Ann left {place}" for place in "abcdefgh"])
+    assert len(seen) == 1
+    with pytest.raises(LocigraphError, match=r"max_cost is 1\.0, but"):
+        question_writer(WriterSettings(url, "m", max_cost=1.0))

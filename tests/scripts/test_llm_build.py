@@ -18,7 +18,7 @@ from locigraph.consolidation.errors import LimitReachedError
 from locigraph.consolidation.extractors.language_model import LLMExtractor
 from locigraph.consolidation.ledger import Ledger
 from locigraph.consolidation.llm import ChatClient, Endpoint
-from locigraph.consolidation.pipeline import Consolidator
+from locigraph.consolidation.pipeline import Consolidator, versions_of
 from locigraph.kg.corpora import Conversation, load_corpus
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId, TurnState
@@ -42,12 +42,13 @@ def build(
     conversations: Sequence[Conversation] = SAMPLE,
     *,
     mode: CassetteMode = "auto",
+    model: str = "m",
     ledger: Ledger | None = None,
 ) -> int:
     """Consolidate conversations; returns how many turns failed."""
     ledger = ledger or Ledger()
     ledger.bind(store)
-    endpoint = Endpoint(url, "m", timeout_s=0.4, deadline_s=60)
+    endpoint = Endpoint(url, model, timeout_s=0.4, deadline_s=60)
     extractor = LLMExtractor(*(ChatClient(endpoint, Cassette(cassette, mode), ledger) for _ in range(2)))
     encoder = FakeEncoder(512)  # wide, so that no two topics are taken for one by chance
     for conversation in conversations:
@@ -135,6 +136,39 @@ def test_a_replay_builds_the_same_store_byte_by_byte_without_an_endpoint(tmp_pat
     assert dumps[1] == dumps[2]
     with Store(tmp_path / "a.sqlite") as recorded, Store(tmp_path / "b.sqlite") as replayed:
         assert graph_of(recorded, part[0].space) == graph_of(replayed, part[0].space)
+
+
+def test_a_replay_of_a_run_with_failed_turns_builds_the_same_store(tmp_path: Path) -> None:
+    faulty = Stub(extracted, rate=0.3, faults=["prose", "empty", "cut off"], chance=random.Random(1))
+    with stub_server(faulty) as stub, Store(tmp_path / "a.sqlite") as recorded:
+        failed = build(recorded, stub.url, tmp_path / "c.sqlite", BEGINNING)
+    assert failed > 0
+    with Store(tmp_path / "b.sqlite") as replayed:
+        assert build(replayed, NOWHERE, tmp_path / "c.sqlite", BEGINNING, mode="replay") == failed
+    with Store(tmp_path / "a.sqlite") as recorded, Store(tmp_path / "b.sqlite") as replayed:
+        space = BEGINNING[0].space
+        assert graph_of(recorded, space) == graph_of(replayed, space)
+        assert recorded.failures(space) == replayed.failures(space)
+
+
+def test_a_graph_that_another_model_goes_on_with_says_so_once_and_knows_both(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    space, parts = SAMPLE[0].space, [(replace(SAMPLE[0], turns=SAMPLE[0].turns[:count]),) for count in (2, 4, 6)]
+    with stub_server(Stub(extracted)) as stub, Store(tmp_path / "graph.sqlite") as store:
+        build(store, stub.url, tmp_path / "c.sqlite", parts[0])
+        build(store, stub.url, tmp_path / "c.sqlite", parts[0], model="n")  # which has nothing to do
+        assert [version.split()[:2] for version in versions_of(store, space)] == [["architect", "m"]]
+        assert caplog.records == []
+        build(store, stub.url, tmp_path / "c.sqlite", parts[1], model="n")
+        build(store, stub.url, tmp_path / "c.sqlite", parts[2], model="n")
+        assert [version.split()[:2] for version in versions_of(store, space)] == [
+            ["architect", "m"],
+            ["architect", "n"],
+        ]
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.startswith(f"space {space!r} was built by architect m ")
+    assert "and goes on by architect n " in said
 
 
 def test_a_limit_stops_between_turns_and_a_higher_one_goes_on(tmp_path: Path) -> None:

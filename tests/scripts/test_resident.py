@@ -20,6 +20,7 @@ from locigraph.kg.types import SpaceId
 from locigraph.scripts.assembly import resident
 from locigraph.scripts.assembly.resident import Stopped
 from locigraph.scripts.assembly.settings import REMEMBERED
+from tests.consolidation.endpoints import endpoint
 from tests.fakes_models import tiny_text_encoder
 from tests.kg.dumps import dump
 from tests.test_cli import assert_one_line_and_code_2, beginnings, run
@@ -144,6 +145,21 @@ def test_sigterm_ends_the_service_cleanly(built: tuple[Path, list[str]], tmp_pat
         assert service.wait(60) == 0, output.read_text()
     assert "Traceback" not in output.read_text()
     assert unclassified(folder / "g.sqlite") == 0
+
+
+def test_sigterm_ends_a_service_that_waits_for_an_endpoint_at_once(
+    built: tuple[Path, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def unavailable(messages: list[dict[str, str]]) -> tuple[int, str]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return 503, "overloaded"
+
+    with endpoint(unavailable) as (url, seen):
+        model = ["--llm.base_url", url, "--llm.model", "m", "--llm.cassette", str(tmp_path / "c.sqlite")]
+        code, out, error = run(capsys, "reflect", "--interval", "0.1", *model, *built[1])
+    assert code == 0, error
+    assert "overloaded" not in out
+    assert len(seen) == 1
 
 
 def is_held(lock: Path) -> bool:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,19 @@ def test_the_architect_sees_the_turn_the_turns_before_the_nodes_and_what_it_may_
     assert set(document["types"]) == {"event_node", "sub_event", "knowledge_node"}
 
 
+def test_the_architect_sees_since_when_known_nodes_hold_and_which_are_superseded_as_of_the_turn(tmp_path: Path) -> None:
+    now, day = TURNS[2].recorded_at, date(2023, 5, 7)
+    known = [ContextNode(NodeId(f"2023_{i}"), "knowledge_node", "Ann likes tea", {}, day, ended)
+             for i, ended in enumerate([None, now, now + timedelta(seconds=1)])]  # fmt: skip
+    with extractor(extracted, tmp_path) as (asked, stub):
+        asked.plan(TURNS[2], Context(tuple(known), ()))
+    shown = json.loads(stub.requests[0]["messages"][1]["content"])["known_nodes"]
+    tea = {"type": "knowledge_node", "text": "Ann likes tea", "from": "7 May 2023"}
+    assert shown == [
+        {"id": "m1", **tea}, {"id": "m2", **tea, "superseded_on": "1 January 2024"}, {"id": "m3", **tea},
+    ]  # fmt: skip
+
+
 def test_ids_are_enums_of_the_turn_and_every_text_and_list_is_bounded(tmp_path: Path) -> None:
     with extractor(extracted, tmp_path) as (asked, stub):
         plan = asked.plan(TURNS[2], Context(KNOWN[:2], ()))
@@ -95,6 +109,13 @@ def test_ids_are_enums_of_the_turn_and_every_text_and_list_is_bounded(tmp_path: 
 
     for schema in schemas:
         check(schema)
+
+
+@pytest.mark.parametrize("lacking", [*EMPTY])
+def test_an_object_that_lacks_what_every_plan_has_is_no_plan(lacking: str, tmp_path: Path) -> None:
+    plan = {name: value for name, value in EMPTY.items() if name != lacking}
+    with pytest.raises(UnusableReplyError, match=f"{lacking}: Field required"):
+        planned(plan, tmp_path)
 
 
 def test_a_plan_may_add_update_supersede_archive_relate_and_coin(tmp_path: Path) -> None:
