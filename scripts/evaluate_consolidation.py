@@ -66,7 +66,8 @@ def evaluate_consolidation(
     clients = clients_of(llm, max_tokens=max_tokens, max_cost=max_cost)
     folder = Path(output)
     if dry_run:
-        print(graphs.foreseen(read, graphs.extractor_for("llm", read, clients), str(folder / "llm.sqlite")))
+        with opening.present_store(str(folder / "llm.sqlite")) as present:
+            print(graphs.foreseen(read, graphs.extractor_for("llm", read, clients), present))
         return
     text_encoder = opening.text_encoder(encoder).without_adapter()
     rows: dict[str, dict[str, Any]] = {}
