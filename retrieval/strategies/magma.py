@@ -138,7 +138,7 @@ class MagmaRetriever(GraphRetriever[MagmaGraph]):
         link to its turn, which the paper has not. All links are walked in both directions, also those in time and of
         causes, which have a direction in the paper. Entities are no nodes of the walk: two memories that name one are
         neighbours. Each memory makes five semantic links at most; the paper has a threshold alone.
-        *Slow path* (eq. 8, algorithm 3): ``locigraph link`` (``consolidation/linking.py``), by rules or a language model.
+        *Slow path* (eq. 8, algorithm 3): ``locigraph link`` (``consolidation.linking``), by rules or a language model.
         Causal links are the ``CAUSES`` between two memories, and entity links the ``MENTIONS``, that it and the
         extractor have made. ``SIMILAR_TO`` joins aliases to what they were merged into, and is not read.
         *Query analysis* (section 3.3, stage 1): rules find the intent, or the language model of ``--queries llm``. Time
