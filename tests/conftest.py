@@ -4,9 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from hypothesis import settings
 
 # Graphs of two dozen nodes: threads would only wait for each other, and with several workers spin.
 torch.set_num_threads(1)
+# Time on a busy machine says nothing of the code; benchmarks measure it.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -137,7 +137,7 @@ def test_untrained_encoders_give_the_hand_worked_mean_of_the_neighbours(name: st
     assert vectors.bias.tolist() == [[0], [0], [0]]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 2**31), st.integers(1, 6), st.integers(0, 8))
 def test_untrained_encoders_agree_on_every_graph(seed: int, turns: int, others: int) -> None:
     inputs = random_inputs(seed, turns=turns, others=others)
@@ -320,7 +320,7 @@ def slow_vectors(encoder: GraphEncoder, inputs: GraphInputs) -> Tensor:
 
 
 @both_encoders
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(seed=st.integers(0, 2**31), turns=st.integers(1, 5), others=st.integers(0, 6))
 def test_vectors_equal_a_slow_loop_over_the_edges(name: str, seed: int, turns: int, others: int) -> None:
     encoder = encoder_of(name, SMALL, trained=True).double()
@@ -442,7 +442,7 @@ def permuted(inputs: GraphInputs, generator: torch.Generator) -> tuple[GraphInpu
 
 
 @both_encoders
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(seed=st.integers(0, 2**31))
 def test_the_order_of_nodes_and_edges_does_not_matter(name: str, seed: int) -> None:
     encoder, inputs = encoder_of(name, SMALL, trained=True).double(), random_inputs(seed)

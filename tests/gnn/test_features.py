@@ -250,7 +250,7 @@ with torch.no_grad():
         _parameter.normal_(0, 0.3, generator=torch.Generator().manual_seed(_parameter.numel()))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.permutations(range(8, 14)), st.permutations(range(len(SNAPSHOT.source))), st.sets(st.integers(0, 13)))
 def test_the_order_in_which_nodes_and_edges_were_stored_does_not_matter(
     extras: list[int], edges: list[int], early: set[int]

@@ -24,7 +24,7 @@ def test_nt_xent_of_identical_embeddings_is_log_of_all_others() -> None:
     assert nt_xent(same, same).item() == pytest.approx(math.log(9))  # 2N - 1, the positive among them
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(2, 6), st.integers(0, 1000), st.sampled_from([0.1, 0.5, 1.0]))
 def test_nt_xent_equals_a_slow_loop(items: int, seed: int, temperature: float) -> None:
     first, second = unit(items, seed=seed), unit(items, seed=seed + 1)
@@ -46,7 +46,7 @@ def test_multi_positive_loss_matches_hand_worked_numbers() -> None:
     assert multi_positive_loss(logits, positive).item() == pytest.approx((first + second) / 2)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_multi_positive_loss_equals_a_slow_loop(data: st.DataObject) -> None:
     rows, columns = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 6))

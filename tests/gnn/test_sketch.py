@@ -62,7 +62,7 @@ def test_the_weight_of_a_term_is_worked_by_hand() -> None:
     assert np.count_nonzero(rows) == 2
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     DOCUMENTS,
     st.lists(st.sampled_from(WORDS), max_size=6),

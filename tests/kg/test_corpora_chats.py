@@ -211,7 +211,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     content=st.one_of(JSON, st.text(max_size=60)), form=st.sampled_from(["messages", "chatgpt", "slack", "whatsapp"])
 )

@@ -587,7 +587,7 @@ def by_session(turns: list[dict[str, str]]) -> dict[str, list[dict[str, str]]]:
     return {session: [turn for turn in turns if turn["session"] == session] for session in SESSIONS}
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_split_into_appends_gives_the_same_nodes_and_edges(place: Path, data: st.DataObject) -> None:
     name = f"{uuid.uuid4()}.sqlite"

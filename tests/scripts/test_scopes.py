@@ -236,7 +236,7 @@ def crowd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
             yield memory
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     user=st.none() | st.sampled_from(NAMES),
     agent=st.none() | st.sampled_from(NAMES),

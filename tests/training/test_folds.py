@@ -37,7 +37,7 @@ def test_an_adapter_may_not_know_what_is_tested_nor_have_learnt_what_decides_whe
     refuse_fitted(None, ["a"])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(2, 9), st.integers(2, 9), st.integers(0, 2), st.integers(0, 99))
 def test_folds_never_share_spaces_and_test_each_once(spaces: int, folds: int, validation: int, seed: int) -> None:
     asked = [question(f"s{i}", f"q{i}-{j}", "what?") for i in range(spaces) for j in range(1 + i % 3)]

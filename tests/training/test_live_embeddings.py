@@ -149,7 +149,7 @@ ACTIONS = st.lists(
 )
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(actions=ACTIONS, tolerance=st.sampled_from([0.0, 5e-4]), data=st.data())
 def test_after_any_appends_forgets_and_refreshes_the_collection_is_that_of_a_full_refresh_but_for_the_tolerance(
     opened: MilvusIndex, tmp_path: Path, actions: list[tuple[str, SpaceId]], tolerance: float, data: st.DataObject

@@ -106,7 +106,7 @@ def test_a_very_long_name_does_not_spoil_the_turn() -> None:
     check_blueprint(RULES.plan(turn, NOTHING), turn_id=turn.turn_id, turns={turn.turn_id}, shown=(), labels=())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text(max_size=300), st.none() | st.text(max_size=40))
 def test_any_turn_gives_a_plan_that_keeps_the_rules_and_the_same_each_time(text: str, caption: str | None) -> None:
     turn = replace(make_turn(0, text), image_caption=caption)

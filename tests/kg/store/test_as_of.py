@@ -142,7 +142,7 @@ OPERATIONS = st.lists(
 )
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(operations=OPERATIONS)
 def test_the_past_reads_as_if_the_later_had_not_happened(store: Store, operations: list[tuple[int, str, int]]) -> None:
     """Oracle: after every step in order of time the present is copied; as_of must give each copy back."""

@@ -148,7 +148,7 @@ def conversations(draw: st.DrawFn) -> list[Turn]:
     ]  # fmt: skip
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(turns=conversations())
 def test_any_turn_survives_the_round_trip(store: Store, turns: list[Turn]) -> None:
     assert store.append_turns(turns) == len(turns)
@@ -167,7 +167,7 @@ ATTRIBUTES = st.dictionaries(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     label=NAMES,
     description=NAMES.filter(lambda text: bool(text.strip())),

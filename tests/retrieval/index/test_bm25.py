@@ -33,7 +33,7 @@ def test_score_matches_the_hand_worked_formula() -> None:
     assert score == pytest.approx(expected)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(CORPUS, QUERY)
 def test_scores_equal_those_of_rank_bm25(documents: list[list[str]], query: list[str]) -> None:
     oracle = BM25Okapi(documents).get_scores(query)
@@ -55,7 +55,7 @@ def test_idf_of_a_term_in_most_documents_is_a_quarter_of_the_mean() -> None:
     assert index_of(documents).scores(["a"])[0] == pytest.approx(0.25 * mean * 1 * 2.5 / (1 + 1.5))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(CORPUS, st.lists(QUERY, min_size=1, max_size=3), st.randoms())
 def test_adding_one_by_one_between_searches_equals_building_at_once(
     documents: list[list[str]], queries: list[list[str]], rng: object
@@ -69,7 +69,7 @@ def test_adding_one_by_one_between_searches_equals_building_at_once(
         assert grown.scores(query) == whole.scores(query)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(CORPUS, st.data())
 def test_removing_equals_never_having_added(documents: list[list[str]], data: st.DataObject) -> None:
     gone = data.draw(st.sets(st.sampled_from(range(len(documents)))))
@@ -83,7 +83,7 @@ def test_removing_equals_never_having_added(documents: list[list[str]], data: st
     assert gone.isdisjoint(index.scores(query))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(CORPUS, DOCUMENT, QUERY)
 def test_adding_a_key_again_replaces_its_document(
     documents: list[list[str]], words: list[str], query: list[str]
@@ -98,7 +98,7 @@ def test_removing_an_unknown_key_is_an_error() -> None:
         index_of([["a"]]).remove(7)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(CORPUS, QUERY, st.integers(1, 5), st.data())
 def test_search_is_the_sorted_list_of_allowed_scores(
     documents: list[list[str]], query: list[str], top_k: int, data: st.DataObject

@@ -72,14 +72,14 @@ def collection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collection]
 QUERY = np.ones(2, dtype=np.float32)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(HOSTILE)
 @pytest.mark.parametrize("template", ["{}", 'x" or space == "victim{}', '{}" or "1" == "1', '\\" or 1 == 1 or "{}'])
 def test_a_hostile_space_never_sees_the_rows_of_another(collection: Collection, template: str, name: str) -> None:
     assert collection.search(QUERY, SearchScope(template.format(name)), top_k=5) == []
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(HOSTILE, min_size=1, max_size=4))
 @pytest.mark.parametrize("template", ["{}", 'x"] or space == "victim{}', '\\"] or 1 == 1 or space in ["{}'])
 def test_hostile_spaces_that_are_asked_together_never_see_the_rows_of_another(
@@ -102,7 +102,7 @@ def test_spaces_that_are_asked_together_are_one_ranking_in_which_names_carry_the
         collection.delete_nodes(name, [7])
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(HOSTILE)
 @pytest.mark.parametrize(
     "template", ["{}", 'x"] or space == "victim" or type in ["{}', '\\"] or 1 == 1 or type in ["{}']
@@ -112,7 +112,7 @@ def test_a_hostile_type_never_shows_the_rows_of_another(collection: Collection, 
     assert collection.search(QUERY, SearchScope("victim", (template.format(name),)), top_k=5) == []
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(HOSTILE)
 def test_a_space_with_a_hostile_name_finds_its_own_rows(collection: Collection, name: str) -> None:
     row = IndexRow(name, 99, NodeId("own"), "episode", 0, (TurnId("t"),))

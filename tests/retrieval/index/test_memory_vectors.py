@@ -24,7 +24,7 @@ def unit_rows(count: int, seed: int = 0) -> NDArray[np.float32]:
     return unit
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=5), st.integers(1, 20))
 def test_search_over_rows_added_in_parts_equals_a_sort_of_all_cosines(parts: list[int], top_k: int) -> None:
     memory, total = MemoryVectors(), sum(parts)

@@ -309,7 +309,7 @@ _HOSTILE = st.text(min_size=1, max_size=30) | st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=_HOSTILE)
 def test_no_name_of_a_space_shows_another_key_s_rows(guarded: httpx.Client, name: str) -> None:
     if not guarded.get("/v1/spaces", headers=ANA).json()["spaces"]:

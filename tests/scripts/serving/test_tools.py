@@ -151,7 +151,7 @@ def test_limits_hold_over_mcp_too(place: Path) -> None:
         assert http.post("/mcp", content=b"{}", headers=key).status_code == 429
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(names=st.lists(st.text(max_size=30) | st.sampled_from(["ana*", "bo' or space == 'ana", "*"]), min_size=1))
 def test_no_name_of_a_space_shows_another_key_s_rows(guarded: httpx.Client, names: list[str]) -> None:
     ana, bo = KEYS
