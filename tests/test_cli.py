@@ -481,7 +481,7 @@ def test_the_main_job_runs_end_to_end_on_a_small_corpus(
     )
     assert_one_line_and_code_2(code, error, "validation is 3", "only 3 conversations")
     code, out, error = run(
-        capsys, "refresh", "--store", "out/graph.sqlite", "--checkpoint", "out/seed-0/fold-0/checkpoint"
+        capsys, "refresh", "--store", "out/graph.sqlite", "--checkpoint", "out/v2/seed-0/fold-0/checkpoint"
     )
     assert code == 0, error
     also = ["--also", "[{store: out/graph.sqlite}]", "--validation", "1", "--output", "trained"]
@@ -495,7 +495,7 @@ def test_the_main_job_runs_end_to_end_on_a_small_corpus(
     )
     assert identity["writer"] == "rules"
     question = ["recall", "What is Tomas opening?", "--space", "harbor", "--store", "out/graph.sqlite", "--top_k", "3"]
-    for strategy in (["--strategy", "v1"], ["--strategy", "v2", "--checkpoint", "out/seed-0/fold-0/checkpoint"]):
+    for strategy in (["--strategy", "v1"], ["--strategy", "v2", "--checkpoint", "out/v2/seed-0/fold-0/checkpoint"]):
         code, out, error = run(capsys, *question, *strategy)
         assert code == 0, error
         assert "turns s0" in out
@@ -518,7 +518,7 @@ def test_the_main_job_runs_end_to_end_on_a_small_corpus(
     assert code == 0, error
     assert "rerank" in out
     code, _, error = run(
-        capsys, *question, "--strategy", "v2", "--checkpoint", "out/seed-0/fold-1/checkpoint"
+        capsys, *question, "--strategy", "v2", "--checkpoint", "out/v2/seed-0/fold-1/checkpoint"
     )  # the collection was written with another checkpoint
     assert_one_line_and_code_2(code, error, "refresh")
     code, _, error = run(capsys, "recall", "q", "--space", "harbour", "--store", "out/graph.sqlite")

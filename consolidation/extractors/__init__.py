@@ -31,12 +31,14 @@ class ExtractorRow:
         build: Makes the extractor; one that replays takes the conversations, one that asks language models their
             clients.
         is_replay: Whether it only replays what was recorded of conversations, and is of no use for what is added.
+        asks_models: Whether it asks language models, for which what is added waits.
     """
 
     name: str
     description: str
     build: Callable[[Sequence[Conversation], Clients], Extractor]
     is_replay: bool = False
+    asks_models: bool = False
 
 
 def _llm(conversations: Sequence[Conversation], clients: Clients) -> Extractor:
@@ -79,6 +81,11 @@ EXTRACTORS: Table[ExtractorRow] = Table(
             lambda conversations, clients: RecordedExtractor(conversations),
             is_replay=True,
         ),
-        ExtractorRow("llm", "Asks language models, an architect and a scribe, about every turn (--llm).", _llm),
+        ExtractorRow(
+            "llm",
+            "Asks language models, an architect and a scribe, about every turn (--llm).",
+            _llm,
+            asks_models=True,
+        ),
     ],
 )

@@ -35,7 +35,7 @@ from locigraph.consolidation.prompting import messages, prompt
 from locigraph.consolidation.protocols import Context
 from locigraph.consolidation.replies import Form, Schema, filled, one_line, strict_schema
 from locigraph.kg.counts import Spent
-from locigraph.kg.schema import LABEL_PATTERN, NODE_TYPES, RELATION_LABELS, plannable_labels
+from locigraph.kg.schema import LABEL_PATTERN, NODE_TYPES, RELATION_LABELS, plannable_labels, plannable_types
 from locigraph.kg.types import NodeId, Turn
 
 if TYPE_CHECKING:  # its client takes a second to import
@@ -50,15 +50,21 @@ _MOST_OF_TURN, _MOST_OF_EARLIER = 12_000, 1_000  # characters of a turn that are
 _NODES_READ, _WORDS_WRITTEN, _JSON_WRITTEN = 16 * 30, 1.25, 120
 
 
+def _plannable(name: str) -> str:
+    if name not in plannable_types():
+        raise ValueError(f"{name!r} is no type that can be planned; expected one of {', '.join(plannable_types())}")
+    return name
+
+
 _Line = AfterValidator(one_line)
 _Ref = Literal["n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8"]
-_Type = Literal["event_node", "sub_event", "knowledge_node"]
+_Type = Annotated[str, Field(json_schema_extra={"enum": "types"}), AfterValidator(_plannable)]
 _Kind = Literal["person", "organisation", "location", "product", "other"]
 _Draft = Annotated[str, Field(min_length=1, max_length=600), _Line]
 # Which values these have is known turn by turn, and filled in by ``strict_schema``.
 _Shown = Annotated[str, Field(json_schema_extra={"enum": "shown"})]
 _End = Annotated[str, Field(json_schema_extra={"enum": "ends"})]
-_REFS, _TYPES = get_args(_Ref), get_args(_Type)
+_REFS = get_args(_Ref)
 
 
 class NodeForm(Form):
@@ -262,10 +268,15 @@ def _to_plan(turn: Turn, context: Context, names: _Names) -> tuple[str, Schema]:
         turn,
         context,
         known_nodes=[{"id": name, **_known(nodes[node_id], turn)} for name, node_id in names.ids.items()],
-        types={name: NODE_TYPES[name].description for name in _TYPES},
+        types={name: NODE_TYPES[name].description for name in plannable_types()},
         relations=_offered(context),
     )
-    enums = {"shown": shown, "ends": [*_REFS, *shown], "labels": list(_offered(context))}
+    enums = {
+        "shown": shown,
+        "ends": [*_REFS, *shown],
+        "labels": list(_offered(context)),
+        "types": list(plannable_types()),
+    }
     return document, strict_schema(PlanForm, enums, leave_out=() if shown else ("update", "supersede", "archive"))
 
 

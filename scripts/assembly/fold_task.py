@@ -130,8 +130,7 @@ class FoldTask:
         made = self.trainer.train(
             self.fold,
             changed(self.settings, strategy.changes),
-            # The main strategy's folders have no name of their own, as in earlier versions.
-            folder=self.folder / ("" if strategy.name == "v2" else strategy.name) / f"seed-{self.seed}" / self._part,
+            folder=self.folder / strategy.name / f"seed-{self.seed}" / f"fold-{self.fold.index}",
             seed=self.seed,
             name=f"{strategy.name}, seed {self.seed}, fold {self.fold.index}",
         )
@@ -141,7 +140,3 @@ class FoldTask:
     def signals(self) -> list[SignalExample]:
         """The signals of the questions that may be learnt from."""
         return self.reader.examples(self.trainer.data(self.fold))
-
-    @property
-    def _part(self) -> str:
-        return f"fold-{self.fold.index}"

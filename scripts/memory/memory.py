@@ -120,6 +120,8 @@ class Memory:
         Raises:
             LocigraphError: If it cannot be opened, or another process has it open.
         """
+        from locigraph.consolidation.extractors import EXTRACTORS
+
         graph = Store(path) if access == "create" else opening.existing_store(str(path), access=access)
         try:
             parts = Parts(
@@ -128,7 +130,7 @@ class Memory:
                 encoder=encoder,
                 checkpoint=checkpoint,
                 extractor=extractor_maker(consolidation, llm, max_tokens, max_cost),
-                waits_for_models=consolidation == "llm",
+                waits_for_models=EXTRACTORS[consolidation].asks_models,
                 is_readonly=access == "read",
             )
             if access == "create":

@@ -28,7 +28,7 @@ from locigraph.consolidation.extractors.language_model import MAX_CLOSED, LLMExt
 from locigraph.consolidation.ledger import Ledger, Prices
 from locigraph.consolidation.llm import ChatClient, Endpoint
 from locigraph.consolidation.protocols import Context
-from locigraph.kg.schema import RelationLabel
+from locigraph.kg.schema import NODE_TYPES, NodeType, RelationLabel
 from locigraph.kg.types import NodeId, Turn
 from tests.consolidation.stub_server import Stub, extracted, stub_server
 from tests.fakes import make_turn, make_turns
@@ -79,6 +79,18 @@ def test_the_architect_sees_since_when_known_nodes_hold_and_which_are_superseded
     assert shown == [
         {"id": "m1", **tea}, {"id": "m2", **tea, "superseded_on": "1 January 2024"}, {"id": "m3", **tea},
     ]  # fmt: skip
+
+
+def test_a_node_type_that_a_row_makes_plannable_is_offered_to_the_architect(tmp_path: Path) -> None:
+    NODE_TYPES.add(NodeType("feeling", None, "A mood.", "knowledge_node", plannable=True))
+    try:
+        with extractor(extracted, tmp_path) as (asked, stub):
+            asked.plan(TURNS[0], Context((), ()))
+    finally:
+        NODE_TYPES.remove("feeling")
+    schema = stub.requests[0]["response_format"]["json_schema"]["schema"]
+    assert schema["properties"]["add"]["items"]["properties"]["type"]["enum"][-1] == "feeling"
+    assert json.loads(stub.requests[0]["messages"][1]["content"])["types"]["feeling"] == "A mood."
 
 
 def test_ids_are_enums_of_the_turn_and_every_text_and_list_is_bounded(tmp_path: Path) -> None:
@@ -192,7 +204,7 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
         {"relate": [{"source": "n1", "label": "CAUSES", "target": "m1"}]},
         "end 'n1' is neither a new ref nor an id that was shown",
     ),
-    "a type the schema lacks": ({"add": [FACT | {"type": "episode"}]}, "add.0.type: Input should be"),
+    "a type the schema lacks": ({"add": [FACT | {"type": "episode"}]}, "add.0.type: .*is no type that can be planned"),
     "a label that code makes": (
         {"add": [FACT], "relate": [{"source": "n1", "label": "SUPERSEDED_BY", "target": "m1"}]},
         "label 'SUPERSEDED_BY' is not offered",
