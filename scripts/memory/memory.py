@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import date, datetime
 from pathlib import Path
-from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from locigraph.consolidation.errors import LanguageModelError
@@ -21,6 +20,7 @@ from locigraph.scripts.assembly.search_parts import reranked
 from locigraph.scripts.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings, LLMSettings
 from locigraph.scripts.memory.additions import extractor_maker, new_turn_id, turns_of
 from locigraph.scripts.memory.asked_spaces import AskedSpaces, named_spaces
+from locigraph.scripts.memory.open_lock import OpenLock
 from locigraph.scripts.memory.parts import Parts
 from locigraph.scripts.memory.recalled import MemoryState, Recalled
 
@@ -28,32 +28,6 @@ if TYPE_CHECKING:
     from locigraph.kg.store.engine import Access
     from locigraph.retrieval.query_generator import QueryGenerator
     from locigraph.training.explanation import Explanation
-
-
-class _OpenLock:
-    """A lock that nobody gets once it is closed.
-
-    Args:
-        name: What it guards, in the words of the error.
-
-    Attributes:
-        lock: The lock itself, which whoever closes takes.
-        is_closed: Whether it is closed.
-    """
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self.lock = RLock()
-        self.is_closed = False
-
-    def __enter__(self) -> None:
-        self.lock.acquire()
-        if self.is_closed:
-            self.lock.release()
-            raise LocigraphError(f"{self._name} is closed; open it again with Memory.open")
-
-    def __exit__(self, *_: object) -> None:
-        self.lock.release()
 
 
 class Memory:
@@ -77,8 +51,8 @@ class Memory:
         if not isinstance(parts, Parts):
             raise TypeError(f"Memory({shortened(parts)}): make a memory with Memory.open(path)")
         name = f"memory {parts.graph.url!r}"
-        self._lock = _OpenLock(name)
-        self._writing = _OpenLock(
+        self._lock = OpenLock(name)
+        self._writing = OpenLock(
             name
         )  # taken before the other one: what asks language models lets questions be answered
         self._parts = parts
