@@ -16,7 +16,7 @@ from locigraph.gnn.relations import TURN
 from locigraph.kg.counts import Counts
 from locigraph.kg.schema import schema_hash
 from locigraph.kg.snapshot import Snapshot
-from locigraph.kg.store import Store
+from locigraph.kg.store import IDENTITY, Store
 from locigraph.kg.types import SpaceId
 from locigraph.kg.views import View
 from locigraph.retrieval.errors import IndexMismatchError
@@ -141,7 +141,12 @@ class LiveEmbeddings:
         return found
 
     def refresh(self, *, progress: str | None = None) -> Refreshed:
-        """Encode every space into a new collection, put it in use, and add what arrived in the meantime."""
+        """Encode every space into a new collection, put it in use, and add what arrived in the meantime.
+
+        Raises:
+            IndexMismatchError: If the graph embeddings in use are another store's.
+        """
+        self._in_use()
         spaces = self._store.spaces()
         due = self._store.changed_spaces()
         done = refresh(
@@ -149,6 +154,7 @@ class LiveEmbeddings:
             self.checkpoint,
             [View(space) for space in spaces],
             lambda view: self._snapshot(view.space),  # read when needed: all of a large store would not fit in memory
+            store=self._store.identity(),
             device=self._device,
             progress=progress,
         )
@@ -224,6 +230,11 @@ class LiveEmbeddings:
         if not self._index.has(GRAPH_ALIAS):
             return None
         found = self._index.open(GRAPH_ALIAS)
+        if found.spec.store not in ("", self._store.setting(IDENTITY)):
+            raise IndexMismatchError(
+                f"index {self._index.uri!r} holds the graph embeddings of another store; give each store an index of "
+                "its own with --index.uri"
+            )
         is_ours = found.spec.version == self.version and found.spec.schema == schema_hash()
         return found if is_ours else None
 

@@ -218,7 +218,10 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
         **dict.fromkeys(("collection", "drain", "verify", "rebuild")),
     },
     MilvusIndex: dict.fromkeys(
-        ("close", "collections", "create", "open_or_create", "clear", "open", "has", "drop", "alias_target", "point")
+        (
+            "close", "collections", "owned", "create", "open_or_create", "clear", "open", "has", "drop",
+            "alias_target", "point",
+        )
     ),
     Collection: {
         "upsert": lambda at: at.collection.upsert(

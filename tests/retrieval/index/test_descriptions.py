@@ -161,6 +161,10 @@ def test_a_server_s_collection_of_another_store_is_refused_and_kept_until_it_is_
             as_server.setattr(MilvusIndex, "is_embedded", False)
             with pytest.raises(IndexMismatchError, match="holds the nodes of another store"):
                 indexer_of(another, clean).drain()
+            another.forget(SPACE, [TurnId("t0")])
+            for clearing in (indexer_of(another, clean).drain, indexer_of(another, clean).rebuild):
+                with pytest.raises(IndexMismatchError, match="remove its collections from the server if that store"):
+                    clearing()
         assert indexer_of(store, clean).verify() == [Difference(SPACE, 0, 0, 0)]
         indexer_of(another, clean).rebuild()
         assert indexer_of(another, clean).verify() == [Difference(SPACE, 0, 0, 0)]

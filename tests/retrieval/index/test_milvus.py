@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -295,18 +296,38 @@ def test_clearing_leaves_what_is_not_the_indexs_own(tmp_path: Path) -> None:
     (tmp_path / "index.db" / "thesis.tex").write_text("years")
     with MilvusIndex(str(tmp_path / "index.db")) as index:
         index.create("nodes", SPEC)
-        index.clear()
+        index.clear("", "")
         assert index.collections() == []
     assert (tmp_path / "index.db" / "thesis.tex").read_text() == "years"
 
 
 class FakeServer:
-    """A client of a server that holds collections and their aliases, and drops none that an alias points at."""
+    """A client of a server that holds collections and their aliases, and drops none that an alias points at.
+
+    Args:
+        stores: Identity of the store that a collection names in the row that describes it; one that is not given is of
+            other software.
+        aliases: The aliases of each collection.
+    """
 
     is_embedded = False
 
-    def __init__(self, **aliases: list[str]) -> None:
+    def __init__(self, stores: dict[str, str], **aliases: list[str]) -> None:
         self.held = aliases
+        self.stores = stores
+
+    def has_collection(self, name: str) -> bool:
+        return name in self.held
+
+    def describe_collection(self, name: str) -> dict[str, Any]:
+        fields = ["pk", *milvus._ROW_FIELDS] if name in self.stores else ["pk", "photo"]
+        return {"fields": [{"name": field} for field in fields]}
+
+    def load_collection(self, name: str) -> None:
+        pass
+
+    def query(self, name: str, **options: Any) -> list[dict[str, str]]:
+        return [{"turns": json.dumps(asdict(replace(SPEC, store=self.stores[name])))}]
 
     def list_collections(self) -> list[str]:
         return list(self.held)
@@ -324,13 +345,21 @@ class FakeServer:
         del self.held[name]
 
 
-def test_clearing_a_server_drops_aliases_and_leaves_the_collections_of_other_software(
+def test_clearing_a_server_drops_aliases_and_leaves_the_collections_of_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    server = FakeServer(descriptions=[], making_descriptions=[], emb_1=["graph", "old"], emb_2=[], photos=["graph_of"])
+    stores = {"descriptions": "ours", "emb_1": "ours", "emb_2": "", "emb_3": "theirs", "other": "ours"}
+    kept: dict[str, list[str]] = {
+        "emb_3": [],
+        "emb_4": [],
+        "photos": ["graph_of"],
+        "descriptions_of_goods": [],
+        "other": [],
+    }
+    server = FakeServer(stores, descriptions=[], emb_1=["graph", "old"], emb_2=[], **kept)
     monkeypatch.setattr(milvus, "GuardedClient", lambda uri, token, is_reader: server)
-    MilvusIndex("http://server:19530").clear("descriptions", "emb_")
-    assert server.held == {"photos": ["graph_of"]}
+    MilvusIndex("http://server:19530").clear("descriptions|emb_[0-9]", "ours")
+    assert server.held == kept
 
 
 def test_structure_that_thousands_of_turns_mention_can_be_indexed(empty: Collection) -> None:
