@@ -30,6 +30,7 @@ from locigraph.kg.store import (
     erase,
     expenses,
     export,
+    faults,
     migrations,
     outbox,
     remembered,
@@ -39,7 +40,7 @@ from locigraph.kg.store import (
     tombstones,
 )
 from locigraph.kg.store import turns as turns_
-from locigraph.kg.store.commit import Commit, text_digest
+from locigraph.kg.store.commit import Commit
 from locigraph.kg.store.embeddings import NodeText
 from locigraph.kg.store.engine import Access, is_seeded, make_engine, seed_schema, shown_url
 from locigraph.kg.store.outbox import OutboxRow
@@ -139,16 +140,11 @@ class Store:
             raise StoreError(f"store {self.url!r}: {error.orig}; {cure}") from error
 
     def faults(self) -> list[str]:
-        """What is wrong with the database: broken pages and indexes, rows that point at nothing, changed texts."""
+        """What is wrong with the database: broken pages, rows that point at nothing, changed or unreadable rows."""
         if self._engine.dialect.name != "sqlite":
             return []  # a server checks itself
         with self._read() as connection:
-            texts = connection.execute(select(tables.nodes.c.id, tables.nodes.c.description, tables.nodes.c.text_hash))
-            changed = [f"text of node {row.id} is not as it was written" for row in texts if _is_changed(row)]
-            found = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check(5)")]
-            lost = connection.exec_driver_sql("PRAGMA foreign_key_check").all()
-        found += [f"a row of {row[0]} points at nothing" for row in lost[:5]] + changed[:5]
-        return [line for line in found if line != "ok"]
+            return faults.find(connection)
 
     # --- schema and settings -------------------------------------------------------------------------------
 
@@ -469,7 +465,7 @@ class Store:
                 outbox.post(connection, space, keys, "upsert")
 
     def unembedded(self, space: SpaceId, model: str) -> list[NodeText]:
-        """Texts of the nodes without a vector of this model for their present text."""
+        """Texts of the nodes without a sound vector of this model for their present text."""
         self.require_space(space)
         with self._read() as connection:
             return embeddings.lacking(connection, space, model)
@@ -483,7 +479,7 @@ class Store:
             (nodes, their keys, float32 [nodes, dim]); keys without a node are left out.
 
         Raises:
-            InvalidVectorError: If an active node has no vector of this model.
+            InvalidVectorError: If an active node has no sound vector of this model.
         """
         with self._read() as connection:
             return embeddings.by_key(connection, space, keys, model)
@@ -559,15 +555,11 @@ class Store:
 
         Raises:
             UnknownSpaceError: If there is no such space.
-            InvalidVectorError: If a node has no vector of the model.
+            InvalidVectorError: If a node has no sound vector of the model.
         """
         self.require_space(space)
         with self._mapped_errors(), export.consistent_read(self._engine) as connection:
             return export.read_snapshot(connection, space, _latest(as_of), embedding_model)
-
-
-def _is_changed(node: Any) -> bool:
-    return not isinstance(node.description, str) or text_digest(node.description) != node.text_hash
 
 
 def _latest(as_of: datetime | None) -> int:

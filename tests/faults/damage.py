@@ -1,4 +1,4 @@
-"""Damage: a file is emptied, truncated or has a byte or a bit flipped; the answer is one clear line or the right result.
+"""Damage: a file is emptied, truncated or has a byte or a bit flipped; the answer is one line or the right result.
 
 Files are those of a memory with its index, text cache and checkpoint, of an adapter, of a cassette of language models,
 and of a training that was stopped. Where the line names a cure, that is tried as well.

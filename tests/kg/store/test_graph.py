@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -476,6 +477,29 @@ def test_bad_embeddings_are_refused_and_nothing_is_written(store: Store, tmp_pat
             SPACE, "fake-bow", [both[1], NodeText(NodeId("ghost"), "", "")], np.ones((2, 2), dtype=np.float32)
         )
     assert dump(tmp_path / "graph.sqlite") == before
+
+
+@pytest.mark.parametrize("damaged", [b"\x00\x00\xc0\x7f" * 16, b"\x00" * 60, b"\x00" * 61, b""])
+def test_a_damaged_vector_is_refused_and_counts_as_none_until_it_is_made_anew(
+    damaged: bytes, store: Store, tmp_path: Path
+) -> None:
+    encoder = FakeEncoder(16)
+    ids = filled(store, encoder=encoder)
+    sound = store.snapshot(SPACE, embedding_model=encoder.model_id)
+    key = sound.keys.tolist()[-1]
+    with closing(sqlite3.connect(tmp_path / "graph.sqlite")) as connection, connection:
+        connection.execute("UPDATE embeddings SET vector = ? WHERE node_key = ?", (damaged, key))
+    for read in (
+        lambda: store.snapshot(SPACE, embedding_model=encoder.model_id),
+        lambda: store.vectors_by_key(SPACE, [key], encoder.model_id),
+    ):
+        with pytest.raises(InvalidVectorError, match="run locigraph build with"):
+            read()
+    lacking = store.unembedded(SPACE, encoder.model_id)
+    assert [each.node_id for each in lacking] == [ids["fact"]]
+    store.put_embeddings(SPACE, encoder.model_id, lacking, encoder.encode([each.text for each in lacking]))
+    again = store.snapshot(SPACE, embedding_model=encoder.model_id)
+    np.testing.assert_array_equal(again.embeddings, sound.embeddings)
 
 
 def test_writing_no_embeddings_changes_nothing(store: Store, tmp_path: Path) -> None:
