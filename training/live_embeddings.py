@@ -185,12 +185,19 @@ class LiveEmbeddings:
         return found
 
     def verify(self) -> list[Difference]:
-        """Compare the vectors of every space with those that the checkpoint gives its turns now."""
+        """Compare the rows of every space with its turns, and the vectors with those that the checkpoint gives now."""
         found = self._in_use()
-        if found is None:
-            return []
-        drifts = {space: self._drift(found, self._snapshot(space)) for space in self._store.spaces()}
-        return [Difference(space, each.missing, each.surplus, each.stale) for space, each in drifts.items()]
+        return [] if found is None else [self._difference(found, space) for space in self._store.spaces()]
+
+    def _difference(self, collection: Collection, space: SpaceId) -> Difference:
+        snapshot = self._snapshot(space)
+        due, held, moved = self._compared(collection, snapshot)
+        rows = collection.rows(space)
+        expected = snapshot_rows(space, snapshot, snapshot.active_rows((TURN,)))
+        changed = {row.node_key for row in expected if row.node_key in rows and rows[row.node_key] != row}
+        return Difference(
+            space, len(due.keys() - held.keys()), len(held.keys() - due.keys()), len(changed.union(moved))
+        )
 
     def drift(self, space: SpaceId) -> Drift:
         """Compare the vectors of a space that are in use, of whatever checkpoint, with those of this checkpoint.
@@ -215,16 +222,20 @@ class LiveEmbeddings:
         return self._drift(found, snapshot)
 
     def _drift(self, collection: Collection | None, snapshot: Snapshot) -> Drift:
+        due, held, moved = self._compared(collection, snapshot)
+        moves = tuple(_cosine_distance(held[key], due[key]) for key in moved)
+        return Drift(len(due), len(due.keys() - held.keys()), len(held.keys() - due.keys()), moves)
+
+    def _compared(
+        self, collection: Collection | None, snapshot: Snapshot
+    ) -> tuple[dict[int, NDArray[np.float32]], dict[int, NDArray[np.float32]], list[int]]:
+        """Vectors that the checkpoint gives and that are held, by node key, and the keys at which they differ."""
         rows, vectors = encode_graph(self.checkpoint, snapshot, device=self._device)
         due = dict(zip(snapshot.keys[rows].tolist(), vectors, strict=True))
         space = snapshot.space
         held = {} if collection is None else collection.vectors(space, collection.node_keys(space))
-        moves = [
-            _cosine_distance(held[key], due[key])
-            for key in sorted(held.keys() & due.keys())
-            if not self._is_near(held[key], due[key], rounding=_ROUNDING)
-        ]
-        return Drift(len(due), len(due.keys() - held.keys()), len(held.keys() - due.keys()), tuple(moves))
+        both = sorted(held.keys() & due.keys())
+        return due, held, [key for key in both if not self._is_near(held[key], due[key], rounding=_ROUNDING)]
 
     def _in_use(self) -> Collection | None:
         if not self._index.has(GRAPH_ALIAS):

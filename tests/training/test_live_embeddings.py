@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,9 @@ from numpy.typing import NDArray
 from locigraph.consolidation.extractors.rules import RuleExtractor
 from locigraph.consolidation.pipeline import Consolidator
 from locigraph.kg.store import Store
-from locigraph.kg.types import SpaceId, Turn, TurnId
+from locigraph.kg.types import NodeId, SpaceId, Turn, TurnId
 from locigraph.retrieval.errors import IndexMismatchError
-from locigraph.retrieval.index.descriptions import DescriptionIndexer
+from locigraph.retrieval.index.descriptions import DescriptionIndexer, Difference
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
 from locigraph.retrieval.index.milvus import Collection, CollectionSpec, IndexRow, MilvusIndex
 from locigraph.training.checkpoint import Checkpoint
@@ -241,6 +242,18 @@ def test_nothing_drifts_right_after_an_update_and_nothing_is_there_before_the_fi
     after = place.live.drift(SPACE)
     assert (after, after.share) == (Drift(3, 0, 0, ()), 0.0)
     assert after.distances == {"median": 0.0, "p95": 0.0, "max": 0.0}
+
+
+@pytest.mark.parametrize(
+    "change", [{"turn_ids": (TurnId("t9"),)}, {"type": "knowledge_node"}, {"recorded_at": 7}, {"node_id": NodeId("x")}]
+)
+def test_verify_compares_what_a_row_says_beside_its_vector(change: dict[str, Any], place: Place) -> None:
+    place.say(*TURNS[SPACE][:3])
+    place.live.update()
+    held = place.collection()
+    (key, row), *_ = held.rows(SPACE).items()
+    held.upsert([replace(row, **change)], held.vectors(SPACE, [key])[key][None])
+    assert place.live.verify() == [Difference(SPACE, 0, 0, 1)]
 
 
 def test_drift_counts_what_was_appended_and_what_that_moved_and_writes_nothing(
