@@ -16,6 +16,15 @@ STATEMENTS = {
     "a table of its own": ["CREATE TABLE bookmarks (id INTEGER PRIMARY KEY, url TEXT)"],
     "a mark of its own": ["PRAGMA application_id = 252006674"],
     "one of our names": ["CREATE TABLE settings (name TEXT)", "CREATE TABLE bookmarks (url TEXT)"],
+    "only one of our names": ["CREATE TABLE settings (name TEXT)"],
+    "two of our names": ["CREATE TABLE nodes (id INTEGER)", "CREATE TABLE relations (source INTEGER)"],
+    "migrations of its own": [
+        *(f"CREATE TABLE {name} (id INTEGER)" for name in ("spaces", "turns", "nodes")),
+        "CREATE TABLE alembic_version (version_num TEXT)",
+        "INSERT INTO alembic_version VALUES ('8f2c')",
+    ],
+    "a view": ["CREATE VIEW bookmarks AS SELECT 1"],
+    "a version of its own": ["PRAGMA user_version = 7"],
 }
 
 
