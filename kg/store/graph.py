@@ -410,12 +410,13 @@ class Store:
 
         Raises:
             UnknownSpaceError: If there is no such space.
-            StoreError: If a turn is not in the space; nothing is removed then.
+            StoreError: If a turn is not in the space; nothing is removed then. Also if the turns were removed but a
+                reader keeps old pages; see ``empty_log``.
         """
         self.require_space(space)
         with self._write() as connection:
             erased = erase.erase_turns(connection, space, turn_ids, before_erasing)
-        self._empty_log()
+        self.empty_log()
         return erased
 
     def forget_spaces(self, spaces: Sequence[SpaceId], *, before_erasing: erase.Listener = lambda texts: None) -> int:
@@ -424,14 +425,24 @@ class Store:
             self.require_space(space)
         with self._write() as connection:
             erased = sum(erase.erase_space(connection, space, before_erasing) for space in spaces)
-        self._empty_log()
+        self.empty_log()
         return erased
 
-    def _empty_log(self) -> None:
-        """Write SQLite's log into the database, where its pages are overwritten; a reader beside us delays that."""
-        if self._engine.dialect.name == "sqlite":
-            with self._mapped_errors(), self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as bare:
-                bare.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+    def empty_log(self) -> None:
+        """Write SQLite's log, which may hold pages of what was erased, into the database, and empty it.
+
+        Raises:
+            StoreError: If a reader beside us, which is waited for, still needs the log.
+        """
+        if self._engine.dialect.name != "sqlite":
+            return
+        with self._mapped_errors(), self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as bare:
+            is_busy = bare.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()[0]
+        if is_busy:
+            raise StoreError(
+                f"store {self.url!r}: erased, but old pages remain in the file's log until other readers of it end; "
+                "forget again completes it"
+            )
 
     # --- embeddings ----------------------------------------------------------------------------------------
 

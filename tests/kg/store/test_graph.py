@@ -621,8 +621,6 @@ def test_a_path_that_cannot_hold_a_store_is_a_store_error(tmp_path: Path) -> Non
 def test_a_store_that_another_process_writes_to_opens_and_a_lock_that_stays_is_a_store_error(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import sqlite3
-
     with closing(sqlite3.connect(tmp_path / "graph.sqlite", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with Store(tmp_path / "graph.sqlite") as second:
@@ -635,15 +633,30 @@ def test_a_store_that_another_process_writes_to_opens_and_a_lock_that_stays_is_a
     assert store.append_turns(make_turns(["one"])) == 1
 
 
-def test_a_foreign_database_is_refused_and_left_alone(tmp_path: Path) -> None:
-    import sqlite3
+def test_a_forgetting_whose_old_pages_a_reader_keeps_says_so_until_the_reader_has_ended(
+    store: Store, tmp_path: Path
+) -> None:
+    ids = filled(store)
+    with closing(sqlite3.connect(tmp_path / "graph.sqlite", isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM turns").fetchall()
+        with store._engine.connect() as connection:  # pooled: the next one waits as long
+            connection.exec_driver_sql("PRAGMA busy_timeout=10")
+        with pytest.raises(StoreError, match="erased, but old pages remain in the file's log until other readers"):
+            store.forget(SPACE, [TurnId("t1")])
+        assert ids["second"] not in {node.id for node in store.nodes(SPACE)}
+        reader.execute("COMMIT")
+    store.empty_log()
+    assert (tmp_path / "graph.sqlite-wal").stat().st_size == 0
 
+
+def test_a_foreign_database_is_refused_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "foreign.sqlite"
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE turns (x)")
     connection.close()
     before = dump(path)
-    with pytest.raises(StoreError, match="no database file of locigraph, name one or a new path"):
+    with pytest.raises(StoreError, match="another application and was left as it is; name another file"):
         Store(path)
     assert dump(path) == before
 
