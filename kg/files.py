@@ -75,10 +75,7 @@ def opened_sqlite(
     """
     try:
         with closing(sqlite3.connect(path, timeout=60)) as connection:
-            with closing(sqlite3.connect(":memory:")) as new:
-                new.execute(f"CREATE TABLE {table} {columns}")
-                made = _tables(new)
-            if is_foreign(connection, application_id=CACHE_ID, is_earlier=lambda held: _tables(held) == made):
+            if is_foreign(connection, application_id=CACHE_ID, is_earlier=lambda held: _holds(held, table, columns)):
                 raise sqlite3.DatabaseError("it is the database of another application and was left as it is")
             if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
                 with connection:
@@ -88,6 +85,13 @@ def opened_sqlite(
             yield connection
     except sqlite3.Error as error:
         raise failed(error) from error
+
+
+def _holds(connection: sqlite3.Connection, table: str, columns: str) -> bool:
+    """Whether a database holds a table of these columns and nothing else."""
+    with closing(sqlite3.connect(":memory:")) as new:
+        new.execute(f"CREATE TABLE {table} {columns}")
+        return _tables(connection) == _tables(new)
 
 
 def _tables(connection: sqlite3.Connection) -> dict[str, list[Any]]:
