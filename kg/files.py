@@ -8,7 +8,6 @@ import shutil
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from collections.abc import Set as AbstractSet
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -42,17 +41,24 @@ def sync(path: Path) -> None:
     os.close(held)
 
 
-def is_foreign(connection: sqlite3.Connection, *, application_id: int, tables: AbstractSet[str]) -> bool:
+def is_foreign(
+    connection: sqlite3.Connection, *, application_id: int, is_earlier: Callable[[sqlite3.Connection], bool]
+) -> bool:
     """Whether a database belongs to another application: none may be changed that we have not made.
+
+    Ours is one with our mark, one that is empty, and one that an earlier version made, which had no mark.
 
     Args:
         connection: The database.
-        application_id: What its header holds if it is ours; 0 where an earlier version of ours made it.
-        tables: Names of the tables that such an earlier one may have.
+        application_id: Our mark, which its header holds.
+        is_earlier: Whether an earlier version made a database that has no mark.
     """
-    held = connection.execute("PRAGMA application_id").fetchone()[0]
-    names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
-    return held != application_id and (held != 0 or not {name for (name,) in names} <= tables)
+    (held,) = connection.execute("PRAGMA application_id").fetchone()
+    if held:
+        return bool(held != application_id)
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (objects,) = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+    return bool(version or objects) and not is_earlier(connection)
 
 
 @contextmanager
@@ -69,7 +75,7 @@ def opened_sqlite(
     """
     try:
         with closing(sqlite3.connect(path, timeout=60)) as connection:
-            if is_foreign(connection, application_id=CACHE_ID, tables={table}):
+            if is_foreign(connection, application_id=CACHE_ID, is_earlier=lambda held: _holds(held, table, columns)):
                 raise sqlite3.DatabaseError("it is the database of another application and was left as it is")
             if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
                 with connection:
@@ -79,6 +85,19 @@ def opened_sqlite(
             yield connection
     except sqlite3.Error as error:
         raise failed(error) from error
+
+
+def _holds(connection: sqlite3.Connection, table: str, columns: str) -> bool:
+    """Whether a database holds a table of these columns and nothing else."""
+    with closing(sqlite3.connect(":memory:")) as new:
+        new.execute(f"CREATE TABLE {table} {columns}")
+        return _tables(connection) == _tables(new)
+
+
+def _tables(connection: sqlite3.Connection) -> dict[str, list[Any]]:
+    """Everything in a database by name, each with its columns."""
+    names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE name NOT LIKE 'sqlite%'")]
+    return {name: connection.execute("SELECT * FROM pragma_table_info(?)", (name,)).fetchall() for name in names}
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from locigraph.kg.schema import schema_hash
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.views import View
 from locigraph.retrieval.index.descriptions import index_type, snapshot_rows
-from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS, PREFIX
+from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS, GRAPH_COLLECTION, PREFIX
 from locigraph.retrieval.index.milvus import Collection, CollectionSpec, MilvusIndex
 from locigraph.retrieval.protocols import SearchScope
 from locigraph.training.checkpoint import Checkpoint
@@ -57,6 +57,7 @@ def refresh(
     views: Sequence[View],
     load: Callable[[View], Snapshot],
     *,
+    store: str = "",
     alias: str | None = GRAPH_ALIAS,
     device: str = "cpu",
     progress: str | None = "refresh",
@@ -71,8 +72,9 @@ def refresh(
         views: Spaces, or views of them, to encode.
         load: Reads the snapshot of a view, with embeddings. Each is read once, unless all together take too much
             memory.
+        store: Identity of the store whose graphs these are; empty for graphs that are compared once.
         alias: Name that is pointed at the new collection when it is complete and verified; the collection before is
-            kept, older ones are dropped. None points no name at it.
+            kept, older ones of the store are dropped. None points no name at it.
         device: Device on which graphs are encoded.
         progress: Name on the progress bar; None shows none.
 
@@ -87,7 +89,7 @@ def refresh(
         if named[view.name] != view:  # each would be served the other's rows
             raise TrainingError(f"{view} and {named[view.name]} have the same name in a collection; rename a space")
     snapshots = _Snapshots(load)
-    digest = hashlib.sha256(checkpoint.version.encode())
+    digest = hashlib.sha256(f"{checkpoint.version}{store}".encode())
     due: dict[View, int] = {}
     for view in views:
         snapshot = snapshots.of(view)
@@ -95,7 +97,7 @@ def refresh(
         due[view] = len(snapshot.active_rows((TURN,)))
     total = sum(due.values())
     dim = checkpoint.vector_dim
-    spec = CollectionSpec(dim, "IP", checkpoint.version, schema_hash(), index_type(total))
+    spec = CollectionSpec(dim, "IP", checkpoint.version, schema_hash(), index_type(total), store)
     collection = index.open_or_create(PREFIX + digest.hexdigest()[:16], spec)
     largest = max(views, key=lambda view: due[view])
     sample: tuple[list[str], NDArray[np.float32]] | None = None
@@ -127,8 +129,8 @@ def refresh(
         previous = index.alias_target(alias)
         if previous != collection.name:  # else nothing changed, and the version before stays the one before
             index.point(alias, collection.name)
-            for name in index.collections():
-                if name.startswith(PREFIX) and name not in (collection.name, previous):
+            for name in index.owned(GRAPH_COLLECTION, store):
+                if name not in (collection.name, previous):
                     index.drop(name)
     return Refreshed(collection.name, total, written, recall)
 

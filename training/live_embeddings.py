@@ -16,7 +16,7 @@ from locigraph.gnn.relations import TURN
 from locigraph.kg.counts import Counts
 from locigraph.kg.schema import schema_hash
 from locigraph.kg.snapshot import Snapshot
-from locigraph.kg.store import Store
+from locigraph.kg.store import IDENTITY, Store
 from locigraph.kg.types import SpaceId
 from locigraph.kg.views import View
 from locigraph.retrieval.errors import IndexMismatchError
@@ -141,7 +141,12 @@ class LiveEmbeddings:
         return found
 
     def refresh(self, *, progress: str | None = None) -> Refreshed:
-        """Encode every space into a new collection, put it in use, and add what arrived in the meantime."""
+        """Encode every space into a new collection, put it in use, and add what arrived in the meantime.
+
+        Raises:
+            IndexMismatchError: If the graph embeddings in use are another store's.
+        """
+        self._in_use()
         spaces = self._store.spaces()
         due = self._store.changed_spaces()
         done = refresh(
@@ -149,6 +154,7 @@ class LiveEmbeddings:
             self.checkpoint,
             [View(space) for space in spaces],
             lambda view: self._snapshot(view.space),  # read when needed: all of a large store would not fit in memory
+            store=self._store.identity(),
             device=self._device,
             progress=progress,
         )
@@ -179,12 +185,19 @@ class LiveEmbeddings:
         return found
 
     def verify(self) -> list[Difference]:
-        """Compare the vectors of every space with those that the checkpoint gives its turns now."""
+        """Compare the rows of every space with its turns, and the vectors with those that the checkpoint gives now."""
         found = self._in_use()
-        if found is None:
-            return []
-        drifts = {space: self._drift(found, self._snapshot(space)) for space in self._store.spaces()}
-        return [Difference(space, each.missing, each.surplus, each.stale) for space, each in drifts.items()]
+        return [] if found is None else [self._difference(found, space) for space in self._store.spaces()]
+
+    def _difference(self, collection: Collection, space: SpaceId) -> Difference:
+        snapshot = self._snapshot(space)
+        due, held, moved = self._compared(collection, snapshot)
+        rows = collection.rows(space)
+        expected = snapshot_rows(space, snapshot, snapshot.active_rows((TURN,)))
+        changed = {row.node_key for row in expected if row.node_key in rows and rows[row.node_key] != row}
+        return Difference(
+            space, len(due.keys() - held.keys()), len(held.keys() - due.keys()), len(changed.union(moved))
+        )
 
     def drift(self, space: SpaceId) -> Drift:
         """Compare the vectors of a space that are in use, of whatever checkpoint, with those of this checkpoint.
@@ -209,21 +222,30 @@ class LiveEmbeddings:
         return self._drift(found, snapshot)
 
     def _drift(self, collection: Collection | None, snapshot: Snapshot) -> Drift:
+        due, held, moved = self._compared(collection, snapshot)
+        moves = tuple(_cosine_distance(held[key], due[key]) for key in moved)
+        return Drift(len(due), len(due.keys() - held.keys()), len(held.keys() - due.keys()), moves)
+
+    def _compared(
+        self, collection: Collection | None, snapshot: Snapshot
+    ) -> tuple[dict[int, NDArray[np.float32]], dict[int, NDArray[np.float32]], list[int]]:
+        """Vectors that the checkpoint gives and that are held, by node key, and the keys at which they differ."""
         rows, vectors = encode_graph(self.checkpoint, snapshot, device=self._device)
         due = dict(zip(snapshot.keys[rows].tolist(), vectors, strict=True))
         space = snapshot.space
         held = {} if collection is None else collection.vectors(space, collection.node_keys(space))
-        moves = [
-            _cosine_distance(held[key], due[key])
-            for key in sorted(held.keys() & due.keys())
-            if not self._is_near(held[key], due[key], rounding=_ROUNDING)
-        ]
-        return Drift(len(due), len(due.keys() - held.keys()), len(held.keys() - due.keys()), tuple(moves))
+        both = sorted(held.keys() & due.keys())
+        return due, held, [key for key in both if not self._is_near(held[key], due[key], rounding=_ROUNDING)]
 
     def _in_use(self) -> Collection | None:
         if not self._index.has(GRAPH_ALIAS):
             return None
         found = self._index.open(GRAPH_ALIAS)
+        if found.spec.store not in ("", self._store.setting(IDENTITY)):
+            raise IndexMismatchError(
+                f"index {self._index.uri!r} holds the graph embeddings of another store; give each store an index of "
+                "its own with --index.uri"
+            )
         is_ours = found.spec.version == self.version and found.spec.schema == schema_hash()
         return found if is_ours else None
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from locigraph.kg.errors import InvalidVectorError, UnknownNodeError
 from locigraph.kg.store import tables
@@ -36,10 +37,7 @@ def put_rows(connection: Connection, model: str, rows: Sequence[tuple[int, str, 
     if not rows:
         return
     table = tables.embeddings
-    held = connection.execute(
-        select(table.c.vector).where(table.c.model == model).order_by(table.c.node_key.desc()).limit(1)
-    ).scalar()
-    dim = rows[0][2].size if held is None else len(held) // 4
+    dim = _dim(connection, model) or rows[0][2].size
     for key, _, vector in rows:
         if vector.shape != (dim,) or dim == 0 or not np.isfinite(vector).all():
             raise InvalidVectorError(
@@ -79,15 +77,32 @@ def put(
 
 
 def lacking(connection: Connection, space: SpaceId, model: str) -> list[NodeText]:
-    """Texts of the nodes that this model has not embedded yet."""
+    """Texts of the nodes that this model has not embedded yet, or whose vector is damaged."""
     n, e = tables.nodes, tables.embeddings
     query = (
-        select(n.c.id, n.c.description, n.c.text_hash)
+        select(n.c.id, n.c.description, n.c.text_hash, e.c.vector)
         .outerjoin(e, _present(model))
-        .where(n.c.space == space, e.c.node_key.is_(None))
+        .where(n.c.space == space)
         .order_by(n.c.key)
     )
-    return [NodeText(NodeId(row.id), row.description, row.text_hash) for row in connection.execute(query)]
+    dim = _dim(connection, model)
+    return [
+        NodeText(NodeId(row.id), row.description, row.text_hash)
+        for row in connection.execute(query)
+        if not _is_sound(row.vector, dim)
+    ]
+
+
+def faults(connection: Connection) -> Iterator[str]:
+    """A line for each vector that is damaged."""
+    n, e = tables.nodes, tables.embeddings
+    dims = {model: _dim(connection, model) for model in connection.scalars(select(e.c.model).distinct())}
+    for row in connection.execute(select(n.c.id, e.c.model, e.c.vector).join(e, e.c.node_key == n.c.key)):
+        if not _is_sound(row.vector, dims[row.model]):
+            yield (
+                f"vector of node {row.id} by {row.model!r} is not {dims[row.model]} finite numbers, which locigraph "
+                "build makes anew if the node still has that text"
+            )
 
 
 def by_key(
@@ -96,6 +111,7 @@ def by_key(
     """Nodes by integer key with their present vectors; see ``Store.vectors_by_key``."""
     n, e = tables.nodes, tables.embeddings
     nodes, found, blobs = [], [], []
+    dim = _dim(connection, model)
     for chunk in chunks(list(keys)):
         query = (
             select(n, e.c.vector)
@@ -104,11 +120,11 @@ def by_key(
             .order_by(n.c.key)
         )
         for row in connection.execute(query):
-            if row.vector is None:
+            if not _is_sound(row.vector, dim):
                 if row.status == NodeStatus.ACTIVE:
                     raise InvalidVectorError(
-                        f"node {row.id!r} of space {space!r} has no vector of {model!r}; run locigraph build "
-                        "with that text encoder"
+                        f"node {row.id!r} of space {space!r} has no sound vector of {model!r}; run locigraph "
+                        "build with that text encoder"
                     )
                 continue
             nodes.append(node_of(space, row, ()))
@@ -116,6 +132,18 @@ def by_key(
             blobs.append(np.frombuffer(row.vector, dtype="<f4"))
     matrix = np.stack(blobs).astype(np.float32) if blobs else np.zeros((0, 0), dtype=np.float32)
     return nodes, found, matrix
+
+
+def _dim(connection: Connection, model: str) -> int:
+    """Width of a model's vectors: the most frequent among the newest, of which one may be damaged; 0 if it has none."""
+    table = tables.embeddings.c
+    newest = select(func.length(table.vector)).where(table.model == model).order_by(table.node_key.desc()).limit(9)
+    widths = Counter(size // 4 for size in connection.scalars(newest) if size and size % 4 == 0)
+    return max(widths, key=widths.__getitem__, default=0)
+
+
+def _is_sound(vector: bytes | None, dim: int) -> bool:
+    return vector is not None and len(vector) == 4 * dim and bool(np.isfinite(np.frombuffer(vector, dtype="<f4")).all())
 
 
 def _present(model: str) -> sa.ColumnElement[Any]:

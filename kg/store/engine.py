@@ -16,7 +16,7 @@ from locigraph.kg.store import tables
 
 Access = Literal["create", "write", "read"]
 _MODES: dict[Access, str] = {"create": "rwc", "write": "rw", "read": "ro"}
-_OUR_TABLES = {*tables.metadata.tables, "alembic_version"}
+_UNMARKED = "0001"  # revision of the schema; the next one marks a store
 
 
 def shown_url(url: str) -> str:
@@ -48,7 +48,7 @@ def make_engine(url: str, access: Access) -> Engine:
     def _connect(connection: Any, record: object) -> None:
         connection.isolation_level = None
         connection.execute("PRAGMA busy_timeout=30000")
-        if is_foreign(connection, application_id=STORE_ID, tables=_OUR_TABLES):
+        if is_foreign(connection, application_id=STORE_ID, is_earlier=_is_unmarked_store):
             raise StoreError(
                 f"store {shown_url(url)!r} is the database of another application and was left as it is; name "
                 "another file"
@@ -64,6 +64,13 @@ def make_engine(url: str, access: Access) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
 
     return engine
+
+
+def _is_unmarked_store(connection: sqlite3.Connection) -> bool:
+    names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if not names >= {"alembic_version", "spaces", "turns", "nodes"}:
+        return False
+    return connection.execute("SELECT * FROM alembic_version").fetchall() == [(_UNMARKED,)]
 
 
 def _file_of(url: sa.URL) -> Path | None:

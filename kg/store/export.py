@@ -150,17 +150,22 @@ def _embeddings(
 def _vectors(connection: Connection, parameters: Parameters) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Node keys and their vectors [nodes, dim], in an order that may be any."""
     if connection.dialect.name == "sqlite":
-        query = f"SELECT group_concat(key), group_concat(hex(vector), '') FROM ({as_of_sql.VECTORS})"
+        query = (
+            "SELECT group_concat(key), group_concat(hex(vector), ''), min(length(vector)), max(length(vector)) "
+            f"FROM ({as_of_sql.VECTORS})"
+        )
         row = connection.execute(text(query), dict(parameters)).one()
         keys = integers(np.fromstring(row[0] or "", dtype=np.float64, sep=","))
-        data = np.frombuffer(bytes.fromhex(row[1] or ""), dtype="<f4")
+        joined, sizes = bytes.fromhex(row[1] or ""), {row[2] or 0, row[3] or 0}
     else:
         rows = connection.execute(text(as_of_sql.VECTORS), dict(parameters)).all()
         keys = np.asarray([row.key for row in rows], dtype=np.int64)
-        data = np.frombuffer(b"".join(row.vector for row in rows), dtype="<f4")
-    if len(keys) and len(data) % len(keys):
+        joined, sizes = b"".join(row.vector for row in rows), {len(row.vector) for row in rows} or {0}
+    is_sound = len(sizes) == 1 and not min(sizes) % 4
+    data = np.frombuffer(joined if is_sound else b"", dtype="<f4")
+    if not is_sound or not np.isfinite(data).all():
         raise InvalidVectorError(
-            f"space {parameters['space']!r}: embeddings of model {parameters['model']!r} differ in dimension"
+            f"space {parameters['space']!r}: vectors of model {parameters['model']!r} hold NaN or differ in length; "
+            "run locigraph build with that encoder, which makes them anew"
         )
-    dim = len(data) // len(keys) if len(keys) else 0
-    return keys, data.reshape(len(keys), dim).astype(np.float32)
+    return keys, data.reshape(len(keys), min(sizes) // 4).astype(np.float32)

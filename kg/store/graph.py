@@ -30,6 +30,7 @@ from locigraph.kg.store import (
     erase,
     expenses,
     export,
+    faults,
     migrations,
     outbox,
     remembered,
@@ -39,7 +40,7 @@ from locigraph.kg.store import (
     tombstones,
 )
 from locigraph.kg.store import turns as turns_
-from locigraph.kg.store.commit import Commit, text_digest
+from locigraph.kg.store.commit import Commit
 from locigraph.kg.store.embeddings import NodeText
 from locigraph.kg.store.engine import Access, is_seeded, make_engine, seed_schema, shown_url
 from locigraph.kg.store.outbox import OutboxRow
@@ -139,16 +140,11 @@ class Store:
             raise StoreError(f"store {self.url!r}: {error.orig}; {cure}") from error
 
     def faults(self) -> list[str]:
-        """What is wrong with the database: broken pages and indexes, rows that point at nothing, changed texts."""
+        """What is wrong with the database: broken pages, rows that point at nothing, changed or unreadable rows."""
         if self._engine.dialect.name != "sqlite":
             return []  # a server checks itself
         with self._read() as connection:
-            texts = connection.execute(select(tables.nodes.c.id, tables.nodes.c.description, tables.nodes.c.text_hash))
-            changed = [f"text of node {row.id} is not as it was written" for row in texts if _is_changed(row)]
-            found = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check(5)")]
-            lost = connection.exec_driver_sql("PRAGMA foreign_key_check").all()
-        found += [f"a row of {row[0]} points at nothing" for row in lost[:5]] + changed[:5]
-        return [line for line in found if line != "ok"]
+            return faults.find(connection)
 
     # --- schema and settings -------------------------------------------------------------------------------
 
@@ -414,12 +410,13 @@ class Store:
 
         Raises:
             UnknownSpaceError: If there is no such space.
-            StoreError: If a turn is not in the space; nothing is removed then.
+            StoreError: If a turn is not in the space; nothing is removed then. Also if the turns were removed but a
+                reader keeps old pages; see ``empty_log``.
         """
         self.require_space(space)
         with self._write() as connection:
             erased = erase.erase_turns(connection, space, turn_ids, before_erasing)
-        self._empty_log()
+        self.empty_log()
         return erased
 
     def forget_spaces(self, spaces: Sequence[SpaceId], *, before_erasing: erase.Listener = lambda texts: None) -> int:
@@ -428,14 +425,24 @@ class Store:
             self.require_space(space)
         with self._write() as connection:
             erased = sum(erase.erase_space(connection, space, before_erasing) for space in spaces)
-        self._empty_log()
+        self.empty_log()
         return erased
 
-    def _empty_log(self) -> None:
-        """Write SQLite's log into the database, where its pages are overwritten; a reader beside us delays that."""
-        if self._engine.dialect.name == "sqlite":
-            with self._mapped_errors(), self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as bare:
-                bare.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+    def empty_log(self) -> None:
+        """Write SQLite's log, which may hold pages of what was erased, into the database, and empty it.
+
+        Raises:
+            StoreError: If a reader beside us, which is waited for, still needs the log.
+        """
+        if self._engine.dialect.name != "sqlite":
+            return
+        with self._mapped_errors(), self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as bare:
+            is_busy = bare.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()[0]
+        if is_busy:
+            raise StoreError(
+                f"store {self.url!r}: erased, but old pages remain in the file's log until other readers of it end; "
+                "forget again completes it"
+            )
 
     # --- embeddings ----------------------------------------------------------------------------------------
 
@@ -469,7 +476,7 @@ class Store:
                 outbox.post(connection, space, keys, "upsert")
 
     def unembedded(self, space: SpaceId, model: str) -> list[NodeText]:
-        """Texts of the nodes without a vector of this model for their present text."""
+        """Texts of the nodes without a sound vector of this model for their present text."""
         self.require_space(space)
         with self._read() as connection:
             return embeddings.lacking(connection, space, model)
@@ -483,7 +490,7 @@ class Store:
             (nodes, their keys, float32 [nodes, dim]); keys without a node are left out.
 
         Raises:
-            InvalidVectorError: If an active node has no vector of this model.
+            InvalidVectorError: If an active node has no sound vector of this model.
         """
         with self._read() as connection:
             return embeddings.by_key(connection, space, keys, model)
@@ -559,15 +566,11 @@ class Store:
 
         Raises:
             UnknownSpaceError: If there is no such space.
-            InvalidVectorError: If a node has no vector of the model.
+            InvalidVectorError: If a node has no sound vector of the model.
         """
         self.require_space(space)
         with self._mapped_errors(), export.consistent_read(self._engine) as connection:
             return export.read_snapshot(connection, space, _latest(as_of), embedding_model)
-
-
-def _is_changed(node: Any) -> bool:
-    return not isinstance(node.description, str) or text_digest(node.description) != node.text_hash
 
 
 def _latest(as_of: datetime | None) -> int:

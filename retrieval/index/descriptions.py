@@ -19,7 +19,7 @@ from locigraph.kg.store import IDENTITY, Store
 from locigraph.kg.times import epoch
 from locigraph.kg.types import NodeStatus, SpaceId
 from locigraph.retrieval.errors import IndexMismatchError
-from locigraph.retrieval.index.graph_collections import PREFIX
+from locigraph.retrieval.index.graph_collections import GRAPH_COLLECTION
 from locigraph.retrieval.index.milvus import FLAT_BELOW, Collection, CollectionSpec, IndexRow, IndexType, MilvusIndex
 
 #: Collection of description embeddings.
@@ -64,13 +64,20 @@ class DescriptionIndexer:
         Raises:
             IndexMismatchError: If it is absent, or holds nodes of another store, or vectors of another model or schema.
         """
+        collection = self._opened()
+        collection.require(version=self._model, schema=schema_hash())
+        return collection
+
+    def _opened(self) -> Collection:
         collection = self._index.open(DESCRIPTIONS)
         if self._is_of_another_store(collection):
+            cure = "run locigraph verify --rebuild true, which makes it this store's"
+            if not self._index.is_embedded:  # where the other store may be in use
+                cure = "remove its collections from the server if that store is gone"
             raise IndexMismatchError(
                 f"index {self._index.uri!r} holds the nodes of another store; give each store an index of its own with "
-                "--index.uri, or run locigraph verify --rebuild true, which makes it this store's"
+                f"--index.uri, or {cure}"
             )
-        collection.require(version=self._model, schema=schema_hash())
         return collection
 
     def drain(self, *, progress: bool = False) -> int:
@@ -205,8 +212,8 @@ class DescriptionIndexer:
         Graph embeddings are gone until the next refresh.
 
         Raises:
-            IndexMismatchError: If the store holds no nodes, or one without a vector of this indexer's model; the
-                index stays as it was.
+            IndexMismatchError: If the store holds no nodes, or one without a vector of this indexer's model, or a
+                server's collection is of another store; the index stays as it was.
         """
         if not any(self._store.node_counts(space) for space in self._store.spaces()):
             raise IndexMismatchError("the store holds no nodes, so there is nothing to index; run locigraph build")
@@ -221,7 +228,9 @@ class DescriptionIndexer:
                     f"space {space!r}: {len(lacking)} nodes have no vector of {self._model!r}; name the text encoder "
                     "that built the graph, or run locigraph build with this one"
                 )
-        self._index.clear(DESCRIPTIONS, PREFIX)
+        if not self._index.is_embedded and self._index.has(DESCRIPTIONS):
+            self._opened()  # raises where it is not this store's to remove
+        self._index.clear(f"{DESCRIPTIONS}|{GRAPH_COLLECTION}", self._store.identity())
 
 
 def _description_rows(space: str, snapshot: Snapshot, rows: Sequence[int]) -> list[IndexRow]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeVar
@@ -55,8 +56,8 @@ class CollectionSpec:
         version: ID of the model that made the vectors: of a text encoder, or of a checkpoint.
         schema: ``kg.schema.schema_hash()``.
         index: ``FLAT`` (exact search) or ``HNSW`` (approximate search).
-        store: Identity of the store whose nodes these are; empty where the name of the collection tells it, and in
-            collections of an earlier version.
+        store: Identity of the store whose nodes these are; empty in collections that serve one comparison, and in those
+            of an earlier version.
     """
 
     dim: int
@@ -158,22 +159,43 @@ class MilvusIndex:
                 pass
         return self.create(name, spec)
 
-    def clear(self, *beginnings: str) -> None:
-        """Remove collections with all that was deleted from them, whatever state the index is in.
+    def owned(self, names: str, store: str) -> list[str]:
+        """Names of a store's collections, and of those that name no store, sorted.
+
+        On a server other software may have collections of the same name; these do not describe themselves as ours do.
 
         Args:
-            beginnings: Beginnings of the names of the collections that are removed from a server. An embedded index
-            is emptied altogether.
+            names: Regular expression for the whole name.
+            store: Identity of the store.
+        """
+        found = []
+        for name in self.collections():
+            if re.fullmatch(names, name):
+                try:
+                    is_owned = self.open(name).spec.store in ("", store)
+                except IndexMismatchError:
+                    is_owned = False
+                if is_owned:
+                    found.append(name)
+        return found
+
+    def clear(self, names: str, store: str) -> None:
+        """Remove a store's collections with all that was deleted from them.
+
+        An embedded index is emptied altogether, whatever state it is in.
+
+        Args:
+            names: Regular expression for the whole names of the collections that are removed from a server.
+            store: Identity of the store; see ``owned``.
         """
         self._opened.clear()
         if self.is_embedded:
             self._client.clear()
             return
-        for name in self._client.list_collections():
-            if name.removeprefix(_UNFINISHED).startswith(beginnings):
-                for alias in self._client.list_aliases(name).get("aliases", []):
-                    self._client.drop_alias(alias)
-                self._client.drop_collection(name)
+        for name in self.owned(names, store):
+            for alias in self._client.list_aliases(name).get("aliases", []):
+                self._client.drop_alias(alias)
+            self._client.drop_collection(name)
 
     def open(self, name: str) -> Collection:
         """Open the collection of that name, or the one that an alias of that name points at.
@@ -189,19 +211,28 @@ class MilvusIndex:
             raise IndexMismatchError(
                 f"index {self.uri!r} holds no collection {name!r}; run locigraph build or refresh first"
             )
-        self._client.load_collection(name)
-        rows = self._client.query(name, filter=f"pk == {quote(_SELF)}", output_fields=["turns"], limit=1)
         try:
-            spec = CollectionSpec(**json.loads(rows[0]["turns"]))
+            spec = self._own_description(name)
         except (IndexError, TypeError, ValueError) as error:
+            cure = "run locigraph verify --rebuild true (and then refresh), or name another index with --index.uri"
+            if not self.is_embedded:  # where it is left alone
+                cure = "name another index with --index.uri, or remove the collection from the server"
             raise IndexMismatchError(
                 f"collection {name!r} of index {self.uri!r} does not describe itself: an earlier version or other "
-                "software made it; run locigraph verify --rebuild true (and then refresh), or name another index"
+                f"software made it; {cure}"
             ) from error
         found = Collection(self._client, name, spec)
         if self.is_embedded:
             self._opened[name] = found
         return found
+
+    def _own_description(self, name: str) -> CollectionSpec:
+        fields = {field["name"] for field in self._client.describe_collection(name)["fields"]}
+        if not fields.issuperset(_ROW_FIELDS):  # such a collection cannot be asked for the row
+            raise ValueError(f"its fields are {sorted(fields)}")
+        self._client.load_collection(name)
+        rows = self._client.query(name, filter=f"pk == {quote(_SELF)}", output_fields=["turns"], limit=1)
+        return CollectionSpec(**json.loads(rows[0]["turns"]))
 
     def has(self, name: str) -> bool:
         """Whether a collection or alias of that name exists."""

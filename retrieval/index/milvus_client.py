@@ -5,14 +5,15 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import re
 import shutil
 import tempfile
 import weakref
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from pymilvus import MilvusClient
 from pymilvus.exceptions import MilvusException
 
@@ -28,6 +29,11 @@ for _name in ("pymilvus", "milvus_lite", "grpc._server"):
 
 # All that Milvus Lite keeps in its folder beside the file by which it locks it.
 _CONTENT = ("aliases.json", "collections", "database_properties.json", "databases", ".database-staging")
+# What it keeps in the folder of a collection.
+_COLLECTION_CONTENT = ("manifest.json", "partitions", "schema.json", "snapshots", "wal")
+# Where a socket may be: its path has at most 100 bytes, 26 of them for its own folder and name, and gRPC reads other
+# signs as parts of an address.
+_SOCKET_PLACE = re.compile(r"[\w./-]{1,74}", re.ASCII)
 _REBUILD = "run locigraph verify --rebuild true, which makes it anew from the store"
 
 
@@ -52,6 +58,7 @@ class GuardedClient:
             raise IndexUnavailableError(f"index {uri!r}: the path of an embedded index ends in .db; name such a path")
         if self.is_embedded:
             self.guarded("make its folder", lambda: Path(uri).parent.mkdir(parents=True, exist_ok=True))()
+            self.guarded("open", _require_own_folder)(uri)
         self._connect()
 
     def _connect(self) -> None:
@@ -61,7 +68,7 @@ class GuardedClient:
     def _connected(self) -> MilvusClient:
         address, options = self.uri, dict(_GRPC)
         if self.is_embedded:
-            address, self._stop = _served(self.uri, may_copy=self._is_reader)
+            address, self._stop = _served(self.uri, is_reader=self._is_reader)
         if self.is_embedded or address.startswith(_LOCAL):
             options["grpc.enable_http_proxy"] = False  # a proxy for the net cannot reach what is on this machine
         try:
@@ -114,61 +121,92 @@ class GuardedClient:
         return self.guarded(method.replace("_", " "), getattr(self._client, method))
 
 
-def _served(path: str, *, may_copy: bool) -> tuple[str, Callable[[], object]]:
+def _require_own_folder(path: str) -> None:
+    """Raise IndexUnavailableError if what is at the path is no index of Milvus Lite."""
+    folder = Path(path)
+    if os.path.lexists(path) and not folder.is_dir():
+        kind = "link that leads nowhere" if folder.is_symlink() and not folder.exists() else "file"
+        raise IndexUnavailableError(
+            f"index {path!r} is a {kind}, and an embedded index is a folder; name another path with --index.uri"
+        )
+    names = {entry.name for entry in folder.iterdir()} if folder.exists() else set()
+    # Milvus Lite makes the two folders before its lock, so a kill may leave them without it.
+    is_own = "LOCK" in names or names >= {"collections", "databases"}
+    if not is_own and any(not entry.is_dir() for entry in folder.rglob("*")):
+        raise IndexUnavailableError(
+            f"index {path!r} is a folder with other files, which were left as they are; name another path with "
+            "--index.uri"
+        )
+
+
+def _served(path: str, *, is_reader: bool) -> tuple[str, Callable[[], object]]:
     """Serve an embedded index on a socket in a folder of this user's own; returns its address and what ends it.
 
     By itself Milvus Lite would listen on a TCP port without credentials, for every process of the machine.
 
     Args:
         path: Folder of the index.
-        may_copy: Whether to serve a copy where the index itself cannot be written.
+        is_reader: Whether to serve a copy where the index itself cannot be written, and to remove nothing unfinished.
     """
     from milvus_lite.adapter.grpc.server import start_server_in_thread
     from milvus_lite.exceptions import DataDirLockedError, MilvusLiteError
 
-    folder = tempfile.mkdtemp(prefix="locigraph-")  # only its owner may enter; short, as a socket's path must be
+    folder = _socket_folder()
     socket = f"unix:{folder}/socket"
-    try:
-        if may_copy and not os.access(path, os.W_OK):
+    with ExitStack() as opened:
+        opened.callback(shutil.rmtree, folder, ignore_errors=True)
+        if is_reader and not os.access(path, os.W_OK):
             path = shutil.copytree(path, f"{folder}/copy.db", copy_function=shutil.copyfile)
             for copied in (Path(path), *Path(path).rglob("*")):
                 copied.chmod(0o700)
-        server, database, _ = start_server_in_thread(path, host=socket, port=0)
-    except BaseException as error:
-        shutil.rmtree(folder, ignore_errors=True)
-        if not isinstance(error, MilvusLiteError):
-            raise
-        raise BlockingIOError(str(error)) if isinstance(error, DataDirLockedError) else OSError(str(error)) from error
-
-    _remove_unfinished(Path(path, "collections"))
-
-    def stop() -> None:
-        server.stop(grace=2).wait()
-        database.close()
-        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            server, database, _ = start_server_in_thread(path, host=socket, port=0)
+        except DataDirLockedError as error:
+            raise BlockingIOError(str(error)) from error
+        except MilvusLiteError as error:
+            raise OSError(str(error)) from error
+        opened.callback(database.close)
+        opened.callback(lambda: server.stop(grace=2).wait())
+        collections = Path(path, "collections")
+        if not is_reader:
+            _remove_unfinished(collections)
+        _remove_search_files(collections)
+        stop = opened.pop_all().close
 
     # What a command leaves open is closed when the process ends.
     return f"{socket}:0", weakref.finalize(server, stop)
 
 
-def _remove_unfinished(collections: Path) -> None:
-    """Remove what a kill left half written, and what Milvus Lite would stumble over."""
-    for begun in collections.iterdir():
-        if not (begun / "schema.json").exists():  # Milvus Lite neither lists nor replaces such a collection
-            shutil.rmtree(begun, ignore_errors=True)
-    for index in collections.rglob("*.idx"):  # it makes one that is absent from the data, and cannot load half of one
-        if not _is_whole(index):
-            index.unlink()
-
-
-def _is_whole(index: Path) -> bool:
-    if not index.name.endswith(".flat.idx"):  # an exact index is an array, others have formats of their own
-        return index.stat().st_size > 0
+def _socket_folder() -> str:
+    """A new folder for a socket, which only its owner may enter."""
     try:
-        np.load(index, mmap_mode="r")  # reads the header and compares the size
-    except (OSError, ValueError, EOFError):
-        return False
-    return True
+        place = tempfile.gettempdir()
+        return tempfile.mkdtemp(prefix="locigraph-", dir=place if _SOCKET_PLACE.fullmatch(place) else "/tmp")
+    except OSError as error:
+        raise IndexUnavailableError(
+            f"no folder for the socket of an embedded index can be made ({error}); set TMPDIR to a folder with a path "
+            "of at most 74 letters, digits and . _ / -"
+        ) from error
+
+
+def _remove_unfinished(collections: Path) -> None:
+    """Remove collections that a kill left half made: Milvus Lite neither lists nor replaces one without a schema."""
+    for begun in collections.iterdir():
+        if not begun.is_dir() or (begun / "schema.json").exists():
+            continue
+        if all(entry.name.startswith(_COLLECTION_CONTENT) for entry in begun.iterdir()):
+            shutil.rmtree(begun, ignore_errors=True)
+
+
+def _remove_search_files(collections: Path) -> None:
+    """Remove search files that Milvus Lite would take for true or stumble over; it makes them anew from the data.
+
+    A file for exact search is nothing but a copy of the vectors, without a checksum. Making it takes as long as reading
+    it, so a changed one, or one that a kill cut short, is never searched.
+    """
+    for file in collections.glob("*/partitions/*/indexes/*.idx"):
+        if file.is_file() and (file.name.endswith(".flat.idx") or not file.stat().st_size):
+            file.unlink()
 
 
 def _clear(path: str) -> None:

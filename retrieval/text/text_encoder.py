@@ -152,7 +152,7 @@ class CachedTextEncoder:
         """Drop the vectors of some texts, made by whatever model, from the cache and from its log.
 
         Raises:
-            TextEncoderError: If the cache cannot be written.
+            TextEncoderError: If the cache cannot be written, or another reader of it keeps old pages.
         """
         if self._unwritable is not None:
             raise TextEncoderError(
@@ -161,7 +161,12 @@ class CachedTextEncoder:
         with self._connect() as connection:
             with connection:
                 connection.executemany("DELETE FROM vectors WHERE digest = ?", [(_digest(text),) for text in texts])
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            (is_busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if is_busy:
+            raise TextEncoderError(
+                f"{self._cache}: vectors were erased from this cache, but old pages remain in its log until other "
+                "readers of it end; forget again completes it"
+            )
 
     def _connect(self) -> AbstractContextManager[sqlite3.Connection]:
         columns = "(model TEXT, digest BLOB, vector BLOB, PRIMARY KEY (model, digest)) WITHOUT ROWID"

@@ -122,6 +122,7 @@ class GraphWriter:
         with self._lock:
             consolidator = self._kept.pop(space, None)
         if consolidator is None:
+            embed_all([space], self._store, self._encoder, progress=False)  # its context reads all vectors
             # A context of its own: what it holds of a space is of no use to another.
             context = HybridContext(self._store, self._encoder)
             consolidator = Consolidator(self._store, self._extractor, self._encoder, context)

@@ -287,7 +287,7 @@ class Memory:
             UnknownScopeError: If no space is of such a user or agent.
             StoreError: If the space does not hold one of the turns; nothing is erased then.
             LocigraphError: If both or neither of turns and a whole space are named, or the index fails after the store
-                has forgotten.
+                has forgotten, or another reader keeps old pages of the store or the text cache.
         """
         scope = Scope(user, agent)
         if turn_ids is not None and not turn_ids:
@@ -303,11 +303,13 @@ class Memory:
             was_cut = self._graph.has_forgotten()
             is_done = named is not None and self._graph.forgotten(SpaceId(str(space)), named) >= {*named}
             if is_done and not was_cut:
+                self._graph.empty_log()
                 return 0
             try:
                 erased = 0 if is_done else self._erase(named_spaces(self._graph, space, scope), named)
             except (UnknownSpaceError, UnknownScopeError):
                 if not was_cut:
+                    self._graph.empty_log()
                     raise
                 erased = 0
             self._has_forgotten = True
@@ -318,6 +320,7 @@ class Memory:
                     f"{erased} nodes of {space or scope} are erased from the store, but not yet from the index "
                     f"({error}); forget again completes it"
                 ) from error
+            self._graph.empty_log()
         return erased
 
     def _erase(self, spaces: Sequence[SpaceId], named: Collection[TurnId] | None) -> int:

@@ -1,4 +1,4 @@
-"""Damage: a file is emptied, truncated or has a byte flipped; the answer is one clear line or the right result.
+"""Damage: a file is emptied, truncated or has a byte or a bit flipped; the answer is one line or the right result.
 
 Files are those of a memory with its index, text cache and checkpoint, of an adapter, of a cassette of language models,
 and of a training that was stopped. Where the line names a cure, that is tried as well.
@@ -28,7 +28,7 @@ from locigraph.retrieval.text.text_adapter import read_adapter
 from tests.faults import workbench
 from tests.faults.children import STOPPED, ChildError, in_child
 
-_WAYS = ("emptied", "truncated", "flipped")
+_WAYS = ("emptied", "truncated", "flipped", "bit flipped")
 _QUESTIONS = ("recall", "recall_bm25", "recall_v2")
 _CHANGING = ("append", "add", "forget")
 _COMMANDS = (*_QUESTIONS, *_CHANGING, "verify", "build", "refresh")
@@ -43,7 +43,9 @@ def hurt(file: Path, way: str, place: float) -> None:
     at = int(place * len(content))
     if way == "flipped" and content:
         content[at] ^= 0xFF
-    file.write_bytes({"emptied": b"", "truncated": bytes(content[:at]), "flipped": bytes(content)}[way])
+    elif way == "bit flipped" and content:
+        content[at] ^= 1 << at % 8
+    file.write_bytes({"emptied": b"", "truncated": bytes(content[:at])}.get(way, bytes(content)))
 
 
 def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:

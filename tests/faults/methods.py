@@ -208,8 +208,8 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
         "snapshot": lambda at: at.store.snapshot(at.name, embedding_model=at.memory._encoder.model_id),
         **dict.fromkeys(
             (
-                "close", "faults", "identity", "relation_labels", "spent_by_stage", "spaces", "scopes", "misplaced",
-                "read_outbox", "has_forgotten", "relist_outbox", "acknowledge_outbox", "changed_spaces",
+                "close", "empty_log", "faults", "identity", "relation_labels", "spent_by_stage", "spaces", "scopes",
+                "misplaced", "read_outbox", "has_forgotten", "relist_outbox", "acknowledge_outbox", "changed_spaces",
             )
         ),
     },
@@ -218,7 +218,10 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
         **dict.fromkeys(("collection", "drain", "verify", "rebuild")),
     },
     MilvusIndex: dict.fromkeys(
-        ("close", "collections", "create", "open_or_create", "clear", "open", "has", "drop", "alias_target", "point")
+        (
+            "close", "collections", "owned", "create", "open_or_create", "clear", "open", "has", "drop",
+            "alias_target", "point",
+        )
     ),
     Collection: {
         "upsert": lambda at: at.collection.upsert(

@@ -74,10 +74,11 @@ def test_a_folder_that_never_was_stays_absent(tmp_path: Path) -> None:
     assert not whole_folder(tmp_path / "absent").exists()
 
 
-def test_a_cache_takes_no_database_of_another_application(tmp_path: Path) -> None:
+@pytest.mark.parametrize("statement", ["CREATE TABLE bookmarks (url TEXT)", "CREATE TABLE kept (id INTEGER)"])
+def test_a_cache_takes_no_database_of_another_application(statement: str, tmp_path: Path) -> None:
     path = tmp_path / "places.sqlite"
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("CREATE TABLE bookmarks (url TEXT)")
+        connection.execute(statement)
     before = path.read_bytes()
 
     def opened() -> AbstractContextManager[sqlite3.Connection]:
@@ -90,6 +91,10 @@ def test_a_cache_takes_no_database_of_another_application(tmp_path: Path) -> Non
     for _ in range(2):
         with opened() as connection:
             assert connection.execute("SELECT COUNT(*) FROM kept").fetchone() == (0,)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("PRAGMA application_id = 0")  # as an earlier version made it
+    with opened() as connection:
+        assert connection.execute("SELECT COUNT(*) FROM kept").fetchone() == (0,)
 
 
 def test_json_that_no_parser_can_follow_is_no_json() -> None:

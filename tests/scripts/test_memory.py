@@ -94,6 +94,24 @@ def test_answers_and_explanations_are_json(place: Path) -> None:
     assert (said["score"], said["influences"][0]["relation"]) == (explained.score, explained.influences[0].relation)
 
 
+def test_a_forgetting_whose_old_pages_a_reader_keeps_is_completed_when_it_is_called_again(place: Path) -> None:
+    with opened(place) as memory, closing(sqlite3.connect(place / "memory.sqlite", isolation_level=None)) as reader:
+        memory.add_many([SALE | {"turn_id": "t1"}, SALE | {"text": "To whom?", "speaker": "Bo"}])
+        memory.recall("bike", space="ana")
+        with memory._graph._engine.connect() as connection:  # pooled: the next one waits as long
+            connection.exec_driver_sql("PRAGMA busy_timeout=10")
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM turns").fetchall()
+        for _ in range(3):
+            with pytest.raises(StoreError, match=r"erased, but old pages remain .*; forget again completes it"):
+                memory.forget(space="ana", turn_ids=["t1"])
+        assert not memory._graph.has_forgotten()
+        reader.execute("COMMIT")
+        assert memory.forget(space="ana", turn_ids=["t1"]) == 0
+        assert (place / "memory.sqlite-wal").stat().st_size == 0
+        assert [hit.text for hit in memory.recall("bike", space="ana")] == ["Bo: To whom?"]
+
+
 def test_what_is_forgotten_is_gone_and_stays_so(place: Path) -> None:
     with opened(place) as memory:
         sold = memory.add(**SALE, turn_id="t1")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from locigraph.kg.errors import LocigraphError
 from locigraph.kg.types import SpaceId
 from locigraph.retrieval.index.descriptions import DESCRIPTIONS
 from locigraph.retrieval.index.milvus import MilvusIndex
@@ -31,3 +34,17 @@ def test_a_row_that_the_index_lacks_is_counted_and_ends_with_1_until_the_index_i
     assert "the index differs from the store; run locigraph verify --rebuild true" in said
     verify(store=store, checkpoint=checkpoint, rebuild=True)
     assert "differs" not in capsys.readouterr().out
+
+
+def test_a_damaged_vector_of_the_store_is_named_and_made_anew_by_the_next_add(place: Path) -> None:
+    store, checkpoint = str(place / "memory.sqlite"), str(place / "checkpoint")
+    with opened(place) as memory:
+        memory.add(**SALE)
+    with closing(sqlite3.connect(store)) as connection, connection:
+        connection.execute("UPDATE embeddings SET vector = x'0000c07f' WHERE node_key = 1")
+    for rebuild in (False, True):
+        with pytest.raises(LocigraphError, match=r"vector of node .* finite numbers, which locigraph build makes anew"):
+            verify(store=store, checkpoint=checkpoint, rebuild=rebuild)
+    with opened(place) as memory:
+        memory.add(**SALE | {"text": "To whom?"})
+    verify(store=store, checkpoint=checkpoint)

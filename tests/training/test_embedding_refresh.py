@@ -16,7 +16,7 @@ from locigraph.kg.views import View
 from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.index.descriptions import snapshot_rows
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
-from locigraph.retrieval.index.milvus import MilvusIndex
+from locigraph.retrieval.index.milvus import CollectionSpec, MilvusIndex
 from locigraph.retrieval.protocols import SearchScope
 from locigraph.retrieval.strategies.graph_embedding import GraphEmbeddingRetriever
 from locigraph.training import embedding_refresh
@@ -166,6 +166,19 @@ def test_the_version_before_is_kept_and_older_ones_are_dropped(index: MilvusInde
     ]
     assert index.collections() == sorted(made[1:])
     assert index.alias_target(GRAPH_ALIAS) == made[2]
+
+
+def test_a_refresh_drops_no_collection_of_another_store_or_of_other_software(index: MilvusIndex) -> None:
+    spec = CollectionSpec(4, "IP", "other", "schema")
+    index.create("emb_images", spec)
+    theirs = [
+        refresh(index, small_checkpoint(seed=seed), VIEWS[:1], SPACES.__getitem__, store="theirs", progress=None)
+        for seed in range(2)
+    ]
+    for seed in range(3):
+        refresh(index, small_checkpoint(seed=seed), VIEWS[:1], SPACES.__getitem__, store="ours", progress=None)
+    assert {"emb_images", *(done.collection for done in theirs)} < {*index.collections()}
+    assert len(index.collections()) == 5
 
 
 def test_changed_data_of_the_same_checkpoint_go_into_a_new_collection(index: MilvusIndex) -> None:

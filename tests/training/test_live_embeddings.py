@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,9 @@ from numpy.typing import NDArray
 from locigraph.consolidation.extractors.rules import RuleExtractor
 from locigraph.consolidation.pipeline import Consolidator
 from locigraph.kg.store import Store
-from locigraph.kg.types import SpaceId, Turn, TurnId
+from locigraph.kg.types import NodeId, SpaceId, Turn, TurnId
 from locigraph.retrieval.errors import IndexMismatchError
-from locigraph.retrieval.index.descriptions import DescriptionIndexer
+from locigraph.retrieval.index.descriptions import DescriptionIndexer, Difference
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
 from locigraph.retrieval.index.milvus import Collection, CollectionSpec, IndexRow, MilvusIndex
 from locigraph.training.checkpoint import Checkpoint
@@ -65,10 +66,24 @@ class Place:
 
 @pytest.fixture
 def place(opened: MilvusIndex, tmp_path: Path) -> Iterator[Place]:
-    opened.clear("emb_", "descriptions")
+    opened.clear(".*", "")
     made = Place(tmp_path / "graph.sqlite", opened)
     with closing(made.store):
         yield made
+
+
+def test_graph_embeddings_of_another_store_are_refused_and_stay_in_use(place: Place, tmp_path: Path) -> None:
+    place.say(*TURNS[SPACE][:3])
+    place.live.update()
+    in_use = place.index.alias_target(GRAPH_ALIAS)
+    other = Place(tmp_path / "other.sqlite", place.index)
+    with closing(other.store):
+        other.say(*TURNS[SPACE][:3])
+        for action in (other.live.update, other.live.refresh, lambda: other.live.collection([SPACE])):
+            with pytest.raises(IndexMismatchError, match="holds the graph embeddings of another store"):
+                action()
+    assert place.index.alias_target(GRAPH_ALIAS) == in_use
+    assert place.live.collection([SPACE]).count() == 3
 
 
 def test_a_new_turn_is_encoded_with_its_space_and_no_other(place: Place) -> None:
@@ -154,7 +169,7 @@ ACTIONS = st.lists(
 def test_after_any_appends_forgets_and_refreshes_the_collection_is_that_of_a_full_refresh_but_for_the_tolerance(
     opened: MilvusIndex, tmp_path: Path, actions: list[tuple[str, SpaceId]], tolerance: float, data: st.DataObject
 ) -> None:
-    opened.clear("emb_", "descriptions")
+    opened.clear(".*", "")
     place = Place(tmp_path / f"{data.draw(st.uuids())}.sqlite", opened, tolerance=tolerance)
     with closing(place.store):
         left = {space: list(turns) for space, turns in TURNS.items()}
@@ -197,7 +212,7 @@ def test_only_turns_whose_vector_moves_by_more_than_the_tolerance_are_written_ag
 
     monkeypatch.setattr(Collection, "upsert", counted)
     for name, tolerance, due in (("narrow", 1e-5, 4), ("wide", 1e-3, 1)):
-        opened.clear("emb_", "descriptions")
+        opened.clear(".*", "")
         place = Place(tmp_path / f"{name}.sqlite", opened, tolerance=tolerance)
         with closing(place.store):
             for count in (2, 3, 4):
@@ -229,10 +244,22 @@ def test_nothing_drifts_right_after_an_update_and_nothing_is_there_before_the_fi
     assert after.distances == {"median": 0.0, "p95": 0.0, "max": 0.0}
 
 
+@pytest.mark.parametrize(
+    "change", [{"turn_ids": (TurnId("t9"),)}, {"type": "knowledge_node"}, {"recorded_at": 7}, {"node_id": NodeId("x")}]
+)
+def test_verify_compares_what_a_row_says_beside_its_vector(change: dict[str, Any], place: Place) -> None:
+    place.say(*TURNS[SPACE][:3])
+    place.live.update()
+    held = place.collection()
+    (key, row), *_ = held.rows(SPACE).items()
+    held.upsert([replace(row, **change)], held.vectors(SPACE, [key])[key][None])
+    assert place.live.verify() == [Difference(SPACE, 0, 0, 1)]
+
+
 def test_drift_counts_what_was_appended_and_what_that_moved_and_writes_nothing(
     opened: MilvusIndex, tmp_path: Path
 ) -> None:
-    opened.clear("emb_", "descriptions")
+    opened.clear(".*", "")
     place = Place(tmp_path / "graph.sqlite", opened, tolerance=1e-5)
     place.say(*TURNS[SPACE][:3], *TURNS[OTHER_SPACE][:3])
     place.live.update()

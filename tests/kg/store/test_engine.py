@@ -10,12 +10,21 @@ import pytest
 from locigraph.kg.errors import StoreError, StoreVersionError
 from locigraph.kg.store import Store
 from locigraph.kg.store.engine import Access
-from tests.fakes import SPACE, change_of, make_turn
+from tests.fakes import SPACE, FakeEncoder, change_of, make_turn
 
 STATEMENTS = {
     "a table of its own": ["CREATE TABLE bookmarks (id INTEGER PRIMARY KEY, url TEXT)"],
     "a mark of its own": ["PRAGMA application_id = 252006674"],
     "one of our names": ["CREATE TABLE settings (name TEXT)", "CREATE TABLE bookmarks (url TEXT)"],
+    "only one of our names": ["CREATE TABLE settings (name TEXT)"],
+    "two of our names": ["CREATE TABLE nodes (id INTEGER)", "CREATE TABLE relations (source INTEGER)"],
+    "migrations of its own": [
+        *(f"CREATE TABLE {name} (id INTEGER)" for name in ("spaces", "turns", "nodes")),
+        "CREATE TABLE alembic_version (version_num TEXT)",
+        "INSERT INTO alembic_version VALUES ('8f2c')",
+    ],
+    "a view": ["CREATE VIEW bookmarks AS SELECT 1"],
+    "a version of its own": ["PRAGMA user_version = 7"],
 }
 
 
@@ -105,3 +114,34 @@ def test_a_store_finds_what_is_wrong_with_itself(tmp_path: Path) -> None:
     assert len(faults) == 2
     assert "points at nothing" in faults[0]
     assert "is not as it was written" in faults[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ("UPDATE turns SET text = 'hallo'", "turn 't0' of space 'harbor' is not as it was written"),
+        ("UPDATE turns SET speaker = 'Bo'", "turn 't0' of space 'harbor' is not as it was written"),
+        ("UPDATE turns SET state = 'dune'", "turn 't0' of space 'harbor' cannot be read"),
+        ("UPDATE turns SET spoken_at = 'noon'", "turn 't0' of space 'harbor' cannot be read"),
+        ("UPDATE turns SET text = x'00ff'", "turn 't0' of space 'harbor' cannot be read"),
+        ("UPDATE nodes SET status = 'actvie'", "cannot be read"),
+        ("UPDATE nodes SET created_at = 99999999999999999", "cannot be read"),
+        ("UPDATE nodes SET attributes = '{'", "cannot be read"),
+        ("UPDATE nodes SET type = 'epasode'", "a row of nodes points at nothing"),
+        ("UPDATE embeddings SET vector = x'0000c07f'", "is not 64 finite numbers, which locigraph build makes anew"),
+        ("UPDATE embeddings SET vector = x'00'", "is not 64 finite numbers"),
+    ],
+)
+def test_a_store_names_a_row_that_was_changed_or_cannot_be_read(change: str, fault: str, tmp_path: Path) -> None:
+    path, encoder = tmp_path / "graph.sqlite", FakeEncoder(64)
+    with Store(path) as store:
+        for number in range(3):
+            store.append_turns([make_turn(number, "hello")])
+            store.commit(change_of(make_turn(number, "hello"), encoder=encoder))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        (first,) = connection.execute("SELECT MIN(key) FROM nodes").fetchone()
+        key = {"turns": "key", "nodes": "key", "embeddings": "node_key"}[change.split()[1]]
+        connection.execute(f"{change} WHERE {key} = {first if key == 'node_key' else 1}")
+    with Store(path) as store:
+        (found,) = store.faults()
+    assert fault in found

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -478,6 +479,29 @@ def test_bad_embeddings_are_refused_and_nothing_is_written(store: Store, tmp_pat
     assert dump(tmp_path / "graph.sqlite") == before
 
 
+@pytest.mark.parametrize("damaged", [b"\x00\x00\xc0\x7f" * 16, b"\x00" * 60, b"\x00" * 61, b""])
+def test_a_damaged_vector_is_refused_and_counts_as_none_until_it_is_made_anew(
+    damaged: bytes, store: Store, tmp_path: Path
+) -> None:
+    encoder = FakeEncoder(16)
+    ids = filled(store, encoder=encoder)
+    sound = store.snapshot(SPACE, embedding_model=encoder.model_id)
+    key = sound.keys.tolist()[-1]
+    with closing(sqlite3.connect(tmp_path / "graph.sqlite")) as connection, connection:
+        connection.execute("UPDATE embeddings SET vector = ? WHERE node_key = ?", (damaged, key))
+    for read in (
+        lambda: store.snapshot(SPACE, embedding_model=encoder.model_id),
+        lambda: store.vectors_by_key(SPACE, [key], encoder.model_id),
+    ):
+        with pytest.raises(InvalidVectorError, match="run locigraph build with"):
+            read()
+    lacking = store.unembedded(SPACE, encoder.model_id)
+    assert [each.node_id for each in lacking] == [ids["fact"]]
+    store.put_embeddings(SPACE, encoder.model_id, lacking, encoder.encode([each.text for each in lacking]))
+    again = store.snapshot(SPACE, embedding_model=encoder.model_id)
+    np.testing.assert_array_equal(again.embeddings, sound.embeddings)
+
+
 def test_writing_no_embeddings_changes_nothing(store: Store, tmp_path: Path) -> None:
     filled(store)
     before = dump(tmp_path / "graph.sqlite")
@@ -597,8 +621,6 @@ def test_a_path_that_cannot_hold_a_store_is_a_store_error(tmp_path: Path) -> Non
 def test_a_store_that_another_process_writes_to_opens_and_a_lock_that_stays_is_a_store_error(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import sqlite3
-
     with closing(sqlite3.connect(tmp_path / "graph.sqlite", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with Store(tmp_path / "graph.sqlite") as second:
@@ -611,15 +633,30 @@ def test_a_store_that_another_process_writes_to_opens_and_a_lock_that_stays_is_a
     assert store.append_turns(make_turns(["one"])) == 1
 
 
-def test_a_foreign_database_is_refused_and_left_alone(tmp_path: Path) -> None:
-    import sqlite3
+def test_a_forgetting_whose_old_pages_a_reader_keeps_says_so_until_the_reader_has_ended(
+    store: Store, tmp_path: Path
+) -> None:
+    ids = filled(store)
+    with closing(sqlite3.connect(tmp_path / "graph.sqlite", isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM turns").fetchall()
+        with store._engine.connect() as connection:  # pooled: the next one waits as long
+            connection.exec_driver_sql("PRAGMA busy_timeout=10")
+        with pytest.raises(StoreError, match="erased, but old pages remain in the file's log until other readers"):
+            store.forget(SPACE, [TurnId("t1")])
+        assert ids["second"] not in {node.id for node in store.nodes(SPACE)}
+        reader.execute("COMMIT")
+    store.empty_log()
+    assert (tmp_path / "graph.sqlite-wal").stat().st_size == 0
 
+
+def test_a_foreign_database_is_refused_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "foreign.sqlite"
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE turns (x)")
     connection.close()
     before = dump(path)
-    with pytest.raises(StoreError, match="no database file of locigraph, name one or a new path"):
+    with pytest.raises(StoreError, match="another application and was left as it is; name another file"):
         Store(path)
     assert dump(path) == before
 

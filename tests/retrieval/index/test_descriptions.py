@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +163,10 @@ def test_a_server_s_collection_of_another_store_is_refused_and_kept_until_it_is_
             as_server.setattr(MilvusIndex, "is_embedded", False)
             with pytest.raises(IndexMismatchError, match="holds the nodes of another store"):
                 indexer_of(another, clean).drain()
+            another.forget(SPACE, [TurnId("t0")])
+            for clearing in (indexer_of(another, clean).drain, indexer_of(another, clean).rebuild):
+                with pytest.raises(IndexMismatchError, match="remove its collections from the server if that store"):
+                    clearing()
         assert indexer_of(store, clean).verify() == [Difference(SPACE, 0, 0, 0)]
         indexer_of(another, clean).rebuild()
         assert indexer_of(another, clean).verify() == [Difference(SPACE, 0, 0, 0)]
@@ -282,6 +288,22 @@ def hurt(file: Path, damage: str) -> None:
     if damage == "flipped":
         content[middle] ^= 0xFF
     file.write_bytes({"emptied": b"", "truncated": bytes(content[:middle]), "flipped": bytes(content)}[damage])
+
+
+def test_an_index_is_kept_where_a_damaged_vector_of_the_store_keeps_it_from_being_made_anew(
+    store: Store, clean: MilvusIndex, tmp_path: Path
+) -> None:
+    indexer = indexer_of(store, clean)
+    indexer.drain()
+    with closing(sqlite3.connect(tmp_path / "graph.sqlite")) as connection, connection:
+        nan = np.full(16, np.nan, dtype="<f4").tobytes()
+        connection.execute("UPDATE embeddings SET vector = ? WHERE node_key = 1", (nan,))
+    with pytest.raises(IndexMismatchError, match=r"1 nodes have no vector of .*, or run locigraph build with this one"):
+        indexer.rebuild()
+    assert indexer.collection().count(SPACE) == 3
+    lacking = store.unembedded(SPACE, ENCODER.model_id)
+    store.put_embeddings(SPACE, ENCODER.model_id, lacking, ENCODER.encode([each.text for each in lacking]))
+    assert indexer.rebuild() == 3
 
 
 def test_verify_counts_the_rows_of_a_space_that_is_gone(store: Store, clean: MilvusIndex) -> None:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from numpy.typing import NDArray
 from locigraph.kg.errors import InvalidVectorError
 from locigraph.kg.types import NodeId, TurnId
 from locigraph.retrieval.errors import FilterError, IndexMismatchError, IndexUnavailableError
-from locigraph.retrieval.index import milvus
+from locigraph.retrieval.index import milvus, milvus_client
 from locigraph.retrieval.index.milvus import Collection, CollectionSpec, IndexRow, MilvusIndex
 from locigraph.retrieval.protocols import SearchScope
 
@@ -291,22 +293,41 @@ def test_a_path_that_does_not_say_it_is_an_index_is_refused(tmp_path: Path) -> N
 
 
 def test_clearing_leaves_what_is_not_the_indexs_own(tmp_path: Path) -> None:
-    (tmp_path / "index.db").mkdir()
-    (tmp_path / "index.db" / "thesis.tex").write_text("years")
     with MilvusIndex(str(tmp_path / "index.db")) as index:
         index.create("nodes", SPEC)
-        index.clear()
+        (tmp_path / "index.db" / "thesis.tex").write_text("years")
+        index.clear("", "")
         assert index.collections() == []
     assert (tmp_path / "index.db" / "thesis.tex").read_text() == "years"
 
 
 class FakeServer:
-    """A client of a server that holds collections and their aliases, and drops none that an alias points at."""
+    """A client of a server that holds collections and their aliases, and drops none that an alias points at.
+
+    Args:
+        stores: Identity of the store that a collection names in the row that describes it; one that is not given is of
+            other software.
+        aliases: The aliases of each collection.
+    """
 
     is_embedded = False
 
-    def __init__(self, **aliases: list[str]) -> None:
+    def __init__(self, stores: dict[str, str], **aliases: list[str]) -> None:
         self.held = aliases
+        self.stores = stores
+
+    def has_collection(self, name: str) -> bool:
+        return name in self.held
+
+    def describe_collection(self, name: str) -> dict[str, Any]:
+        fields = ["pk", *milvus._ROW_FIELDS] if name in self.stores else ["pk", "photo"]
+        return {"fields": [{"name": field} for field in fields]}
+
+    def load_collection(self, name: str) -> None:
+        pass
+
+    def query(self, name: str, **options: Any) -> list[dict[str, str]]:
+        return [{"turns": json.dumps(asdict(replace(SPEC, store=self.stores[name])))}]
 
     def list_collections(self) -> list[str]:
         return list(self.held)
@@ -324,13 +345,21 @@ class FakeServer:
         del self.held[name]
 
 
-def test_clearing_a_server_drops_aliases_and_leaves_the_collections_of_other_software(
+def test_clearing_a_server_drops_aliases_and_leaves_the_collections_of_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    server = FakeServer(descriptions=[], making_descriptions=[], emb_1=["graph", "old"], emb_2=[], photos=["graph_of"])
+    stores = {"descriptions": "ours", "emb_1": "ours", "emb_2": "", "emb_3": "theirs", "other": "ours"}
+    kept: dict[str, list[str]] = {
+        "emb_3": [],
+        "emb_4": [],
+        "photos": ["graph_of"],
+        "descriptions_of_goods": [],
+        "other": [],
+    }
+    server = FakeServer(stores, descriptions=[], emb_1=["graph", "old"], emb_2=[], **kept)
     monkeypatch.setattr(milvus, "GuardedClient", lambda uri, token, is_reader: server)
-    MilvusIndex("http://server:19530").clear("descriptions", "emb_")
-    assert server.held == {"photos": ["graph_of"]}
+    MilvusIndex("http://server:19530").clear("descriptions|emb_[0-9]", "ours")
+    assert server.held == kept
 
 
 def test_structure_that_thousands_of_turns_mention_can_be_indexed(empty: Collection) -> None:
@@ -436,8 +465,12 @@ def test_a_dropped_collection_is_an_outage_for_who_still_holds_it(index: MilvusI
 def test_a_path_that_holds_something_else_is_an_outage(tmp_path: Path) -> None:
     garbage = tmp_path / "index.db"
     garbage.write_text("not an index")
-    with pytest.raises(IndexUnavailableError, match="cannot connect"):
+    with pytest.raises(IndexUnavailableError, match=r"index\.db' is a file, .*name another path with --index\.uri"):
         MilvusIndex(str(garbage))
+    link = tmp_path / "link.db"
+    link.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(IndexUnavailableError, match=r"is a link that leads nowhere, .* with --index\.uri"):
+        MilvusIndex(str(link))
     with pytest.raises(IndexUnavailableError, match="cannot make its folder"):
         MilvusIndex(str(garbage / "inside" / "index.db"))
     assert garbage.read_text() == "not an index"
@@ -456,6 +489,51 @@ def test_a_folder_that_a_kill_left_of_a_collection_is_in_nobodys_way(tmp_path: P
         assert index.collections() == ["nodes"]
 
 
+@pytest.mark.parametrize("is_reader", [True, False])
+def test_a_folder_of_other_software_is_refused_and_left_as_it_is(is_reader: bool, tmp_path: Path) -> None:
+    photo = tmp_path / "photos.db" / "collections" / "holiday" / "photo.jpg"
+    photo.parent.mkdir(parents=True)
+    photo.write_text("sea")
+    with pytest.raises(IndexUnavailableError, match=r"photos\.db' is a folder with other files, which were left"):
+        MilvusIndex(str(tmp_path / "photos.db"), is_reader=is_reader)
+    assert [path.name for path in (tmp_path / "photos.db").rglob("*")] == ["collections", "holiday", "photo.jpg"]
+
+
+def test_of_what_has_no_schema_only_milvus_own_folders_are_removed_and_those_not_by_readers(tmp_path: Path) -> None:
+    path = tmp_path / "index.db"
+    with MilvusIndex(str(path)):
+        pass
+    for name in ("begun/wal", "begun/partitions", "holiday/photos"):
+        (path / "collections" / name).mkdir(parents=True)
+    for is_reader, left in ((True, ["begun", "holiday"]), (False, ["holiday"])):
+        with MilvusIndex(str(path), is_reader=is_reader) as index:
+            assert index.collections() == []
+        assert sorted(each.name for each in (path / "collections").iterdir()) == left
+    assert (path / "collections" / "holiday" / "photos").is_dir()
+
+
+def test_an_index_that_cannot_be_tidied_is_let_go_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(collections: Path) -> None:
+        raise OSError("no right to")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(milvus_client, "_remove_unfinished", fail)
+        with pytest.raises(IndexUnavailableError, match="cannot connect: no right to"):
+            MilvusIndex(str(tmp_path / "index.db"))
+    with MilvusIndex(str(tmp_path / "index.db")) as index:
+        assert index.collections() == []
+
+
+@pytest.mark.parametrize("name", ["x" * 90, "a#b", "a?b", "a,b", "a%20b"])
+def test_a_folder_for_temporary_files_that_no_socket_can_be_in_is_not_used(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / name).mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / name))
+    with MilvusIndex(str(tmp_path / "index.db")) as index:
+        assert index.create("nodes", SPEC).count() == 0
+
+
 @pytest.mark.parametrize("left", [0, 40, -8])
 def test_a_search_file_that_a_kill_cut_short_is_made_again_when_the_index_is_opened(left: int, tmp_path: Path) -> None:
     place, vectors = tmp_path / "index.db", random_vectors(40)
@@ -470,3 +548,27 @@ def test_a_search_file_that_a_kill_cut_short_is_made_again_when_the_index_is_ope
     with MilvusIndex(str(place)) as opened:
         found = opened.open("cut").search(vectors[7], SearchScope("harbor"), top_k=40)
     assert (found[0].node_id, len(found)) == ("n007", 40)
+
+
+@pytest.mark.parametrize("is_reader", [True, False])
+@pytest.mark.parametrize(
+    "change", [np.negative, lambda held: held[::-1], lambda held: held * np.nan, lambda held: held[:1]]
+)
+def test_a_changed_search_file_changes_no_answer(
+    change: Callable[[NDArray[np.float32]], NDArray[np.float32]], is_reader: bool, tmp_path: Path
+) -> None:
+    place, vectors = tmp_path / "index.db", random_vectors(40)
+    with MilvusIndex(str(place)) as made:
+        collection = made.create("changed", SPEC)
+        collection.upsert([row(key) for key in range(40)], vectors)
+        collection.flush()
+    for file in place.rglob("*.idx"):
+        with file.open("rb+") as held:
+            changed = change(np.load(held))
+            held.seek(0)
+            held.truncate()
+            np.save(held, changed)
+    with MilvusIndex(str(place), is_reader=is_reader) as opened:
+        found = opened.open("changed").search(vectors[7], SearchScope("harbor"), top_k=40)
+    assert (found[0].node_id, len(found)) == ("n007", 40)
+    assert found[0].score == pytest.approx(1, abs=1e-5)

@@ -3,8 +3,10 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import sqlite3
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -125,6 +127,31 @@ def test_a_model_is_found_in_the_home_folder(tmp_path: Path, monkeypatch: pytest
     assert load_model("~/mine").get_embedding_dimension() == 384
     with pytest.raises(TextEncoderError, match="'~/other': no such folder"):
         load_model("~/other")
+
+
+class ImpatientEncoder(CountingEncoder):
+    """Waits for no other process."""
+
+    @contextmanager
+    def _connect(self) -> Iterator[sqlite3.Connection]:
+        with super()._connect() as connection:
+            connection.execute("PRAGMA busy_timeout=0")
+            yield connection
+
+
+def test_forgetting_says_so_where_a_reader_keeps_old_pages_of_the_cache(tmp_path: Path) -> None:
+    cache = tmp_path / "cache.sqlite"
+    encoder = ImpatientEncoder("m", cache=cache)
+    encoder.encode(["secret"])
+    with closing(sqlite3.connect(cache, isolation_level=None)) as reader:
+        reader.execute("PRAGMA journal_mode = WAL")
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM vectors").fetchall()
+        with pytest.raises(TextEncoderError, match="old pages remain in its log until other readers of it end"):
+            encoder.forget(["secret"])
+        reader.execute("COMMIT")
+        encoder.forget(["secret"])
+        assert cache.with_name("cache.sqlite-wal").stat().st_size == 0
 
 
 def test_what_is_forgotten_leaves_every_byte_of_the_cache(tmp_path: Path) -> None:
