@@ -53,12 +53,12 @@ def is_foreign(
         application_id: Our mark, which its header holds.
         is_earlier: Whether an earlier version made a database that has no mark.
     """
-    (held,) = connection.execute("PRAGMA application_id").fetchone()
-    if held:
-        return bool(held != application_id)
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (objects,) = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
-    return bool(version or objects) and not is_earlier(connection)
+    is_unmarked_ours = not (version or objects) or is_earlier(connection)
+    # Read last: a thread that makes the file meanwhile marks it before it adds what an unmarked one may not hold.
+    (held,) = connection.execute("PRAGMA application_id").fetchone()
+    return bool(held != application_id) if held else not is_unmarked_ours
 
 
 @contextmanager
