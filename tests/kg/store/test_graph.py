@@ -271,7 +271,7 @@ def test_a_coined_relation_can_be_used_and_belongs_to_the_related_family(store: 
     for said, ends in (("Person to companion.", ("fact", "first")), ("Said again.", ("fact", "second"))):
         edge = NewRelation(ids[ends[0]], "SAILS_WITH", ids[ends[1]])
         store.commit(GraphChange(SPACE, MONDAY, relations=(edge,), coined={"SAILS_WITH": said}))
-    label = store.relation_labels()["SAILS_WITH"]
+    label = store.relation_labels(SPACE)["SAILS_WITH"]
     assert (label.kind, label.family, label.description) == ("semantic", "RELATED_TO", "Person to companion.")
     assert "RELATED_TO" in store.snapshot(SPACE).families
 
