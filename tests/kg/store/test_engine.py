@@ -73,6 +73,12 @@ def test_only_the_access_create_makes_a_database(access: Access, tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("url", ["", " "])
+def test_a_store_without_a_name_is_refused_and_not_kept_in_memory(url: str) -> None:
+    with pytest.raises(StoreError, match="path of the store is empty"):
+        Store(url)
+
+
 def test_a_reader_reads_and_cannot_write(tmp_path: Path) -> None:
     path = filled(tmp_path / "a graph?#%20.sqlite")
     before = digest(path)
