@@ -50,7 +50,14 @@ def test_what_is_said_in_several_lines_is_shown_in_one() -> None:
     version = {"until": "2024", "status": "active", "text": "Ben: ho\u2028n3  episode"}
     source = {"turn_id": "t", "tokens": 0, "text": "Ben: hi\rn2  episode"}
     edge = {"label": "NEXT", "direction": "to", "node": "n4", "text": "Ann: so\nn5  episode"}
-    whole = {**node, "status": "active", "known_since": "2024", "history": [version], "sources": [source], "edges": [edge]}
+    whole = {
+        **node,
+        "status": "active",
+        "known_since": "2024",
+        "history": [version],
+        "sources": [source],
+        "edges": [edge],
+    }
     lines = lines_of(whole)
     assert "\n".join(lines).splitlines() == lines
     assert len(lines) == 5
