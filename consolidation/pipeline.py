@@ -177,7 +177,7 @@ class Consolidator:
         self, turn: Turn, context: Context, state: SpaceState
     ) -> tuple[Blueprint, Mapping[str, Wording]]:
         plan = self._extractor.plan(turn, context)
-        labels = list(self._store.relation_labels())
+        labels = list(self._store.relation_labels(turn.space))
         check_blueprint(plan, turn_id=turn.turn_id, turns=state.index, shown=context.shown, labels=labels)
         wording = self._extractor.write(turn, plan, context)
         check_wording(plan, wording)

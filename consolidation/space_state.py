@@ -129,7 +129,7 @@ class SpaceState:
     def learn_labels(self, names: AbstractSet[str]) -> None:
         """Take in the labels of committed edges."""
         if new := names - RELATION_LABELS.keys() - {label.name for label in self.coined}:
-            held = self._store.relation_labels()
+            held = self._store.relation_labels(self.space)
             found = sorted([*self.coined, *(held[name] for name in new)], key=attrgetter("name"))
             self.coined = tuple(found[:_MOST_LABELS])
 

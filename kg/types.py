@@ -32,9 +32,9 @@ UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 def is_name(text: str) -> bool:
-    """Whether a space, turn, session or speaker may have this name: not empty, not too long, no control characters."""
+    """Whether a space, turn, session or speaker may have this name: not blank, not too long, no control characters."""
     is_plain = not any(sign < " " or sign == "\x7f" or "\ud800" <= sign <= "\udfff" for sign in text)
-    return is_plain and 0 < len(text.encode()) <= MAX_NAME_BYTES
+    return is_plain and bool(text.strip()) and len(text.encode()) <= MAX_NAME_BYTES
 
 
 def is_text(text: str) -> bool:
@@ -124,7 +124,7 @@ class Turn:
         """The first field that no store takes, with its value and what is expected; None for a sound turn."""
         for name in ("conversation_id", "space", "turn_id", "session_id", "speaker"):
             if not is_name(getattr(self, name)):
-                return name, getattr(self, name), f"1 to {MAX_NAME_BYTES} bytes without control characters"
+                return name, getattr(self, name), f"1 to {MAX_NAME_BYTES} bytes without control characters, not blank"
         for name in ("text", "image_caption"):
             if not is_text(getattr(self, name) or ""):
                 return name, getattr(self, name), f"at most {MAX_TEXT_BYTES} bytes without NUL and lone surrogates"

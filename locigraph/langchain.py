@@ -19,6 +19,7 @@ class MemoryRetriever(BaseRetriever):
 
     ``page_content`` is the text of a hit; the metadata hold ``space``, ``turn_ids``, ``score``, ``signals``,
     ``strategy`` and the other fields of a hit, and ``notes``, which say that turns are missing or v1 has answered.
+    Notes are logged as warnings too, since there may be no document.
 
     Example:
         >>> from locigraph import Memory

@@ -17,7 +17,7 @@ class MemoryRetriever(BaseRetriever):  # type: ignore[misc]  # the extra may be 
 
     The metadata of a node hold ``space``, ``turn_ids``, ``signals``, ``strategy`` and the other fields of a hit, and
     ``notes``, which say that turns are missing or v1 has answered. They are for programs: a language model and an
-    embedding model see the text of the node alone.
+    embedding model see the text of the node alone. Notes are logged as warnings too, since there may be no node.
 
     Example:
         >>> from locigraph import Memory

@@ -14,6 +14,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from locigraph.kg.language.tokens import one_line
 from locigraph.kg.schema import dated_types
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.types import NodeId, SpaceId, TurnId
@@ -139,11 +140,11 @@ class ContextLine:
     until: date | None = None
 
     def __str__(self) -> str:
-        """The line as a reader sees it."""
+        """The line as a reader sees it; the text's own line breaks are spaces."""
         said = [] if self.said_on is None else [_written(self.said_on)]
         days = said if self.until is None else [*said, f"until {_written(self.until)}"]
         dated = f"[{', '.join(days)}] " if days else ""
-        return f"{dated}{self.text} ({', '.join(self.turn_ids)})"
+        return one_line(f"{dated}{self.text} ({', '.join(self.turn_ids)})")
 
 
 @dataclass(frozen=True, slots=True)

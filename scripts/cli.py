@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import os
 import shutil
 import sys
@@ -22,6 +23,7 @@ from locigraph.scripts.console import mistakes
 # Seeds are multiplied and counted up from, within the 32 bits that numpy takes.
 _SEEDS = 1_000_000
 _MAX_DEPTH = 20  # of a configuration
+_MAX_REPEATED = 10_000  # characters that the aliases of a configuration stand for, all together
 _SIGPIPE = 141  # 128 and the number of the signal
 
 _HELP = {
@@ -84,6 +86,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # Whoever reads, such as head, has seen enough. What is left goes nowhere; the code is that of SIGPIPE.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(_SIGPIPE) from None
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left would fail again at the end
+        fail(f"cannot write ({error.strerror}); make room, or write elsewhere, and run the same command again")
     except KeyboardInterrupt:
         fail(f"interrupted; run the same command again and {words[0] if words else 'it'} goes on")
 
@@ -190,8 +197,37 @@ def _check_configuration(path: str) -> None:
                 fail(f"{path}: holds a NUL character in {event.value[:40]!r}; no path or name has one")
             if depth == 0 and isinstance(event, yaml.ScalarEvent):
                 fail(f"{path}: holds {event.value[:40]!r}; expected options by name, such as seed: 0")
+        _check_aliases(path, text)
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         fail(f"{path}: not a configuration in YAML ({str(error)[:200]})")
+
+
+def _check_aliases(path: str, text: str) -> None:
+    """Refuse aliases that stand for too much: with aliases of aliases a few lines make a list of millions."""
+    import yaml
+
+    size = repeated = 0
+    begun: list[tuple[str | None, int]] = []
+    sizes: dict[str | None, int] = {}  # by anchor, with what the aliases inside stand for
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            begun.append((event.anchor, size))
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = begun.pop()
+            sizes[anchor] = size - before
+        elif isinstance(event, yaml.ScalarEvent):
+            sizes[event.anchor] = 1 + len(event.value)
+            size += 1 + len(event.value)
+        elif isinstance(event, yaml.AliasEvent):
+            if any(event.anchor == anchor for anchor, _ in begun):
+                fail(f"{path}: the alias *{event.anchor} is a part of what it stands for; write out what is meant")
+            size += sizes.get(event.anchor, 0)
+            repeated += sizes.get(event.anchor, 0)  # of an anchor that is nowhere the parser tells
+            if repeated > _MAX_REPEATED:
+                fail(
+                    f"{path}: its aliases, up to *{event.anchor}, stand for more than {_MAX_REPEATED} characters; "
+                    "write out what is meant"
+                )
 
 
 def _switched_on(words: list[str], function: Callable[..., None]) -> list[str]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+import subprocess
+import sys
 import warnings
 from contextlib import closing
 from importlib import import_module, metadata
 from inspect import signature
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -152,6 +155,7 @@ BAD_CALLS = {
     ),
     "no ablation of nothing": (["ablate", "--variants", "[]"], ["variants is empty"]),
     "no telemetry by a typo": (["train", "--trainer.wandb_mode", "ofline"], ["wandb_mode"]),
+    "a store without a name": (["build", "--corpus.path", "sample", "--store", ""], ["path of the store is empty"]),
     "no such precision": (["train", "--trainer.precision", "64-true"], ["precision"]),
     "missing store by URL": (["recall", "q", "--space", "x", "--store", "sqlite:///absent.sqlite"], ["absent.sqlite"]),
     "no extractions": (["build", "--consolidation", "recorded"], ["rules"]),
@@ -227,6 +231,12 @@ def test_an_unknown_key_in_a_config_file_is_an_error(capsys: pytest.CaptureFixtu
     assert_one_line_and_code_2(code, error, "encodr")
 
 
+def _aliases_of_aliases() -> bytes:
+    lines = ["a: &a [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"{new}: &{new} [{', '.join(9 * [f'*{old}'])}]" for old, new in pairwise("abcdefghi")]
+    return "\n".join(lines).encode()
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
@@ -239,6 +249,9 @@ def test_an_unknown_key_in_a_config_file_is_an_error(capsys: pytest.CaptureFixtu
         (b"[" * 100_000, ["nested deeper than 20 levels"]),
         (b"seed: " + b"1" * 5_000, ["run.yaml"]),
         (b"{a: ", ["not a configuration in YAML"]),
+        (_aliases_of_aliases(), ["aliases", "more than 10000 characters"]),
+        (b"store: &a [*a]", ["*a is a part of what it stands for"]),
+        (b"store: *a", ["found undefined alias"]),
         (b"dry_run: null", ["dry_run is null"]),
         (b"corpus: {format: null}", ["corpus.format is null"]),
     ],
@@ -695,6 +708,29 @@ def test_an_interrupt_at_any_moment_is_one_line(
             patch.setattr(cli, name, interrupt)
             code, _, error = run(capsys, "build", *(["--help"] if name == "_tables" else []))
         assert_one_line_and_code_2(code, error, "interrupted; run the same command again and build goes on")
+
+
+def test_an_interrupt_while_the_program_is_loaded_is_one_line() -> None:
+    code = """
+import runpy, sys
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "locigraph.scripts.cli":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupting())
+runpy.run_module("locigraph", run_name="__main__")
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert_one_line_and_code_2(ended.returncode, ended.stderr, "interrupted")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_output_that_cannot_be_written_is_one_line() -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "locigraph", "--help"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert_one_line_and_code_2(ended.returncode, ended.stderr, "cannot write", "make room")
 
 
 def test_no_command_changes_the_database_of_another_application(

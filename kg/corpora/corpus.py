@@ -153,7 +153,7 @@ class Corpus:
             expected = f"null, since the file holds {len(self.conversations)} conversations, such as {names}"
             raise CorpusFormatError(self.path, None, "space", name, expected)
         if not is_name(name):
-            expected = f"1 to {MAX_NAME_BYTES} bytes without control characters"
+            expected = f"1 to {MAX_NAME_BYTES} bytes without control characters, not blank"
             raise CorpusFormatError(self.path, None, "space", name, expected)
         space, (held,) = SpaceId(name), self.conversations
         turns = tuple(replace(turn, space=space, conversation_id=name) for turn in held.turns)

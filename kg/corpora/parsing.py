@@ -171,18 +171,28 @@ def number_turns(space: SpaceId, utterances: Sequence[Utterance]) -> tuple[Turn,
     )  # fmt: skip
 
 
-def read_bytes(path: str) -> bytes:
+#: Most bytes of a file, unpacked: parsed it takes several times as much memory.
+MAX_FILE_BYTES = 2**30
+
+
+def read_bytes(path: str, *, limit: int = MAX_FILE_BYTES) -> bytes:
     """The content of a file, unpacked when the name ends in .gz.
 
     Raises:
-        CorpusFormatError: If it cannot be read.
+        CorpusFormatError: If it cannot be read, or holds more bytes than ``limit``.
     """
+    cure = "name a readable file; of the formats slack alone reads folders"
     try:
-        raw = Path(path).read_bytes()
-        return gzip.decompress(raw) if path.endswith(".gz") else raw
+        with gzip.open(path) if path.endswith(".gz") else Path(path).open("rb") as file:
+            content = file.read(limit + 1)
+    except MemoryError:
+        raise CorpusFileError(path, "there is no memory to read it", "split it into several files") from None
     except (OSError, EOFError, zlib.error) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise CorpusFileError(path, reason, "name a readable file; of the formats slack alone reads folders") from error
+        raise CorpusFileError(path, reason, cure) from error
+    if len(content) > limit:
+        raise CorpusFileError(path, f"holds more than {limit:,} bytes, unpacked", "split it into several files")
+    return content
 
 
 def file_sha256(path: str) -> str:

@@ -56,6 +56,11 @@ def normalised(form: Literal["NFC", "NFKC", "NFKD"], text: str) -> str:
     return unicodedata.normalize(form, "".join(kept))
 
 
+def one_line(text: str) -> str:
+    """The text with a space for each line break, so that no part of it can pass for a line of its own."""
+    return " ".join(text.splitlines())
+
+
 def words(text: str) -> list[str]:
     """Lower-case runs of letters and digits, in order; apostrophes split."""
     return _WORD.findall(text.lower())

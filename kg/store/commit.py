@@ -7,7 +7,6 @@ import math
 import re
 import unicodedata
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -16,8 +15,8 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from locigraph.kg.errors import StoreError, UnknownNodeError, UnknownTypeError, nearest
-from locigraph.kg.schema import COINED_FAMILY, LABEL_PATTERN
-from locigraph.kg.store import changes, embeddings, outbox, remembered, tables, turns
+from locigraph.kg.schema import RELATION_LABELS
+from locigraph.kg.store import changes, embeddings, labels, outbox, remembered, tables, turns
 from locigraph.kg.store.statements import chunks, dialect_insert, insert_or_keep
 from locigraph.kg.times import epoch, optional_epoch
 from locigraph.kg.types import GraphChange, NodeId, NodeUpdate, TurnId, TurnState
@@ -227,25 +226,23 @@ class Commit:
             raise StoreError("a change with embeddings must name embedding_model")
         embeddings.put_rows(self._connection, self._change.embedding_model, self._embeddings)
 
-    def _coin(self, names: AbstractSet[str]) -> AbstractSet[str]:
-        for name in sorted(names):
-            if not LABEL_PATTERN.fullmatch(name):
-                raise UnknownTypeError(f"relation label {name!r} is not CAPITALS_WITH_UNDERSCORES (at most 64)")
-            row = {"name": name, "kind": "semantic", "family": COINED_FAMILY}
-            said = self._change.coined[name]
-            self._connection.execute(insert(tables.relation_labels).values(**row, description=said))
-        return names
+    def _coin(self) -> None:
+        coined = {name: said for name, said in self._change.coined.items() if name not in RELATION_LABELS}
+        if coined:
+            turn_id = self._change.turn_id
+            keys = turns.keys_of(self._connection, self._change.space, [] if turn_id is None else [turn_id])
+            labels.coin(self._connection, self._change.space, coined, None if turn_id is None else keys.get(turn_id))
 
     def _write_relations(self) -> None:
         if not self._change.relations:
             return
-        labels = set(self._connection.scalars(select(tables.relation_labels.c.name)))
-        labels |= self._coin({*self._change.coined} - labels)
+        self._coin()
+        known = labels.read(self._connection, self._change.space)
         rows = []
         for relation in self._change.relations:
-            if relation.label not in labels:
+            if relation.label not in known:
                 raise UnknownTypeError(
-                    f"relation label {relation.label!r} is not in the schema{nearest(relation.label, labels)}; "
+                    f"relation label {relation.label!r} is not in the schema{nearest(relation.label, known)}; "
                     "coin it in the same change"
                 )
             if not math.isfinite(relation.weight):

@@ -32,6 +32,8 @@ def make_engine(url: str, access: Access) -> Engine:
 
     A connection to an SQLite file raises StoreError before anything is changed if the file is not ours.
     """
+    if not url.strip():
+        raise StoreError("the path of the store is empty; name a file, such as data/kg.sqlite")
     try:
         parsed = sa.make_url(url) if "://" in url else sa.URL.create("sqlite", database=url)
         file = _file_of(parsed)

@@ -10,8 +10,8 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from locigraph.kg.errors import StoreError
 from locigraph.kg.language.tokens import terms
-from locigraph.kg.schema import MERGED_BY, MERGED_INTO, NAMED_TYPES, RELATION_LABELS
-from locigraph.kg.store import changes, expenses, outbox, sequence, tables, tombstones, turns
+from locigraph.kg.schema import MERGED_BY, MERGED_INTO, NAMED_TYPES
+from locigraph.kg.store import changes, expenses, labels, outbox, sequence, tables, tombstones, turns
 from locigraph.kg.store.statements import chunks
 from locigraph.kg.types import NodeStatus, SpaceId, TurnId
 
@@ -38,12 +38,13 @@ def erase_turns(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnI
     relations = tables.relations
     for names in chunks(sorted(turn_keys)):  # what a turn said of nodes that stay
         connection.execute(delete(relations).where(relations.c.space == space, relations.c.turn_id.in_(names)))
+    labels.forget_turns(connection, sorted(turn_keys.values()))
     for chunk in chunks(sorted(turn_keys.values())):
         connection.execute(delete(tables.turns).where(tables.turns.c.key.in_(chunk)))
     expenses.forget_turns(connection, space, turn_keys.keys())
     if bridges:
         connection.execute(insert(relations), bridges)
-    _unused_labels(connection)
+    labels.drop_unused(connection, space)
     sequence.arrange(connection, space, [])
     changes.mark_changed(connection, space)
     return len(doomed)
@@ -170,7 +171,7 @@ def erase_space(connection: Connection, space: SpaceId, before_erasing: Listener
     keys = list(connection.scalars(select(tables.nodes.c.key).where(tables.nodes.c.space == space)))
     before_erasing(_texts(connection, keys))
     _nodes(connection, space, keys)
-    _unused_labels(connection)
+    labels.drop_unused(connection, space)
     connection.execute(delete(tables.turns).where(tables.turns.c.space == space))
     for name in connection.scalars(select(tables.settings.c.name)).all():
         if name.partition("/")[2] == space:
@@ -179,14 +180,6 @@ def erase_space(connection: Connection, space: SpaceId, before_erasing: Listener
     connection.execute(delete(tables.spent).where(tables.spent.c.space == space))
     connection.execute(delete(tables.spaces).where(tables.spaces.c.space == space))
     return len(keys)
-
-
-def _unused_labels(connection: Connection) -> None:
-    """Erase the coined labels that no edge has any more: a model chose their words after what was said."""
-    labels, used = tables.relation_labels.c, select(tables.relations.c.label)
-    connection.execute(
-        delete(tables.relation_labels).where(labels.name.not_in(RELATION_LABELS), labels.name.not_in(used))
-    )
 
 
 def _nodes(connection: Connection, space: SpaceId, keys: Sequence[int]) -> None:

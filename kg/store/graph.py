@@ -21,7 +21,7 @@ from sqlalchemy import Connection, func, select
 
 from locigraph.kg.counts import Spent
 from locigraph.kg.errors import StoreError, StoreVersionError, UnknownNodeError, UnknownSpaceError
-from locigraph.kg.schema import RelationLabel, plannable_labels
+from locigraph.kg.schema import RelationLabel
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import as_of as as_of_sql
 from locigraph.kg.store import (
@@ -31,6 +31,7 @@ from locigraph.kg.store import (
     expenses,
     export,
     faults,
+    labels,
     migrations,
     outbox,
     remembered,
@@ -148,12 +149,13 @@ class Store:
 
     # --- schema and settings -------------------------------------------------------------------------------
 
-    def relation_labels(self) -> dict[str, RelationLabel]:
-        """All relation labels, built-in and coined, by name."""
+    def relation_labels(self, space: SpaceId | None = None) -> dict[str, RelationLabel]:
+        """Relation labels by name: the built-in ones, and those that a space coined, as its turns describe them.
+
+        Without a space those that any space coined are there too, and none of them is described.
+        """
         with self._read() as connection:
-            rows = connection.execute(select(tables.relation_labels)).all()
-        offered = {label.name for label in plannable_labels()}
-        return {r.name: RelationLabel(r.name, r.kind, r.family, r.description, r.name in offered) for r in rows}
+            return labels.read(connection, space)
 
     def setting(self, name: str) -> str | None:
         """A remembered value, such as which extractor built a space; None when never set."""

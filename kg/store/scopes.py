@@ -25,7 +25,7 @@ def put(connection: Connection, scopes: Sequence[tuple[SpaceId, Scope]]) -> None
             if not is_name(name):
                 raise StoreError(
                     f"space {space!r}: {field} is {shortened(name)}; expected 1 to {MAX_NAME_BYTES} bytes without "
-                    "control characters; nothing was written"
+                    "control characters, not blank; nothing was written"
                 )
             if held is not None and held[field] not in (None, name):
                 raise StoreError(

@@ -48,6 +48,18 @@ relation_labels = sa.Table(
     sa.Column("description", sa.Text, nullable=False),
 )
 
+# Labels that turns of a space coined. What is said of them is in the words of the turn, so it is not in the table
+# above, which all spaces share; turn_key is null where no turn's words are left.
+coined_labels = sa.Table(
+    "coined_labels",
+    metadata,
+    sa.Column("space", sa.String, sa.ForeignKey("spaces.space"), primary_key=True),
+    sa.Column("name", sa.String, sa.ForeignKey("relation_labels.name", ondelete="CASCADE"), primary_key=True),
+    sa.Column("turn_key", _KEY, sa.ForeignKey("turns.key", ondelete="CASCADE")),
+    sa.Column("description", sa.Text, nullable=False),
+    sa.Index("ix_coined_labels_turn_key", "turn_key"),
+)
+
 turns = sa.Table(
     "turns",
     metadata,

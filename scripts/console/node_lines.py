@@ -6,6 +6,7 @@ from collections import Counter
 from datetime import datetime, timedelta
 from typing import Any
 
+from locigraph.kg.language.tokens import one_line
 from locigraph.kg.store import Store
 from locigraph.kg.types import Node, NodeId, SpaceId
 
@@ -73,7 +74,7 @@ def record_of(graph: Store, space: SpaceId, node_id: NodeId, as_of: datetime | N
 def line_of(found: dict[str, Any]) -> str:
     """A node in one line: id, type, text, valid time, source turns."""
     span = "" if found["valid_from"] is None else f"  [{found['valid_from']} to {found['valid_to'] or 'now'}]"
-    return f"{found['id']}  {found['type']}  {found['text']}{span}  turns {', '.join(found['turn_ids'])}"
+    return one_line(f"{found['id']}  {found['type']}  {found['text']}{span}  turns {', '.join(found['turn_ids'])}")
 
 
 def lines_of(found: dict[str, Any]) -> list[str]:
@@ -87,6 +88,7 @@ def lines_of(found: dict[str, Any]) -> list[str]:
     lines += [
         f"  {edge['label']} {edge['direction']} {edge['node']}: {edge['text']}" for edge in found["edges"][:_MOST_EDGES]
     ]
+    lines = [one_line(line) for line in lines]
     left = len(found["edges"]) - _MOST_EDGES
     return [*lines, f"  and {left} more edges (--json true shows all)"] if left > 0 else lines
 

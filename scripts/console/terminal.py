@@ -17,14 +17,17 @@ if TYPE_CHECKING:
     from locigraph.training.explanation import Explanation
 
 _MOST_SPACES = 5
-_CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
+_CONTROLS = (*range(32), *range(127, 160))
 # Marks that turn the direction of what follows on the line.
-_CONTROL |= {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F)}
+_TURNING = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+# Separators of lines, and signs that nobody sees but a language model may read.
+_UNSEEN = (0x200B, 0x2028, 0x2029, 0xFEFF, *range(0xE0001, 0xE0080))
+_SPELT = {code: ascii(chr(code))[1:-1] for code in (*_CONTROLS, *_TURNING, *_UNSEEN) if chr(code) not in "\t\n"}
 
 
 def printable(text: str) -> str:
-    """The text with control characters spelt out: what a turn says must not steer the terminal that shows it."""
-    return text.translate(_CONTROL)
+    """The text with control and unseen characters spelt out: what a turn says must not steer the terminal."""
+    return text.translate(_SPELT)
 
 
 def spaces_list(conversations: Sequence[Conversation], known: AbstractSet[SpaceId]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from locigraph.kg.language.redaction import redacted
 from locigraph.kg.language.tokens import terms
 from locigraph.kg.language.wordings import wording
 from locigraph.retrieval.packing import count_tokens
+from locigraph.retrieval.protocols import Hit
 from locigraph.retrieval.query_generator import generate_queries
 from locigraph.retrieval.view import folded
 from locigraph.training.pseudo_questions import questions_about
@@ -51,6 +53,10 @@ def _replied(text: str) -> object:
         return None
 
 
+def _said(name: str, text: str) -> Hit:
+    return replace(hit(name, "episode"), description=text)
+
+
 def _insights(text: str) -> object:
     turns = make_turns(["That."])
     return insights_of(make_snapshot(turns, [Extra("knowledge_node", text, (0,))]), np.array([1]))
@@ -71,7 +77,8 @@ READERS: dict[str, Callable[[str], object]] = {
     "english": is_english,
     "wordings": wording,
     "tokens": count_tokens,
-    "folding": lambda text: folded([hit("a", text), hit("b", f"{text}!")], [None, None]),
+    "folding": lambda text: folded([_said("a", text), _said("b", f"{text}!")], [None, None]),
+    "folding of many": lambda text: folded([_said(part, part) for part in text.split()], [None] * len(text.split())),
 }
 _START, _LARGEST, _LIMIT_S, _ATTEMPTS = 4_000, 64_000, 0.02, 2
 

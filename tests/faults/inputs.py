@@ -32,9 +32,21 @@ NASTY: tuple[Any, ...] = (
     None, True, 0, -1, 10**30, 1.5, float("nan"), float("inf"), "", " ", "x", "\x00", "\ud800", "\x1b[2J", "a\nb",
     "A" * 300, "A" * 200_000, "1" * 5_000, [], [None], [[[]]], {}, {"a": {"b": {}}}, "0001-01-01T00:00:00+14:00",
     "9999-12-31T23:59:59-12:00", "2024-02-30", "1:56 pm on 8 May, 9999", "D" + "1" * 5_000 + ":1", "../../x",
-    "é" * 200,
+    "é" * 200, "\u00a0", "\u0085",
 )  # fmt: skip
-_RAW = (b"", b"\xff\xfe", b"\x00", b"[" * 100_000, b"{", b"null", b'"x"', b"\xef\xbb\xbf[]", b"1e999", b"[1,]")
+_RAW = (
+    b"",
+    b"\xff\xfe",
+    b"\x00",
+    b"[" * 100_000,
+    b"{",
+    b"null",
+    b'"x"',
+    b"\xef\xbb\xbf[]",
+    b"1e999",
+    b"[1,]",
+    b"a: &a [x, x]\n" + b"".join(b"a%d: &a [*a, *a, *a, *a]\n" % i for i in range(30)),
+)
 #: All commands but ``demo``, which needs no input, with what must be named.
 _COMMANDS = {command: {"space": "x"} if command in ("recall", "explain", "forget") else {} for command in cli._HELP}
 del _COMMANDS["demo"]

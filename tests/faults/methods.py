@@ -204,11 +204,12 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
         "turns_of_nodes": lambda at: at.store.turns_of_nodes(at.name, at.keys),
         "outbox_size": lambda at: at.store.outbox_size(at.name),
         "revision": lambda at: at.store.revision(at.name),
+        "relation_labels": lambda at: at.store.relation_labels(at.name),
         "acknowledge_change": lambda at: at.store.acknowledge_change(at.name, 0),
         "snapshot": lambda at: at.store.snapshot(at.name, embedding_model=at.memory._encoder.model_id),
         **dict.fromkeys(
             (
-                "close", "empty_log", "faults", "identity", "relation_labels", "spent_by_stage", "spaces", "scopes",
+                "close", "empty_log", "faults", "identity", "spent_by_stage", "spaces", "scopes",
                 "misplaced", "read_outbox", "has_forgotten", "relist_outbox", "acknowledge_outbox", "changed_spaces",
             )
         ),

@@ -22,6 +22,7 @@ from locigraph.kg.store import Store
 from locigraph.kg.types import (
     MAX_NAME_BYTES,
     GraphChange,
+    NewRelation,
     NodeId,
     NodeStatus,
     NodeUpdate,
@@ -127,7 +128,9 @@ def _tell(store: Store, indexer: DescriptionIndexer, space: SpaceId) -> None:
     """Two turns of a space and a fact, if they are not there yet."""
     turns = make_turns([f"I painted {space}", "It is red now"], space=space)
     if store.append_turns(turns):
-        store.commit(change_of(turns[0], nodes=[fact("f", f"The canoe of {space}", turns[0])], encoder=_ENCODER))
+        canoe, edge = fact("f", f"The canoe of {space}", turns[0]), NewRelation("f", "PAINTED_BY", "episode")
+        change = change_of(turns[0], nodes=[canoe], relations=[edge], encoder=_ENCODER)
+        store.commit(replace(change, coined={"PAINTED_BY": f"What {space} painted"}))
         store.commit(change_of(turns[1], encoder=_ENCODER))
         indexer.drain()
 
@@ -144,7 +147,8 @@ def _store_reads(store: Store, indexer: DescriptionIndexer, name: SpaceId) -> No
     assert store.turns_of_nodes(name, keys) == {}
     assert store.node_counts(name).total() == 3
     assert store.turn_counts(name).total() == 2
-    assert len(store.relations(name)) == 0
+    assert [edge.label for edge in store.relations(name)] == ["PAINTED_BY"]
+    assert store.relation_labels(name)["PAINTED_BY"].description == f"What {name} painted"
     assert not any("victim" in text and "victim" not in name for text in own.descriptions)
 
 

@@ -52,6 +52,16 @@ class FakeCachedEncoder(CachedTextEncoder):
         return FakeEncoder(TEXT_DIM).encode(texts)
 
 
+def coining(request: dict[str, Any]) -> Any:
+    """``extracted``, with a relation label that is described in the words of the turn."""
+    reply = extracted(request)
+    known = json.loads(request["messages"][1]["content"]).get("known_nodes")
+    if known and reply.get("add"):
+        edge = {"source": "n1", "label": "SAID_AFTER", "target": known[0]["id"]}
+        reply["coin"] = [edge | {"description": reply["add"][0]["draft"][:200]}]
+    return reply
+
+
 def conversation(space: str, turns: Sequence[str] = TURNS, *, session: str = "s1", month: int = 1) -> dict[str, Any]:
     """A conversation of the project's own format."""
     first = "" if session == "s1" else session
@@ -89,7 +99,7 @@ def commands(folder: Path) -> dict[str, Callable[[], None]]:
             assert "t9" in {turn for hit in memory.recall(_QUESTION, user="ann", top_k=99) for turn in hit.turn_ids}
 
     def build_by_models(rate: float = 0.0) -> None:
-        with stub_server(Stub(extracted, rate=rate, faults=("surplus field", "cut off"))) as stub:
+        with stub_server(Stub(coining, rate=rate, faults=("surplus field", "cut off"))) as stub:
             models = LLMSettings(base_url=stub.url, model="m", cassette=str(folder / "replies.sqlite"))
             read = CorpusSettings(path=str(folder / "corpus.jsonl"))
             build.build(

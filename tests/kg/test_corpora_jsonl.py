@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from locigraph.kg.corpora import Corpus, load_corpus
+from locigraph.kg.corpora.parsing import read_bytes
 from locigraph.kg.corpora.reading import BUNDLED
-from locigraph.kg.errors import CorpusFormatError
+from locigraph.kg.errors import CorpusFileError, CorpusFormatError
 
 
 def line() -> dict[str, Any]:
@@ -149,6 +150,15 @@ def test_an_error_before_the_conversation_is_known_names_the_line(tmp_path: Path
     (tmp_path / "broken.jsonl").write_text(json.dumps(line()) + '\n{"a": \n')
     with pytest.raises(CorpusFormatError, match=r"broken\.jsonl: field 'line 2' is .*expected valid JSON"):
         load_corpus("jsonl", str(tmp_path / "broken.jsonl"))
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
+def test_a_file_that_holds_too_much_is_refused_before_all_of_it_is_read(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(b"0" * 2_000) if name.endswith(".gz") else b"0" * 2_000)
+    assert read_bytes(str(path), limit=2_000) == b"0" * 2_000
+    with pytest.raises(CorpusFileError, match=r"holds more than 1,999 bytes, unpacked; split it"):
+        read_bytes(str(path), limit=1_999)
 
 
 def test_a_question_id_must_be_new(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from locigraph.kg.types import NodeId, SpaceId, TurnId
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Timing
-from locigraph.retrieval.view import FilteredRetriever, folded
+from locigraph.retrieval.view import FilteredRetriever, _alike, _pairs, folded
 
 SPACE = SpaceId("s")
 
@@ -69,6 +70,29 @@ def test_what_another_speaker_repeats_takes_no_place_of_the_first() -> None:
     assert (
         len(folded([said(0, "The key is under the mat."), said(1, "The key is under the mat.")], ["Eve", "Ann"])) == 2
     )
+
+
+@given(st.lists(st.text("abc ", max_size=12), max_size=12), st.floats(0.05, 1.0), st.data())
+def test_only_texts_that_cannot_be_alike_are_not_compared(
+    texts: list[str], likeness: float, data: st.DataObject
+) -> None:
+    hits = [said(number, text) for number, text in enumerate(texts)]
+    voices_of = data.draw(st.lists(st.sampled_from(["Ann", "Ben"]), min_size=len(hits), max_size=len(hits)))
+    kept: list[int] = []
+    for number, text in enumerate(texts):
+        twins = (other for other in kept if voices_of[other] == voices_of[number])
+        if not any(_alike(frozenset(_pairs(texts[other])), frozenset(_pairs(text)), likeness) for other in twins):
+            kept.append(number)
+    assert [hit.node_id for hit in folded(hits, voices_of, likeness=likeness)] == [f"n{number}" for number in kept]
+
+
+def test_ten_thousand_hits_are_folded_in_a_moment() -> None:
+    texts = [f"I bought the number {i} and the {7 * i} of my {3 * i} boats in {11 * i}" for i in range(5_000)]
+    hits = [said(number, text) for number, text in enumerate([*texts, *texts])]
+    started = time.process_time()
+    kept = folded(hits, [None] * len(hits))
+    assert time.process_time() - started < 5  # the square of their number took twenty
+    assert [hit.same for hit in kept] == [(f"t{number}",) for number in range(5_000, 10_000)]
 
 
 @given(st.lists(st.sampled_from(["a b", "A, b!", "c", "", "c c", "b a"])), st.floats(0.1, 1.0))

@@ -12,6 +12,8 @@ import pytest
 
 from locigraph import AsyncMemory, Memory
 from locigraph.kg.errors import LocigraphError, UnknownSpaceError
+from locigraph.kg.types import SpaceId
+from tests.fakes import make_turn
 
 Found = list[tuple[str, str, dict[str, Any]]]  # id, text, metadata
 Opened = Memory | AsyncMemory
@@ -104,6 +106,20 @@ def test_a_note_reaches_the_metadata_and_an_error_the_caller(framework: Any, pla
         invoke, _ = framework(memory, "anna")
         with pytest.raises(UnknownSpaceError, match="nearest is 'ana'"):
             invoke(QUESTION)
+
+
+@FRAMEWORKS
+def test_that_turns_are_missing_is_logged_though_nothing_is_found(
+    framework: Any, place: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    said = make_turn(0, SOLD, space=SpaceId("ana"))
+    with Memory.open(place / "memory.sqlite", checkpoint=None) as memory:
+        memory._graph.append_turns([said])  # and nothing consolidates it
+        invoke, awaited = framework(memory, "ana")
+        for ask in (invoke, lambda question: asyncio.run(awaited(question))):
+            caplog.clear()
+            assert ask(QUESTION) == []
+            assert any("1 are not consolidated yet" in message for message in caplog.messages), caplog.messages
 
 
 @FRAMEWORKS

@@ -18,6 +18,7 @@ from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
 from locigraph.scripts.assembly.graphs import build_graph
 from locigraph.scripts.cli import main
+from locigraph.scripts.console.node_lines import lines_of
 from locigraph.scripts.show import show
 from locigraph.scripts.spaces import spaces
 from tests.fakes import MONDAY, FakeEncoder, make_conversation
@@ -42,6 +43,24 @@ def store(tmp_path: Path) -> str:
     with Store(path) as graph:
         build_graph(read, RuleExtractor(), graph, cast(Any, PlainEncoder()))
     return str(path)
+
+
+def test_what_is_said_in_several_lines_is_shown_in_one() -> None:
+    node = {"id": "n", "type": "episode", "text": "Ben: hi\nn2  episode", "turn_ids": ["t"], "valid_from": None}
+    version = {"until": "2024", "status": "active", "text": "Ben: ho\u2028n3  episode"}
+    source = {"turn_id": "t", "tokens": 0, "text": "Ben: hi\rn2  episode"}
+    edge = {"label": "NEXT", "direction": "to", "node": "n4", "text": "Ann: so\nn5  episode"}
+    whole = {
+        **node,
+        "status": "active",
+        "known_since": "2024",
+        "history": [version],
+        "sources": [source],
+        "edges": [edge],
+    }
+    lines = lines_of(whole)
+    assert "\n".join(lines).splitlines() == lines
+    assert len(lines) == 5
 
 
 def test_spaces_counts_what_each_holds_and_says_from_when(store: str, capsys: pytest.CaptureFixture[str]) -> None:

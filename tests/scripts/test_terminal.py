@@ -10,7 +10,10 @@ from locigraph.retrieval.protocols import Hit
 from locigraph.scripts.console.terminal import explanation_table, hits_table, printable, validated
 from locigraph.training.explanation import Explanation
 
-STEERING = ["\x1b[2J\x1b[31mred", "\x1b]0;title\x07", "back\b\b", "\x9b31m", "\u202eright to left", "\r over", "\x7f"]
+STEERING = [
+    "\x1b[2J\x1b[31mred", "\x1b]0;title\x07", "back\b\b", "\x9b31m", "\u202eright to left", "\r over", "\x7f", "\u061c",
+    "a\u200bb", "a\u2028b", "a\u2029b", "\ufeff", "\U000e0041\U000e007f",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", STEERING)

@@ -63,7 +63,7 @@ def test_a_store_carries_our_mark_and_one_of_an_earlier_version_gets_it(tmp_path
         connection.execute("ALTER TABLE provenance DROP COLUMN worded")
         for column in ("revision", "user", "agent"):
             connection.execute(f"ALTER TABLE spaces DROP COLUMN {column}")
-        for table in ("changed_spaces", "tombstones", "spent"):
+        for table in ("changed_spaces", "tombstones", "spent", "coined_labels"):
             connection.execute(f"DROP TABLE {table}")
         connection.execute("UPDATE alembic_version SET version_num = '0001'")
     assert mark == int.from_bytes(b"Loci")
@@ -80,6 +80,12 @@ def test_only_the_access_create_makes_a_database(access: Access, tmp_path: Path)
     with pytest.raises(StoreError, match="unable to open database file"):
         Store(tmp_path / "absent.sqlite", access=access)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("url", ["", " "])
+def test_a_store_without_a_name_is_refused_and_not_kept_in_memory(url: str) -> None:
+    with pytest.raises(StoreError, match="path of the store is empty"):
+        Store(url)
 
 
 def test_a_reader_reads_and_cannot_write(tmp_path: Path) -> None:

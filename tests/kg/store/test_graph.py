@@ -272,7 +272,7 @@ def test_a_coined_relation_can_be_used_and_belongs_to_the_related_family(store: 
     for said, ends in (("Person to companion.", ("fact", "first")), ("Said again.", ("fact", "second"))):
         edge = NewRelation(ids[ends[0]], "SAILS_WITH", ids[ends[1]])
         store.commit(GraphChange(SPACE, MONDAY, relations=(edge,), coined={"SAILS_WITH": said}))
-    label = store.relation_labels()["SAILS_WITH"]
+    label = store.relation_labels(SPACE)["SAILS_WITH"]
     assert (label.kind, label.family, label.description) == ("semantic", "RELATED_TO", "Person to companion.")
     assert "RELATED_TO" in store.snapshot(SPACE).families
 
@@ -661,11 +661,16 @@ def test_a_foreign_database_is_refused_and_left_alone(tmp_path: Path) -> None:
     assert dump(path) == before
 
 
+#: Names that look empty, and of which no description could be made.
+BLANK = (" ", "\u00a0", "\u3000", "\u0085")
+
+
 def test_names_that_no_index_could_hold_are_refused(store: Store) -> None:
     (turn,) = make_turns(["Hello"])
-    for changes in ({"space": SpaceId("x" * 241)}, {"turn_id": TurnId("a\x1fb")}, {"turn_id": TurnId("")}):
-        with pytest.raises(StoreError, match="expected 1 to 240 bytes without control characters"):
-            store.append_turns([dataclasses.replace(turn, **changes)])
+    bad = [dataclasses.replace(turn, space=SpaceId("x" * 241)), dataclasses.replace(turn, turn_id=TurnId("a\x1fb"))]
+    for each in (*bad, *(dataclasses.replace(turn, speaker=name) for name in ("", *BLANK))):
+        with pytest.raises(StoreError, match="expected 1 to 240 bytes without control characters, not blank"):
+            store.append_turns([each])
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,11 @@ from alembic.runtime.migration import MigrationContext
 
 from locigraph.kg.counts import Spent
 from locigraph.kg.errors import StoreVersionError
+from locigraph.kg.schema import COINED_FAMILY, RELATION_LABELS
 from locigraph.kg.store import Store, tables
-from tests.fakes import SPACE, make_turn
+from locigraph.kg.store.labels import UNDESCRIBED
+from locigraph.kg.types import NewRelation
+from tests.fakes import OTHER_SPACE, SPACE, change_of, fact, make_turn
 from tests.kg.dumps import dump
 
 
@@ -69,7 +74,7 @@ def test_opening_twice_migrates_once(tmp_path: Path) -> None:
     path = tmp_path / "graph.sqlite"
     with Store(path), Store(path) as second:
         second.append_turns([make_turn(0, "hello")])
-    assert dump(path)["alembic_version"] == [("0006",)]
+    assert dump(path)["alembic_version"] == [("0007",)]
     with Store(path) as third:
         assert third.spaces() == [SPACE]
 
@@ -82,6 +87,7 @@ def test_what_models_cost_is_taken_over_from_the_texts_in_which_it_stood(tmp_pat
     pages = {"t0": {"architect": counts, "scribe": counts}, "forgotten": {"scribe": counts}, "": {"scribe": counts}}
     with sqlite3.connect(path) as connection:
         connection.execute("DROP TABLE spent")
+        connection.execute("DROP TABLE coined_labels")
         connection.execute("INSERT INTO settings VALUES (?, ?)", [f"spent/{SPACE}", json.dumps(pages)])
         connection.execute("UPDATE alembic_version SET version_num = '0005'")
     connection.close()
@@ -89,3 +95,24 @@ def test_what_models_cost_is_taken_over_from_the_texts_in_which_it_stood(tmp_pat
     with Store(path) as store:
         assert store.spent(SPACE) == {("", "scribe"): one + one, ("t0", "architect"): one, ("t0", "scribe"): one}
         assert store.setting(f"spent/{SPACE}") is None
+
+
+def test_what_spaces_said_of_the_labels_that_they_shared_is_kept_by_none(tmp_path: Path) -> None:
+    path = tmp_path / "graph.sqlite"
+    turn = make_turn(0, "hello")
+    with Store(path) as store:
+        store.append_turns([turn, make_turn(0, "hello", space=OTHER_SPACE)])
+        edge = NewRelation("f", "ADOPTED", "episode")
+        change = change_of(turn, nodes=[fact("f", "Ann has a cat", turn)], relations=[edge])
+        store.commit(replace(change, coined={"ADOPTED": "Who adopted whom."}))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DROP TABLE coined_labels")
+        connection.execute("UPDATE relation_labels SET description = 'At the clinic.' WHERE name = 'ADOPTED'")
+        connection.execute("UPDATE alembic_version SET version_num = '0006'")
+    with Store(path) as store:
+        label = store.relation_labels(SPACE)["ADOPTED"]
+        assert (label.kind, label.family) == ("semantic", COINED_FAMILY)
+        assert label.description == store.relation_labels()["ADOPTED"].description == UNDESCRIBED
+        assert "ADOPTED" not in store.relation_labels(OTHER_SPACE)
+        assert store.relation_labels(OTHER_SPACE) == RELATION_LABELS
+    assert b"clinic" not in path.read_bytes()

@@ -1,0 +1,60 @@
+"""Relation labels: those of the schema, and those that turns coined, which each space has and describes for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import Connection, delete, select, update
+
+from locigraph.kg.errors import UnknownTypeError
+from locigraph.kg.schema import COINED_FAMILY, LABEL_PATTERN, RELATION_LABELS, RelationLabel, plannable_labels
+from locigraph.kg.store import tables
+from locigraph.kg.store.statements import chunks, insert_or_keep
+from locigraph.kg.types import SpaceId
+
+#: What is said of a coined label where no turn's own words may be shown.
+UNDESCRIBED = RELATION_LABELS[COINED_FAMILY].description
+_LABELS, _COINED = tables.relation_labels, tables.coined_labels
+
+
+def read(connection: Connection, space: SpaceId | None) -> dict[str, RelationLabel]:
+    """Labels by name: of the schema and coined by a space, in its words; None for those of all spaces, in no one's."""
+    offered = {label.name for label in plannable_labels()}
+    rows = connection.execute(select(_LABELS)).all()
+    found = {r.name: RelationLabel(r.name, r.kind, r.family, r.description, r.name in offered) for r in rows}
+    if space is None:
+        return found
+    built_in = {name: label for name, label in found.items() if name in RELATION_LABELS}
+    own = connection.execute(select(_COINED.c.name, _COINED.c.description).where(_COINED.c.space == space))
+    return built_in | {row.name: RelationLabel(row.name, "semantic", COINED_FAMILY, row.description) for row in own}
+
+
+def coin(connection: Connection, space: SpaceId, coined: Mapping[str, str], turn_key: int | None) -> None:
+    """Write labels with their descriptions; the words of ``turn_key``, None for no turn's, are the space's alone.
+
+    Raises:
+        UnknownTypeError: If a label is not in capitals.
+    """
+    for name in sorted(coined):
+        if not LABEL_PATTERN.fullmatch(name):
+            raise UnknownTypeError(f"relation label {name!r} is not CAPITALS_WITH_UNDERSCORES (at most 64)")
+        shared = {"name": name, "kind": "semantic", "family": COINED_FAMILY, "description": UNDESCRIBED}
+        connection.execute(insert_or_keep(connection, _LABELS), shared)
+        own = {"space": space, "name": name, "turn_key": turn_key, "description": coined[name]}
+        connection.execute(insert_or_keep(connection, _COINED), own)
+
+
+def forget_turns(connection: Connection, turn_keys: Sequence[int]) -> None:
+    """Erase the descriptions that turns gave; the edges of other turns keep the labels."""
+    for chunk in chunks(turn_keys):
+        said = _COINED.c.turn_key.in_(chunk)
+        connection.execute(update(_COINED).where(said).values(turn_key=None, description=UNDESCRIBED))
+
+
+def drop_unused(connection: Connection, space: SpaceId) -> None:
+    """Erase the coined labels that no edge has any more: a model chose their words after what was said."""
+    edges = tables.relations.c
+    used = select(edges.label).where(edges.space == space)
+    connection.execute(delete(_COINED).where(_COINED.c.space == space, _COINED.c.name.not_in(used)))
+    names = _LABELS.c.name
+    connection.execute(delete(_LABELS).where(names.not_in(RELATION_LABELS), names.not_in(select(edges.label))))
