@@ -88,11 +88,12 @@ class HybridRetriever:
         signals: defaultdict[NodeId, dict[str, float]] = defaultdict(dict)
 
         def take(signal: str, found: Sequence[tuple[NodeId, float]], window: tuple[int, int] | None) -> None:
-            rankings.append([node_id for node_id, _ in found])
+            made = [[node_id for node_id, _ in found]]
             if window is not None and self._uses_windows:
-                held = ((node_id, self._lexical.document(space, node_id, as_of=as_of)) for node_id in rankings[-1])
-                rankings.append([node_id for node_id, document in held if document and document.touches(window)])
-            weights.extend([self._weights[signal]] * (len(rankings) - len(weights)))
+                held = ((node_id, self._lexical.document(space, node_id, as_of=as_of)) for node_id in made[0])
+                made.append([node_id for node_id, document in held if document and document.touches(window)])
+            rankings.extend(made)
+            weights.extend([self._weights[signal]] * len(made))
             for node_id, score in found:  # several queries may find a node: its best score is shown
                 signals[node_id][signal] = max(score, signals[node_id].get(signal, score))
 

@@ -30,8 +30,10 @@ def read_corpus(settings: CorpusSettings) -> Corpus:
 
 def refuse_unnamed(settings: CorpusSettings, graph: Store) -> None:
     """Raise LocigraphError where no corpus is named and a store holds other conversations than the bundled sample's."""
+    if settings.path is not None:
+        return
     unnamed = load_corpus("jsonl", _UNNAMED).conversations
-    if settings.path is None and not {*graph.spaces()} <= {each.space for each in unnamed}:
+    if not {*graph.spaces()} <= {each.space for each in unnamed}:
         raise LocigraphError(
             f"no corpus is named, and store {graph.url!r} holds other conversations; name the file with "
             "--corpus.path (sample is the bundled one)"

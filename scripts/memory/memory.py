@@ -52,9 +52,8 @@ class Memory:
             raise TypeError(f"Memory({shortened(parts)}): make a memory with Memory.open(path)")
         name = f"memory {parts.graph.url!r}"
         self._lock = OpenLock(name)
-        self._writing = OpenLock(
-            name
-        )  # taken before the other one: what asks language models lets questions be answered
+        # Taken before the other one: what asks language models lets questions be answered.
+        self._writing = OpenLock(name)
         self._parts = parts
         self._graph, self._encoder, self._is_readonly = parts.graph, parts.encoder, parts.is_readonly
         self._redact = redact
