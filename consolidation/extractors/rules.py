@@ -28,6 +28,7 @@ from locigraph.consolidation.blueprint import (
 from locigraph.consolidation.dating import dated, days_of
 from locigraph.consolidation.extractors.names import NameFinder, capitalised_names
 from locigraph.consolidation.extractors.sentences import in_third_person, phrases, sentences, unquoted
+from locigraph.consolidation.extractors.slots import stated_slot
 from locigraph.consolidation.protocols import Context
 from locigraph.kg.language.dates import resolve_times
 from locigraph.kg.language.english import is_english
@@ -45,12 +46,6 @@ _PAST = re.compile(
     re.IGNORECASE,
 )
 
-# What has one value at a time: when another value is stated, the earlier fact is superseded.
-_SLOTS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("home", re.compile(r"\b(?:live|living|moved) (?:now )?(?:in|to) (?P<value>[A-Z]\w+)")),
-    ("work", re.compile(r"\b(?:work|working|job) as an? (?P<value>\w+(?: \w+)?)")),
-    ("favourite", re.compile(r"\bfavou?rite (?P<what>\w+) is (?P<value>[\w' ]+)")),
-)
 _SAME_FACT = 0.8  # Jaccard overlap of terms from which two facts say the same
 _MAX_MEMORABLE, _MAX_NAMES = 12, 7
 _MAX_TOPICS, _MAX_TOPICS_OF_EXPOSITION = 3, 1
@@ -86,15 +81,15 @@ class RuleExtractor:
                     operations.append(UpdateNode(repeated.id))
                     updated.add(repeated.id)
                 continue
-            slot = _slot(own_words, turn.speaker)
-            attributes = {"speaker": turn.speaker} | ({} if slot is None else {"slot": slot[0], "value": slot[1]})
+            slot = stated_slot(own_words, turn.speaker)
+            attributes = {"speaker": turn.speaker} | ({} if slot is None else {"slot": slot.name, "value": slot.value})
             kind = "event_node" if is_event else "knowledge_node"
             operations.append(AddNode(ref, kind, draft, (turn.turn_id,), attributes=attributes))
             if slot is not None:
                 operations += [
                     SupersedeNode(node.id, ref)
                     for node in own
-                    if node.attributes.get("slot") == slot[0] and node.attributes.get("value") != slot[1]
+                    if node.attributes.get("slot") == slot.name and node.attributes.get("value") != slot.value
                 ]
         return Blueprint(tuple(operations), read.mentions, read.topics)
 
@@ -170,18 +165,6 @@ def _same_fact(draft: str, nodes: Sequence[ContextNode], known: Mapping[NodeId, 
         theirs = known[node.id]
         if mine and len(mine & theirs) >= _SAME_FACT * len(mine | theirs):
             return node
-    return None
-
-
-def _slot(sentence: str, speaker: str) -> tuple[str, str] | None:
-    if not re.search(r"\b(I|I'm|my|My)\b", sentence):
-        return None
-    for name, pattern in _SLOTS:
-        match = pattern.search(sentence)
-        if match:
-            groups = match.groupdict()
-            what = f":{groups['what'].lower()}" if "what" in groups else ""
-            return f"{speaker}:{name}{what}", groups["value"].strip().lower()
     return None
 
 

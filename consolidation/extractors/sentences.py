@@ -9,6 +9,8 @@ from locigraph.kg.language.tokens import STOP_WORDS, words
 
 _BREAK = re.compile(r"(?<=[.!?])\s+|\n+")
 _QUOTE = re.compile(r'["“”„«»]')
+# Single quotation marks are also apostrophes: a pair of them around words, with apostrophes only inside words.
+_SINGLE_QUOTED = re.compile(r"(?<!\w)['‘](?=\w)(?:[^'’‘]|(?<=\w)['’](?=\w))*['’](?!\w)")
 _PHRASE_BREAK = re.compile(r"[^\w'\s-]|\d")
 
 # What follows the speaker's name in the place of words of the first person.
@@ -26,11 +28,15 @@ def sentences(text: str) -> list[str]:
 
 
 def unquoted(parts: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Each sentence of a text, with what is left of it outside quotation marks; a quotation may span sentences."""
+    """Each sentence of a text, with what is left of it outside quotations; these may span sentences.
+
+    A line that begins with ">" is a quotation, as in letters.
+    """
     is_quoted = False
     for sentence in parts:
         pieces = _QUOTE.split(sentence)
-        yield sentence, " ".join(pieces[is_quoted::2])
+        own = " ".join(pieces[is_quoted::2])
+        yield sentence, "" if sentence.startswith(">") else _SINGLE_QUOTED.sub(" ", own)
         is_quoted ^= len(pieces) % 2 == 0
 
 

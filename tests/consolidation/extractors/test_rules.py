@@ -63,15 +63,50 @@ def test_another_value_supersedes_and_the_same_value_does_not() -> None:
         'Ben wrote to me "I live in Lisbon these days" and laughed.',
         "Ben wrote to me “It is warm. I live in Lisbon these days. Come!” and laughed.",
         'Ben told me: "Hello. I live in Lisbon these days',
+        "Ben wrote to me 'I live in Lisbon, it's warm these days' and laughed.",
+        "> I live in Lisbon these sunny days.",
+        "Ben said I moved to Lisbon these days.",
+        "I never moved to Lisbon with my sister.",
+        "I don't think I live in Lisbon these days.",
+        "If I moved to Lisbon my sister would laugh.",
+        "I used to think: I live in Lisbon these days.",
+        "I moved to Lisbon ten years ago with my sister.",
+        "I moved to Lisbon in 1998 with my sister.",
+        "I wish I live in Lisbon one sunny day.",
+        "I dreamt that I moved to Lisbon with my sister.",
+        "I'd live in Lisbon these sunny days.",
     ],
 )
-def test_what_a_speaker_quotes_ends_no_fact_of_the_speaker(text: str) -> None:
+def test_what_a_speaker_quotes_denies_imagines_or_tells_of_the_past_ends_no_fact(text: str) -> None:
     held = ContextNode(NodeId("held"), "knowledge_node", "some words", {"slot": "Ann:home", "value": "porto"})
     plan = RULES.plan(make_turn(0, text), Context((held,), ()))
     assert any(isinstance(op, AddNode) for op in plan.operations)
     assert not any(isinstance(op, SupersedeNode) for op in plan.operations)
     after = make_turn(0, 'Ben said "how nice" when I moved to Lisbon these days.')
     assert any(isinstance(op, SupersedeNode) for op in RULES.plan(after, Context((held,), ())).operations)
+
+
+@pytest.mark.parametrize(
+    ("text", "slot"),
+    [
+        ("I'm living in Lisbon these days", ("Ann:home", "lisbon")),
+        ("I have recently moved back to Lisbon with Ben", ("Ann:home", "lisbon")),
+        ("Ben was not pleased, but I moved to Lisbon this week", ("Ann:home", "lisbon")),
+        ("I now work as a baker at the station", ("Ann:work", "baker at")),
+        ("So, I started a new job as a financial analyst last week", ("Ann:work", "financial analyst")),
+        ("By the way, I've been living in Lisbon for five months", ("Ann:home", "lisbon")),
+        ("My new job as a nurse begins today at noon", ("Ann:work", "nurse begins")),
+        ("My favourite colour is now green", ("Ann:favourite:colour", "green")),
+        ("My sister's favourite colour is green, she told me", None),
+        ("My favourite colour is not green like a frog", None),
+        ("My brother met somebody living in Lisbon these days", None),
+    ],
+)
+def test_a_slot_is_filled_by_what_speakers_state_of_themselves(text: str, slot: tuple[str, str] | None) -> None:
+    added = [op for op in RULES.plan(make_turn(0, text), NOTHING).operations if isinstance(op, AddNode)]
+    assert len(added) == 1
+    found = added[0].attributes
+    assert (None if "slot" not in found else (found["slot"], found["value"])) == slot
 
 
 def test_no_name_of_a_speaker_ends_a_fact_of_another() -> None:

@@ -1,0 +1,66 @@
+"""What has one value at a time: where somebody lives, what they work as, their favourites.
+
+A statement of another value ends the earlier fact, so only a plain statement of speakers about themselves counts: not
+what they quote or report, deny, wish for, imagine, or tell of earlier times. A missed statement leaves two facts side
+by side; a wrong one would end a true fact.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+_ADVERBS = r"(?: (?:now|currently|just|recently|finally|still|already|actually|officially|also|happily|mostly))*"
+_I_AM = rf"\bI(?:['’]m|['’]ve(?: been)?| am| have(?: been)?)?{_ADVERBS}"
+_MY = r"\b[Mm]y (?:(?:new|current|absolute|very|all-time) )?"
+_WORKING = rf"{_I_AM} (?:work|working|(?:got|started|have) (?:a|my) (?:new )?job)"
+_SLOTS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("home", re.compile(rf"{_I_AM} (?:live|living|moved)(?: back| over)?(?: now)? (?:in|to) (?P<value>[A-Z]\w+)")),
+    ("work", re.compile(rf"(?:{_WORKING}|{_MY}job)(?: now)? (?:is )?as an? (?P<value>\w+(?: \w+)?)")),
+    ("favourite", re.compile(rf"{_MY}favou?rite (?P<what>\w+) is (?:now )?(?!not\b|no\b)(?P<value>[\w'’ ]+)")),
+)
+# Where the clause begins that holds the statement, and what in it makes the statement somebody else's or untrue.
+_CLAUSE = re.compile(r"[,;:()–—]|\b(?:and|but|so|because|since|when|while|now that)\b")
+_NOT_STATED = re.compile(
+    r"\b(?:not|never|no longer|nobody|cannot|hardly|almost|nearly|say|says|said|saying|tell|tells|told|claims?|claimed"
+    r"|thinks?|thought|believes?|believed|wrote|writes|asks?|asked|heard|hears|assumes?|assumed|insists?|insisted"
+    r"|pretend\w*|imagin\w+|suppos\w+|dream\w*|jok\w+|lied|lying)\b|n['’]t\b",
+    re.IGNORECASE,
+)
+# What anywhere in a sentence makes it one about what is not, or is no more.
+_NOT_NOW = re.compile(
+    r"\b(?:if|unless|whether|wish\w*|would|could|might|maybe|perhaps|used to|ago|back then|back when|at the time"
+    r"|anymore|any more|until|as a (?:child|kid|boy|girl|student|teenager)|when i was|years? before)\b|\bI['’]d\b"
+    r"|\b(?:in|since) (?:1\d|20)\d\d\b",
+    re.IGNORECASE,
+)
+
+_LONGEST = 1_500  # characters of a sentence that are read, as many as a fact keeps
+
+
+class Slot(NamedTuple):
+    """A slot with its value.
+
+    Attributes:
+        name: Whose slot it is and which, such as "Ann:home".
+        value: The value in lower case.
+    """
+
+    name: str
+    value: str
+
+
+def stated_slot(sentence: str, speaker: str) -> Slot | None:
+    """The slot whose value speakers plainly state of themselves in the unquoted words of a sentence; else None."""
+    sentence = sentence[:_LONGEST]
+    if _NOT_NOW.search(sentence):
+        return None
+    for name, pattern in _SLOTS:
+        for match in pattern.finditer(sentence):
+            before = sentence[: match.start()]
+            clause = before[max((found.end() for found in _CLAUSE.finditer(before)), default=0) :]
+            if not _NOT_STATED.search(clause):
+                groups = match.groupdict()
+                what = f":{groups['what'].lower()}" if "what" in groups else ""
+                return Slot(f"{speaker}:{name}{what}", groups["value"].strip().lower())
+    return None
