@@ -201,7 +201,7 @@ def test_the_command_builds_stops_with_code_3_and_goes_on(
     assert (code, error) == (0, "")
     assert "32 turns to consolidate by llm, about 64 calls" in out
     assert not (tmp_path / "g.sqlite").exists()
-    with stub_server(Stub(extracted)) as stub:
+    with stub_server(Stub(extracted, rate=1, faults=["prose"], most=1)) as stub:
         command += ["--llm.base_url", stub.url, "--llm.model", "m", "--llm.scribe.model", "writer"]
         code, _, error = run(capsys, *command, "--max_tokens", "4000")
         assert code == 3
@@ -210,9 +210,12 @@ def test_the_command_builds_stops_with_code_3_and_goes_on(
         code, out, error = run(capsys, "recall", "Who sings?", "--space", "harbor", "--store", "g.sqlite")
         assert (code, "are not consolidated yet" in out) == (0, True), error
         code, out, error = run(capsys, *command, "--max_tokens", "400000", "--llm.read_price", "1")
-        assert (code, "architect: 32 calls" in out) == (0, True), error
-        code, _, error = run(capsys, *command)
+        assert (code, "architect: 33 calls" in out) == (0, True), error
+        code, out, error = run(capsys, *command)
         assert code == 0, error
+        # Of the run that was stopped, and told after another.
+        told = [line for line in out.splitlines() if line.startswith("architect: ")]
+        assert told[0].endswith("1 invalid, 1 repaired")
     assert {request["model"] for request in stub.requests} == {"m", "writer"}
     with Store(tmp_path / "g.sqlite") as store:
         space = store.spaces()[0]
