@@ -98,7 +98,7 @@ def compared(questions: Sequence[Question], scores: Scores, before: Scores | Non
     for column, metric in enumerate(_METRICS):
         made[metric] = _mean(scores, before, everything, column)
         if before is not None:
-            made[metric]["p"] = sign_flip_test(scores[:, column] - before[:, column], clusters)
+            made[metric]["p"] = float(sign_flip_test(scores[:, column] - before[:, column], clusters))
     categories = sorted({question.category for question in questions})
     made["categories"] = {
         category: _mean(scores, before, [i for i in everything if questions[i].category == category], 0)
@@ -130,6 +130,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--corpus", required=True)
     parser.add_argument("--format", default="locomo")
+    parser.add_argument("--conversations", nargs="*", help="of that corpus; all by default")
     parser.add_argument("--store", required=True)
     parser.add_argument("--passes", nargs="*", choices=list(PASSES), default=list(PASSES))
     parser.add_argument("--strategies", nargs="+", default=["v1", "sum", "gaama", "hipporag"])
@@ -137,7 +138,9 @@ def main() -> None:
     parser.add_argument("--cache")
     parser.add_argument("--keep", help="folder for the copies; they are deleted without it")
     options = records.options_of(parser)
-    read = opening.read_corpus(CorpusSettings(path=options.corpus, format=options.format))
+    read = opening.read_corpus(
+        CorpusSettings(path=options.corpus, format=options.format, conversations=options.conversations)
+    )
     questions = [question for question in read.questions if question.evidence]
     encoder = opening.text_encoder(EncoderSettings(adapter=options.adapter, cache=options.cache))
     encoder.encode([question.text for question in questions], progress="encode questions")
