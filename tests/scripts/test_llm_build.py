@@ -178,7 +178,7 @@ def test_a_limit_stops_between_turns_and_a_higher_one_goes_on(
     limit: str, low: float, high: float, tmp_path: Path
 ) -> None:
     def limited(most: float) -> Ledger:
-        return Ledger(**{limit: most})
+        return Ledger(max_cost=most) if limit == "max_cost" else Ledger(max_tokens=int(most))
 
     part = BEGINNING
     with stub_server(Stub(extracted)) as stub, Store(tmp_path / "graph.sqlite") as store:

@@ -157,6 +157,7 @@ def test_sigterm_ends_a_service_that_waits_for_an_endpoint_at_once(
 
     with endpoint(unavailable) as (url, seen):
         model = ["--llm.base_url", url, "--llm.model", "m", "--llm.cassette", str(tmp_path / "c.sqlite")]
+        model += ["--llm.deadline_s", "20"]  # up to which a service that was not told would go on
         code, out, error = run(capsys, command, "--interval", "0.1", *model, *built[1])
     assert code == 0, error
     assert "overloaded" not in out
