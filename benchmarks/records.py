@@ -12,6 +12,9 @@ from locigraph.kg.corpora import Corpus
 from locigraph.kg.files import replace_file
 from locigraph.scripts.experiments import provenance
 
+#: Options that say where files lie, and change no result.
+_PLACES = {"output", "cache", "keep", "runs"}
+
 
 def options_of(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """The options of a benchmark, ``--output`` among them; None for ``arguments`` takes those of the command line."""
@@ -42,7 +45,7 @@ def write(
         return
     manifest = provenance.manifest(
         seed,
-        options={name: value for name, value in vars(options).items() if name != "output"},
+        options={name: value for name, value in vars(options).items() if name not in _PLACES},
         corpora=[{"path": corpus.path, "sha256": corpus.sha256} for corpus in corpora],
         text_encoder=text_encoder,
     )
