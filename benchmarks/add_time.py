@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks import records
 from locigraph import Memory
 from locigraph.kg.corpora import load_corpus
 from locigraph.kg.language.tokens import terms
@@ -56,14 +57,14 @@ def main() -> None:
     parser.add_argument("--one_space", action="store_true", help="whether all turns are of one space")
     parser.add_argument("--words", type=int, default=0, help="turns of the transcript are joined up to so many words")
     parser.add_argument("--llm", action="store_true", help="consolidate the transcript by language models")
-    options = parser.parse_args()
+    options = records.options_of(parser)
     if options.llm and options.one_space:
         parser.error("a space has one extractor; give --llm or --one_space")
     with _endpoint() if options.llm else nullcontext("") as url:
-        _measure(options, url)
+        records.write(options, _measured(options, url))
 
 
-def _measure(options: argparse.Namespace, url: str) -> None:
+def _measured(options: argparse.Namespace, url: str) -> dict[str, Any]:
     said = [turn for c in load_corpus("jsonl", "threads").conversations for turn in c.turns]
     with tempfile.TemporaryDirectory() as folder:
         opening.text_encoder = lambda settings: _HashedWords("hashed words", cache=Path(folder) / "cache.sqlite")
@@ -93,9 +94,12 @@ def _measure(options: argparse.Namespace, url: str) -> None:
             began = time.process_time()
             memory.add_many([turn | {"space": "together"} for turn in new])
             together = len(new) / (time.process_time() - began)
-    kept, anew = (np.median(times_ms[way]) for way in ("kept", "anew"))
+    kept, anew = (float(np.median(times_ms[way])) for way in ("kept", "anew"))
     shown = f"{nodes} nodes, {len(new)} turns: add {kept:.0f} ms, read anew {anew:.0f} ms, {anew / kept:.1f} times"
     print(f"{shown}; {together:.0f} turns a second added together")
+    return {
+        "nodes": nodes, "turns": len(new), "add_ms": kept, "read_anew_ms": anew, "together_turns_a_second": together
+    }  # fmt: skip
 
 
 def _joined(turns: Sequence[Turn], words: int) -> list[Turn]:

@@ -16,10 +16,12 @@ import tempfile
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sklearn.metrics import adjusted_rand_score, v_measure_score
 
+from benchmarks import records
 from locigraph.consolidation.classification import THRESHOLD, Classifier, category_types
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
@@ -71,8 +73,8 @@ def category_of(store: Store, space: SpaceId) -> dict[str, str]:
     }
 
 
-def held_out(path: Path, encoder: CachedTextEncoder, threshold: float) -> None:
-    """Print the accuracy of the service on nodes whose labels it does not see."""
+def held_out(path: Path, encoder: CachedTextEncoder, threshold: float) -> dict[str, Any]:
+    """The accuracy of the service on nodes whose labels it does not see; printed as well."""
     rng = np.random.default_rng(0)
     right: Counter[str] = Counter()
     asked: Counter[str] = Counter()
@@ -109,17 +111,23 @@ def held_out(path: Path, encoder: CachedTextEncoder, threshold: float) -> None:
                         labels = Counter(label_of[r] for r in label_of if seen.types[r] == kind and r not in out)
                         largest = max(labels, key=lambda topic: labels[topic], default=-1)
                         common[kind] += sum(label_of[r] == largest for r in out if seen.types[r] == kind)
-    print(f"held out, threshold {threshold}: {np.mean(categories):.0f} categories a space on average")
-    for kind, count in asked.items():
+    made: dict[str, Any] = {"categories_a_space": float(np.mean(categories)), "elsewhere": elsewhere / asked.total()}
+    made["types"] = {
+        kind: {"nodes": count, "right": right[kind] / count, "largest_right": common[kind] / count}
+        for kind, count in asked.items()
+    }
+    print(f"held out, threshold {threshold}: {made['categories_a_space']:.0f} categories a space on average")
+    for kind, shares in made["types"].items():
         print(
-            f"  {kind}: {right[kind] / count:.3f} of {count} under their topic; the largest topic would be right for "
-            f"{common[kind] / count:.3f}"
+            f"  {kind}: {shares['right']:.3f} of {shares['nodes']} under their topic; the largest topic would be right "
+            f"for {shares['largest_right']:.3f}"
         )
-    print(f"  {elsewhere / asked.total():.3f} of all under a new category or none")
+    print(f"  {made['elsewhere']:.3f} of all under a new category or none")
+    return made
 
 
-def from_nothing(path: Path, encoder: CachedTextEncoder, threshold: float) -> None:
-    """Print what the service makes of a graph without categories."""
+def from_nothing(path: Path, encoder: CachedTextEncoder, threshold: float) -> dict[str, float]:
+    """What the service makes of a graph without categories; printed as well."""
     rows = []
     total: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as folder:
@@ -139,12 +147,17 @@ def from_nothing(path: Path, encoder: CachedTextEncoder, threshold: float) -> No
                     given, made = [label_of[r] for r in both], [found[seen.ids[r]] for r in both]
                     rows.append([v_measure_score(given, made), adjusted_rand_score(given, made), len(set(made))])
     count = sum(total[kind] for kind in category_types())
-    means = np.mean(rows, axis=0)
+    means = np.mean(rows, axis=0).tolist()
+    shares = {
+        "nodes": count, "unclassified": total["unclassified"] / count, "like_no_others": total["like no other"] / count,
+        "categories_a_space_and_type": means[2], "v_measure": means[0], "adjusted_rand": means[1],
+    }  # fmt: skip
     print(
-        f"from nothing, threshold {threshold}: {total['unclassified'] / count:.4f} of {count} nodes unclassified, "
-        f"{total['like no other'] / count:.4f} like no others; {means[2]:.1f} categories a space and type; with the "
+        f"from nothing, threshold {threshold}: {shares['unclassified']:.4f} of {count} nodes unclassified, "
+        f"{shares['like_no_others']:.4f} like no others; {means[2]:.1f} categories a space and type; with the "
         f"recorded topics V-measure {means[0]:.3f}, adjusted Rand index {means[1]:.3f}"
     )
+    return shares
 
 
 def main() -> None:
@@ -153,11 +166,13 @@ def main() -> None:
     parser.add_argument("--store", required=True)
     parser.add_argument("--thresholds", type=float, nargs="+", default=[THRESHOLD])
     parser.add_argument("--cache")
-    options = parser.parse_args()
+    options = records.options_of(parser)
     encoder = opening.text_encoder(EncoderSettings(cache=options.cache))
+    store, rows = Path(options.store), []
     for threshold in options.thresholds:
-        from_nothing(Path(options.store), encoder, threshold)
-        held_out(Path(options.store), encoder, threshold)
+        made = from_nothing(store, encoder, threshold)
+        rows.append({"threshold": threshold, "from_nothing": made, "held_out": held_out(store, encoder, threshold)})
+    records.write(options, {"rows": rows}, text_encoder=encoder.model_id)
 
 
 if __name__ == "__main__":

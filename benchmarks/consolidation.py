@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from benchmarks import records
 from locigraph.consolidation.cassette import Cassette
 from locigraph.consolidation.extractors.language_model import LLMExtractor
 from locigraph.consolidation.ledger import Ledger
@@ -36,7 +37,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=12, help="of each conversation")
     parser.add_argument("--think_s", type=float, default=0.2, help="time after which the endpoint answers")
     parser.add_argument("--serve", action="store_true", help="be the endpoint (the benchmark starts it itself)")
-    options = parser.parse_args()
+    options = records.options_of(parser)
     if options.serve:
         _serve(options.think_s)
         return
@@ -49,8 +50,13 @@ def main() -> None:
         many = _turns_a_second(_turns(options.conversations, options.turns), url, options.conversations)
         server.stdin.close()  # which ends it
     print(f"{'conversations at a time':<26}{'turns/s':>9}{'CPU ms/turn':>13}{'ratio':>8}")
+    rows = []
     for count, (rate, cpu) in ((1, one), (options.conversations, many)):
         print(f"{count:<26}{rate:>9.2f}{1e3 * cpu:>13.1f}{rate / one[0]:>8.2f}")
+        rows.append(
+            {"conversations": count, "turns_a_second": rate, "cpu_ms_a_turn": 1e3 * cpu, "ratio": rate / one[0]}
+        )
+    records.write(options, {"rows": rows})
 
 
 def _turns(conversations: int, count: int) -> list[Turn]:

@@ -17,6 +17,7 @@ import itertools
 import numpy as np
 from tqdm import tqdm
 
+from benchmarks import records
 from locigraph.kg.types import SpaceId
 from locigraph.retrieval.evaluation.metrics import score_ranking
 from locigraph.retrieval.hits import turns_of_hits
@@ -44,7 +45,7 @@ def main() -> None:
     parser.add_argument("--ann_weight", type=float, nargs="+", default=[1.0])
     parser.add_argument("--rrf_k", type=int, nargs="+", default=[1, 2, 5, 10, 20, 60])
     parser.add_argument("--depth", type=int, nargs="+", default=[20, 50, 100])
-    options = parser.parse_args()
+    options = records.options_of(parser)
 
     corpus = opening.read_corpus(CorpusSettings(path=options.corpus, format=options.format))
     encoder = opening.text_encoder(EncoderSettings(adapter=options.adapter, dtype=options.dtype, cache=options.cache))
@@ -60,6 +61,7 @@ def main() -> None:
         encoder.encode([q.text for q in corpus.questions], progress="encode questions")
         print(f"{len(corpus.questions)} questions; recall@10 / nDCG@10")
         print(f"{'rrf_k':>6}{'weight':>8}" + "".join(f"{f'depth {depth}':>18}" for depth in options.depth))
+        rows = []
         for rrf_k, weight in itertools.product(options.rrf_k, options.ann_weight):
             cells = []
             for depth in options.depth:
@@ -73,8 +75,12 @@ def main() -> None:
                     )
                     for q in tqdm(corpus.questions, desc=f"k {rrf_k}, depth {depth}", unit="question", leave=False)
                 ]
-                cells.append(" / ".join(f"{np.mean([score[metric] for score in scores]):.4f}" for metric in _METRICS))
+                means = {metric: float(np.mean([score[metric] for score in scores])) for metric in _METRICS}
+                rows.append({"rrf_k": rrf_k, "ann_weight": weight, "depth": depth, **means})
+                cells.append(" / ".join(f"{mean:.4f}" for mean in means.values()))
             print(f"{rrf_k:>6}{weight:>8g}" + "".join(f"{cell:>18}" for cell in cells), flush=True)
+    measured = {"questions": len(corpus.questions), "rows": rows}
+    records.write(options, measured, corpora=[corpus], text_encoder=encoder.model_id)
 
 
 if __name__ == "__main__":

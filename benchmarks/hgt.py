@@ -18,6 +18,7 @@ import torch.nn.functional as F  # noqa: N812  (the name every PyTorch reader kn
 from torch import Tensor
 from torch_geometric.nn import HGTConv
 
+from benchmarks import records
 from locigraph.gnn.encoders import EncoderConfig, HGTEncoder
 from locigraph.gnn.features import TRAITS, GraphInputs, node_types
 from locigraph.gnn.relations import BLOCKS, TURN, network_relations
@@ -68,7 +69,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Cost of HGTEncoder beside PyG's HGTConv.")
     for name, default in (("turns", 10_000), ("edges", 60_000), ("rounds", 3)):
         parser.add_argument(f"--{name}", type=int, default=default)
-    args = parser.parse_args()
+    args = records.options_of(parser)
     torch.set_num_threads(1)
     torch.manual_seed(0)
     inputs = random_graph(args.turns, args.edges)
@@ -84,6 +85,7 @@ def main() -> None:
     print(f"{args.turns} turns, {args.edges} edges, {len(inputs.text)} nodes, 1 thread, {args.rounds} rounds")
     for name, value in best.items():
         print(f"{name:12}{value:8.3f} s of CPU time; HGTConv takes {best['HGTConv'] / value:.2f} times as long")
+    records.write(args, {"nodes": len(inputs.text), "cpu_s": best})
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import argparse
 
 import numpy as np
 
+from benchmarks import records
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.language.tokens import words
 from locigraph.scripts.assembly import opening
@@ -27,7 +28,7 @@ def main() -> None:
     parser.add_argument("--cache", help="of the text encoder; by default the user's")
     parser.add_argument("--length", type=int, default=8, help="of word sequences")
     parser.add_argument("--show", type=int, default=5, help="nearest pairs to print")
-    options = parser.parse_args()
+    options = records.options_of(parser)
 
     learnt = opening.read_corpus(CorpusSettings(path=options.learnt))
     tested = opening.read_corpus(CorpusSettings(path=options.tested, format=options.format))
@@ -38,18 +39,25 @@ def main() -> None:
     )
     nearest = cosine.max(axis=1)
     print(f"cosine of {len(nearest)} tested questions to the nearest of {len(learnt.questions)} learnt ones:")
-    print(
-        f"  median {np.median(nearest):.3f}, 95th percentile {np.quantile(nearest, 0.95):.3f}, most {nearest.max():.3f}"
-    )
+    median, high, most = np.quantile(nearest, [0.5, 0.95, 1]).tolist()
+    print(f"  median {median:.3f}, 95th percentile {high:.3f}, most {most:.3f}")
     for row in np.argsort(-nearest)[: options.show].tolist():
         pair = tested.questions[row].text, learnt.questions[int(cosine[row].argmax())].text
         print(f"  {nearest[row]:.3f}  {pair[0]}  |  {pair[1]}")
-    print(f"speakers of both: {', '.join(sorted(_speakers(learnt) & _speakers(tested))) or 'none'}")
+    speakers = sorted(_speakers(learnt) & _speakers(tested))
+    print(f"speakers of both: {', '.join(speakers) or 'none'}")
     sequences = [_sequences(corpus, options.length) for corpus in (tested, learnt)]
     both = sequences[0] & sequences[1]
     print(f"sequences of {options.length} words in turns of both: {len(both)} of {len(sequences[0])} tested ones")
     for words_ in sorted(both)[: options.show]:
         print(f"  {' '.join(words_)}")
+    measured = {
+        "questions": {"tested": len(tested.questions), "learnt": len(learnt.questions)},
+        "cosine_to_nearest": {"median": median, "percentile_95": high, "most": most},
+        "speakers_of_both": speakers,
+        "sequences": {"tested": len(sequences[0]), "of_both": len(both)},
+    }
+    records.write(options, measured, corpora=[learnt, tested], text_encoder=encoder.model_id)
 
 
 def _speakers(corpus: Corpus) -> set[str]:

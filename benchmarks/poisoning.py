@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import records
 from locigraph.kg.corpora import Conversation
 from locigraph.kg.language.tokens import STOP_WORDS, words
 from locigraph.kg.types import Question, Turn, TurnId
@@ -33,6 +34,10 @@ from locigraph.scripts.memory import Memory
 
 _STRANGER = "Mallory"
 _DEPTHS = (1, 10)
+_HEAD = (
+    "attack", "strategy", "list", "questions", "number",
+    *(f"recall@{depth} {when}" for when in ("before", "after") for depth in _DEPTHS),
+)  # fmt: skip
 Row = tuple[str, ...]  # attack, strategy, list, whether the questions are attacked
 
 
@@ -56,7 +61,7 @@ def main() -> None:
     parser.add_argument("--singles", type=int, default=5, help="questions of a conversation that are copied alone")
     parser.add_argument("--strategies", nargs="+", default=["v2", "v1"], help="names, or all that recall offers")
     parser.add_argument("--cache", help="of the text encoder; by default the user's")
-    options = parser.parse_args()
+    options = records.options_of(parser)
     strategies = options.strategies
     if strategies == ["all"]:
         strategies = [row.name for row in STRATEGIES.values() if row.in_recall]
@@ -82,7 +87,12 @@ def main() -> None:
                     for question, recall in found.items():
                         about = "attacked" if question in attack.questions else "the rest"
                         scores[(attack.name, *key, about)].append(before[key][question] + recall)
-    print(table(scores))
+    rows = [
+        dict(zip(_HEAD, [*row, len(each), *np.mean(each, axis=0).tolist()], strict=True))
+        for row, each in scores.items()
+    ]
+    print(table(rows))
+    records.write(options, {"rows": rows}, corpora=[corpus])
 
 
 def attacks(asked: Sequence[Question], *, turns: int, copies: Sequence[int], singles: int) -> Iterator[Attack]:
@@ -104,14 +114,12 @@ def attacks(asked: Sequence[Question], *, turns: int, copies: Sequence[int], sin
     yield Attack("keywords", (f"{' '.join(keywords).capitalize()}.",), stuffed)
 
 
-def table(scores: Mapping[Row, Sequence[Sequence[float]]]) -> str:
+def table(found: Sequence[Mapping[str, Any]]) -> str:
     """Means before and after each attack, as Markdown."""
-    depths = [f"recall@{depth} {when}" for when in ("before", "after") for depth in _DEPTHS]
-    head = ["attack", "strategy", "list", "questions", "number", *depths]
-    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    for row, found in scores.items():
-        means = (f"{mean:.3f}" for mean in np.mean(found, axis=0))
-        lines.append(f"| {' | '.join([*row, str(len(found)), *means])} |")
+    lines = [f"| {' | '.join(_HEAD)} |", f"|{'---|' * len(_HEAD)}"]
+    for row in found:
+        cells = (f"{cell:.3f}" if isinstance(cell, float) else str(cell) for cell in row.values())
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

@@ -9,9 +9,9 @@ self-supervised stage is left, and without it the untrained encoder.
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
+from benchmarks import records
 from locigraph.kg.types import SpaceId
 from locigraph.retrieval.evaluation import evidence_recall, ndcg
 from locigraph.retrieval.evaluation.asking import joined_runs
@@ -31,9 +31,9 @@ def main() -> None:
     parser.add_argument("--store", required=True)
     parser.add_argument("--adapter", default="checkpoints/text")
     parser.add_argument("--cache")
-    parser.add_argument("--output", default="runs/pretraining")
+    parser.add_argument("--runs", default="runs/pretraining", help="folder of the trainings")
     parser.add_argument("--conversations", type=int, nargs="+", default=[0, 1, 2, 4])
-    options = parser.parse_args()
+    options = records.options_of(parser)
     corpus = opening.read_corpus(CorpusSettings(path=options.corpus, format=options.format))
     encoder = opening.text_encoder(EncoderSettings(adapter=options.adapter, cache=options.cache))
     gold = {q.question_id: set(map(str, q.evidence)) for q in corpus.questions}
@@ -57,7 +57,7 @@ def main() -> None:
                         details=provenance.manifest(0),
                     )
                     name = f"{count}-{pretrain_epochs}"
-                    folder = Path(options.output) / name / f"fold-{fold.index}"
+                    folder = Path(options.runs) / name / f"fold-{fold.index}"
                     made = trainer.train(fold, Settings(training=training), folder=folder, seed=0, name=name)
                     tested = [q for q in corpus.questions if SpaceId(q.space) in fold.test]
                     runs.append(rank_exactly(made, tested, views, encoder.encode, name=name))
@@ -68,7 +68,7 @@ def main() -> None:
                     {"conversations": count, "pretrain_epochs": pretrain_epochs, "recall@10": recall, "ndcg@10": gain}
                 )
                 print(f"{count} conversations, {pretrain_epochs} epochs before: {recall:.3f} / {gain:.3f}", flush=True)
-    print(json.dumps({"rows": rows, "manifest": provenance.manifest(0, corpus=corpus.sha256)}))
+    records.write(options, {"rows": rows}, corpora=[corpus], text_encoder=encoder.model_id)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks import records
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.types import NodeId, SpaceId, TurnId
 from locigraph.retrieval.protocols import Retriever, TextEncoder
@@ -42,15 +43,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--at_most_ms", type=float, help="largest median of a strategy; if one has more, the exit code is 1"
     )
-    options = parser.parse_args(arguments)
-    too_slow = []
+    options = records.options_of(parser, arguments)
+    too_slow, rows = [], []
     print(f"{'nodes':>8} {'strategy':<12}{'p50 ms':>9}{'p95 ms':>9}{'read s':>9}")
     for nodes in options.nodes:
         snapshot = random_snapshot(nodes, np.random.default_rng(0))
         for name, (p50, p95, read_s) in measured(snapshot).items():
             print(f"{nodes:>8} {name:<12}{p50:>9.1f}{p95:>9.1f}{read_s:>9.1f}")
+            rows.append({"nodes": nodes, "strategy": name, "p50_ms": p50, "p95_ms": p95, "read_s": read_s})
             if options.at_most_ms is not None and p50 > options.at_most_ms:
                 too_slow.append(f"{name} takes {p50:.1f} ms at {nodes} nodes")
+    records.write(options, {"rows": rows})
     if too_slow:
         raise SystemExit(f"{'; '.join(too_slow)}: more than the {options.at_most_ms:g} ms of --at_most_ms")
 

@@ -10,14 +10,12 @@ weights. These come from five folds by conversation: those of a fold from its tr
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
-from locigraph.kg.files import replace_file
+from benchmarks import records
 from locigraph.kg.types import Question
 from locigraph.retrieval.evaluation import Fold, evidence_recall
 from locigraph.retrieval.hits import turns_of_hits
@@ -34,7 +32,6 @@ from locigraph.retrieval.strategies.magma import MagmaRetriever, intent_of
 from locigraph.retrieval.strategies.memory_graph import SnapshotLoader
 from locigraph.scripts.assembly import opening
 from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings
-from locigraph.scripts.experiments import provenance
 from locigraph.training.folds import plan_folds
 
 _TOP_K = 10
@@ -52,18 +49,10 @@ def main() -> None:
     parser.add_argument("--store", required=True, help="graph of that corpus")
     parser.add_argument("--adapter", default=None, help="adapter of the text encoder")
     parser.add_argument("--cache", help="cache of the text encoder; by default the user's")
-    parser.add_argument("--output", required=True, type=Path, help="JSON file to write")
-    options = parser.parse_args()
+    options = records.options_of(parser)
     read = opening.read_corpus(CorpusSettings(path=options.corpus, format=options.format))
     encoder = opening.text_encoder(EncoderSettings(adapter=options.adapter, cache=options.cache))
     questions = [question for question in read.questions if question.evidence]
-    manifest = provenance.manifest(
-        _SEED,
-        corpus={"path": read.path, "sha256": read.sha256},
-        text_encoder=encoder.model_id,
-        folds=_FOLDS,
-        questions=len(questions),
-    )
     folds = plan_folds(questions, folds=_FOLDS, validation=_VALIDATION, seed=_SEED)
     found = []
     with opening.existing_store(options.store) as store:
@@ -76,8 +65,8 @@ def main() -> None:
             mean = float(np.mean(scores))
             found.append({"strategy": strategy, "variant": variant, f"recall@{_TOP_K}": mean})
             print(f"{strategy:<10}{variant:<66}{mean:>9.3f}", flush=True)
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(options.output, json.dumps({"rows": found, "manifest": manifest}, indent=1) + "\n")
+    measured = {"questions": len(questions), "folds": _FOLDS, "rows": found}
+    records.write(options, measured, corpora=[read], text_encoder=encoder.model_id, seed=_SEED)
 
 
 def rows(

@@ -13,10 +13,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks import records
 from locigraph.kg.schema import searchable_types
 from locigraph.kg.types import NodeId, SpaceId, TurnId
 from locigraph.retrieval.index.bm25 import Bm25Index
@@ -42,14 +44,16 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, nargs="+", default=[10_000, 100_000])
     parser.add_argument("--widths", type=int, nargs="+", default=[_VECTOR_DIM, 768])
     parser.add_argument("--all_nodes", action="store_true")
-    options = parser.parse_args()
+    options = records.options_of(parser)
+    rows: list[dict[str, Any]] = []
     print(f"{'nodes':>8} {'index':>6} {'what':<28}{'p50 ms':>9}{'p95 ms':>9}{'v2 / v1':>9}")
     for nodes in options.nodes:
         with tempfile.TemporaryDirectory() as folder:
-            _measure(nodes, options.widths, Path(folder), all_nodes=options.all_nodes)
+            rows += _measured(nodes, options.widths, Path(folder), all_nodes=options.all_nodes)
+    records.write(options, {"rows": rows})
 
 
-def _measure(nodes: int, widths: Sequence[int], folder: Path, *, all_nodes: bool) -> None:
+def _measured(nodes: int, widths: Sequence[int], folder: Path, *, all_nodes: bool) -> list[dict[str, Any]]:
     rng = np.random.default_rng(0)
     kind = index_type(nodes)
     with MilvusIndex(str(folder / "index.db")) as index:
@@ -74,9 +78,12 @@ def _measure(nodes: int, widths: Sequence[int], folder: Path, *, all_nodes: bool
                 searches[f"v2, {width} wide, {name}"] = _v2(collection, vectors)
         times = _interleaved(searches)
     base = float(np.median(times["v1"]))
+    rows = []
     for name, values in times.items():
         p50, p95 = np.percentile(values, [50, 95])
         print(f"{nodes:>8} {kind:>6} {name:<28}{p50:>9.2f}{p95:>9.2f}{p50 / base:>9.2f}")
+        rows.append({"nodes": nodes, "index": kind, "what": name, "p50_ms": float(p50), "p95_ms": float(p95)})
+    return rows
 
 
 def _v2(collection: Collection, vectors: Iterator[NDArray[np.float32]]) -> Callable[[], object]:

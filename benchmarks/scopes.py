@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import records
 from locigraph.kg.types import Turn
 from locigraph.retrieval.evaluation.metrics import evidence_recall
 from locigraph.retrieval.hits import turns_of_hits
@@ -35,7 +36,7 @@ def main() -> None:
     parser.add_argument("--conversations", nargs="*", default=None)
     parser.add_argument("--strategies", nargs="+", default=["v2", "v1", "bm25", "dense"])
     parser.add_argument("--cache", help="of the text encoder; by default the user's")
-    options = parser.parse_args()
+    options = records.options_of(parser)
     corpus = opening.read_corpus(CorpusSettings(path=options.corpus, conversations=options.conversations))
     encoder = EncoderSettings(adapter="default", cache=options.cache)
     scores: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
@@ -62,8 +63,12 @@ def main() -> None:
                         evidence_recall(ranking, frozenset(question.evidence), _DEPTH)
                     )
     print(f"{len(corpus.questions)} questions, recall@{_DEPTH}")
+    rows = []
     for (strategy, name), found in scores.items():
-        print(f"{strategy:<10}{name:<12}{np.mean(found):.3f}")
+        mean = float(np.mean(found))
+        rows.append({"strategy": strategy, "asked": name, f"recall@{_DEPTH}": mean})
+        print(f"{strategy:<10}{name:<12}{mean:.3f}")
+    records.write(options, {"questions": len(corpus.questions), "rows": rows}, corpora=[corpus])
 
 
 def _given(turns: Sequence[Turn]) -> list[dict[str, Any]]:

@@ -13,13 +13,15 @@ from __future__ import annotations
 import argparse
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from benchmarks import records
 from locigraph.consolidation.classification import Classifier
 from locigraph.consolidation.linking import Linker
 from locigraph.consolidation.merging import Merger, same_names
@@ -69,14 +71,14 @@ def ask(
     return found
 
 
-def duplicates(store: Store, encoder: CachedTextEncoder) -> str:
-    """The share of the entities and concepts that mean the same as an older one."""
+def duplicates(store: Store, encoder: CachedTextEncoder) -> tuple[int, int]:
+    """How many entities and concepts mean the same as an older one, and how many there are."""
     held = again = 0
     for space in store.spaces():
         seen = store.snapshot(space, embedding_model=encoder.model_id)
         held += len(seen.active_rows(("entity", "concept")))
         again += len(same_names(seen, CONCEPT_MERGE))
-    return f"{again} of {held} entities and concepts mean the same as an older one ({again / max(1, held):.4f})"
+    return again, held
 
 
 def hybrid(parts: SearchParts) -> Retriever:
@@ -88,21 +90,39 @@ def hybrid(parts: SearchParts) -> Retriever:
     return HybridRetriever(parts.words, vectors, encoder)
 
 
-def shown(questions: Sequence[Question], scores: Scores, before: Scores | None) -> str:
-    """A line of means, differences and recall@10 by category."""
+def compared(questions: Sequence[Question], scores: Scores, before: Scores | None) -> dict[str, Any]:
+    """Means of each metric and of recall@10 by category; with their differences if there is anything to compare."""
     clusters = [str(question.space) for question in questions]
-    cells = []
-    for column in range(len(_METRICS)):
-        cell = f"{scores[:, column].mean():.3f}"
+    everything = list(range(len(questions)))
+    made: dict[str, Any] = {"questions": len(questions)}
+    for column, metric in enumerate(_METRICS):
+        made[metric] = _mean(scores, before, everything, column)
         if before is not None:
-            differences = scores[:, column] - before[:, column]
-            cell += f" ({differences.mean():+.3f}, p {sign_flip_test(differences, clusters):.3f})"
-        cells.append(cell)
-    for category in sorted({question.category for question in questions}):
-        rows = [i for i, question in enumerate(questions) if question.category == category]
-        cell = f"{category} {scores[rows, 0].mean():.3f}"
-        cells.append(cell if before is None else f"{cell} ({(scores[rows, 0] - before[rows, 0]).mean():+.3f})")
-    return "  ".join(cells)
+            made[metric]["p"] = float(sign_flip_test(scores[:, column] - before[:, column], clusters))
+    categories = sorted({question.category for question in questions})
+    made["categories"] = {
+        category: _mean(scores, before, [i for i in everything if questions[i].category == category], 0)
+        for category in categories
+    }
+    return made
+
+
+def _mean(scores: Scores, before: Scores | None, rows: Sequence[int], column: int) -> dict[str, float]:
+    made = {"mean": float(scores[rows, column].mean())}
+    return made if before is None else made | {"difference": float((scores - before)[rows, column].mean())}
+
+
+def shown(made: Mapping[str, Any]) -> str:
+    """What ``compared`` makes as a line."""
+
+    def cell(entry: Mapping[str, float]) -> str:
+        if "difference" not in entry:
+            return f"{entry['mean']:.3f}"
+        p = f", p {entry['p']:.3f}" if "p" in entry else ""
+        return f"{entry['mean']:.3f} ({entry['difference']:+.3f}{p})"
+
+    cells = [cell(made[metric]) for metric in _METRICS]
+    return "  ".join([*cells, *(f"{category} {cell(entry)}" for category, entry in made["categories"].items())])
 
 
 def main() -> None:
@@ -110,14 +130,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--corpus", required=True)
     parser.add_argument("--format", default="locomo")
+    parser.add_argument("--conversations", nargs="*", help="of that corpus; all by default")
     parser.add_argument("--store", required=True)
     parser.add_argument("--passes", nargs="*", choices=list(PASSES), default=list(PASSES))
     parser.add_argument("--strategies", nargs="+", default=["v1", "sum", "gaama", "hipporag"])
     parser.add_argument("--adapter")
     parser.add_argument("--cache")
     parser.add_argument("--keep", help="folder for the copies; they are deleted without it")
-    options = parser.parse_args()
-    read = opening.read_corpus(CorpusSettings(path=options.corpus, format=options.format))
+    options = records.options_of(parser)
+    read = opening.read_corpus(
+        CorpusSettings(path=options.corpus, format=options.format, conversations=options.conversations)
+    )
     questions = [question for question in read.questions if question.evidence]
     encoder = opening.text_encoder(EncoderSettings(adapter=options.adapter, cache=options.cache))
     encoder.encode([question.text for question in questions], progress="encode questions")
@@ -125,18 +148,25 @@ def main() -> None:
         folder = Path(options.keep or temporary)
         folder.mkdir(parents=True, exist_ok=True)
         before: dict[str, Scores] = {}
+        rows, named = [], {}
         for name in ("nothing", *options.passes):
             path = folder / f"{name}.sqlite"
             shutil.copyfile(options.store, path)
             with Store(path) as store:
                 for space in store.spaces() if name != "nothing" else []:
                     print(f"{name} {space}: {PASSES[name](store, encoder.without_adapter(), space)}", flush=True)
-                print(f"after {name}: {duplicates(store, encoder.without_adapter())}", flush=True)
+                again, held = duplicates(store, encoder.without_adapter())
+                named[name] = {"duplicates": again, "entities_and_concepts": held}
+                told = f"{again} of {held} entities and concepts mean the same as an older one"
+                print(f"after {name}: {told} ({again / max(1, held):.4f})", flush=True)
                 for each in dict.fromkeys([encoder.without_adapter(), encoder]):
                     graphs.embed_all(store.spaces(), store, each)
                 for strategy, scores in ask(store, encoder, options.strategies, questions).items():
-                    print(f"after {name}: {strategy}  {shown(questions, scores, before.get(strategy))}", flush=True)
+                    row = compared(questions, scores, before.get(strategy))
+                    rows.append({"after": name, "strategy": strategy, **row})
+                    print(f"after {name}: {strategy}  {shown(row)}", flush=True)
                     before.setdefault(strategy, scores)
+    records.write(options, {"rows": rows, "names": named}, corpora=[read], text_encoder=encoder.model_id)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,18 @@
-"""What categories and reflections are worth to v2: rows of the network's table of relations, trained in folds.
+"""What categories, reflections, parts of events and causes are worth to v2: rows of the network's relations, trained.
 
     locigraph build --corpus.path locomo10.json --corpus.format locomo --consolidation recorded --store locomo.sqlite
-    python -m benchmarks.second_pass_network --store locomo.sqlite --corpus locomo10.json --rows reflection category
+    python -m benchmarks.second_pass_network --store locomo.sqlite --corpus locomo10.json --rows reflection cause
+    locigraph build --config configs/build/sample_llm.yaml
+    python -m benchmarks.second_pass_network --store data/sample_llm.sqlite --corpus sample --format jsonl \
+        --conversations harbor --learnt_store voices.sqlite --rows sub_event cause --start .15 .1
 
-A copy of the store is classified and reflected upon. A turn takes in the reflections and categories of what was drawn
-from it: the graph joins these to facts, so an edge from each to the turn is added to the snapshot. The weights of the
-new relations start at 0. Five folds, one seed, exact search. With ``--learnt_store`` (and ``--learnt_corpus``, a
-bundled corpus) the network learns from another corpus, of which nothing is held back, as the shipped checkpoint does.
+All second passes go over a copy of the store; ``link`` finds causes by their cue phrases. Parts of events come from
+language models alone, so from a cassette. A turn takes in what is joined to what was drawn from it: the graph joins
+reflections to facts, and parts to events, so an edge from each to the turn is added to the snapshot. Each row is tried
+by itself; ``category+reflection`` tries two together. The weights of the new relations start at 0, or where ``--start``
+says, which is what is tested where the learnt graphs hold no such edge. One seed, exact search. With ``--learnt_store``
+(and ``--learnt_corpus``, a bundled corpus) the network learns from another corpus, of which nothing is held back, as
+the shipped checkpoint does; otherwise it learns in folds.
 """
 
 from __future__ import annotations
@@ -18,13 +24,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
-from benchmarks.second_pass import PASSES, shown
+from benchmarks import records
+from benchmarks.second_pass import PASSES, compared, shown
 from locigraph.consolidation.classification import category_types
 from locigraph.gnn.relations import RELATIONS, NetworkRelation
+from locigraph.kg.corpora import Corpus
+from locigraph.kg.schema import searchable_types
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
 from locigraph.kg.types import Question
@@ -39,37 +49,87 @@ from locigraph.training.comparison import rank_exactly
 from locigraph.training.config import Settings, TrainerConfig, TrainingConfig
 from locigraph.training.folds import FoldTrainer, plan_folds
 
+#: Types of nodes that causes join, as the network knows them.
+_CAUSAL = ("episode", "event_node", "knowledge_node")
+
+
+@dataclass(frozen=True)
+class Row:
+    """Edges of the graph that turns take in, by the turns of one of their ends.
+
+    Attributes:
+        label: Of the edges.
+        sources: Types of the nodes at which they begin.
+        relations: The relations of the network: their neighbours are at the other end.
+        is_mutual: Whether the turns of the source take in the target as well, by relations of the family ``INTO_...``.
+    """
+
+    label: str
+    sources: Sequence[str]
+    relations: Sequence[NetworkRelation]
+    is_mutual: bool = False
+
+    @property
+    def back(self) -> str:
+        """Family of the edges from the target to the turns of the source."""
+        return f"INTO_{self.label}"
+
+
 ROWS = {
-    "reflection": NetworkRelation("reflection", "knowledge_node", "DERIVED_FROM_FACT"),
-    "category": NetworkRelation("category", "concept", "CONTAINS"),
-}
+    "reflection": Row(
+        "DERIVED_FROM_FACT", ["reflection"], [NetworkRelation("reflection", "knowledge_node", "DERIVED_FROM_FACT")]
+    ),
+    "category": Row(
+        "CONTAINS", list(category_types().values()), [NetworkRelation("category", "concept", "CONTAINS")]
+    ),
+    "sub_event": Row(
+        "CONTAINS",
+        ["event_node"],
+        [NetworkRelation("whole", "event_node", "CONTAINS"), NetworkRelation("part", "event_node", "INTO_CONTAINS")],
+        is_mutual=True,
+    ),
+    "cause": Row(
+        "CAUSES",
+        searchable_types(),
+        [
+            *(NetworkRelation(f"cause_{kind}", kind, "CAUSES") for kind in _CAUSAL),
+            *(NetworkRelation(f"effect_{kind}", kind, "INTO_CAUSES") for kind in _CAUSAL),
+        ],
+        is_mutual=True,
+    ),
+}  # fmt: skip
 
 
 def with_turns(seen: Snapshot) -> Snapshot:
-    """The snapshot with edges from reflections and categories to the turns that their facts come from."""
-    source, target, labels = [], [], []
+    """The snapshot with edges to turns: from what the edges of each row join to what was drawn from the turns."""
     turns: dict[int, list[int]] = {}
     for node, turn in seen.provenance.tolist():
         turns.setdefault(node, []).append(int(seen.episode_rows[turn]))
-    for label, types in (("DERIVED_FROM_FACT", ["reflection"]), ("CONTAINS", list(category_types().values()))):
-        ends = (seen.relations == label) & np.isin(seen.source, seen.active_rows(types))
-        pairs = {
-            (node, episode)
-            for node, fact in zip(seen.source[ends].tolist(), seen.target[ends].tolist(), strict=True)
-            if not seen.labels[node].startswith("other ")
-            for episode in turns.get(fact, [])
-        }
-        for node, episode in sorted(pairs):
-            source.append(node)
-            target.append(episode)
-            labels.append(label)
-
+    categories = seen.active_rows(list(category_types().values())).tolist()
+    rest = {row for row in categories if seen.labels[row].startswith("other ")}
+    added: list[tuple[str, int, int]] = []
+    for row in ROWS.values():
+        edges = (seen.relations == row.label) & np.isin(seen.source, seen.active_rows(row.sources))
+        ends = zip(seen.source[edges].tolist(), seen.target[edges].tolist(), strict=True)
+        pairs = {(row.label, source, target) for source, target in ends if source not in rest}
+        if row.is_mutual:
+            pairs |= {(row.back, target, source) for _, source, target in pairs}
+        added += sorted(
+            {
+                (family, node, episode)
+                for family, node, other in pairs
+                for episode in turns.get(other, [])
+                if episode != node
+            }
+        )
+    source, target = (np.array([edge[at] for edge in added], dtype=np.int64) for at in (1, 2))
+    labels = np.array([edge[0] for edge in added], dtype=np.str_)
     return replace(
         seen,
-        source=np.append(seen.source, np.array(source, dtype=np.int64)),
-        target=np.append(seen.target, np.array(target, dtype=np.int64)),
-        relations=np.append(seen.relations, np.array(labels, dtype=np.str_)),
-        families=np.append(seen.families, np.array(labels, dtype=np.str_)),
+        source=np.append(seen.source, source),
+        target=np.append(seen.target, target),
+        relations=np.append(seen.relations, labels),
+        families=np.append(seen.families, labels),
         weights=np.append(seen.weights, np.ones(len(labels), dtype=np.float32)),
     )
 
@@ -78,49 +138,63 @@ def with_turns(seen: Snapshot) -> Snapshot:
 class Passed:
     """A corpus whose graphs the second passes have gone over, with edges to turns."""
 
-    questions: Sequence[Question]
+    corpus: Corpus
     views: Views
     trainer: FoldTrainer
+
+    @property
+    def questions(self) -> Sequence[Question]:
+        """Those of the corpus."""
+        return self.corpus.questions
 
 
 @contextmanager
 def passed(store: str, corpus: CorpusSettings, encoder: CachedTextEncoder) -> Iterator[Passed]:
-    """A copy of a built store, classified and reflected upon."""
+    """A copy of a built store, over which all second passes have gone."""
     read = opening.read_corpus(corpus)
     encoder.encode([question.text for question in read.questions], progress="encode questions")
     with tempfile.TemporaryDirectory() as copied, Store(shutil.copy(store, f"{copied}/g.sqlite")) as graph:
-        for space in tqdm(graph.spaces(), desc="second passes", unit="space"):
+        for space in tqdm([c.space for c in read.conversations], desc="second passes", unit="space"):
             for each in PASSES.values():
                 each(graph, encoder.without_adapter(), space)
-        graphs.embed_all(graph.spaces(), graph, encoder)
+        graphs.embed_all([c.space for c in read.conversations], graph, encoder)
         views = Views.of_corpus(
             lambda space, as_of: with_turns(graph.snapshot(space, as_of=as_of, embedding_model=encoder.model_id)), read
         )
         trainer = learning.fold_trainer(read, views, TrainerConfig(csv_log=False), encoder, seed=0)
-        yield Passed(read.questions, views, trainer)
+        yield Passed(read, views, trainer)
 
 
 def main() -> None:
-    """Print recall@10 and nDCG@10 without and with the rows."""
+    """Print recall@10 and nDCG@10 without and with each row."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--store", required=True)
     parser.add_argument("--corpus", required=True)
     parser.add_argument("--format", default="locomo")
+    parser.add_argument("--conversations", nargs="*", help="of that corpus; all by default")
+    parser.add_argument("--folds", type=int, default=5, help="of these conversations, if nothing else is learnt from")
+    parser.add_argument("--validation", type=int, default=2, help="conversations of a fold that stop its training")
     parser.add_argument("--learnt_store", help="built store of a corpus to learn from; without it, folds of the corpus")
     parser.add_argument("--learnt_corpus", default="voices")
     parser.add_argument("--learnt_conversations", nargs="*", help="of that corpus; all by default")
     parser.add_argument("--epochs", type=int, default=3, help="of a training on another corpus, which nothing stops")
-    parser.add_argument("--rows", nargs="+", choices=list(ROWS), default=list(ROWS))
+    parser.add_argument(
+        "--rows", nargs="+", type=_rows, default=[(name,) for name in ROWS], help=f"of {', '.join(ROWS)}, or a+b"
+    )
+    parser.add_argument(
+        "--start", type=float, nargs=2, default=[0.0, 0.0], help="weights of text and words before training"
+    )
     parser.add_argument("--adapter", default="checkpoints/text")
     parser.add_argument("--cache")
     parser.add_argument("--dtype", default=EncoderSettings().dtype, help="of the text encoder; not for --learnt_store")
-    options = parser.parse_args()
+    options = records.options_of(parser)
     encoder = opening.text_encoder(EncoderSettings(adapter=options.adapter, cache=options.cache, dtype=options.dtype))
     with ExitStack() as held:
-        asked = held.enter_context(passed(options.store, CorpusSettings(options.corpus, options.format), encoder))
+        corpus = CorpusSettings(options.corpus, options.format, conversations=options.conversations)
+        asked = held.enter_context(passed(options.store, corpus, encoder))
         if options.learnt_store is None:
             learnt, settings = asked, Settings()
-            folds = list(plan_folds(asked.questions, folds=5, validation=2, seed=0))
+            folds = list(plan_folds(asked.questions, folds=options.folds, validation=options.validation, seed=0))
         else:
             other = CorpusSettings(options.learnt_corpus, conversations=options.learnt_conversations)
             usual = opening.text_encoder(EncoderSettings(adapter=options.adapter, cache=options.cache))
@@ -128,29 +202,67 @@ def main() -> None:
             settings = Settings(training=TrainingConfig(epochs=options.epochs, pretrain_epochs=0))
             spaces, tested = ({q.space for q in each.questions} for each in (learnt, asked))
             folds = [Fold(0, tuple(sorted(spaces)), (), tuple(sorted(tested)))]
-        compare(asked, learnt, folds, settings, options.rows, encoder)
+        found = compare(asked, learnt, folds, settings, options.rows, encoder, start=options.start)
+    corpora = [asked.corpus] if learnt is asked else [asked.corpus, learnt.corpus]
+    records.write(options, {"rows": found}, corpora=corpora, text_encoder=encoder.model_id)
+
+
+def _rows(names: str) -> tuple[str, ...]:
+    """Rows that are tried together, of their names joined by plus signs."""
+    found = tuple(names.split("+"))
+    unknown = [name for name in found if name not in ROWS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is no row; expected some of {', '.join(ROWS)}")
+    return found
 
 
 def compare(
-    asked: Passed, learnt: Passed, folds: Sequence[Fold], settings: Settings, rows: Sequence[str], encoder: TextEncoder
-) -> None:
-    """Train without and with the rows, fold by fold, and print the means over the folds so far."""
+    asked: Passed,
+    learnt: Passed,
+    folds: Sequence[Fold],
+    settings: Settings,
+    tried: Sequence[Sequence[str]],
+    encoder: TextEncoder,
+    *,
+    start: Sequence[float],
+) -> list[dict[str, Any]]:
+    """Train without and with each of some rows, fold by fold; prints the means over the folds so far.
+
+    Args:
+        asked: What is tested.
+        learnt: What is learnt from.
+        folds: Conversations of both.
+        settings: Of the trainings.
+        tried: Names of the rows of each training with any.
+        encoder: Text encoder.
+        start: Weights of the rows before training, of the text and lexical blocks.
+
+    Returns:
+        The means over all folds, without and with each.
+    """
+    variants: dict[str, Sequence[str]] = {"without": (), **{" and ".join(rows): rows for rows in tried}}
     done: list[Question] = []
-    scores: dict[str, list[list[float]]] = {"without": [], "with": []}
+    scores: dict[str, list[list[float]]] = {name: [] for name in variants}
+    found: list[dict[str, Any]] = []
     for fold in folds:
         tested = [question for question in asked.questions if question.space in fold.test]
         done += tested
-        for name, held in scores.items():
+        for name, rows in variants.items():
             with ExitStack() as added, tempfile.TemporaryDirectory() as folder:
-                for row in rows if name == "with" else []:
-                    RELATIONS.add(ROWS[row])
-                    added.callback(RELATIONS.remove, row)
+                for relation in (each for row in rows for each in ROWS[row].relations):
+                    RELATIONS.add(replace(relation, start=(start[0], start[1], None)))
+                    added.callback(RELATIONS.remove, relation.name)
                 made = learnt.trainer.train(fold, settings, folder=Path(folder), seed=0, name=f"{name}, {fold.index}")
-                found = rank_exactly(made, tested, asked.views, encoder.encode, name=name).rankings
-                held += [recall_and_ndcg(found[q.question_id], q.evidence) for q in tested]
+                rankings = rank_exactly(made, tested, asked.views, encoder.encode, name=name).rankings
+                scores[name] += [recall_and_ndcg(rankings[q.question_id], q.evidence) for q in tested]
         whole = {name: np.array(values) for name, values in scores.items()}
-        print(f"{fold.index + 1} folds without: {shown(done, whole['without'], None)}")
-        print(f"with {' and '.join(rows)}: {shown(done, whole['with'], whole['without'])}", flush=True)
+        found = [
+            {"rows": list(rows), **compared(done, whole[name], whole["without"] if rows else None)}
+            for name, rows in variants.items()
+        ]
+        for name, row in zip(variants, found, strict=True):
+            print(f"{fold.index + 1} folds, {'with ' if row['rows'] else ''}{name}: {shown(row)}", flush=True)
+    return found
 
 
 def recall_and_ndcg(ranking: Sequence[str], evidence: Sequence[str]) -> list[float]:

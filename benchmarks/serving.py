@@ -24,6 +24,8 @@ from pathlib import Path
 import httpx
 import numpy as np
 
+from benchmarks import records
+
 _THINGS = ("bike", "boat", "house", "garden", "guitar", "camera", "kitchen", "car", "dog", "library")
 _DEEDS = ("sold", "bought", "painted", "lost", "found", "repaired", "lent", "borrowed")
 
@@ -123,9 +125,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30, help="length of the run")
     parser.add_argument("--turns", type=int, default=1_000, help="turns that the memory holds before")
     parser.add_argument("--spaces", type=int, default=20, help="spaces among which turns and questions are divided")
-    options = parser.parse_args()
+    options = records.options_of(parser)
     with tempfile.TemporaryDirectory(prefix="serving-") as folder, server(Path(folder)) as address:
-        print(json.dumps(asyncio.run(measure(address, options)), indent=1))
+        found = asyncio.run(measure(address, options))
+    print(json.dumps(found, indent=1))
+    records.write(options, found)
 
 
 if __name__ == "__main__":

@@ -14,15 +14,19 @@ import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from benchmarks import records
+from locigraph.kg.corpora import Corpus
 from locigraph.kg.types import Question, SpaceId
 from locigraph.retrieval.evaluation import cluster_bootstrap, score_ranking, sign_flip_test
 from locigraph.retrieval.strategies.turn_signals import TEXT_SIGNALS as SIGNALS
 from locigraph.retrieval.strategies.turn_signals import TurnSignals
+from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.assembly import opening
 from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings
 
@@ -62,16 +66,12 @@ class Asked:
         return best
 
 
-def ask(options: argparse.Namespace) -> Asked:
-    """Signals of every question of the corpus."""
-    corpus = opening.read_corpus(CorpusSettings(path=options.corpus, format=options.format))
-    encoder = opening.text_encoder(
-        EncoderSettings(dtype=options.dtype, cache=options.cache, adapter=options.adapter, device="cpu")
-    )
+def ask(corpus: Corpus, encoder: CachedTextEncoder, path: str) -> Asked:
+    """Signals of every question of a corpus on the graph in a file."""
     questions = sorted((q for q in corpus.questions if q.evidence), key=lambda q: (q.space, str(q.asked_at)))
     vectors = encoder.encode([q.text for q in questions], progress="encode questions")
     signals, turns = [], []
-    with opening.existing_store(options.store) as store:
+    with opening.existing_store(path) as store:
         held: tuple[object, TurnSignals] | None = None
         for question, vector in zip(tqdm(questions, desc="signals", unit="question"), vectors, strict=True):
             key = question.space, question.asked_at
@@ -85,8 +85,8 @@ def ask(options: argparse.Namespace) -> Asked:
     return Asked(questions, signals, turns)
 
 
-def against(asked: Asked, scores: NDArray[np.float64], path: str, strategy: str) -> str:
-    """A strategy of an evaluation minus these scores, in recall@10."""
+def against(asked: Asked, scores: NDArray[np.float64], path: str, strategy: str) -> dict[str, float]:
+    """A strategy of an evaluation minus these scores, in recall@10, with its interval and p."""
     of_question: dict[str, list[float]] = {}
     for line in Path(path).read_text().splitlines():
         entry = json.loads(line)
@@ -98,7 +98,8 @@ def against(asked: Asked, scores: NDArray[np.float64], path: str, strategy: str)
     ]
     clusters = [str(q.space) for q in asked.questions]
     low, high = cluster_bootstrap(differences, clusters)
-    return f"{np.mean(differences):+.3f} [{low:+.3f}, {high:+.3f}], p {sign_flip_test(differences, clusters):.3f}"
+    p = sign_flip_test(differences, clusters)
+    return {"difference": float(np.mean(differences)), "low": float(low), "high": float(high), "p": float(p)}
 
 
 def main() -> None:
@@ -115,22 +116,32 @@ def main() -> None:
     parser.add_argument("--weights", type=float, nargs=len(SIGNALS), help=f"of {', '.join(SIGNALS)}")
     parser.add_argument("--against", help="rankings.jsonl of an evaluation of the same questions")
     parser.add_argument("--strategy", default="v2", help="of that evaluation")
-    options = parser.parse_args()
-    asked = ask(options)
+    options = records.options_of(parser)
+    corpus = opening.read_corpus(CorpusSettings(path=options.corpus, format=options.format))
+    encoder = opening.text_encoder(
+        EncoderSettings(dtype=options.dtype, cache=options.cache, adapter=options.adapter, device="cpu")
+    )
+    asked = ask(corpus, encoder, options.store)
     equal = [1.0] * len(SIGNALS)
-    rows = {"equal": equal, "searched here": asked.search(equal)}
+    tried = {"equal": equal, "searched here": asked.search(equal)}
     if options.weights:
-        rows["given"] = options.weights
+        tried["given"] = options.weights
     print(f"{len(asked.questions)} questions; weights of {', '.join(SIGNALS)}; recall@10 / nDCG@10")
-    for name, weights in rows.items():
+    rows = []
+    for name, weights in tried.items():
         scores = asked.scores(weights)
-        means = " / ".join(f"{mean:.4f}" for mean in scores.mean(0))
-        compared = (
-            f"  {options.strategy} minus it: {against(asked, scores, options.against, options.strategy)}"
-            if options.against
-            else ""
-        )
-        print(f"{name:>14}  {' '.join(f'{w:g}' for w in weights):<24}  {means}{compared}")
+        row: dict[str, Any] = {"weights": dict(zip(SIGNALS, weights, strict=True))}
+        row |= dict(zip(_METRICS, scores.mean(0).tolist(), strict=True))
+        told = ""
+        if options.against:
+            found = row["against"] = against(asked, scores, options.against, options.strategy)
+            interval = f"[{found['low']:+.3f}, {found['high']:+.3f}], p {found['p']:.3f}"
+            told = f"  {options.strategy} minus it: {found['difference']:+.3f} {interval}"
+        rows.append({"name": name, **row})
+        means = " / ".join(f"{row[metric]:.4f}" for metric in _METRICS)
+        print(f"{name:>14}  {' '.join(f'{w:g}' for w in weights):<24}  {means}{told}")
+    measured = {"questions": len(asked.questions), "rows": rows}
+    records.write(options, measured, corpora=[corpus], text_encoder=encoder.model_id)
 
 
 if __name__ == "__main__":

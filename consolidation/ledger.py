@@ -1,4 +1,4 @@
-"""Counts the tokens that language models read and write, what they cost, and stops when a limit is reached."""
+"""Counts what language models read and write, what it costs and what comes of it, and stops at a limit."""
 
 from __future__ import annotations
 
@@ -51,10 +51,6 @@ class Ledger:
 
     Replies from a cassette cost nothing and are not counted.
 
-    Attributes:
-        invalid: Replies of this run that could not be used.
-        repaired: Those of them that the model mended when it was told.
-
     Args:
         max_tokens: Most tokens, read and written, that a store may cost; None for any number.
         max_cost: Most that they may cost, in the currency of the prices; None for any sum.
@@ -69,7 +65,6 @@ class Ledger:
         self._is_stopped = False
         self._store: Accounts | None = None
         self._changed = threading.Condition()
-        self.invalid = self.repaired = 0
 
     def bind(self, store: Accounts) -> None:
         """Go on from what a store remembers, and have it remember what is spent from now on."""
@@ -145,21 +140,14 @@ class Ledger:
 
     def book(self, purpose: Purpose, read: int, written: int, prices: Prices) -> None:
         """Count one call, before its reply is used."""
+        self.count(purpose, _spent(read, written, prices))
+
+    def count(self, purpose: Purpose, more: Spent) -> None:
+        """Count more of what is made for a purpose, such as a reply that could not be used."""
         with self._changed:
-            spent = _spent(read, written, prices)
-            self._add(purpose.stage, spent)
+            self._add(purpose.stage, more)
             if self._store is not None and purpose.space is not None:
-                self._store.add_spent(purpose.space, purpose.turn_id or "", purpose.stage, spent)
-
-    def count_invalid(self) -> None:
-        """Count a reply that could not be used."""
-        with self._changed:
-            self.invalid += 1
-
-    def count_repaired(self) -> None:
-        """Count a reply that is right after one that could not be used."""
-        with self._changed:
-            self.repaired += 1
+                self._store.add_spent(purpose.space, purpose.turn_id or "", purpose.stage, more)
 
     @property
     def total(self) -> Spent:

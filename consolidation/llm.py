@@ -21,6 +21,7 @@ from locigraph.consolidation.cassette import Attempt, Cassette, key_of
 from locigraph.consolidation.errors import ConsolidationError, LanguageModelError, MissingReplyError, ReplyFormatError
 from locigraph.consolidation.ledger import Ledger, Prices, Purpose, tokens_of
 from locigraph.consolidation.replies import Schema, read_reply, without_bounds
+from locigraph.kg.counts import Spent
 
 Message = ChatCompletionMessageParam
 _Read = TypeVar("_Read")
@@ -167,6 +168,7 @@ class ChatClient:
                 try:
                     text, fault = self._reply(asked, schema, purpose)
                 except ReplyFormatError as error:  # the endpoint refuses the request
+                    self.ledger.count(purpose, Spent(given_up=1))
                     self.cassette.keep_failed(request, [*attempts, (None, str(error))])
                     raise
             if fault is None:
@@ -176,15 +178,16 @@ class ChatClient:
                     fault = str(error)
                 else:
                     if attempt:
-                        self.ledger.count_repaired()
+                        self.ledger.count(purpose, Spent(repaired=1))
                     if text != held:
                         self.cassette.keep([(request, text)])
                     return result
-            self.ledger.count_invalid()
+            self.ledger.count(purpose, Spent(invalid=1))
             fault = _storable(fault)
             attempts.append((text, fault))
             complaint = f"That was not right: {fault}. Reply again, with all that was asked for."
             asked += [{"role": "assistant", "content": text}, {"role": "user", "content": complaint}]
+        self.ledger.count(purpose, Spent(given_up=1))
         self.cassette.keep_failed(request, attempts)
         raise self._useless(request, attempts)
 

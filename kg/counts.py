@@ -21,12 +21,25 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Spent(Counts):
-    """Calls of language models, tokens that they read and wrote, and what these cost."""
+    """What language models cost, and what came of it.
+
+    Attributes:
+        calls: Replies, wrong ones among them.
+        read: Tokens that the models read.
+        written: Tokens that they wrote.
+        cost: What these cost, in the currency of the prices.
+        invalid: Replies that could not be used.
+        repaired: Those of them that the model mended when it was told.
+        given_up: Requests that came to nothing, refused ones among them.
+    """
 
     calls: int = 0
     read: int = 0
     written: int = 0
     cost: float = 0.0
+    invalid: int = 0
+    repaired: int = 0
+    given_up: int = 0
 
     @property
     def tokens(self) -> int:
@@ -35,4 +48,6 @@ class Spent(Counts):
 
     def __str__(self) -> str:
         cost = f", cost {self.cost:.4f}" if self.cost else ""
-        return f"{self.calls:,} calls, {self.read:,} tokens read, {self.written:,} written{cost}"
+        faults = (("invalid", self.invalid), ("repaired", self.repaired), ("given up", self.given_up))
+        wrong = "".join(f", {number:,} {name}" for name, number in faults if number)
+        return f"{self.calls:,} calls, {self.read:,} tokens read, {self.written:,} written{cost}{wrong}"

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from locigraph.kg.store import Store
     from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 
-_COLUMNS = ("covered", "repeated", "dates_right", "made", "failed", "invalid", "repaired", "calls", "tokens", "cost")
+_COLUMNS = (
+    "covered", "repeated", "dates_right", "made", "failed", "invalid", "repaired", "given_up",
+    "calls", "tokens", "cost",
+)  # fmt: skip
 
 
 def evaluate_consolidation(
@@ -84,8 +87,7 @@ def evaluate_consolidation(
         if isinstance(extractor, Accounted):
             ledger = extractor.ledger
             stages = {stage: asdict(spent) for stage, spent in ledger.by_stage().items()}
-            row |= {"calls": ledger.total.calls, "tokens": ledger.total.tokens, "cost": ledger.total.cost}
-            row |= {"invalid": ledger.invalid, "repaired": ledger.repaired, "stages": stages}
+            row |= asdict(ledger.total) | {"tokens": ledger.total.tokens, "stages": stages}
         rows[llm.model if name == "llm" else name] = row
     turns = sum(len(conversation.turns) for conversation in read.conversations)
     result = {

@@ -39,11 +39,10 @@ def link(
     client = client_if_named("links", llm, max_tokens=max_tokens, max_cost=max_cost)
 
     def work(graph: Store, plain: TextEncoder, space: SpaceId, is_stopped: resident.Stopped) -> Linked:
-        if client is not None:
-            client.ledger.bind(graph)
         return Linker(graph).run(space, client, is_stopped=is_stopped)
 
-    resident.run("link", store, encoder, Linked(), work, once=once, interval=interval)
+    ledger = None if client is None else client.ledger
+    resident.run("link", store, encoder, Linked(), work, once=once, interval=interval, ledger=ledger)
 
 
 if __name__ == "__main__":

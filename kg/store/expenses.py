@@ -1,10 +1,12 @@
-"""What language models cost, by space, turn and stage."""
+"""What language models cost and what came of it, by space, turn and stage."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import asdict, fields
+from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from locigraph.kg.counts import Spent
 from locigraph.kg.store import tables
@@ -12,24 +14,29 @@ from locigraph.kg.types import SpaceId, TurnId
 
 _TABLE = tables.spent.c
 _NO_TURN = ""
+_COUNTS = [field.name for field in fields(Spent)]  # each is a column of that name
 
 
 def read(connection: Connection, space: SpaceId) -> dict[tuple[str, str], Spent]:
     """What was spent on a space, by turn and stage."""
     rows = connection.execute(select(tables.spent).where(_TABLE.space == space).order_by(_TABLE.turn_id, _TABLE.stage))
-    return {(row.turn_id, row.stage): Spent(row.calls, row.read, row.written, row.cost) for row in rows}
+    return {(row.turn_id, row.stage): _spent_of(row) for row in rows}
 
 
 def by_stage(connection: Connection) -> dict[str, Spent]:
     """What was spent on all spaces, by stage."""
-    sums = [func.sum(_TABLE[name]).label(name) for name in ("calls", "read", "written", "cost")]
+    sums = [func.sum(_TABLE[name]).label(name) for name in _COUNTS]
     rows = connection.execute(select(_TABLE.stage, *sums).group_by(_TABLE.stage).order_by(_TABLE.stage))
-    return {row.stage: Spent(row.calls, row.read, row.written, row.cost) for row in rows}
+    return {row.stage: _spent_of(row) for row in rows}
+
+
+def _spent_of(row: Row[Any]) -> Spent:
+    return Spent(*(row._mapping[name] for name in _COUNTS))
 
 
 def add(connection: Connection, space: SpaceId, turn_id: str, stage: str, spent: Spent) -> None:
     """Remember that more was spent."""
-    more = {"calls": spent.calls, "read": spent.read, "written": spent.written, "cost": spent.cost}
+    more = asdict(spent)
     held = _TABLE.space == space, _TABLE.turn_id == turn_id, _TABLE.stage == stage
     sums = {name: _TABLE[name] + value for name, value in more.items()}
     if not connection.execute(update(tables.spent).where(*held).values(sums)).rowcount:

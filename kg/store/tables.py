@@ -186,7 +186,8 @@ tombstones = sa.Table(
     sa.Column("content", sa.String, nullable=False),
 )
 
-# What language models cost, by turn; turn "" stands for what is about no turn, or about forgotten ones.
+# What language models cost and what came of it, by turn; turn "" stands for what is about no turn, or about
+# forgotten ones.
 spent = sa.Table(
     "spent",
     metadata,
@@ -197,4 +198,7 @@ spent = sa.Table(
     sa.Column("read", sa.BigInteger, nullable=False),
     sa.Column("written", sa.BigInteger, nullable=False),
     sa.Column("cost", sa.Float, nullable=False),
+    sa.Column("invalid", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("repaired", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("given_up", sa.BigInteger, nullable=False, server_default="0"),
 )

@@ -42,6 +42,7 @@ class Stub:
         too_long: What it answers to the fault ``too long``, which is not among ``FAULTS``; nor are ``no message``,
             ``null message`` and ``no counts``, where fields are left out.
         requests: All requests, as they came.
+        keys: The keys that came with them.
         met: The faults that were met.
     """
 
@@ -55,6 +56,7 @@ class Stub:
     too_long: dict[str, Any] = field(default_factory=dict)
     url: str = ""
     requests: list[dict[str, Any]] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
     met: list[str] = field(default_factory=list)
     chance: random.Random = field(default_factory=lambda: random.Random(0))
 
@@ -67,6 +69,7 @@ def stub_server(stub: Stub) -> Iterator[Stub]:
         def do_POST(self) -> None:
             request = json.loads(self.rfile.read(int(self.headers["content-length"])))
             stub.requests.append(request)
+            stub.keys.append(self.headers["authorization"].removeprefix("Bearer "))
             form = request.get("response_format", {"type": "text"})
             if form["type"] in stub.refuses or ("bounds" in stub.refuses and "maxItems" in json.dumps(form)):
                 self._send(400, {"error": {"message": f"response_format {form['type']} is not supported here"}})

@@ -51,6 +51,16 @@ def test_tokens_and_cost_are_counted_by_stage_by_turn_and_in_all() -> None:
     assert str(ledger.total) == "3 calls, 3,500 tokens read, 150 written, cost 0.0040"
 
 
+def test_what_came_of_replies_is_counted_like_what_they_cost() -> None:
+    ledger, memory = Ledger(), Memory()
+    ledger.bind(memory)
+    for more in (Spent(invalid=1), Spent(repaired=1), Spent(invalid=2, given_up=1)):
+        ledger.count(purpose("scribe", "t1"), more)
+    assert ledger.by_stage() == memory.spent_by_stage() == {"scribe": Spent(invalid=3, repaired=1, given_up=1)}
+    told = "0 calls, 0 tokens read, 0 written, 3 invalid, 1 repaired, 1 given up"
+    assert str(memory.held[SPACE]["t1", "scribe"]) == told
+
+
 def test_what_was_spent_is_remembered_with_the_space_and_counts_against_later_limits() -> None:
     memory = Memory()
     first = Ledger()

@@ -76,6 +76,21 @@ def test_a_wrong_reply_is_answered_with_what_is_wrong_and_may_be_mended_once(tmp
     assert len(seen) == 2
 
 
+def test_invalid_repaired_and_refused_requests_are_counted_under_their_stage(tmp_path: Path) -> None:
+    answers = iter([(200, "Sure!"), (200, '{"boats": 3}'), (200, "Sure!"), (200, "Here:"), (400, "too long")])
+    with endpoint(lambda messages: next(answers)) as (url, _):
+        asked = client(url, tmp_path)
+        assert asked.ask(ASKED, SCHEMA, boats, purpose=Purpose("architect")) == 3
+        for stage, number in (("scribe", 2), ("links", 3)):
+            with pytest.raises(ReplyFormatError):
+                asked.ask(number * ASKED, SCHEMA, boats, purpose=Purpose(stage))
+    counts = {
+        stage: (spent.calls, spent.invalid, spent.repaired, spent.given_up)
+        for stage, spent in asked.ledger.by_stage().items()
+    }
+    assert counts == {"architect": (2, 1, 1, 0), "scribe": (2, 2, 0, 1), "links": (0, 0, 0, 1)}
+
+
 def test_a_kept_reply_that_is_no_longer_taken_is_mended_too(tmp_path: Path) -> None:
     with endpoint(lambda messages: (200, '{"boats": 4}')) as (url, seen):
         asked = client(url, tmp_path)

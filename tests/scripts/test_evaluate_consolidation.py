@@ -39,11 +39,17 @@ def test_a_model_is_judged_beside_rules_and_records_with_what_it_cost(
     assert rows["recorded"]["covered"] == rows["recorded"]["dates_right"] == 1
     assert rows["m"]["counts"]["recorded"] == 2
     assert rows["m"]["counts"]["covered"] >= 1  # the fact is word for word what the model writes
-    assert (rows["m"]["invalid"], rows["m"]["repaired"], rows["m"]["failed"]) == (1, 1, 0)
+    faults = {"invalid": 1, "repaired": 1, "given_up": 0, "failed": 0}
+    assert {name: rows["m"][name] for name in faults} == faults
+    assert rows["m"]["stages"]["architect"]["invalid"] == 1
     assert rows["m"]["calls"] == len(stub.requests) == 5
     assert rows["m"]["cost"] == pytest.approx(5 * 20 * 50 / 1e6)
     assert "covered" in out
     assert "\nrecorded" in out
+    code, _, error = run(capsys, *command, *asked)  # everything is done, and the endpoint is gone
+    assert code == 0, error
+    again = json.loads(Path("out/consolidation.json").read_text())["rows"]["m"]
+    assert again["stages"] == rows["m"]["stages"]
 
     code, _, error = run(capsys, *command, "--output", "replayed", "--llm.mode", "replay")
     assert code == 0, error

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import re
+import shlex
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -16,7 +18,7 @@ from locigraph.consolidation import llm
 from locigraph.consolidation.cassette import Cassette, CassetteMode
 from locigraph.consolidation.errors import LimitReachedError
 from locigraph.consolidation.extractors.language_model import LLMExtractor
-from locigraph.consolidation.ledger import Ledger
+from locigraph.consolidation.ledger import Ledger, Prices
 from locigraph.consolidation.llm import ChatClient, Endpoint
 from locigraph.consolidation.pipeline import Consolidator, versions_of
 from locigraph.kg.corpora import Conversation, load_corpus
@@ -48,7 +50,7 @@ def build(
     """Consolidate conversations; returns how many turns failed."""
     ledger = ledger or Ledger()
     ledger.bind(store)
-    endpoint = Endpoint(url, model, timeout_s=0.4, deadline_s=60)
+    endpoint = Endpoint(url, model, prices=Prices(1.0, 1.0), timeout_s=0.4, deadline_s=60)
     extractor = LLMExtractor(*(ChatClient(endpoint, Cassette(cassette, mode), ledger) for _ in range(2)))
     encoder = FakeEncoder(512)  # wide, so that no two topics are taken for one by chance
     for conversation in conversations:
@@ -171,19 +173,25 @@ def test_a_graph_that_another_model_goes_on_with_says_so_once_and_knows_both(
     assert "and goes on by architect n " in said
 
 
-def test_a_limit_stops_between_turns_and_a_higher_one_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("limit", "low", "high"), [("max_tokens", 5_000, 1_000_000), ("max_cost", 0.005, 1.0)])
+def test_a_limit_stops_between_turns_and_a_higher_one_goes_on(
+    limit: str, low: float, high: float, tmp_path: Path
+) -> None:
+    def limited(most: float) -> Ledger:
+        return Ledger(max_cost=most) if limit == "max_cost" else Ledger(max_tokens=int(most))
+
     part = BEGINNING
     with stub_server(Stub(extracted)) as stub, Store(tmp_path / "graph.sqlite") as store:
-        with pytest.raises(LimitReachedError, match="stopped by max_tokens 5,000"):
-            build(store, stub.url, tmp_path / "cassette.sqlite", part, ledger=Ledger(max_tokens=5_000))
+        with pytest.raises(LimitReachedError, match=f"stopped by {limit} {low:,}"):
+            build(store, stub.url, tmp_path / "cassette.sqlite", part, ledger=limited(low))
         done = len(store.turns(part[0].space, state=TurnState.DONE))
         assert 0 < done < len(part[0].turns)
         assert store.failures(part[0].space) == []
         asked = len(stub.requests)
         with pytest.raises(LimitReachedError):  # what was spent is not forgotten
-            build(store, stub.url, tmp_path / "cassette.sqlite", part, ledger=Ledger(max_tokens=5_000))
+            build(store, stub.url, tmp_path / "cassette.sqlite", part, ledger=limited(low))
         assert len(stub.requests) == asked
-        ledger = Ledger(max_tokens=1_000_000)
+        ledger = limited(high)
         assert build(store, stub.url, tmp_path / "cassette.sqlite", part, ledger=ledger) == 0
         assert ledger.total.calls == len(stub.requests)
         assert ledger.total.tokens == 120 * len(stub.requests)
@@ -201,7 +209,7 @@ def test_the_command_builds_stops_with_code_3_and_goes_on(
     assert (code, error) == (0, "")
     assert "32 turns to consolidate by llm, about 64 calls" in out
     assert not (tmp_path / "g.sqlite").exists()
-    with stub_server(Stub(extracted)) as stub:
+    with stub_server(Stub(extracted, rate=1, faults=["prose"], most=1)) as stub:
         command += ["--llm.base_url", stub.url, "--llm.model", "m", "--llm.scribe.model", "writer"]
         code, _, error = run(capsys, *command, "--max_tokens", "4000")
         assert code == 3
@@ -210,9 +218,12 @@ def test_the_command_builds_stops_with_code_3_and_goes_on(
         code, out, error = run(capsys, "recall", "Who sings?", "--space", "harbor", "--store", "g.sqlite")
         assert (code, "are not consolidated yet" in out) == (0, True), error
         code, out, error = run(capsys, *command, "--max_tokens", "400000", "--llm.read_price", "1")
-        assert (code, "architect: 32 calls" in out) == (0, True), error
-        code, _, error = run(capsys, *command)
+        assert (code, "architect: 33 calls" in out) == (0, True), error
+        code, out, error = run(capsys, *command)
         assert code == 0, error
+        # Of the run that was stopped, and told after another.
+        told = [line for line in out.splitlines() if line.startswith("architect: ")]
+        assert told[0].endswith("1 invalid, 1 repaired")
     assert {request["model"] for request in stub.requests} == {"m", "writer"}
     with Store(tmp_path / "g.sqlite") as store:
         space = store.spaces()[0]
@@ -223,6 +234,45 @@ def test_the_command_builds_stops_with_code_3_and_goes_on(
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
     return tiny_text_encoder(tmp_path_factory.mktemp("models") / "tiny")
+
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "language-models.md").read_text()
+#: The builds that the document shows for each kind of endpoint, each as one line.
+EXAMPLES = [
+    line
+    for line in DOCUMENT.replace("\\\n", " ").splitlines()
+    if " build " in line and "--llm.base_url http" in line and not line.startswith("|")
+]
+
+
+def test_the_document_has_an_example_for_each_endpoint_of_its_table() -> None:
+    table = re.findall(r"^\| [^|]+ \| `(http[^`]+)` \|", DOCUMENT, flags=re.MULTILINE)
+    assert len(table) == 5
+    assert re.findall(r"--llm.base_url (\S+)", "\n".join(EXAMPLES)) == table
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda line: re.sub(r".*--llm.model (\S+).*", r"\1", line))
+def test_the_examples_of_the_document_build_a_graph(
+    example: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    turns = [{"turn_id": f"t{number}", "speaker": "Ann", "text": f"I sold boat {number}."} for number in range(3)]
+    session = {"session_id": "s1", "started_at": "2024-01-10T10:00:00Z", "turns": turns}
+    chat = {"conversation_id": "c", "sessions": [session], "questions": []}
+    (tmp_path / "chats.jsonl").write_text(json.dumps(chat) + "\n")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    words = shlex.split(example)
+    key = "none"
+    while "=" in words[0]:
+        name, key = words.pop(0).split("=")
+        monkeypatch.setenv(name, key)
+    with stub_server(Stub(extracted)) as stub:
+        words[words.index("--llm.base_url") + 1] = stub.url
+        code, out, error = run(capsys, *words[1:], "--encoder.model", tiny, "--store", "g.sqlite")
+    assert (code, error.count("Traceback")) == (0, 0), error
+    assert "architect: 3 calls" in out
+    assert {request["model"] for request in stub.requests} == {words[words.index("--llm.model") + 1]}
+    assert {*stub.keys} == {key}
 
 
 BAD_CALLS = {

@@ -20,6 +20,8 @@ from locigraph.kg.types import NewRelation
 from tests.fakes import OTHER_SPACE, SPACE, change_of, fact, make_turn
 from tests.kg.dumps import dump
 
+_OF_REPLIES = ("invalid", "repaired", "given_up")  # columns of revision 0008
+
 
 def test_the_migrations_make_the_tables_that_the_code_expects(tmp_path: Path) -> None:
     Store(tmp_path / "migrated.sqlite").close()
@@ -74,7 +76,7 @@ def test_opening_twice_migrates_once(tmp_path: Path) -> None:
     path = tmp_path / "graph.sqlite"
     with Store(path), Store(path) as second:
         second.append_turns([make_turn(0, "hello")])
-    assert dump(path)["alembic_version"] == [("0007",)]
+    assert dump(path)["alembic_version"] == [("0008",)]
     with Store(path) as third:
         assert third.spaces() == [SPACE]
 
@@ -97,6 +99,20 @@ def test_what_models_cost_is_taken_over_from_the_texts_in_which_it_stood(tmp_pat
         assert store.setting(f"spent/{SPACE}") is None
 
 
+def test_what_was_spent_before_replies_were_counted_goes_on_with_these_counts(tmp_path: Path) -> None:
+    path = tmp_path / "graph.sqlite"
+    with Store(path) as store:
+        store.append_turns([make_turn(0, "hello")])
+        store.add_spent(SPACE, "t0", "architect", Spent(2, 90, 10, 0.5))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for name in _OF_REPLIES:
+            connection.execute(f"ALTER TABLE spent DROP COLUMN {name}")
+        connection.execute("UPDATE alembic_version SET version_num = '0007'")
+    with Store(path) as store:
+        store.add_spent(SPACE, "t0", "architect", Spent(invalid=2, given_up=1))
+        assert store.spent_by_stage() == {"architect": Spent(2, 90, 10, 0.5, invalid=2, given_up=1)}
+
+
 def test_what_spaces_said_of_the_labels_that_they_shared_is_kept_by_none(tmp_path: Path) -> None:
     path = tmp_path / "graph.sqlite"
     turn = make_turn(0, "hello")
@@ -107,6 +123,8 @@ def test_what_spaces_said_of_the_labels_that_they_shared_is_kept_by_none(tmp_pat
         store.commit(replace(change, coined={"ADOPTED": "Who adopted whom."}))
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("DROP TABLE coined_labels")
+        for name in _OF_REPLIES:
+            connection.execute(f"ALTER TABLE spent DROP COLUMN {name}")
         connection.execute("UPDATE relation_labels SET description = 'At the clinic.' WHERE name = 'ADOPTED'")
         connection.execute("UPDATE alembic_version SET version_num = '0006'")
     with Store(path) as store:
