@@ -10,9 +10,7 @@ import hashlib
 import importlib.util
 import logging
 import os
-import shutil
 import sqlite3
-import tempfile
 import threading
 import weakref
 from collections.abc import Sequence
@@ -25,6 +23,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from locigraph.kg.files import opened_sqlite
+from locigraph.kg.temporary import held_folder
 from locigraph.retrieval.errors import TextEncoderError
 from locigraph.retrieval.text.text_adapter import TextAdapter, apply_adapter, read_adapter
 
@@ -87,8 +86,8 @@ class CachedTextEncoder:
         folder = next(each for each in (cache.parent, *cache.parent.absolute().parents) if each.exists())
         if not os.access(cache if cache.exists() else folder, os.W_OK):
             # A reader on a disk that lets nobody write encodes its questions anew each time.
-            own = tempfile.mkdtemp(prefix="locigraph-")
-            weakref.finalize(self, shutil.rmtree, own, ignore_errors=True)
+            own, remove = held_folder()
+            weakref.finalize(self, remove)
             self._cache = Path(own) / "cache.sqlite"
             self._unwritable = cache if cache.exists() else None
         self._plain: CachedTextEncoder | None = None
