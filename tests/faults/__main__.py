@@ -53,7 +53,16 @@ def main() -> None:
     options = parser.parse_args()
     if {"serve", "residue"} & {kind for kind, _ in options.kinds}:
         served.load()
-    if {kind for kind, _ in options.kinds} & {"faults", "adds", "serve", "damage", "residue", "tenants", "reads"}:
+    if {kind for kind, _ in options.kinds} & {
+        "faults",
+        "adds",
+        "serve",
+        "damage",
+        "residue",
+        "tenants",
+        "reads",
+        "inputs",
+    }:
         with tempfile.TemporaryDirectory(prefix="faults-") as folder:
             preload(lambda: workbench.run_each(Path(folder)))
     is_ending = threading.Event()
