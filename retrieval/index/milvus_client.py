@@ -17,6 +17,7 @@ from typing import Any
 from pymilvus import MilvusClient
 from pymilvus.exceptions import MilvusException
 
+from locigraph.kg.files import MAKE_ROOM, is_of_disk
 from locigraph.kg.temporary import held_folder
 from locigraph.retrieval.errors import IndexUnavailableError
 
@@ -110,7 +111,9 @@ class GuardedClient:
             except (MilvusException, OSError, RuntimeError, ValueError) as error:
                 of = f" {arguments[0]!r}" if arguments and arguments[0] != self.uri else ""
                 cure = "check that the server runs"
-                if self.is_embedded:
+                if is_of_disk(error):
+                    cure = MAKE_ROOM
+                elif self.is_embedded:
                     cure = f"if the index is still open in this process it may be damaged: {_REBUILD}"
                 raise IndexUnavailableError(
                     f"index {self.uri!r}: cannot {what}{of}: {' '.join(str(error).split())[:300]}; {cure}"

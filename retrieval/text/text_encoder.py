@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from locigraph.kg.files import opened_sqlite
+from locigraph.kg.files import MAKE_ROOM, is_of_disk, opened_sqlite
 from locigraph.kg.temporary import held_folder
 from locigraph.retrieval.errors import TextEncoderError
 from locigraph.retrieval.text.text_adapter import TextAdapter, apply_adapter, read_adapter
@@ -172,9 +172,9 @@ class CachedTextEncoder:
         return opened_sqlite(self._cache, self._failed, table="vectors", columns=columns)
 
     def _failed(self, error: sqlite3.Error) -> TextEncoderError:
+        cure = "if no other process has locked it, delete it or name another file with --encoder.cache"
         return TextEncoderError(
-            f"{self._cache}: no cache of vectors ({error}); if no other process has locked it, "
-            "delete it or name another file with --encoder.cache"
+            f"{self._cache}: no cache of vectors ({error}); {MAKE_ROOM if is_of_disk(error) else cure}"
         )
 
     def _read(self, digests: Sequence[bytes]) -> dict[bytes, NDArray[np.float32]]:
