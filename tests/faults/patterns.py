@@ -59,5 +59,5 @@ def _in_functions() -> Iterator[tuple[str, str | None]]:
                     for call in ast.walk(function):
                         if isinstance(call, ast.Call) and _CALLS.fullmatch(ast.unparse(call.func)):
                             first = call.args[0]
-                            written = first.value if isinstance(first, ast.Constant) else None
-                            yield f"{module}.{function.name}", written
+                            is_written = isinstance(first, ast.Constant) and isinstance(first.value, str)
+                            yield f"{module}.{function.name}", ast.literal_eval(first) if is_written else None

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from locigraph.kg import temporary
 from locigraph.kg.temporary import PREFIX, held_folder
 
 ROOT = Path(__file__).parents[2]
@@ -63,7 +62,7 @@ def test_a_folder_that_another_took_before_it_was_locked_is_made_again(
         made.append(folder)
         return folder
 
-    monkeypatch.setattr(temporary.tempfile, "mkdtemp", taken)
+    monkeypatch.setattr(tempfile, "mkdtemp", taken)
     folder, remove = held_folder(str(tmp_path))
     assert [*made] == [made[0], folder]
     assert Path(folder).is_dir()
