@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from locigraph.consolidation.errors import LanguageModelError, MissingReplyError
-from locigraph.kg.files import CACHE_ID, opened_sqlite, replace_file
+from locigraph.kg.files import CACHE_ID, MAKE_ROOM, is_of_disk, opened_sqlite, replace_file
 
 #: ``auto`` takes kept replies and asks for the others, ``record`` asks for all anew, ``replay`` never asks.
 CassetteMode = Literal["auto", "record", "replay"]
@@ -111,9 +111,8 @@ class Cassette:
             yield file
 
     def _failed(self, error: sqlite3.Error) -> LanguageModelError:
-        return LanguageModelError(
-            f"{self.path}: the cassette of replies cannot be used ({error}); if no other process locks it, name another"
-        )
+        cure = MAKE_ROOM if is_of_disk(error) else "if no other process locks it, name another"
+        return LanguageModelError(f"{self.path}: the cassette of replies cannot be used ({error}); {cure}")
 
 
 def _has_failures(file: sqlite3.Connection) -> bool:

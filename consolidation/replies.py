@@ -15,8 +15,7 @@ from locigraph.consolidation.errors import ConsolidationError
 Schema = Mapping[str, Any]
 _Form = TypeVar("_Form", bound="Form")
 _Read = TypeVar("_Read")
-_THOUGHT = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
-_LAST_THOUGHT = re.compile(r".*</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
+_THOUGHT_TAG = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE)
 _FAULTS_TOLD = 3
 _MOST_FAILED = 200  # braces of a reply with which no object begins; each costs a look at all that stands before it
 # What limits lengths; some endpoints that know strict schemas refuse these words.
@@ -100,12 +99,17 @@ def _without_thoughts(text: str) -> str:
 
     Templates of some models write the tag that begins a thought into the prompt: the reply has its end alone.
     """
-    # Behind the last end no thought is looked for: the rest of the reply would be read for each that has none.
-    last = _LAST_THOUGHT.match(text)
-    end = 0 if last is None else last.end()
-    said = _THOUGHT.sub("", text[:end]) + text[end:]
-    last = _LAST_THOUGHT.match(said)
-    return said if last is None else said[last.end() :] if said[last.end() :].strip() else said[: last.end()]
+    # Tag by tag, since a pattern of a whole thought would read the rest of the reply for each that has no end.
+    parts, start, begun = [], 0, -1
+    for tag in _THOUGHT_TAG.finditer(text):
+        if not tag[1] and begun < 0:
+            begun = tag.start()
+        elif tag[1] and begun >= 0:
+            parts.append(text[start:begun])
+            start, begun = tag.end(), -1
+    said = "".join([*parts, text[start:]])
+    end = max((tag.end() for tag in _THOUGHT_TAG.finditer(said) if tag[1]), default=0)
+    return said[end:] if said[end:].strip() else said[:end]
 
 
 def _refuse_constant(name: str) -> None:

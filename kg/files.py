@@ -14,7 +14,14 @@ from typing import Any
 
 #: Marks of ours in the header of an SQLite file: of a store, and of a cache.
 STORE_ID, CACHE_ID = int.from_bytes(b"Loci"), int.from_bytes(b"LocC")
+#: What to do about an error that ``is_of_disk``.
+MAKE_ROOM = "mend the disk, or make room on it, and run the command again"
 _REPLACING = threading.Lock()
+
+
+def is_of_disk(error: object) -> bool:
+    """Whether an error, of a system call or a database, says that its disk is full or broken."""
+    return any(words in str(error) for words in ("disk is full", "disk I/O error", "No space left on device"))
 
 
 def parsed_json(text: str) -> Any:

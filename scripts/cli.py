@@ -24,6 +24,7 @@ from locigraph.scripts.console import mistakes
 _SEEDS = 1_000_000
 _MAX_DEPTH = 20  # of a configuration
 _MAX_REPEATED = 10_000  # characters that the aliases of a configuration stand for, all together
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _SIGPIPE = 141  # 128 and the number of the signal
 
 _HELP = {
@@ -87,10 +88,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(_SIGPIPE) from None
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+        if error.errno not in (*_FULL, errno.EIO):
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left would fail again at the end
-        fail(f"cannot write ({error.strerror}); make room, or write elsewhere, and run the same command again")
+        file = error.filename2 or error.filename  # of a move the place that it goes to
+        what = "cannot write" if file is None else f"{file}: cannot write"
+        fail(f"{what} ({error.strerror}); make room, or write elsewhere, and run the same command again")
     except KeyboardInterrupt:
         fail(f"interrupted; run the same command again and {words[0] if words else 'it'} goes on")
 
@@ -152,8 +155,8 @@ def _run(command: str, words: list[str]) -> None:
     except LocigraphError as error:
         fail(str(error), code=error.exit_code)
     except OSError as error:
-        if error.filename is None:
-            raise  # not about a file that the user could mend
+        if error.filename is None or error.errno in _FULL:
+            raise  # not about a file whose path the user could mend
         fail(f"{error.filename}: {error.strerror}; check the path and its permissions")
 
 

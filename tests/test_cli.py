@@ -724,6 +724,21 @@ runpy.run_module("locigraph", run_name="__main__")
     assert_one_line_and_code_2(ended.returncode, ended.stderr, "interrupted")
 
 
+_FULL_DISK = """
+import errno, os
+from locigraph.scripts import cli
+def spaces() -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/tmp/part", None, "runs/model.ckpt")
+vars(cli)["_command"] = lambda name: spaces
+cli.main(["spaces"])
+"""
+
+
+def test_a_full_disk_is_said_of_the_file_that_found_no_room() -> None:
+    ended = subprocess.run([sys.executable, "-c", _FULL_DISK], capture_output=True, text=True, check=False)
+    assert_one_line_and_code_2(ended.returncode, ended.stderr, "runs/model.ckpt: cannot write", "make room")
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 def test_output_that_cannot_be_written_is_one_line() -> None:
     with Path("/dev/full").open("w") as full:

@@ -31,7 +31,11 @@ class _Message(NamedTuple):
     line: int
     numbers: tuple[int, int, int]  # of the date, in the order of the file
     clock: tuple[int, int, int]
-    said: str
+    lines: list[str]
+
+    @property
+    def said(self) -> str:
+        return "\n".join(self.lines)
 
 
 def read(path: str) -> Corpus:
@@ -76,14 +80,14 @@ def _messages(path: str) -> Iterator[_Message]:
         found = _LINE.match(line)
         if found is None:
             if held is not None:
-                held = held._replace(said=f"{held.said}\n{line}")
+                held.lines.append(line)
             continue
         if held is not None:
             yield held
         first, second, third, hour, minute, second_of = (int(part or 0) for part in found.groups()[:6])
         half = (found[7] or "").lower()[:1]
         hour = hour % 12 + (12 if half == "p" else 0) if half else hour
-        held = _Message(number, (first, second, third), (hour, minute, second_of), found[8])
+        held = _Message(number, (first, second, third), (hour, minute, second_of), [found[8]])
     if held is not None:
         yield held
 

@@ -21,6 +21,7 @@ from sqlalchemy import Connection, func, select
 
 from locigraph.kg.counts import Spent
 from locigraph.kg.errors import StoreError, StoreVersionError, UnknownNodeError, UnknownSpaceError
+from locigraph.kg.files import MAKE_ROOM, is_of_disk
 from locigraph.kg.schema import RelationLabel
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import as_of as as_of_sql
@@ -134,8 +135,8 @@ class Store:
                 cure = "name the graph that locigraph build made; conversations are named with --corpus.path"
             elif "readonly" in str(error.orig):
                 cure = "it was opened to be read only, or its file may not be written"
-            elif "full" in str(error.orig) or "I/O" in str(error.orig):
-                cure = "nothing was changed; mend the disk, or make room on it, and run the command again"
+            elif is_of_disk(error.orig):
+                cure = f"nothing was changed; {MAKE_ROOM}"
             else:
                 cure = "if this is no database file of locigraph, name one or a new path"
             raise StoreError(f"store {self.url!r}: {error.orig}; {cure}") from error

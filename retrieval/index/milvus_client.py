@@ -17,6 +17,8 @@ from typing import Any
 from pymilvus import MilvusClient
 from pymilvus.exceptions import MilvusException
 
+from locigraph.kg.files import MAKE_ROOM, is_of_disk
+from locigraph.kg.temporary import held_folder
 from locigraph.retrieval.errors import IndexUnavailableError
 
 # pymilvus pings an idle server every 10 seconds; Milvus Lite, idle while a model trains, takes that for an attack.
@@ -109,7 +111,9 @@ class GuardedClient:
             except (MilvusException, OSError, RuntimeError, ValueError) as error:
                 of = f" {arguments[0]!r}" if arguments and arguments[0] != self.uri else ""
                 cure = "check that the server runs"
-                if self.is_embedded:
+                if is_of_disk(error):
+                    cure = MAKE_ROOM
+                elif self.is_embedded:
                     cure = f"if the index is still open in this process it may be damaged: {_REBUILD}"
                 raise IndexUnavailableError(
                     f"index {self.uri!r}: cannot {what}{of}: {' '.join(str(error).split())[:300]}; {cure}"
@@ -151,10 +155,10 @@ def _served(path: str, *, is_reader: bool) -> tuple[str, Callable[[], object]]:
     from milvus_lite.adapter.grpc.server import start_server_in_thread
     from milvus_lite.exceptions import DataDirLockedError, MilvusLiteError
 
-    folder = _socket_folder()
+    folder, remove_folder = _socket_folder()
     socket = f"unix:{folder}/socket"
     with ExitStack() as opened:
-        opened.callback(shutil.rmtree, folder, ignore_errors=True)
+        opened.callback(remove_folder)
         if is_reader and not os.access(path, os.W_OK):
             path = shutil.copytree(path, f"{folder}/copy.db", copy_function=shutil.copyfile)
             for copied in (Path(path), *Path(path).rglob("*")):
@@ -177,11 +181,11 @@ def _served(path: str, *, is_reader: bool) -> tuple[str, Callable[[], object]]:
     return f"{socket}:0", weakref.finalize(server, stop)
 
 
-def _socket_folder() -> str:
-    """A new folder for a socket, which only its owner may enter."""
+def _socket_folder() -> tuple[str, Callable[[], None]]:
+    """A new folder for a socket, which only its owner may enter, and what removes it."""
     try:
         place = tempfile.gettempdir()
-        return tempfile.mkdtemp(prefix="locigraph-", dir=place if _SOCKET_PLACE.fullmatch(place) else "/tmp")
+        return held_folder(place if _SOCKET_PLACE.fullmatch(place) else "/tmp")
     except OSError as error:
         raise IndexUnavailableError(
             f"no folder for the socket of an embedded index can be made ({error}); set TMPDIR to a folder with a path "

@@ -10,9 +10,7 @@ import hashlib
 import importlib.util
 import logging
 import os
-import shutil
 import sqlite3
-import tempfile
 import threading
 import weakref
 from collections.abc import Sequence
@@ -24,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from locigraph.kg.files import opened_sqlite
+from locigraph.kg.files import MAKE_ROOM, is_of_disk, opened_sqlite
+from locigraph.kg.temporary import held_folder
 from locigraph.retrieval.errors import TextEncoderError
 from locigraph.retrieval.text.text_adapter import TextAdapter, apply_adapter, read_adapter
 
@@ -87,8 +86,8 @@ class CachedTextEncoder:
         folder = next(each for each in (cache.parent, *cache.parent.absolute().parents) if each.exists())
         if not os.access(cache if cache.exists() else folder, os.W_OK):
             # A reader on a disk that lets nobody write encodes its questions anew each time.
-            own = tempfile.mkdtemp(prefix="locigraph-")
-            weakref.finalize(self, shutil.rmtree, own, ignore_errors=True)
+            own, remove = held_folder()
+            weakref.finalize(self, remove)
             self._cache = Path(own) / "cache.sqlite"
             self._unwritable = cache if cache.exists() else None
         self._plain: CachedTextEncoder | None = None
@@ -173,9 +172,9 @@ class CachedTextEncoder:
         return opened_sqlite(self._cache, self._failed, table="vectors", columns=columns)
 
     def _failed(self, error: sqlite3.Error) -> TextEncoderError:
+        cure = "if no other process has locked it, delete it or name another file with --encoder.cache"
         return TextEncoderError(
-            f"{self._cache}: no cache of vectors ({error}); if no other process has locked it, "
-            "delete it or name another file with --encoder.cache"
+            f"{self._cache}: no cache of vectors ({error}); {MAKE_ROOM if is_of_disk(error) else cure}"
         )
 
     def _read(self, digests: Sequence[bytes]) -> dict[bytes, NDArray[np.float32]]:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.faults import cuts, damage, doubling, inputs, reads, residue, served, tenants, workbench
+from tests.faults import cuts, damage, doubling, full_disk, inputs, reads, residue, served, tenants, workbench
 from tests.faults.children import preload
 
 #: What makes tries; a try may return how many rows it has read.
@@ -30,12 +30,13 @@ KINDS: dict[str, tuple[Tries, int]] = {
     "faults": (cuts.tries, 35),
     "models": (cuts.kills_of_models, 5),
     "adds": (cuts.kills_of_adds, 5),
+    "disk": (full_disk.tries, 10),
     "serve": (served.tries, 10),
     "damage": (damage.tries, 40),
     "residue": (residue.tries, 20),
     "tenants": (tenants.tries, 120),
     "reads": (reads.tries, 230),
-    "inputs": (inputs.tries, 390),
+    "inputs": (inputs.tries, 380),
     "time": (doubling.tries, 145),
 }
 
@@ -53,7 +54,16 @@ def main() -> None:
     options = parser.parse_args()
     if {"serve", "residue"} & {kind for kind, _ in options.kinds}:
         served.load()
-    if {kind for kind, _ in options.kinds} & {"faults", "adds", "serve", "damage", "residue", "tenants", "reads"}:
+    if {kind for kind, _ in options.kinds} & {
+        "faults",
+        "adds",
+        "serve",
+        "damage",
+        "residue",
+        "tenants",
+        "reads",
+        "inputs",
+    }:
         with tempfile.TemporaryDirectory(prefix="faults-") as folder:
             preload(lambda: workbench.run_each(Path(folder)))
     is_ending = threading.Event()

@@ -186,11 +186,16 @@ def _signalled_after(seconds: float, folder: Path, command: str) -> tuple[int, s
             signal.setitimer(signal.ITIMER_PROF, 0)
 
     code, said = as_process(program, folder.with_name("said"))
-    return code, "\n".join(line for line in re.split("[\r\n]+", said) if line and not _BAR.search(line))
+    return code, without_bars(said)
+
+
+def without_bars(said: str) -> str:
+    """The lines that a program has written on standard error, but for those of progress bars."""
+    return "\n".join(line for line in re.split("[\r\n]+", said) if line and not _BAR.search(line))
 
 
 @dataclass(frozen=True)
-class _Stage:
+class Stage:
     """A command with the memory before it, its writing calls, its seconds, and the state after it."""
 
     command: str
@@ -223,19 +228,20 @@ def kills_of_adds(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
 def _tries(
     seed: int, folder: Path, rows: Sequence[tuple[str, ...]], ways: Sequence[str]
 ) -> Iterator[Callable[[], None]]:
-    stages: dict[tuple[str, ...], _Stage] = {}
+    stages: dict[tuple[str, ...], Stage] = {}
     randomness = random.Random(seed)
     while True:
         commands = randomness.choice(rows)
         if commands not in stages:
-            stages[commands] = _stage(folder, commands[:-1], commands[-1])
+            stages[commands] = stage_of(folder, commands[:-1], commands[-1])
         stage = stages[commands]
         way = randomness.choice([way for way in ways if way != "signalled" or stage.is_typed])
         at = randomness.randrange(stage.calls) + 1 if way in _AT_A_CALL else randomness.uniform(0.01, stage.seconds)
         yield partial(_check, folder / "try", stage, way, at)
 
 
-def _stage(folder: Path, before: Sequence[str], command: str) -> _Stage:
+def stage_of(folder: Path, before: Sequence[str], command: str) -> Stage:
+    """What a command does after others when nothing stops it."""
     start, done = _memory(folder, before), folder / "done"
 
     def completed() -> tuple[float, Mapping[str, Any]]:
@@ -249,7 +255,7 @@ def _stage(folder: Path, before: Sequence[str], command: str) -> _Stage:
     shutil.copytree(start, done)
     seconds, wanted = in_child(completed)
     shutil.rmtree(done)
-    return _Stage(command, start, calls, seconds, wanted)
+    return Stage(command, start, calls, seconds, wanted)
 
 
 def _memory(folder: Path, commands: Sequence[str]) -> Path:
@@ -264,7 +270,7 @@ def _memory(folder: Path, commands: Sequence[str]) -> Path:
     return place
 
 
-def _check(place: Path, stage: _Stage, way: str, at: float) -> None:
+def _check(place: Path, stage: Stage, way: str, at: float) -> None:
     what = f"{stage.command} {stage.start.name}, stopped by {way} at {at}"
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(stage.start, place)
@@ -285,7 +291,7 @@ def _check(place: Path, stage: _Stage, way: str, at: float) -> None:
             in_child(lambda: _verified(place))
         if whole_folder(place / "mean" / "checkpoint").exists():
             load_checkpoint(place / "mean" / "checkpoint")  # is there as a whole, or not at all
-        in_child(lambda: _again(place, stage, what, has_lost_files=has_lost_files))
+        in_child(lambda: again(place, stage, is_index_damaged=has_lost_files))
     except ChildError as error:
         raise AssertionError(f"{what}: {error}") from error
 
@@ -316,8 +322,9 @@ def _verified(place: Path) -> None:
     workbench.run_all(copy, "verify")
 
 
-def _again(place: Path, stage: _Stage, what: str, *, has_lost_files: bool) -> None:
-    if has_lost_files:
+def again(place: Path, stage: Stage, *, is_index_damaged: bool) -> None:
+    """Run a stopped command again, after a damaged index was made anew; it must end as if it had not been stopped."""
+    if is_index_damaged:
         code, said = workbench.run(place, "rebuild")  # the cure that every error of the index names
         assert code == 0 or "nothing to index" in said, said
     code, said = workbench.run(place, stage.command)

@@ -96,13 +96,14 @@ def _stopped_training(stopped: Path) -> str:
     """Make a folder of a training that was stopped after three epochs; version of the checkpoint it would end with."""
     whole = stopped.with_name("trained")
     whole.mkdir()
-    version = _trained(whole)
+    version = trained(whole)
     stopped.mkdir()
-    assert _trained(stopped, kill_after=3) == STOPPED
+    assert trained(stopped, kill_after=3) == STOPPED
     return str(version)
 
 
-def _trained(folder: Path, *, kill_after: int = 0) -> Any:
+def trained(folder: Path, *, kill_after: int = 0) -> Any:
+    """Version of the checkpoint of a training in a folder; ``STOPPED`` if it was killed after some epochs."""
     interrupted = import_module("tests.training.interrupted")  # takes seconds
 
     def train() -> Any:
@@ -117,7 +118,7 @@ def _check_training(folder: Path, damage: _Damage, version: str) -> None:
     shutil.rmtree(hurt_one, ignore_errors=True)
     shutil.copytree(folder / "stopped", hurt_one)
     hurt(hurt_one / damage.file, damage.way, damage.place)
-    again = _trained(hurt_one)
+    again = trained(hurt_one)
     assert again == version, f"{damage}: {again} instead of {version}"
 
 

@@ -1,10 +1,17 @@
-"""Time: doubling a text may at most double the time, for everything that reads text with patterns."""
+"""Time: doubling a text may at most double the time, for everything that reads text from outside.
+
+That are all patterns of the packages, which ``patterns`` finds; what calls them; and the readers of corpora, with a
+text as one turn, as many turns, and as the file itself.
+"""
 
 from __future__ import annotations
 
 import random
+import re
+import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,21 +21,31 @@ import numpy as np
 from locigraph.consolidation.extractors.language_model import PlanForm
 from locigraph.consolidation.extractors.rules import RuleExtractor
 from locigraph.consolidation.insights import insights_of
+from locigraph.consolidation.linking import causes_of, mentions_of
+from locigraph.consolidation.llm import _refused_parameter
+from locigraph.consolidation.pipeline import Consolidator
 from locigraph.consolidation.protocols import Context
 from locigraph.consolidation.replies import filled, read_reply
+from locigraph.kg.corpora import load_corpus
+from locigraph.kg.errors import CorpusFileError, CorpusFormatError
 from locigraph.kg.language.dates import calendar_parts, resolve_times
 from locigraph.kg.language.english import is_english
 from locigraph.kg.language.mentions import named_dates, named_people
 from locigraph.kg.language.redaction import redacted
 from locigraph.kg.language.tokens import terms
 from locigraph.kg.language.wordings import wording
+from locigraph.kg.store import Store
+from locigraph.kg.types import NodeId
 from locigraph.retrieval.packing import count_tokens
 from locigraph.retrieval.protocols import Hit
 from locigraph.retrieval.query_generator import generate_queries
+from locigraph.retrieval.strategies.magma import intent_of
 from locigraph.retrieval.view import folded
 from locigraph.training.pseudo_questions import questions_about
-from tests.fakes import MONDAY, make_turn, make_turns
+from tests.fakes import MONDAY, SPACE, FakeContext, FakeEncoder, make_turn, make_turns
 from tests.fakes_graph import Extra, hit, make_snapshot
+from tests.faults.corpora import SOUND
+from tests.faults.patterns import patterns
 
 #: Pieces that a pattern begins with, or goes on with, and may then fail.
 PIECES = (
@@ -38,11 +55,14 @@ PIECES = (
     "favourite a is ", "live in ", "work as a ", "is ", "said ", "2023-05-07 ", "_", "-", "\t", "went to A", "loving ",
     '"A', "“", "\u0301", "\u0316", "ﬃ", "que ", "eyJaaaaaaaa-", ".aaaaaaaa", "sk-", "pin: ", "-----BEGIN ",
     "PRIVATE KEY-----", "```", "```json", "<think>", "</think>", "{", "[", '{"a":', "(2023)",
+    "<@U1|", "<http:", "|", ">", "<", "D1:", "because ", "made it ", "what ", "12/03/2024, 18:40 - Ana: ", "Ana: ",
+    "\r", '{"role":"user","content":"a"}\n', "-a", "\\u0041", "travel", "session_",
 )  # fmt: skip
 #: What was quadratic once, tried before anything else: a reader, how its text begins, and what follows over and over.
 NAMED = (
     ("queries", "", " "), ("dates", "", "may "), ("redaction", "", "eyJaaaaaaaa-"), ("replies", "```", "\n"),
     ("replies", "", "<think>"), ("replies", "", '{"a":{"'), ("questions", "A is", " "), ("people", "A", "\u0301\u0316"),
+    ("whatsapp, a file", "12/03/2024, 18:40 - Ana: a", "\n"),
 )  # fmt: skip
 
 
@@ -62,6 +82,45 @@ def _insights(text: str) -> object:
     return insights_of(make_snapshot(turns, [Extra("knowledge_node", text, (0,))]), np.array([1]))
 
 
+def _links(text: str) -> object:
+    named = make_snapshot(make_turns(["That.", text]), [Extra("entity", text)])
+    return causes_of(named), mentions_of(named, {NodeId("n2"): "person"})
+
+
+def _consolidated(text: str) -> None:
+    with Store(":memory:") as store:
+        store.append_turns([make_turn(0, text, speaker="Ann")])
+        Consolidator(store, RuleExtractor(), FakeEncoder(), FakeContext()).run(SPACE)
+
+
+def _as_file(kind: str, text: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        SOUND[kind].write(Path(folder), SOUND[kind].make(["That."]))
+        path = next(each for each in sorted(Path(folder).rglob("*")) if each.is_file())
+        _load(kind, str(path), path.write_text(text))
+
+
+def _as_turns(kind: str, texts: Sequence[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        _load(kind, str(SOUND[kind].write(Path(folder), SOUND[kind].make(texts))))
+
+
+def _load(kind: str, path: str, _: object = None) -> None:
+    with suppress(CorpusFileError, CorpusFormatError):
+        load_corpus(kind, path)
+
+
+def _cut(text: str) -> list[str]:
+    return [text[place : place + _TURN] for place in range(0, len(text), _TURN)]
+
+
+def matched(pattern: re.Pattern[str], text: str) -> None:
+    """Look for a pattern from every place of a text."""
+    for _ in pattern.finditer(text):
+        pass
+
+
+_TURN = 40  # characters of a turn, where a text is cut into many
 READERS: dict[str, Callable[[str], object]] = {
     "queries": generate_queries,
     "dates": lambda text: resolve_times(text, MONDAY.date()),
@@ -79,6 +138,22 @@ READERS: dict[str, Callable[[str], object]] = {
     "tokens": count_tokens,
     "folding": lambda text: folded([_said("a", text), _said("b", f"{text}!")], [None, None]),
     "folding of many": lambda text: folded([_said(part, part) for part in text.split()], [None] * len(text.split())),
+    "intent": intent_of,
+    "links": _links,
+    "consolidation": _consolidated,
+    "refusal": lambda text: _refused_parameter(text, {"max_tokens": 1, "temperature": 0}),
+    **{f"{kind}, a turn": partial(lambda kind, text: _as_turns(kind, [text]), kind) for kind in SOUND},
+    **{f"{kind}, turns": partial(lambda kind, text: _as_turns(kind, _cut(text)), kind) for kind in SOUND},
+    **{f"{kind}, a file": partial(_as_file, kind) for kind in SOUND},
+}
+#: Functions that make patterns of what they are given, and the reader that calls each.
+CALLED_BY = {
+    "kg.language.dates._rules": "dates",
+    "consolidation.change._mention": "consolidation",
+    "consolidation.insights._by_person": "insights",
+    "consolidation.linking.mentions_of": "links",
+    "consolidation.llm._refused_parameter": "refusal",
+    "retrieval.index.milvus.owned": None,  # of names that we give
 }
 _START, _LARGEST, _LIMIT_S, _ATTEMPTS = 4_000, 64_000, 0.02, 2
 
@@ -86,7 +161,8 @@ _START, _LARGEST, _LIMIT_S, _ATTEMPTS = 4_000, 64_000, 0.02, 2
 def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
     """Tries without end: a reader, and a text of one or two pieces over and over, which may begin with another one."""
     randomness = random.Random(seed)
-    whole: list[tuple[str, str, str]] = [(reader, "", piece) for reader in READERS for piece in PIECES]
+    readers = [*READERS, *patterns()]
+    whole: list[tuple[str, str, str]] = [(reader, "", piece) for reader in readers for piece in PIECES]
     randomness.shuffle(whole)
     whole = [*NAMED, *whole]
     while True:
@@ -94,7 +170,7 @@ def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
             yield partial(check, *each)
         whole = [
             (reader, randomness.choice(("", *PIECES)), "".join(randomness.sample(PIECES, randomness.randint(1, 2))))
-            for reader in READERS
+            for reader in readers
             for _ in PIECES
         ]
 
@@ -105,8 +181,8 @@ def check(reader: str, beginning: str, unit: str, *, seconds: Callable[..., floa
     Two doublings are measured at once: linear readers take four times as long then, and quadratic ones sixteen times.
     A machine that others use may make one measurement slow or quick, so what looks too slow is measured again.
     """
-    seconds = seconds or _seconds
-    read, text = READERS[reader], (beginning, unit)
+    seconds = seconds or seconds_for
+    read, text = READERS.get(reader) or partial(matched, patterns()[reader]), (beginning, unit)
     size = _START
     while (spent := seconds(read, text, size)) < _LIMIT_S and size < _LARGEST:
         size *= 2
@@ -121,7 +197,8 @@ def check(reader: str, beginning: str, unit: str, *, seconds: Callable[..., floa
     raise AssertionError(f"{reader} on {what}: {size} characters {spent:.3f} s, four times as many {longer:.3f} s")
 
 
-def _seconds(read: Callable[[str], object], text: tuple[str, str], size: int) -> float:
+def seconds_for(read: Callable[[str], object], text: tuple[str, str], size: int) -> float:
+    """Seconds of the processor for reading so many characters: a beginning, and then a piece over and over."""
     beginning, unit = text
     whole = (beginning + unit * (size // len(unit) + 1))[:size]
     started = time.process_time()

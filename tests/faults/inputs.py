@@ -1,4 +1,7 @@
-"""Inputs: corpora of all formats and configurations with something wrong in them; the answer is one clear line."""
+"""Inputs: corpora of all formats, configurations and command lines with something wrong in them.
+
+Hypothesis draws what is wrong, and looks for the smallest that is not answered by one clear line.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,10 @@ import copy
 import io
 import json
 import os
-import random
+import shutil
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
@@ -17,6 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import seed as random_seed
+from hypothesis import strategies as st
 
 from locigraph.kg.corpora import load_corpus
 from locigraph.kg.errors import LocigraphError
@@ -25,7 +32,8 @@ from locigraph.kg.times import moment, optional_epoch
 from locigraph.kg.types import Turn
 from locigraph.scripts import cli
 from tests.faults import workbench
-from tests.faults.children import as_process
+from tests.faults.children import as_process, in_child
+from tests.faults.corpora import SOUND
 
 #: What stands in the place of a value, a key or a whole document.
 NASTY: tuple[Any, ...] = (
@@ -54,83 +62,95 @@ del _COMMANDS["demo"]
 _MAKE_MUCH = ("ablate", "build", "evaluate", "search", "serve", "transfer")
 
 
-def _locomo() -> list[Any]:
-    said = [{"dia_id": f"D1:{i}", "speaker": "Ann", "text": text} for i, text in enumerate(workbench.TURNS, start=1)]
-    asked = [{"question": "Who?", "answer": "Ann", "evidence": ["D1:1"], "category": 1}]
-    talk = {"session_1": said, "session_1_date_time": "1:56 pm on 8 May, 2023", "speaker_a": "Ann", "speaker_b": "Ben"}
-    return [{"sample_id": "c1", "conversation": talk, "qa": asked}]
-
-
-def _longmemeval() -> list[Any]:
-    session = [{"role": "user", "content": text, "has_answer": i == 0} for i, text in enumerate(workbench.TURNS)]
-    return [
-        {
-            "question_id": "q1", "question_type": "single", "question": "Who?", "answer": "Ann",
-            "question_date": "2023/05/30 (Tue) 03:16", "haystack_dates": ["2023/05/20 (Sat) 02:21"],
-            "haystack_session_ids": ["s1"], "haystack_sessions": [session], "answer_session_ids": ["s1"],
-        }
-    ]  # fmt: skip
-
-
-def _jsonl() -> list[Any]:
-    told = workbench.conversation("c1")
-    told["questions"] = [{"question_id": "q", "text": "Who?", "evidence_turn_ids": ["t0"], "category": "x"}]
-    told["events"] = [{"text": "A party.", "turn_ids": ["t1"], "start": "2024-01-01", "end": None}]
-    told["facts"] = [{"text": "Ann is here.", "turn_ids": ["t0"]}]
-    return [told]
-
-
-_SOUND: dict[str, Callable[[], list[Any]]] = {"locomo": _locomo, "longmemeval": _longmemeval, "jsonl": _jsonl}
+#: Values in the place of others: the nasty ones, and whatever Hypothesis thinks of.
+_VALUES: st.SearchStrategy[Any] = st.sampled_from(NASTY) | st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.datetimes().map(str),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+_WORDS = st.sampled_from([each for each in NASTY if isinstance(each, str)]) | st.text(max_size=20)
+_RAW_BYTES = st.sampled_from(_RAW) | st.binary(max_size=40)
+_AT_ONCE = 5  # tries for which Hypothesis is started once
+_IN_PROCESS, _INTERPRETER = 20, 1_000  # each so manieth try is made in a process, or in an interpreter, of its own
 
 
 def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
-    """Tries without end: of corpora and configurations by turns, now and then in a process of their own."""
-    randomness = random.Random(seed)
+    """Tries without end: of corpora of each format, configurations and command lines by turns."""
     folder.mkdir(exist_ok=True)
     cli._parser = _parser  # made once: making them is most of the work
-    number = 0
+    held = folder / "held"
+    in_child(lambda: _hold(held))
+    checked: list[tuple[st.SearchStrategy[Any], Callable[..., None]]] = [
+        *((_corpora(kind), partial(_check_corpus, folder / kind, kind, held)) for kind in SOUND),
+        *((way, partial(_check_words, folder / "words")) for way in 2 * (_configurations(), _command_lines())),
+    ]
+    done = 0
     while True:
-        number += 1
-        kind = randomness.choice(sorted(_SOUND))
-        command = randomness.choice(list(_COMMANDS))
-        if number % 1_000 == 1:
-            yield partial(_check_interpreter, folder, kind)
-        elif number % 2:
-            yield partial(_check_corpus, folder, kind, _corpus(randomness, kind))
-        else:
-            text = _configuration(randomness, command)
-            yield partial(_check_configuration, folder, command, text, is_process=number % 20 == 0)
+        for drawn, check in checked:
+            if done % _INTERPRETER == 0:
+                yield partial(_check_interpreter, folder, sorted(SOUND)[done // _INTERPRETER % len(SOUND)])
+            for fault in _faults(seed + done, drawn, check, is_process=done % _IN_PROCESS == 0):
+                done += 1
+                yield partial(_raise, fault)
 
 
-def _corpus(randomness: random.Random, kind: str) -> bytes:
-    if randomness.random() < 0.05:
-        return randomness.choice(_RAW)
-    return _written(kind, _sound_but(_SOUND[kind](), randomness))
+def _hold(held: Path) -> None:
+    workbench.prepare(held)
+    workbench.run_all(held, "build")
 
 
-def _written(kind: str, documents: list[Any]) -> bytes:
-    text = "\n".join(json.dumps(each) for each in documents) if kind == "jsonl" else json.dumps(documents)
-    return text.encode()
+def _raise(fault: str | None) -> None:
+    assert fault is None, fault
 
 
-def _sound_but(document: Any, randomness: random.Random) -> Any:
-    """A copy with one or two values replaced, removed or renamed."""
-    changed = copy.deepcopy(document)
-    for _ in range(randomness.randint(1, 2)):
-        places = list(_places(changed))
+def _faults(
+    number: int, drawn: st.SearchStrategy[Any], check: Callable[..., None], *, is_process: bool
+) -> list[str | None]:
+    """None for each of a few tries that went well, and what went wrong in the smallest that did not."""
+    found: list[str | None] = []
+
+    @random_seed(number)
+    @settings(
+        max_examples=_AT_ONCE, database=None, deadline=None, phases=(Phase.generate, Phase.shrink),
+        suppress_health_check=list(HealthCheck), report_multiple_bugs=False,
+    )  # fmt: skip
+    @given(drawn)
+    def tried(each: Any) -> None:
+        check(each, is_process=is_process and not found)  # a process takes a hundred times as long
+        found.append(None)
+
+    try:
+        tried()
+    except Exception:
+        found.append(traceback.format_exc()[-2_500:])
+    return found
+
+
+@st.composite
+def _corpora(draw: st.DrawFn, kind: str) -> Any:
+    """A corpus of a format with one or two things wrong in it; bytes where it is no document at all."""
+    if draw(st.integers(0, 19)) == 0:
+        return draw(_RAW_BYTES)
+    return _sound_but(SOUND[kind].make(workbench.TURNS), draw)
+
+
+def _sound_but(document: Any, draw: st.DrawFn) -> Any:
+    """The document with one or two values replaced, removed, repeated or renamed."""
+    for _ in range(draw(st.integers(1, 2))):
+        places = list(_places(document))
         if not places:
             break
-        holder, key = randomness.choice(places)
-        way = randomness.random()
-        if way < 0.75:
-            holder[key] = copy.deepcopy(randomness.choice(NASTY))
-        elif isinstance(holder, dict) and way < 0.85:
-            holder[str(randomness.choice(NASTY))[:300]] = holder.pop(key)
-        elif isinstance(holder, list) and way < 0.9:
+        holder, key = draw(st.sampled_from(places))
+        way = draw(st.sampled_from(("replace", "replace", "replace", "rename", "repeat", "remove")))
+        if way == "replace":
+            holder[key] = copy.deepcopy(draw(_VALUES))
+        elif way == "rename" and isinstance(holder, dict):
+            holder[draw(_WORDS)[:300]] = holder.pop(key)
+        elif way == "repeat" and isinstance(holder, list):
             holder.append(copy.deepcopy(holder[key]))
         else:
             del holder[key]
-    return changed
+    return document
 
 
 def _places(value: Any) -> Iterator[tuple[Any, Any]]:
@@ -139,9 +159,13 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
         yield from _places(value[key])
 
 
-def _check_corpus(folder: Path, kind: str, raw: bytes) -> None:
-    path = folder / "corpus.json"
-    path.write_bytes(raw)
+def _check_corpus(folder: Path, kind: str, held: Path, document: Any, *, is_process: bool) -> None:
+    """What is read can be kept as it is; otherwise it is refused in one line, and a memory is as it was."""
+    path = SOUND[kind].write(folder, SOUND[kind].make(workbench.TURNS) if isinstance(document, bytes) else document)
+    if isinstance(document, bytes):
+        next(each for each in sorted(folder.rglob("*")) if each.is_file()).write_bytes(document)
+    if is_process:
+        _check_build(folder, kind, held, path)
     fault = ""
     try:
         corpus = load_corpus(kind, str(path))
@@ -150,13 +174,42 @@ def _check_corpus(folder: Path, kind: str, raw: bytes) -> None:
     assert len(fault) < 2_000, fault[:2_000]
     if fault:
         return
-    (folder / "graph.sqlite").unlink(missing_ok=True)
-    with Store(folder / "graph.sqlite") as store:  # what was read can be kept
+    with Store(":memory:") as store:  # what was read can be kept
         turns = [turn for conversation in corpus.conversations for turn in conversation.turns]
         assert store.append_turns(turns) == len(turns)
         for conversation in corpus.conversations:
             # Sessions of one time stand in the order of their names, whatever that of the file.
             assert _by_session(store.turns(conversation.space)) == _by_session(conversation.turns)
+
+
+def _check_build(folder: Path, kind: str, held: Path, path: Path) -> None:
+    place = folder.with_name("try")
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(held, place)
+    workbench.commands(place)  # sets the text encoder
+    store = ["--store", str(place / "graph.sqlite"), "--checkpoint", "null"]
+    words = ["build", "--corpus.path", str(path), "--corpus.format", kind, *store]
+    code, said = as_process(lambda: cli.main(words), folder.with_name("said"))
+    if code == 2:
+        _check_line(said)
+        assert _content(place) == _content(held)
+    else:
+        assert code in (0, 1), said  # 1 where turns were kept and nothing could be drawn from them
+
+
+def _check_line(said: str) -> None:
+    assert said.startswith("locigraph: "), said
+    assert said.count("\n") == 1, said
+    assert said.rstrip("\n").isprintable(), said
+
+
+def _content(folder: Path) -> dict[str, bytes]:
+    """The files below a folder, but for SQLite's own, which opening a database makes."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.name.endswith(("-shm", "-wal"))
+    }
 
 
 def _by_session(turns: Sequence[Turn]) -> dict[str, list[Turn]]:
@@ -179,32 +232,65 @@ def _sound_configuration(command: str) -> Any:
     return yaml.safe_load(parser.dump(parser.get_defaults(), skip_validation=True)) | _COMMANDS[command]
 
 
-def _configuration(randomness: random.Random, command: str) -> bytes:
-    if randomness.random() < 0.1:
-        return randomness.choice(_RAW)
-    text = yaml.safe_dump(_sound_but(_sound_configuration(command), randomness), allow_unicode=True)
-    return text.encode(errors="surrogatepass")
+@st.composite
+def _configurations(draw: st.DrawFn) -> tuple[str, bytes, list[str]]:
+    """A command with a configuration in which one or two things are wrong."""
+    command = draw(st.sampled_from(list(_COMMANDS)))
+    if draw(st.integers(0, 9)) == 0:
+        return command, draw(_RAW_BYTES), []
+    text = yaml.safe_dump(_sound_but(copy.deepcopy(_sound_configuration(command)), draw), allow_unicode=True)
+    return command, text.encode(errors="surrogatepass"), []
 
 
-def _check_configuration(folder: Path, command: str, text: bytes, *, is_process: bool) -> None:
-    """A configuration is refused in one line, if only for want of a store; or it is resolved, and no more is done."""
-    path = folder / "run.yaml"
-    path.write_bytes(text)
+@st.composite
+def _command_lines(draw: st.DrawFn) -> tuple[str, bytes, list[str]]:
+    """A command with what must be named, and up to three options or other words, right or wrong."""
+    command = draw(st.sampled_from(list(_COMMANDS)))
+    options = st.sampled_from(sorted(_options(command))) | st.text(max_size=8).map("--{}".format)
+    words = [f"--{name}={value}" for name, value in _COMMANDS[command].items()]
+    for _ in range(draw(st.integers(1, 3))):
+        option = draw(options)
+        value = draw(_VALUES.map(_written) | _WORDS)
+        words += draw(st.sampled_from(([f"{option}={value}"], [option, value], [option], [value])))
+    return command, b"", [word for word in words if not _asks_for_help(word)]
+
+
+def _written(value: Any) -> str:
+    return str(value) if isinstance(value, str | float) else json.dumps(value)
+
+
+def _options(command: str) -> list[str]:
+    return [name for action in _parser(command)._actions for name in action.option_strings]
+
+
+def _asks_for_help(word: str) -> bool:
+    """Whether a word asks for something that is printed, and is no mistake; no process can be given a NUL."""
+    return word.startswith(("-h", "--help", "--print_", "--config")) or "\0" in word
+
+
+def _check_words(folder: Path, given: tuple[str, bytes, list[str]], *, is_process: bool) -> None:
+    """Words are refused in one line, if only for want of a store; or they are resolved, and no more is done."""
+    command, configuration, more = given
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
     makes_much = command in _MAKE_MUCH
     asked = ["q"] if command in ("recall", "explain") else []
-    words = [command, *asked, "--config", str(path), *(["--print_config"] if makes_much else [])]
-    before = Path.cwd()
+    words = [command, *asked, *more, *(["--print_config"] if makes_much else [])]
+    if configuration or not more:
+        (folder / "run.yaml").write_bytes(configuration)
+        words += ["--config", "run.yaml"]
+    content, before = _content(folder), Path.cwd()
     os.chdir(folder)
     try:
-        code, said = as_process(lambda: cli.main(words), folder / "said") if is_process else _ended(words)
+        code, said = as_process(lambda: cli.main(words), folder.with_name("said")) if is_process else _ended(words)
     finally:
         os.chdir(before)
-    assert code == 2 or (code == 0 and makes_much), f"{command} {text[:300]!r}: {code} {said}"
-    assert (code == 0) == (said == ""), f"{command} {text[:300]!r}: {said}"
+    what = f"{words} {configuration[:300]!r}"
+    assert code == 2 or (code == 0 and makes_much), f"{what}: {code} {said}"
+    assert (code == 0) == (said == ""), f"{what}: {said}"
     if code == 2:
-        assert said.startswith("locigraph: "), said
-        assert said.count("\n") == 1, said
-        assert said.rstrip("\n").isprintable(), said
+        _check_line(said)
+    assert _content(folder) == content, f"{what} wrote {_content(folder).keys() - content.keys()}"
 
 
 def _ended(words: list[str]) -> tuple[int, str]:

@@ -7,12 +7,14 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.faults import doubling, methods
+from locigraph.kg.corpora import FORMATS
+from tests.faults import corpora, doubling, full_disk, methods, patterns
 from tests.faults.__main__ import KINDS
 
 ROOT = Path(__file__).parents[2]
@@ -22,13 +24,14 @@ TRIES = {
     "faults": 2,
     "models": 1,
     "adds": 2,
+    "disk": 2,
     "serve": 1,
     "damage": 2,
     "residue": 1,
     "tenants": 8,
     "reads": 8,
-    "inputs": 30,
-    "time": 12,
+    "inputs": 56,
+    "time": 13,
 }
 
 
@@ -53,12 +56,42 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_few_tries_of_each_kind_are_survived(kind: str, found: tuple[dict[str, Any], str]) -> None:
     kinds, errors = found
+    if kind == "disk" and full_disk.obstacle() is not None:
+        pytest.skip(full_disk.obstacle() or "")
     assert kinds.get(kind, {}) | {"rows": 0} == {"tries": TRIES[kind], "survived": TRIES[kind], "rows": 0}, errors
 
 
 @pytest.mark.parametrize("kind", methods.CALLS)
 def test_every_public_method_is_called_by_hostile_tenants_or_takes_no_name(kind: type) -> None:
     assert methods.CALLS[kind].keys() == methods.public(kind)
+
+
+def test_every_corpus_format_is_given_wrong_and_long_files() -> None:
+    assert corpora.SOUND.keys() == {*FORMATS}
+
+
+def test_every_function_that_makes_a_pattern_is_called_with_long_texts() -> None:
+    assert patterns.made() == doubling.CALLED_BY.keys()
+    assert {reader for reader in doubling.CALLED_BY.values() if reader} <= doubling.READERS.keys()
+
+
+@pytest.mark.parametrize("held", ["pattern", "rows", "function"])
+def test_a_pattern_is_found_wherever_a_module_holds_it(held: str) -> None:
+    place = {
+        "pattern": "locigraph.retrieval.strategies.magma._WHY[0]",
+        "rows": "locigraph.consolidation.insights.LIST_RULES[1]",
+        "function": "kg.store.commit.sanitize_label",
+    }
+    assert place[held] in patterns.patterns()
+
+
+def test_no_pattern_takes_time_by_the_square_of_a_text_of_one_piece() -> None:
+    for name, pattern in patterns.patterns().items():
+        for piece in doubling.PIECES:
+            if (
+                doubling.seconds_for(partial(doubling.matched, pattern), ("", piece), 4_000) > 0.005
+            ):  # most take a tenth
+                doubling.check(name, "", piece)
 
 
 @pytest.mark.slow

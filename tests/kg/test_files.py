@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from locigraph.kg.files import opened_sqlite, parsed_json, replace_file, replaced_folder, whole_folder
+from locigraph.kg.files import is_of_disk, opened_sqlite, parsed_json, replace_file, replaced_folder, whole_folder
 
 
 def content(folder: Path) -> dict[str, str]:
@@ -102,3 +102,13 @@ def test_json_that_no_parser_can_follow_is_no_json() -> None:
     for text in ("[" * 100_000, "{", "", "1" * 5_000):
         with pytest.raises(ValueError, match=r"nested|Exp|limit"):
             parsed_json(text)
+
+
+def test_a_database_that_finds_no_room_says_so_in_words_that_are_known(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "kept.sqlite")) as connection:
+        connection.execute("PRAGMA max_page_count = 3")
+        connection.execute("CREATE TABLE kept (text TEXT)")
+        with pytest.raises(sqlite3.OperationalError) as full:
+            connection.execute("INSERT INTO kept VALUES (?)", ("a" * 50_000,))
+    assert is_of_disk(full.value)
+    assert not is_of_disk(sqlite3.DatabaseError("file is not a database"))

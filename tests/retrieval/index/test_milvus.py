@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import json
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
@@ -13,6 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from locigraph.kg.errors import InvalidVectorError
+from locigraph.kg.files import MAKE_ROOM
 from locigraph.kg.types import NodeId, TurnId
 from locigraph.retrieval.errors import FilterError, IndexMismatchError, IndexUnavailableError
 from locigraph.retrieval.index import milvus, milvus_client
@@ -522,6 +525,15 @@ def test_an_index_that_cannot_be_tidied_is_let_go_of(tmp_path: Path, monkeypatch
             MilvusIndex(str(tmp_path / "index.db"))
     with MilvusIndex(str(tmp_path / "index.db")) as index:
         assert index.collections() == []
+
+
+def test_a_full_disk_is_not_taken_for_a_damaged_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(collections: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(milvus_client, "_remove_unfinished", fail)
+    with pytest.raises(IndexUnavailableError, match=f"{os.strerror(errno.ENOSPC)}; {MAKE_ROOM}"):
+        MilvusIndex(str(tmp_path / "index.db"))
 
 
 @pytest.mark.parametrize("name", ["x" * 90, "a#b", "a?b", "a,b", "a%20b"])

@@ -1,0 +1,63 @@
+"""All regular expressions of the packages, found in their modules, so that none can be forgotten."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import re
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+_PACKAGES = ("kg", "consolidation", "gnn", "retrieval", "training", "scripts")
+_ROOT = Path(__file__).parents[2]
+_CALLS = re.compile(r"re\.(compile|search|match|fullmatch|split|findall|finditer|subn?)")
+_DEEPEST = 3  # a tuple of rows, each with a tuple of patterns
+
+
+@cache
+def patterns() -> dict[str, re.Pattern[str]]:
+    """Every pattern that a module holds, in a table too, and every one that a function writes out, by its place."""
+    found: dict[str, re.Pattern[str]] = {}
+    for package in _PACKAGES:
+        for each in pkgutil.walk_packages([str(_ROOT / package)], f"locigraph.{package}."):
+            if each.name.endswith((".__main__", ".migrations.env")):  # these run when they are imported
+                continue
+            for name, value in vars(importlib.import_module(each.name)).items():
+                for number, pattern in enumerate(_within(value, _DEEPEST)):
+                    if pattern not in found.values():  # imported from another module
+                        found[f"{each.name}.{name}[{number}]"] = pattern
+    return found | {place: re.compile(written) for place, written in _in_functions() if written is not None}
+
+
+def made() -> set[str]:
+    """The functions that make patterns of what they are given, which only calling them can try."""
+    return {place for place, written in _in_functions() if written is None}
+
+
+def _within(value: Any, depth: int) -> Iterator[re.Pattern[str]]:
+    if isinstance(value, re.Pattern):
+        yield value
+    elif depth and isinstance(value, dict | list | tuple | set | frozenset):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _within(each, depth - 1)
+    elif depth and is_dataclass(value) and not isinstance(value, type):
+        for field in fields(value):
+            yield from _within(getattr(value, field.name, None), depth - 1)
+
+
+def _in_functions() -> Iterator[tuple[str, str | None]]:
+    """Places of calls of ``re`` in functions, each with its pattern; None where that is not written out."""
+    for package in _PACKAGES:
+        for file in sorted((_ROOT / package).rglob("*.py")):
+            module = ".".join(file.relative_to(_ROOT).with_suffix("").parts)
+            for function in ast.walk(ast.parse(file.read_text())):
+                if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                    for call in ast.walk(function):
+                        if isinstance(call, ast.Call) and _CALLS.fullmatch(ast.unparse(call.func)):
+                            first = call.args[0]
+                            is_written = isinstance(first, ast.Constant) and isinstance(first.value, str)
+                            yield f"{module}.{function.name}", ast.literal_eval(first) if is_written else None
