@@ -14,6 +14,7 @@ from locigraph.kg.language.redaction import redacted_turn
 from locigraph.kg.store import Store
 from locigraph.kg.types import Scope, SpaceId, TurnId, TurnState
 from locigraph.retrieval.errors import RetrievalError
+from locigraph.retrieval.text.text_encoder import plain_and_adapted
 from locigraph.retrieval.view import DEFAULT_FOLD, FilteredRetriever
 from locigraph.scripts.assembly import opening, options
 from locigraph.scripts.assembly.search_parts import reranked
@@ -480,7 +481,7 @@ class Memory:
     def warm_up(self) -> None:
         """Load models and checkpoint now, for which the first ``add`` and ``recall`` would wait otherwise."""
         with self._lock:
-            for encoder in {self._encoder.without_adapter(), self._encoder}:
+            for encoder in plain_and_adapted(self._encoder):
                 encoder.load()
             self._parts.live()
 
