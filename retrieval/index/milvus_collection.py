@@ -136,7 +136,7 @@ class Collection:
     def delete_nodes(self, space: str, node_keys: Iterable[int]) -> None:
         """Remove nodes of a space, but not from views of it."""
         for batch in _batches([_primary_key(space, key) for key in node_keys], _BATCH):
-            self._client.delete(self.name, filter=_among("pk", batch))
+            self._client.delete(self.name, filter=_among(batch))
 
     def flush(self) -> None:
         """Build the index over what was written; until then those rows are searched by a slow loop."""
@@ -176,7 +176,7 @@ class Collection:
         """Stored vectors by node key; absent nodes are left out."""
         found: dict[int, NDArray[np.float32]] = {}
         for batch in _batches(node_keys, 200):
-            where = _among("pk", [_primary_key(space, key) for key in batch])
+            where = _among([_primary_key(space, key) for key in batch])
             rows = self._client.query(self.name, filter=where, output_fields=["node_key", "vector"])
             found.update((int(row["node_key"]), np.asarray(row["vector"], dtype=np.float32)) for row in rows)
         return found
@@ -254,8 +254,8 @@ def _primary_key(space: str, node_key: int) -> str:
     return hashlib.sha256(f"{space}/{node_key}".encode()).hexdigest()
 
 
-def _among(field: str, values: Sequence[str]) -> str:
-    return f"{field} in [{', '.join(quote(value) for value in values)}]"
+def _among(primary_keys: Sequence[str]) -> str:
+    return f"pk in [{', '.join(map(quote, primary_keys))}]"
 
 
 def _turns_of(row: IndexRow) -> str:
