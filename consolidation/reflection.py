@@ -24,6 +24,7 @@ from locigraph.consolidation.prompting import messages
 from locigraph.consolidation.protocols import TextEncoder
 from locigraph.consolidation.replies import Form, filled, one_line, strict_schema
 from locigraph.kg.counts import Counts
+from locigraph.kg.schema import fact_types
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
 from locigraph.kg.types import (
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from locigraph.consolidation.llm import ChatClient
 
 REFLECTION = "reflection"
-FACT_TYPES = ("event_node", "knowledge_node")
 _BATCH = 24  # new facts of one request, and at most as many earlier ones
 _KNOWN = 8  # insights that are shown
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -189,7 +189,7 @@ class Reflector:
         held = [
             _Held(node, frozenset(behind.get(node.id, ()))) for node in self._store.nodes(space, types=[REFLECTION])
         ]
-        return _Facts(seen, np.setdiff1d(seen.active_rows(FACT_TYPES), outdated), tuple(held))
+        return _Facts(seen, np.setdiff1d(seen.active_rows(fact_types()), outdated), tuple(held))
 
     def _follow_rules(self, facts: _Facts, due: Sequence[Insight], is_stopped: Callable[[], bool]) -> Reflected:
         """Make what the rules say, and nothing else, the reflections with a key."""

@@ -162,10 +162,8 @@ class GraphEncoder(nn.Module):
         """
         device = inputs.source.device
         # The dtype matters where all relations are excluded: an empty list would make numbers, which mask nothing.
-        is_fact = torch.tensor(
-            [relation.name == "fact" for relation in self.relations], dtype=torch.bool, device=device
-        )
-        target = inputs.target[is_fact[inputs.relation]]
+        is_counted = torch.tensor([each.is_counted for each in self.relations], dtype=torch.bool, device=device)
+        target = inputs.target[is_counted[inputs.relation]]
         count = inputs.traits.new_zeros(len(inputs.text))
         count = count.index_add(0, target, torch.ones_like(target, dtype=count.dtype))
         return torch.cat([inputs.traits, torch.stack([(count > 0).to(count), torch.log1p(count)], dim=1)], dim=1)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from locigraph.gnn.errors import GraphError
 from locigraph.kg.errors import nearest
 from locigraph.kg.registry import Table
+from locigraph.kg.schema import fact_types
 
 #: Type of the nodes that have a vector, and take in their neighbours.
 TURN = "episode"
@@ -33,6 +34,7 @@ class NetworkRelation:
         family: Family of the relation label in the graph, such as ``DERIVED_FROM``.
         is_reversed: Whether the graph's edge starts at the turn, so that it is walked backwards.
         hops: Number of consecutive edges from the neighbour to the turn.
+        is_counted: Whether the number of these neighbours is a trait of the turn.
         start: Weights of the mean over the neighbours' text, lexical and context blocks before training. They are
             round numbers in the proportions of hand-set smoothing that works untrained. None stands for a block that
             is never taken from these neighbours: who said another turn, and when, says nothing of this one, and
@@ -44,13 +46,19 @@ class NetworkRelation:
     family: str
     is_reversed: bool = False
     hops: int = 1
+    is_counted: bool = False
     start: tuple[float | None, float | None, float | None] = (0.0, 0.0, None)
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether the neighbour states what the turn says, so that its edge tells which turn answers a question."""
+        return self.source in fact_types()
 
 
 RELATIONS: Table[NetworkRelation] = Table(
     "network relation",
     [
-        NetworkRelation("fact", "knowledge_node", "DERIVED_FROM", start=(0.5, 0.5, None)),
+        NetworkRelation("fact", "knowledge_node", "DERIVED_FROM", is_counted=True, start=(0.5, 0.5, None)),
         # An event's date is its turn's date too.
         NetworkRelation("event", "event_node", "DERIVED_FROM", start=(0.15, 0.1, 0.5)),
         NetworkRelation("topic", "concept", "HAS_CONCEPT", is_reversed=True, start=(0.1, 0.05, None)),

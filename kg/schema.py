@@ -140,6 +140,11 @@ def answer_types() -> tuple[str, ...]:
     return tuple(row.name for row in NODE_TYPES.values() if row.answer)
 
 
+def fact_types() -> tuple[str, ...]:
+    """Names of the node types that are drawn from turns and state what they say: facts and events."""
+    return tuple(row.name for row in NODE_TYPES.values() if row.answer and row.plannable)
+
+
 def dated_types() -> tuple[str, ...]:
     """Names of the node types whose valid time is the date of what happened."""
     return tuple(row.name for row in NODE_TYPES.values() if row.dated)

@@ -180,30 +180,6 @@ class Context:
         return count_tokens(str(self))
 
 
-def pack(
-    hits: Sequence[Hit],
-    snapshot: Snapshot,
-    budget: Budget,
-    *,
-    order: Sequence[NodeId] | None = None,
-    brevity: bool = False,
-) -> Context:
-    """The best hits that fit into a budget.
-
-    Hits are taken best first. One that does not fit is left out and the next is tried, so that a long memory does not
-    end the context. Nothing is shortened, and no budget is ever exceeded.
-
-    Args:
-        hits: What a strategy found, best first.
-        snapshot: The space that was asked, for dates and the order of turns.
-        budget: How much may be taken.
-        order: Order of the lines by node; nodes that it lacks come last. None for the order in which the memories were
-            said, and of those from one turn the turn before what was drawn from it.
-        brevity: Whether to say how many memories were left out between two lines, as far as the budget allows.
-    """
-    return _packed(_candidates(hits, snapshot, order), budget, brevity=brevity)[0]
-
-
 @dataclass(frozen=True, slots=True)
 class _Candidate:
     """A line with its place in the order of the context, and what it would take of a budget."""
@@ -226,7 +202,7 @@ def _candidates(hits: Sequence[Hit], snapshot: Snapshot, order: Sequence[NodeId]
     return made
 
 
-def _packed(candidates: Sequence[_Candidate], budget: Budget, *, brevity: bool = False) -> tuple[Context, bool]:
+def _packed(candidates: Sequence[_Candidate], budget: Budget, *, brevity: bool) -> tuple[Context, bool]:
     """The context, and whether it is full: a hit was left out and no usual line fits any more, or no kind has room."""
     left = _Left(budget)
     taken = [left.take(each.cost, each.line.type) for each in candidates]
@@ -258,6 +234,11 @@ def retrieve_contexts(
     top_k: int = 1,
 ) -> tuple[Result, list[Context]]:
     """What a strategy finds, and contexts of it for each of some budgets, in its own order and by its own rules.
+
+    Hits are taken best first. One that does not fit is left out and the next is tried, so that a long memory does not
+    end the context. Nothing is shortened, and no budget is ever exceeded. Lines stand in the order of a strategy that
+    has one, and else in that in which the memories were said; of those from one turn the turn comes before what was
+    drawn from it.
 
     Searches for twice as many turns until they fill every context, or there are no more.
 

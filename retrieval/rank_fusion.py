@@ -11,6 +11,9 @@ USUAL_RRF_K = 60
 #: its graphs, together with the depth of v1 (docs/experiments.md). With so few rankings the usual 60 hardly tells the
 #: first rank from the twentieth, and costs v1 .02 to .04 of recall@10.
 FEW_RRF_K = 2
+#: Weight of v1's ANN arm where its text encoder is the shipped adapted one. Chosen on the conversations of the bundled
+#: corpus `threads` that the adapter has not learnt from (``python -m benchmarks.fusion``, docs/experiments.md).
+ADAPTED_ANN_WEIGHT = 3.0
 
 
 _Id = TypeVar("_Id", bound=str)

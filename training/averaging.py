@@ -61,7 +61,7 @@ def averaged(checkpoints: Sequence[Checkpoint], **details: Any) -> Checkpoint:
         {
             **details,
             "identity": {
-                "seed": _seed(first),
+                "seed": identities[0].get("seed"),
                 **{side: sorted({s for each in identities for s in each[side]}) for side in ("train", "validation")},
             },
             "averaged": {checkpoint.version: checkpoint.details for checkpoint in checkpoints},
@@ -69,10 +69,6 @@ def averaged(checkpoints: Sequence[Checkpoint], **details: Any) -> Checkpoint:
         },
         Wordings.union(known) if len(known) == len(seen) else None,
     )
-
-
-def _seed(checkpoint: Checkpoint) -> Any:
-    return checkpoint.details["identity"].get("seed")
 
 
 def _fusion(checkpoints: Sequence[Checkpoint]) -> dict[str, dict[str, float]]:

@@ -21,8 +21,6 @@ from locigraph.training.examples import SpaceExample
 
 _SUPERVISION_SHARE = 0.2
 _VIEW_DROP = 0.2
-# Relations whose edges reveal which turn a pseudo-question was made from.
-_ANSWER_RELATIONS = ("fact", "event")
 
 
 @dataclass(frozen=True)
@@ -62,8 +60,8 @@ def pseudo_question_loss(scorer: Scorer, example: SpaceExample) -> Tensor | None
     if example.pseudo is None:
         return None
     inputs = example.inputs
-    names = [relation.name in _ANSWER_RELATIONS for relation in scorer.encoder.relations]
-    telling = torch.tensor(names, dtype=torch.bool, device=inputs.source.device)
+    answers = [relation.is_answer for relation in scorer.encoder.relations]
+    telling = torch.tensor(answers, dtype=torch.bool, device=inputs.source.device)
     has_facts = torch.zeros(inputs.num_turns, dtype=torch.bool, device=inputs.source.device)
     has_facts[inputs.target[telling[inputs.relation]]] = True
     chosen = has_facts & (scorer.random(inputs.num_turns, like=inputs.text) < 0.5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from locigraph.kg.schema import fact_types
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import TurnId
 from locigraph.training.protocols import QuestionWriter
@@ -26,7 +27,7 @@ def pseudo_questions(snapshot: Snapshot, writer: QuestionWriter) -> list[tuple[s
         snapshot: The space.
         writer: Turns statements into questions.
     """
-    rows = [row for row in snapshot.active_rows(("knowledge_node", "event_node")).tolist() if snapshot.turns_of[row]]
+    rows = [row for row in snapshot.active_rows(fact_types()).tolist() if snapshot.turns_of[row]]
     written = writer.write([snapshot.descriptions[row] for row in rows])
     return [(text, snapshot.turns_of[row]) for texts, row in zip(written, rows, strict=True) for text in texts]
 

@@ -6,147 +6,39 @@ an indexer later drains into the vector index; the index can always be rebuilt f
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
-from sqlalchemy import Connection, func, select
+from sqlalchemy import func, select
 
 from locigraph.kg.counts import Spent
-from locigraph.kg.errors import StoreError, StoreVersionError, UnknownNodeError, UnknownSpaceError
-from locigraph.kg.files import MAKE_ROOM, is_of_disk
+from locigraph.kg.errors import UnknownNodeError, UnknownSpaceError
 from locigraph.kg.schema import RelationLabel
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import as_of as as_of_sql
-from locigraph.kg.store import (
-    changes,
-    embeddings,
-    erase,
-    expenses,
-    export,
-    faults,
-    labels,
-    migrations,
-    outbox,
-    remembered,
-    scopes,
-    sequence,
-    tables,
-    tombstones,
-)
+from locigraph.kg.store import embeddings, erase, expenses, export, labels, outbox, remembered, tables
 from locigraph.kg.store import turns as turns_
 from locigraph.kg.store.commit import Commit
+from locigraph.kg.store.conversations import Conversations
 from locigraph.kg.store.embeddings import NodeText
-from locigraph.kg.store.engine import Access, is_seeded, make_engine, seed_schema, shown_url
-from locigraph.kg.store.outbox import OutboxRow
+from locigraph.kg.store.queues import Queues
 from locigraph.kg.store.remembered import IDENTITY
 from locigraph.kg.store.rows import node_of
 from locigraph.kg.store.statements import chunks
-from locigraph.kg.store.turns import TurnFailure
 from locigraph.kg.times import epoch
-from locigraph.kg.types import (
-    UNSTORABLE,
-    GraphChange,
-    Node,
-    NodeId,
-    NodeStatus,
-    Relation,
-    Scope,
-    SpaceId,
-    Turn,
-    TurnId,
-    TurnState,
-)
+from locigraph.kg.types import GraphChange, Node, NodeId, NodeStatus, Relation, SpaceId, TurnId
 
 
-class Store:
-    """A graph store over SQLAlchemy Core.
+class Store(Conversations, Queues):
+    """A graph store over SQLAlchemy Core: what it remembers of itself, its graph and embeddings, and bulk export.
 
-    Args:
-        url: SQLAlchemy URL, or the path of an SQLite file.
-        access: ``create`` makes the database when it is absent; ``write`` and ``read`` take what is there. A reader
-            changes no byte of it, and needs no right to.
-
-    Raises:
-        StoreError: If the database cannot be opened, or is another application's.
-        StoreVersionError: If a newer version wrote it, or an older one and it may only be read.
+    How it is opened, and when it refuses to be, is said at ``Database``.
     """
-
-    def __init__(self, url: str | Path, *, access: Access = "create") -> None:
-        text_url = str(url)
-        self.url = shown_url(text_url)
-        if "://" not in text_url and access == "create":
-            try:
-                Path(text_url).parent.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise StoreError(f"cannot make a folder for store {text_url!r}: {error.strerror}") from error
-        self._engine = make_engine(text_url, access)
-        self._writing = threading.Lock()
-        # Most often there is nothing to write, and then a writer beside us is not waited for.
-        with self._read() as connection:
-            is_ready = migrations.is_current(connection, url=self.url) and is_seeded(connection)
-        if not is_ready and access == "read":
-            self.close()
-            raise StoreVersionError(
-                f"store {self.url!r} was written by an older version; run locigraph verify once, which brings it up "
-                "to date"
-            )
-        if not is_ready:
-            with self._write() as connection:
-                migrations.upgrade(connection, url=self.url)
-                seed_schema(connection)
-
-    def close(self) -> None:
-        """Release the database's connections."""
-        self._engine.dispose()
-
-    def __enter__(self) -> Store:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    @contextmanager
-    def _read(self) -> Iterator[Connection]:
-        with self._mapped_errors(), self._engine.connect() as connection:
-            yield connection
-
-    @contextmanager
-    def _write(self) -> Iterator[Connection]:
-        # Threads take turns here: SQLite would have them poll for its lock.
-        with self._writing, self._mapped_errors(), self._engine.execution_options(write=True).begin() as connection:
-            yield connection
-
-    @contextmanager
-    def _mapped_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except sa.exc.DBAPIError as error:
-            if "locked" in str(error.orig):
-                cure = "another process has been writing to it for half a minute; run the command again when it is done"
-            elif "not a database" in str(error.orig):
-                cure = "name the graph that locigraph build made; conversations are named with --corpus.path"
-            elif "readonly" in str(error.orig):
-                cure = "it was opened to be read only, or its file may not be written"
-            elif is_of_disk(error.orig):
-                cure = f"nothing was changed; {MAKE_ROOM}"
-            else:
-                cure = "if this is no database file of locigraph, name one or a new path"
-            raise StoreError(f"store {self.url!r}: {error.orig}; {cure}") from error
-
-    def faults(self) -> list[str]:
-        """What is wrong with the database: broken pages, rows that point at nothing, changed or unreadable rows."""
-        if self._engine.dialect.name != "sqlite":
-            return []  # a server checks itself
-        with self._read() as connection:
-            return faults.find(connection)
 
     # --- schema and settings -------------------------------------------------------------------------------
 
@@ -190,108 +82,6 @@ class Store:
         """Remember that more was spent."""
         with self._write() as connection:
             expenses.add(connection, space, turn_id, stage, spent)
-
-    # --- turns ---------------------------------------------------------------------------------------------
-
-    def spaces(self) -> list[SpaceId]:
-        """All spaces, sorted."""
-        with self._read() as connection:
-            return [SpaceId(s) for s in connection.scalars(select(tables.spaces.c.space).order_by("space"))]
-
-    def scopes(self) -> dict[SpaceId, Scope]:
-        """All spaces, sorted, with the user and the agent that they belong to."""
-        with self._read() as connection:
-            return scopes.read(connection)
-
-    def require_space(self, space: SpaceId) -> None:
-        """Raise UnknownSpaceError unless the space exists."""
-        if UNSTORABLE.search(space):
-            raise UnknownSpaceError(space, self.spaces())
-        with self._read() as connection:
-            found = connection.execute(select(tables.spaces.c.space).where(tables.spaces.c.space == space)).first()
-        if found is None:
-            raise UnknownSpaceError(space, self.spaces())
-
-    def append_turns(
-        self, turns: Sequence[Turn], *, scoped: Sequence[tuple[SpaceId, Scope]] = (), may_rewind: bool = True
-    ) -> int:
-        """Write turns durably, all or none; one that is there already, or was forgotten, is passed over.
-
-        The store gives the positions, by session and time, so that turns may come in any portions: one by one, as new
-        sessions, as a whole conversation again. Positions of the turns given only say their order among each other.
-
-        Args:
-            turns: The turns.
-            scoped: To whom their spaces belong, as far as that is said; a space keeps the user and agent it has.
-            may_rewind: Whether the whole space may be made pending again, its nodes removed, where a turn comes before
-                one that is consolidated.
-
-        Returns:
-            How many were new.
-
-        Raises:
-            TurnConflictError: If an id holds other content, or held some that was forgotten.
-            StoreError: If a field is not one that a store takes, a space is another user's or agent's, or a rewind is
-                needed and not allowed; nothing is written then.
-        """
-        with self._write() as connection:
-            return turns_.append(connection, turns, scoped, may_rewind=may_rewind)
-
-    def forgotten(self, space: SpaceId, turn_ids: Iterable[TurnId]) -> frozenset[TurnId]:
-        """Those of some turns that were forgotten, and are passed over when they come again."""
-        with self._read() as connection:
-            return tombstones.forgotten_among(connection, space, turn_ids)
-
-    def restore(self, space: SpaceId, turn_ids: Sequence[TurnId] | None = None) -> int:
-        """Let forgotten turns be appended again, all of a space where none are named; returns how many."""
-        with self._write() as connection:
-            return tombstones.remove(connection, space, turn_ids)
-
-    def misplaced(self) -> dict[SpaceId, str]:
-        """Spaces whose positions or NEXT edges are not those of their conversation, each with the first such."""
-        with self._read() as connection:
-            found = {space: sequence.fault(connection, space) for space in self.spaces()}
-        return {space: fault for space, fault in found.items() if fault is not None}
-
-    def turns(self, space: SpaceId, *, state: TurnState | None = None) -> list[Turn]:
-        """Turns of a space in conversation order, all or those in one state."""
-        self.require_space(space)
-        with self._read() as connection:
-            return turns_.read(connection, space, state)
-
-    def turn_counts(self, space: SpaceId) -> Counter[TurnState]:
-        """Number of turns in each state; a space whose turns are not all done answers from a part of its memory."""
-        self.require_space(space)
-        with self._read() as connection:
-            return turns_.count(connection, space)
-
-    def speakers(self, space: SpaceId) -> list[str]:
-        """Names of all who speak in a space, sorted."""
-        self.require_space(space)
-        with self._read() as connection:
-            return turns_.speakers(connection, space)
-
-    def voices(self, space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, frozenset[str]]:
-        """Whose words nodes hold: the speakers of their turns, but not of those that only said the same again."""
-        with self._read() as connection:
-            return turns_.voices(connection, space, ids)
-
-    def retry_turn(self, space: SpaceId, turn_id: TurnId) -> None:
-        """Put a failed turn back among the pending.
-
-        Raises:
-            StoreError: If the turn did not fail; consolidating a turn twice would double its nodes.
-        """
-        if turn_id not in {failure.turn_id for failure in self.failures(space)}:
-            raise StoreError(f"space {space!r} holds no failed turn {turn_id!r}; only failed turns are retried")
-        with self._write() as connection:
-            turns_.set_state(connection, space, turn_id, TurnState.PENDING, None)
-
-    def failures(self, space: SpaceId) -> list[TurnFailure]:
-        """Turns whose consolidation failed."""
-        self.require_space(space)
-        with self._read() as connection:
-            return turns_.failures(connection, space)
 
     # --- the graph -----------------------------------------------------------------------------------------
 
@@ -431,22 +221,6 @@ class Store:
         self.empty_log()
         return erased
 
-    def empty_log(self) -> None:
-        """Write SQLite's log, which may hold pages of what was erased, into the database, and empty it.
-
-        Raises:
-            StoreError: If a reader beside us, which is waited for, still needs the log.
-        """
-        if self._engine.dialect.name != "sqlite":
-            return
-        with self._mapped_errors(), self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as bare:
-            is_busy = bare.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()[0]
-        if is_busy:
-            raise StoreError(
-                f"store {self.url!r}: erased, but old pages remain in the file's log until other readers of it end; "
-                "forget again completes it"
-            )
-
     # --- embeddings ----------------------------------------------------------------------------------------
 
     def put_embeddings(
@@ -502,58 +276,6 @@ class Store:
         """Source turns of nodes by integer key, in conversation order."""
         with self._read() as connection:
             return turns_.of_nodes(connection, space, keys, latest=_latest(None))
-
-    # --- outbox --------------------------------------------------------------------------------------------
-
-    def read_outbox(self, *, limit: int) -> list[OutboxRow]:
-        """The oldest rows that no indexer has acknowledged."""
-        with self._read() as connection:
-            return outbox.read(connection, limit=limit)
-
-    def outbox_size(self, space: SpaceId | None = None) -> int:
-        """Number of rows that no indexer has acknowledged, of one space or of all."""
-        with self._read() as connection:
-            return outbox.count(connection, space)
-
-    def has_forgotten(self) -> bool:
-        """Whether something was erased of which an index may not know yet."""
-        with self._read() as connection:
-            return outbox.has_deletions(connection)
-
-    def relist_outbox(self) -> int:
-        """List every node that the outbox does not list, as if it had just been written: for an index made anew.
-
-        Returns:
-            Number of nodes that were not listed.
-        """
-        with self._write() as connection:
-            return outbox.relist(connection)
-
-    def acknowledge_outbox(self, up_to: int) -> None:
-        """Drop the rows up to a sequence number: the index holds them durably."""
-        with self._write() as connection:
-            outbox.acknowledge(connection, up_to)
-
-    def revision(self, space: SpaceId) -> int:
-        """Number of the space's last change: every ``commit`` raises it by one, everything else by one or more.
-
-        Only pending turns that were appended after all others leave it as it is.
-        """
-        with self._read() as connection:
-            found = connection.scalar(select(tables.spaces.c.revision).where(tables.spaces.c.space == space))
-        if found is None:
-            raise UnknownSpaceError(space, self.spaces())
-        return int(found)
-
-    def changed_spaces(self) -> dict[SpaceId, int]:
-        """Spaces whose graph embeddings are due, each with the number of its last change."""
-        with self._read() as connection:
-            return changes.read(connection)
-
-    def acknowledge_change(self, space: SpaceId, up_to: int) -> None:
-        """Take a space off that list: its embeddings are in the index as of the change of this number."""
-        with self._write() as connection:
-            changes.acknowledge(connection, space, up_to)
 
     # --- bulk export ---------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from locigraph.retrieval.evaluation.metrics import evidence_recall
 from locigraph.retrieval.evaluation.outcomes import QuestionOutcome, StrategyRun
-from locigraph.retrieval.evaluation.significance import a_a_check
+from locigraph.retrieval.evaluation.significance import NOMINAL, a_a_check
 
 
 def a_a_note(questions: Sequence[QuestionOutcome], first: StrategyRun, second: StrategyRun, *, seed: int) -> str:
@@ -32,6 +32,6 @@ def a_a_note(questions: Sequence[QuestionOutcome], first: StrategyRun, second: S
         verdict = "is conservative here"
     return (
         f"A/A check on {first.name} against {second.name}: with the effect removed, the sign-flip test over "
-        f"{found.clusters} conversations rejects {found.rate:.1%} of {found.trials} true nulls at {found.nominal:.0%}: "
+        f"{found.clusters} conversations rejects {found.rate:.1%} of {found.trials} true nulls at {NOMINAL:.0%}: "
         f"it {verdict}."
     )

@@ -60,6 +60,14 @@ class StrategyRun:
     contexts: Mapping[str, Mapping[int, PackedContext]] = field(default_factory=dict)
 
 
+def by_strategy(runs: Sequence[StrategyRun]) -> dict[str, list[StrategyRun]]:
+    """The runs of each strategy, one for each seed, in their order."""
+    found: dict[str, list[StrategyRun]] = {}
+    for run in runs:
+        found.setdefault(run.name, []).append(run)
+    return found
+
+
 def check_questions(questions: Sequence[QuestionOutcome]) -> None:
     """Raise EvaluationError unless every question has an id of its own and gold evidence."""
     if not questions:

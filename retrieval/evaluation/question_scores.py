@@ -11,7 +11,7 @@ import numpy as np
 
 from locigraph.kg.files import parsed_json, replace_file
 from locigraph.retrieval.evaluation.errors import EvaluationError
-from locigraph.retrieval.evaluation.outcomes import QuestionOutcome, StrategyRun
+from locigraph.retrieval.evaluation.outcomes import QuestionOutcome, StrategyRun, by_strategy
 from locigraph.retrieval.evaluation.results import Comparison
 from locigraph.retrieval.evaluation.summary import (
     check_comparisons,
@@ -34,10 +34,10 @@ def write_question_scores(
         left_out: IDs of those that no comparison takes in, which their lines say.
     """
     columns = columns_of(runs)
-    tables: dict[str, list[np.ndarray]] = {}
-    for run in runs:
-        tables.setdefault(run.name, []).append(score_table(questions, run, columns)[:, : len(columns)])
-    means = {name: np.mean(held, axis=0) for name, held in tables.items()}
+    means = {
+        name: np.mean([score_table(questions, run, columns)[:, : len(columns)] for run in same], axis=0)
+        for name, same in by_strategy(runs).items()
+    }
     lines = [
         {
             "question_id": question.question_id,

@@ -20,6 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 
 FloatArray = NDArray[np.float64]
 
+#: Level at which a trial of the A/A check counts as rejected.
+NOMINAL = 0.05
 #: Up to this many clusters every sign pattern is visited: 2^13 = 8,192 of them, the first sign being fixed.
 EXACT_CLUSTERS = 14
 #: Sums in another order differ in the last bits; values this close count as tied.
@@ -126,15 +128,14 @@ def cluster_bootstrap(
     return ends.reshape(shape)
 
 
-def cluster_t_interval(values: ArrayLike, clusters: Sequence[str], *, level: float = 0.95) -> FloatArray:
-    """Interval of the mean over questions from Student's t with one degree of freedom fewer than clusters.
+def cluster_t_interval(values: ArrayLike, clusters: Sequence[str]) -> FloatArray:
+    """95% interval of the mean over questions from Student's t with one degree of freedom fewer than clusters.
 
     With few clusters it is wider than the percentile bootstrap, and nearer to the level that it names.
 
     Args:
         values: As in ``cluster_bootstrap``.
         clusters: Conversation of each question, [questions].
-        level: Share of repetitions that cover the true mean, in (0, 1).
 
     Returns:
         Lower and upper end, [2] or [2, columns]; NaN with one cluster.
@@ -145,8 +146,6 @@ def cluster_t_interval(values: ArrayLike, clusters: Sequence[str], *, level: flo
     Source:
         Cochran 1977, Sampling Techniques, section 6.4: the linearised variance of a ratio of cluster sums.
     """
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level is {level}; expected a share between 0 and 1, such as 0.95")
     checked = _checked(values, clusters, 1)
     sums, sizes = _cluster_sums(checked, clusters)
     count, questions = len(sizes), sizes.sum()
@@ -158,7 +157,7 @@ def cluster_t_interval(values: ArrayLike, clusters: Sequence[str], *, level: flo
     errors = np.sqrt(count / (count - 1) * np.square(residuals).sum(axis=0)) / questions
     from scipy.special import stdtrit  # imported late, as in a_a_check
 
-    reach = stdtrit(count - 1, 0.5 + level / 2) * errors
+    reach = stdtrit(count - 1, 0.975) * errors
     ends: FloatArray = np.stack([means - reach, means + reach])
     return ends.reshape(shape)
 
@@ -211,19 +210,17 @@ class AACheck:
     """How often the sign-flip test rejects when there is nothing to find.
 
     Attributes:
-        rate: Share of the trials with p <= ``nominal``.
-        nominal: Level of the test.
-        attainable: Largest share <= ``nominal`` that the test can reach with this many clusters. p-values are
+        rate: Share of the trials with p <= ``NOMINAL``.
+        attainable: Largest share <= ``NOMINAL`` that the test can reach with this many clusters. p-values are
             multiples of 2^(1 - clusters), so with 5 clusters it is 0: the test is sound but can find nothing.
         trials: Number of trials.
         clusters: Number of conversations.
         low: Lower end of the range in which a sound test's rate falls in 999 of 1,000 checks; from the binomial
             distribution at ``attainable``.
-        high: Upper end of that range; from the binomial distribution at ``nominal``.
+        high: Upper end of that range; from the binomial distribution at ``NOMINAL``.
     """
 
     rate: float
-    nominal: float
     attainable: float
     trials: int
     clusters: int
@@ -246,7 +243,6 @@ def a_a_check(
     clusters: Sequence[str],
     *,
     trials: int = 2_000,
-    nominal: float = 0.05,
     resamples: int = 20_000,
     seed: int = 0,
 ) -> AACheck:
@@ -260,15 +256,14 @@ def a_a_check(
         differences: Score of one strategy minus score of the other, [questions].
         clusters: Conversation of each question, [questions].
         trials: Number of data sets that are made.
-        nominal: Level at which a trial counts as rejected, in (0, 1).
         resamples: As in ``sign_flip_test``; all trials share the random patterns.
         seed: Random seed of the trials and of the patterns.
 
     Raises:
-        ValueError: As in ``sign_flip_test``, or if ``trials`` < 1 or ``nominal`` is not in (0, 1).
+        ValueError: As in ``sign_flip_test``, or if ``trials`` < 1.
     """
-    if trials < 1 or not 0.0 < nominal < 1.0:
-        raise ValueError(f"trials is {trials} and nominal is {nominal}; expected trials >= 1, 0 < nominal < 1")
+    if trials < 1:
+        raise ValueError(f"trials is {trials}; expected at least 1")
     checked = _checked(differences, clusters, resamples)
     sums, sizes = _cluster_sums(checked - checked.mean(), clusters)
     count, questions = len(sizes), int(sizes.sum())
@@ -277,18 +272,17 @@ def a_a_check(
     null_sums = sums * (rng.integers(0, 2, size=(count, trials)) * 2.0 - 1.0)
     p_values = _sign_flip_p_values(null_sums, questions, resamples=resamples, seed=seed)
     outcomes = 2 ** (count - 1) if count <= EXACT_CLUSTERS else resamples + 1
-    attainable = math.floor(nominal * outcomes + TIE_TOLERANCE) / outcomes
+    attainable = math.floor(NOMINAL * outcomes + TIE_TOLERANCE) / outcomes
     # Imported late: scipy.stats takes half a second, and only this function needs it.
     from scipy import stats
 
     return AACheck(
-        rate=float(np.mean(p_values <= nominal + TIE_TOLERANCE)),
-        nominal=nominal,
+        rate=float(np.mean(p_values <= NOMINAL + TIE_TOLERANCE)),
         attainable=attainable,
         trials=trials,
         clusters=count,
         low=float(stats.binom.ppf(0.0005, trials, attainable)) / trials if attainable > 0.0 else 0.0,
-        high=float(stats.binom.ppf(0.9995, trials, nominal)) / trials,
+        high=float(stats.binom.ppf(0.9995, trials, NOMINAL)) / trials,
     )
 
 

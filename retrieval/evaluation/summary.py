@@ -13,6 +13,7 @@ from locigraph.retrieval.evaluation.metrics import CONTEXT_METRICS, METRICS, con
 from locigraph.retrieval.evaluation.outcomes import (
     QuestionOutcome,
     StrategyRun,
+    by_strategy,
     check_questions,
     check_runs,
     of_question,
@@ -73,9 +74,7 @@ def summarise(
     """
     check_questions(questions)
     check_runs(questions, runs)
-    repetitions: dict[str, list[StrategyRun]] = {}
-    for run in runs:
-        repetitions.setdefault(run.name, []).append(run)
+    repetitions = by_strategy(runs)
     columns = columns_of(runs)
     tables = {name: [score_table(questions, run, columns) for run in same] for name, same in repetitions.items()}
     scores = {name: np.mean(held, axis=0) for name, held in tables.items()}

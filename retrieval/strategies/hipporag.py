@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from locigraph.kg.schema import plannable_types
 from locigraph.kg.snapshot import Snapshot
 from locigraph.retrieval.page_rank import personalized_page_rank, transition_matrix
 from locigraph.retrieval.protocols import TextEncoder
@@ -17,8 +18,6 @@ from locigraph.retrieval.strategies.memory_graph import (
     min_max,
     only,
 )
-
-_FACTS = ("knowledge_node", "event_node", "sub_event")
 
 
 class HippoGraph(MemoryGraph):
@@ -35,7 +34,7 @@ class HippoGraph(MemoryGraph):
         self.entities = self.rows("entity")
         speaking, spoken_of = self.edges("MENTIONS")
         of_turn = snapshot.types[speaking] == "episode"
-        of_fact = np.isin(snapshot.types[speaking], _FACTS)
+        of_fact = np.isin(snapshot.types[speaking], plannable_types())
         self.fact, self.entity = speaking[of_fact], spoken_of[of_fact]
         #: Facts that name an entity.
         self.facts = np.unique(self.fact)

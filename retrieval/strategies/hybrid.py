@@ -23,10 +23,6 @@ from locigraph.retrieval.query_generator import QueryGenerator, generate_queries
 from locigraph.retrieval.rank_fusion import FEW_RRF_K, reciprocal_rank_fusion
 from locigraph.retrieval.stopwatch import Stopwatch
 
-#: Weight of the ANN arm where its text encoder is the shipped adapted one. Chosen on the conversations of the bundled
-#: corpus `threads` that the adapter has not learnt from (``python -m benchmarks.fusion``, docs/experiments.md).
-ADAPTED_ANN_WEIGHT = 3.0
-
 
 class HybridRetriever:
     """v1: BM25 and ANN search in parallel for each generated query, and RRF fuses all their rankings.

@@ -162,8 +162,7 @@ class TemprRetriever(GraphRetriever[TemprGraph]):
 
     def _meaning(self, graph: TemprGraph, cosine: NDArray[np.float64]) -> Mapping[int, float]:
         """Cosine of the most similar memories, best first."""
-        memories = graph.memories
-        return _values(cosine, graph.best(cosine, memories[cosine[memories] >= 0.3], self._budget))
+        return _values(cosine, graph.best(cosine, _similar(graph, cosine, 0.3), self._budget))
 
     def _words(self, graph: TemprGraph, asked: Asked) -> Mapping[int, float]:
         """BM25 score of the memories that share most with the words of the question, best first."""
@@ -172,34 +171,27 @@ class TemprRetriever(GraphRetriever[TemprGraph]):
 
     def _links(self, graph: TemprGraph, cosine: NDArray[np.float64]) -> Mapping[int, float]:
         """Activation that the most similar memories pass on, the most active first."""
-        memories = graph.memories
-        seeds = graph.best(cosine, memories[cosine[memories] >= 0.5], 5)
-        return spread_activation(
-            graph.all_links,
-            _values(cosine, seeds),
-            decay=0.8,
-            threshold=0.1,
-            budget=self._budget,
-            ties=graph.order(cosine),
-        )
+        seeds = graph.best(cosine, _similar(graph, cosine, 0.5), 5)
+        return self._spread(graph, cosine)(graph.all_links, _values(cosine, seeds), decay=0.8, threshold=0.1)
 
     def _in_time(self, graph: TemprGraph, asked: Asked, cosine: NDArray[np.float64]) -> Mapping[int, float]:
         """Nearness to the time that the question names, by memory, best first; empty if it names none."""
         if asked.window is None:
             return {}
-        similar = np.zeros(len(cosine), dtype=bool)
-        similar[graph.memories] = cosine[graph.memories] >= 0.4
-        entries = graph.best(cosine, np.flatnonzero(similar & graph.within(asked.window)), _TEMPORAL_LINKS)
-        own = np.where(similar, nearness_to(asked.window, *graph.times), -1.0)
-        return spread_activation(
-            graph.time_links,
-            _values(own, entries),
-            decay=0.7,
-            threshold=0.2,
-            budget=self._budget,
-            ties=graph.order(cosine),
-            least=own,
-        )
+        similar = _similar(graph, cosine, 0.4)
+        seeds = graph.best(cosine, similar[graph.within(asked.window)[similar]], _TEMPORAL_LINKS)
+        own = np.full(len(cosine), -1.0)
+        own[similar] = nearness_to(asked.window, *graph.times)[similar]
+        spread = self._spread(graph, cosine)
+        return spread(graph.time_links, _values(own, seeds), decay=0.7, threshold=0.2, least=own)
+
+    def _spread(self, graph: TemprGraph, cosine: NDArray[np.float64]) -> Callable[..., Mapping[int, float]]:
+        return partial(spread_activation, budget=self._budget, ties=graph.order(cosine))
+
+
+def _similar(graph: TemprGraph, cosine: NDArray[np.float64], at_least: float) -> NDArray[np.int64]:
+    """Rows of the memories whose cosine is not below a threshold."""
+    return graph.memories[cosine[graph.memories] >= at_least]
 
 
 def nearness_to(window: tuple[int, int], first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.float64]:

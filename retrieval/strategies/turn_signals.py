@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from locigraph.kg.language.mentions import date_tokens, name_words, named_dates, named_people
 from locigraph.kg.language.tokens import terms
+from locigraph.kg.schema import fact_types
 from locigraph.kg.snapshot import Snapshot
 from locigraph.retrieval.index.bm25 import Bm25Index
 from locigraph.retrieval.strategies.memory_graph import min_max
@@ -29,7 +30,7 @@ SIGNALS = TEXT_SIGNALS + GRAPH_SIGNALS
 _TOPICS = ("concept",)
 #: By the second part of a signal's name: turns before and after that are read together, or types of linked nodes.
 _AROUND = {"": (0, 0), "window": (1, 1), "wide": (2, 2), "before": (1, -1)}
-_LINKED = {"facts": ("knowledge_node", "event_node"), "topics": _TOPICS}
+_LINKED = {"facts": fact_types(), "topics": _TOPICS}
 
 
 @dataclass(frozen=True, eq=False)

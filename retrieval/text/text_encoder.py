@@ -215,6 +215,11 @@ class CachedTextEncoder:
         return result
 
 
+def plain_and_adapted(encoder: CachedTextEncoder) -> list[CachedTextEncoder]:
+    """A text encoder without its adapter, and with it where it has one."""
+    return list(dict.fromkeys([encoder.without_adapter(), encoder]))
+
+
 def is_same_model(one: str, other: str) -> bool:
     """Whether two IDs of text encoders differ at most in the number format.
 

@@ -17,7 +17,7 @@ from locigraph.retrieval.strategies.weighted_sum import Fusion, FusionRetriever
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.assembly.search_parts import SearchParts
 from locigraph.training.checkpoint import Checkpoint
-from locigraph.training.comparison import run_checkpoint
+from locigraph.training.comparison import rank_exactly, run_checkpoint
 from locigraph.training.config import Settings, changed
 from locigraph.training.folds import FoldTrainer
 from locigraph.training.fusion import SignalExample, SignalReader
@@ -34,8 +34,8 @@ class Asker:
         questions: All of the evaluation.
         encoder: Text encoder, with its adapter if it has one.
         views: Graphs of the corpus.
-        index: Where graph embeddings go.
-        wrap: Adds several queries and a cross-encoder, if there are any.
+        index: Where graph embeddings go; None ranks turns exactly, and writes none.
+        wrap: Adds several queries and a cross-encoder, if there are any; not to exact rankings.
         unanswerable: Questions for which only contexts are packed.
         packs: Whether to pack contexts.
     """
@@ -43,13 +43,15 @@ class Asker:
     questions: Sequence[Question]
     encoder: CachedTextEncoder
     views: Views
-    index: MilvusIndex
-    wrap: Callable[[Retriever], Retriever]
-    unanswerable: Sequence[Question]
-    packs: bool
+    index: MilvusIndex | None = None
+    wrap: Callable[[Retriever], Retriever] = lambda retriever: retriever
+    unanswerable: Sequence[Question] = ()
+    packs: bool = False
 
     def checkpoint(self, made: Checkpoint, questions: Sequence[Question], *, name: str) -> StrategyRun:
         """Ask graph embeddings."""
+        if self.index is None:
+            return rank_exactly(made, questions, self.views, self.encoder.encode, name=name)
         return run_checkpoint(
             made,
             questions,

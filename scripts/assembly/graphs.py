@@ -23,7 +23,7 @@ from locigraph.kg.language.redaction import redacted_turn
 from locigraph.kg.store import Store, TurnFailure
 from locigraph.kg.types import ANYBODY, Scope, SpaceId, Turn, TurnId, TurnState
 from locigraph.kg.views import Views
-from locigraph.retrieval.text.text_encoder import CachedTextEncoder
+from locigraph.retrieval.text.text_encoder import CachedTextEncoder, plain_and_adapted
 from locigraph.scripts.assembly.build_context import HybridContext
 from locigraph.training.pseudo_questions import RULES
 
@@ -47,7 +47,7 @@ def build_graph(
     turns = [turn for conversation in corpus.conversations for turn in conversation.turns]
     scoped = [(conversation.space, scope) for conversation in corpus.conversations]
     spaces = GraphWriter(store, extractor, encoder.without_adapter()).add(turns, scoped=scoped, progress=True)
-    for each in dict.fromkeys([encoder.without_adapter(), encoder]):
+    for each in plain_and_adapted(encoder):
         embed_all(spaces, store, each)
     return {space: failed for space in spaces if (failed := store.failures(space))}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,28 +57,25 @@ def clients_of(
         from locigraph.consolidation.ledger import Prices
         from locigraph.consolidation.llm import ChatClient, Endpoint  # openai takes a second to import
 
-        own = scribe if stage in _OWN else None
-        base_url = (own and own.base_url) or settings.base_url
-        model = (own and own.model) or settings.model
-        if not model:
-            raise LocigraphError(f"llm.model is {model!r}; name the model that is to be asked")
+        own = asdict(scribe) if stage in _OWN else {}
+        used = replace(settings, **{name: value for name, value in own.items() if value not in (None, "")})
+        if not used.model:
+            raise LocigraphError(f"llm.model is {used.model!r}; name the model that is to be asked")
         if settings.cassette in BUNDLED and settings.mode != "replay":
             raise LocigraphError(
                 f"llm.cassette {settings.cassette!r} is bundled and only replayed; set llm.mode to replay"
             )
-        if not base_url and settings.mode != "replay":
+        if not used.base_url and settings.mode != "replay":
             raise LocigraphError("llm.base_url names no endpoint; name one, such as http://localhost:8000/v1")
-        key_env = (own and own.api_key_env) or settings.api_key_env
-        read_price = settings.read_price if own is None or own.read_price is None else own.read_price
-        written_price = settings.written_price if own is None or own.written_price is None else own.written_price
+        key = os.environ.get(used.api_key_env)
         parameters = {"temperature": settings.temperature, "max_tokens": settings.max_reply_tokens}
         endpoint = Endpoint(
-            base_url or "http://replayed.invalid/v1",
-            model,
-            os.environ.get(key_env) or "none",
-            None if os.environ.get(key_env) else key_env,
+            used.base_url or "http://replayed.invalid/v1",
+            used.model,
+            key or "none",
+            None if key else used.api_key_env,
             {name: value for name, value in parameters.items() if value is not None},
-            Prices(read_price, written_price),
+            Prices(used.read_price, used.written_price),
             settings.timeout_s,
             settings.deadline_s,
             # Nothing is waited for in a replay, and one conversation after another makes the same store byte by byte.

@@ -16,6 +16,7 @@ from locigraph.kg.counts import Counts
 from locigraph.kg.errors import LocigraphError, UnknownNodeError, UnknownSpaceError
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
+from locigraph.retrieval.text.text_encoder import plain_and_adapted
 from locigraph.scripts.assembly import defaults, graphs, opening
 from locigraph.scripts.assembly.settings import EncoderSettings
 from locigraph.scripts.console.terminal import printable
@@ -86,7 +87,7 @@ def run(
                             raise
                         print(f"{printable(str(error))}; tried again in {interval:g} s")
                         break
-                for each in dict.fromkeys([plain, text_encoder]):
+                for each in plain_and_adapted(text_encoder):
                     graphs.embed_all(graph.spaces(), graph, each)
                 if done != nothing:
                     print(f"{done}; locigraph build brings the indexes up to date")

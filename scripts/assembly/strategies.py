@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from locigraph.kg.registry import Table
+from locigraph.retrieval.rank_fusion import ADAPTED_ANN_WEIGHT, USUAL_RRF_K
 from locigraph.scripts.assembly.search_parts import SearchParts
 
 if TYPE_CHECKING:
@@ -81,22 +83,6 @@ def _hybrid(parts: SearchParts, strategy: Strategy, **options: Any) -> Retriever
         pool=parts.opened.enter_context(ThreadPoolExecutor(1, thread_name_prefix="ann")),
         **options,
     )
-
-
-def _hybrid_usual(parts: SearchParts, strategy: Strategy) -> Retriever:
-    from locigraph.retrieval.rank_fusion import USUAL_RRF_K
-
-    return _hybrid(parts, strategy, rrf_k=USUAL_RRF_K)
-
-
-def _hybrid_weighted(parts: SearchParts, strategy: Strategy) -> Retriever:
-    from locigraph.retrieval.strategies.hybrid import ADAPTED_ANN_WEIGHT
-
-    return _hybrid(parts, strategy, ann_weight=ADAPTED_ANN_WEIGHT)
-
-
-def _hybrid_in_time(parts: SearchParts, strategy: Strategy) -> Retriever:
-    return _hybrid(parts, strategy, uses_windows=True)
 
 
 def _over_snapshots(module: str, name: str) -> Callable[[SearchParts, Strategy], Retriever]:
@@ -217,19 +203,21 @@ STRATEGIES: Table[Strategy] = Table(
             Strategy(
                 "v1-time",
                 "v1 that ranks once more, by itself, what falls into the time that the question names",
-                _hybrid_in_time,
+                partial(_hybrid, uses_windows=True),
                 needs_index=True,
                 has_adapted=True,
             ),
             Strategy(
                 "v1-weighted-adapted",
                 "v1-adapted whose ANN arm counts three times as much as BM25, chosen on the corpus threads",
-                _hybrid_weighted,
+                partial(_hybrid, ann_weight=ADAPTED_ANN_WEIGHT),
                 uses_adapter=True,
                 needs_adapter=True,
                 is_baseline=True,
             ),
-            Strategy("v1-k60", "v1 with RRF's usual constant, 60", _hybrid_usual, needs_index=True),
+            Strategy(
+                "v1-k60", "v1 with RRF's usual constant, 60", partial(_hybrid, rrf_k=USUAL_RRF_K), needs_index=True
+            ),
             Strategy(
                 "v2",
                 "one ANN search over embeddings of the Heterogeneous Graph Transformer, trained inside folds",

@@ -18,7 +18,7 @@ from locigraph.retrieval.evaluation.asking import joined_runs
 from locigraph.retrieval.multi_query import with_queries
 from locigraph.retrieval.protocols import Retriever
 from locigraph.retrieval.query_generator import QueryGenerator
-from locigraph.retrieval.text.text_encoder import CachedTextEncoder
+from locigraph.retrieval.text.text_encoder import CachedTextEncoder, plain_and_adapted
 from locigraph.scripts.assembly import graphs, opening
 from locigraph.scripts.assembly.fold_task import Asker, FoldTask
 from locigraph.scripts.assembly.queries import notes_of, version_of
@@ -116,7 +116,7 @@ class Evaluation:
             for conversation in corpus.conversations:  # as the papers of strategies that search along links have them
                 Linker(graph).run(conversation.space)
             indexer_of(graph, vectors, self.encoder).drain(progress=True)
-            for used in dict.fromkeys([self.encoder.without_adapter(), self.encoder]):
+            for used in plain_and_adapted(self.encoder):
                 used.encode([q.text for q in (*questions, *corpus.unanswerable)], progress="encode questions")
             views = graphs.views_of(graph, corpus, self.encoder)
             look_again = reranked(self.reranker)
@@ -125,13 +125,7 @@ class Evaluation:
                 return look_again(with_queries(retriever, self.queries, lambda space: views.at(space, None).last_day))
 
             asker = Asker(
-                questions,
-                self.encoder,
-                views,
-                vectors,
-                asked_as_set,
-                corpus.unanswerable,
-                self.contexts,
+                questions, self.encoder, views, vectors, asked_as_set, corpus.unanswerable, packs=self.contexts
             )
             trainer = learning.fold_trainer(
                 corpus,

@@ -26,6 +26,7 @@ from locigraph.retrieval.evaluation import (
 from locigraph.retrieval.evaluation.asking import outcomes
 from locigraph.retrieval.evaluation.contexts import write_contexts
 from locigraph.retrieval.evaluation.notes import a_a_note
+from locigraph.retrieval.evaluation.outcomes import by_strategy
 from locigraph.retrieval.evaluation.question_browser import browser_data
 from locigraph.retrieval.evaluation.question_scores import write_question_scores
 
@@ -66,9 +67,7 @@ def write_results(
         write_contexts(folder / "contexts.jsonl.gz", runs)
     left_out = learnt_questions(corpus, folds, learnt)
     write_question_scores(folder / "question_scores.jsonl.gz", questions, runs, left_out=left_out)
-    repetitions: dict[str, list[StrategyRun]] = {}
-    for run in runs:
-        repetitions.setdefault(run.name, []).append(run)
+    repetitions = by_strategy(runs)
     said = list(notes)
     if pairs:
         claimant, baseline = pairs[0]

@@ -18,9 +18,9 @@ from locigraph.retrieval.evaluation import StrategyRun, summarise
 from locigraph.retrieval.evaluation.asking import outcomes, run_strategy
 from locigraph.retrieval.evaluation.formatting import p_value, signed
 from locigraph.retrieval.evaluation.question_scores import write_question_scores
-from locigraph.retrieval.strategies.weighted_sum import FusionRetriever
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.assembly import opening
+from locigraph.scripts.assembly.fold_task import Asker
 from locigraph.scripts.assembly.graphs import views_of
 from locigraph.scripts.assembly.options import names
 from locigraph.scripts.assembly.search_parts import SearchParts
@@ -29,18 +29,20 @@ from locigraph.scripts.assembly.strategies import STRATEGIES, Strategy, made_of
 from locigraph.scripts.experiments import learning, provenance
 from locigraph.scripts.experiments.result_files import learnt_questions
 from locigraph.training.checkpoint import Checkpoint, load_checkpoint
-from locigraph.training.comparison import rank_exactly
 from locigraph.training.config import Settings, TrainerConfig
 from locigraph.training.folds import refuse_known, seen_by
-from locigraph.training.fusion import fusion_of
 from locigraph.training.snapshots import TrainingSet
 
-_CLAIM, _FUSION = "v2-zero", "fusion-zero"
 _METRICS = ("recall@10", "ndcg@10")
-#: The fusion, and what learns nothing and searches exactly.
+(_CLAIM,) = (row for row in STRATEGIES.values() if row.transfer is not None and row.is_claimant)
+#: What takes what a checkpoint has learnt, and what learns nothing; both search exactly.
 BASELINES: Table[Strategy] = Table(
     "baseline",
-    [row for row in STRATEGIES.values() if row.name == _FUSION or (row.make is not None and not row.needs_index)],
+    [
+        row
+        for row in STRATEGIES.values()
+        if row is not _CLAIM and (row.transfer is not None or (row.make is not None and not row.needs_index))
+    ],
 )
 
 
@@ -86,7 +88,7 @@ class TransferMatrix:
     ) -> None:
         self._baselines = names(baselines, BASELINES)
         if not self._baselines:
-            raise LocigraphError(f"baselines is {baselines!r}; name at least one, such as {_FUSION}")
+            raise LocigraphError(f"baselines is {baselines!r}; name at least one of {', '.join(BASELINES)}")
         self._named, self._encoder = graphs, encoder
         self._settings, self._trainer = settings, trainer
         self._folder, self._validation, self._seed = folder, validation, seed
@@ -135,14 +137,13 @@ class TransferMatrix:
         for made, option in ((checkpoint, row), (graph.encoder.adapter, "encoder.adapter")):
             if made is not None:
                 refuse_known(made, questions, option=option)
-        runs = [rank_exactly(checkpoint, questions, graph.views, graph.encoder.encode, name=_CLAIM)]
-        if _FUSION in self._baselines:
-            fusion = FusionRetriever(graph.views.at, graph.encoder, fusion=fusion_of(checkpoint))
-            runs.append(run_strategy(fusion, questions, name=_FUSION))
+        asker = Asker(questions, graph.encoder, graph.views)
+        learnt = [_CLAIM, *(BASELINES[name] for name in self._baselines)]
+        runs = [each.transfer(asker, checkpoint, each) for each in learnt if each.transfer is not None]
         runs += self._learning_nothing(tested)
         scored = outcomes(questions, {})
         left_out = learnt_questions(graph.corpus, (), seen_by(checkpoint, graph.encoder.adapter))
-        pairs = [(_CLAIM, baseline) for baseline in self._baselines]
+        pairs = [(_CLAIM.name, baseline) for baseline in self._baselines]
         summary = summarise(scored, runs, comparisons=pairs, metrics=_METRICS, left_out=left_out, seed=self._seed)
         write_question_scores(self._folder / f"{row}--{tested}.scores.jsonl.gz", scored, runs, left_out=left_out)
         self.cells.append(
@@ -162,8 +163,8 @@ class TransferMatrix:
 
     def table(self) -> str:
         """The matrix in Markdown: a line for each cell."""
-        shown = [_CLAIM, *self._baselines]
-        head = ["trained on", "tested on", *shown, *(f"{_CLAIM} − {name}" for name in self._baselines)]
+        shown = [_CLAIM.name, *self._baselines]
+        head = ["trained on", "tested on", *shown, *(f"{_CLAIM.name} − {name}" for name in self._baselines)]
         lines = [head, ["---"] * len(head)]
         for cell in self.cells:
             means = ["/".join(f"{cell['means'][s][m]:.3f}" for m in _METRICS) for s in shown]
@@ -213,8 +214,7 @@ class TransferMatrix:
         if name not in self._same_for_all:
             graph = self._graph(name)
             spaces = list(dict.fromkeys(q.space for q in graph.corpus.questions))
-            named = [baseline for baseline in self._baselines if baseline != _FUSION]
             with SearchParts(graph.store, graph.encoder, spaces=spaces) as parts:
-                made = made_of(parts, named).values()
+                made = made_of(parts, self._baselines).values()
                 self._same_for_all[name] = [run_strategy(each, graph.corpus.questions) for each in made]
         return self._same_for_all[name]

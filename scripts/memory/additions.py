@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from locigraph.kg.errors import LocigraphError
-from locigraph.kg.types import UNSTORABLE, Scope, SpaceId, Turn, TurnId
+from locigraph.kg.errors import LocigraphError, StoreError
+from locigraph.kg.store import Store
+from locigraph.kg.types import UNSTORABLE, Scope, SpaceId, Turn, TurnId, TurnState
 from locigraph.scripts.assembly import options
 from locigraph.scripts.assembly.settings import LLMSettings
 
@@ -81,3 +82,31 @@ def _turn(
 def new_turn_id() -> TurnId:
     """An id that no turn has."""
     return TurnId(uuid.uuid4().hex[:16])
+
+
+def after_outage(
+    graph: Store, named: Sequence[tuple[SpaceId, TurnId]], error: LocigraphError
+) -> list[TurnId | LocigraphError]:
+    """What to say of turns after an outage, which each would meet again."""
+    spaces = {space for space, _ in named} & {*graph.spaces()}
+    held = {(space, turn.turn_id) for space in spaces for turn in graph.turns(space)}
+    pending = {(space, turn.turn_id) for space in spaces for turn in graph.turns(space, state=TurnState.PENDING)}
+
+    def outcome(space: SpaceId, turn: TurnId) -> TurnId | LocigraphError:
+        if (space, turn) not in held:
+            return error
+        if (space, turn) not in pending:
+            return turn
+        return type(error)(f"turn {turn!r} is kept, and is consolidated later, so do not add it again: {error}")
+
+    return [outcome(space, turn) for space, turn in named]
+
+
+def fault_of_added(graph: Store, space: SpaceId, turn: TurnId) -> StoreError | None:
+    """Why an added turn was passed over: it was forgotten; None where it was not."""
+    if not graph.forgotten(space, [turn]):
+        return None
+    return StoreError(
+        f"space {space!r}: turn {turn!r} was forgotten; give the turn another id, or let this one come back first, "
+        "by Memory.restore or, on the machine of the store, locigraph forget --restore"
+    )

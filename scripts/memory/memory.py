@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from locigraph.consolidation.errors import LanguageModelError
-from locigraph.kg.errors import LocigraphError, StoreError, UnknownScopeError, UnknownSpaceError, shortened
+from locigraph.kg.errors import LocigraphError, shortened
 from locigraph.kg.language.redaction import redacted_turn
 from locigraph.kg.store import Store
-from locigraph.kg.types import Scope, SpaceId, TurnId, TurnState
+from locigraph.kg.types import Scope, SpaceId, TurnId
 from locigraph.retrieval.errors import RetrievalError
+from locigraph.retrieval.text.text_encoder import plain_and_adapted
 from locigraph.retrieval.view import DEFAULT_FOLD, FilteredRetriever
 from locigraph.scripts.assembly import opening, options
 from locigraph.scripts.assembly.search_parts import reranked
 from locigraph.scripts.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings, LLMSettings
-from locigraph.scripts.memory.additions import extractor_maker, new_turn_id, turns_of
+from locigraph.scripts.memory import forgetting
+from locigraph.scripts.memory.additions import after_outage, extractor_maker, fault_of_added, new_turn_id, turns_of
 from locigraph.scripts.memory.asked_spaces import AskedSpaces, named_spaces
 from locigraph.scripts.memory.open_lock import OpenLock
 from locigraph.scripts.memory.parts import Parts
@@ -57,7 +59,6 @@ class Memory:
         self._parts = parts
         self._graph, self._encoder, self._is_readonly = parts.graph, parts.encoder, parts.is_readonly
         self._redact = redact
-        self._has_forgotten = False  # then graph embeddings are made anew, also where no space that is left has changed
 
     @classmethod
     def open(
@@ -180,7 +181,7 @@ class Memory:
                 }
             ]
         )  # fmt: skip
-        if fault := self._fault_of_added(SpaceId(space), made):
+        if fault := fault_of_added(self._graph, SpaceId(space), made):
             raise fault
         return made
 
@@ -198,40 +199,15 @@ class Memory:
         try:
             made = self.add_many(named)
         except (LanguageModelError, RetrievalError) as error:
-            return self._after_outage([(SpaceId(turn["space"]), TurnId(turn["turn_id"])) for turn in named], error)
+            return after_outage(
+                self._graph, [(SpaceId(turn["space"]), TurnId(turn["turn_id"])) for turn in named], error
+            )
         except LocigraphError as error:
             if len(named) == 1:
                 return [error]
             return [outcome for turn in named for outcome in self.add_each([turn])]
         spaces = [SpaceId(turn["space"]) for turn in named]
-        return [self._fault_of_added(space, turn) or turn for space, turn in zip(spaces, made, strict=True)]
-
-    def _after_outage(
-        self, named: Sequence[tuple[SpaceId, TurnId]], error: LocigraphError
-    ) -> list[TurnId | LocigraphError]:
-        """What to say of turns after an outage, which each would meet again."""
-        spaces = {space for space, _ in named} & {*self._graph.spaces()}
-        held = {(space, turn.turn_id) for space in spaces for turn in self._graph.turns(space)}
-        pending = {
-            (space, turn.turn_id) for space in spaces for turn in self._graph.turns(space, state=TurnState.PENDING)
-        }
-
-        def outcome(space: SpaceId, turn: TurnId) -> TurnId | LocigraphError:
-            if (space, turn) not in held:
-                return error
-            if (space, turn) not in pending:
-                return turn
-            return type(error)(f"turn {turn!r} is kept, and is consolidated later, so do not add it again: {error}")
-
-        return [outcome(space, turn) for space, turn in named]
-
-    def _fault_of_added(self, space: SpaceId, turn: TurnId) -> StoreError | None:
-        if not self._graph.forgotten(space, [turn]):
-            return None
-        return StoreError(
-            f"space {space!r}: turn {turn!r} was forgotten; give the turn another id, or let this one come back first, "
-            "by Memory.restore or, on the machine of the store, locigraph forget --restore"
-        )
+        return [fault_of_added(self._graph, space, turn) or turn for space, turn in zip(spaces, made, strict=True)]
 
     def add_many(self, turns: Iterable[Mapping[str, Any]]) -> list[TurnId]:
         """Remember turns, all or none; each is given as the arguments of ``add``.
@@ -289,54 +265,10 @@ class Memory:
                 has forgotten, or another reader keeps old pages of the store or the text cache.
         """
         scope = Scope(user, agent)
-        if turn_ids is not None and not turn_ids:
-            raise LocigraphError("turn_ids names no turn; name those to erase")
-        if (turn_ids is None) != (whole_space or bool(scope)) or (turn_ids is not None and not isinstance(space, str)):
-            raise LocigraphError(
-                f"space {space!r}: name the turns to erase, or say that it is the whole space; of a user or agent all "
-                "spaces are erased, and no turns are named"
-            )
+        named = forgetting.turns_named(space, turn_ids, whole_space, scope)
         self._refuse_if_readonly()
-        named = None if turn_ids is None else dict.fromkeys(map(TurnId, options.listed(turn_ids)))
         with self._writing, self._lock:
-            was_cut = self._graph.has_forgotten()
-            is_done = named is not None and self._graph.forgotten(SpaceId(str(space)), named) >= {*named}
-            if is_done and not was_cut:
-                self._graph.empty_log()
-                return 0
-            try:
-                erased = 0 if is_done else self._erase(named_spaces(self._graph, space, scope), named)
-            except (UnknownSpaceError, UnknownScopeError):
-                if not was_cut:
-                    self._graph.empty_log()
-                    raise
-                erased = 0
-            self._has_forgotten = True
-            try:
-                self._parts.drain()
-            except RetrievalError as error:
-                raise LocigraphError(
-                    f"{erased} nodes of {space or scope} are erased from the store, but not yet from the index "
-                    f"({error}); forget again completes it"
-                ) from error
-            self._graph.empty_log()
-        return erased
-
-    def _erase(self, spaces: Sequence[SpaceId], named: Collection[TurnId] | None) -> int:
-        """Erase turns of one space, or whole spaces, from text cache and store; returns the number of nodes."""
-        from locigraph.scripts.assembly.graphs import builders_of, encoded_of
-
-        self._parts.drop(spaces)
-        builders = builders_of(self._graph, spaces)  # without whose packages nothing is erased
-        held = [turn for space in spaces for turn in self._graph.turns(space)]
-        turns = held if named is None else [turn for turn in held if turn.turn_id in named]
-
-        def drop_vectors(texts: Sequence[str]) -> None:
-            self._encoder.forget(encoded_of(turns, texts, builders))
-
-        if named is None:
-            return self._graph.forget_spaces(spaces, before_erasing=drop_vectors)
-        return self._graph.forget(spaces[0], list(named), before_erasing=drop_vectors)
+            return forgetting.forget(self._parts, space, named, scope)
 
     def restore(self, *, space: str, turn_ids: str | Sequence[str] | None = None) -> int:
         """Let one forgotten turn or several be added again, all of a space where none is named; returns how many.
@@ -355,12 +287,7 @@ class Memory:
     def flush(self) -> None:
         """Bring the indexes up to date; ``recall`` does so by itself for the space that it asks."""
         with self._lock:
-            is_due = self._has_forgotten or self._graph.outbox_size() or self._graph.changed_spaces()
-            if is_due and not self._is_readonly:
-                self._parts.drain()
-                if self._parts.live() is not None:
-                    self._parts.require_live().update()
-                self._has_forgotten = False
+            self._parts.flush()
 
     # --- reading -------------------------------------------------------------------------------------------
 
@@ -480,7 +407,7 @@ class Memory:
     def warm_up(self) -> None:
         """Load models and checkpoint now, for which the first ``add`` and ``recall`` would wait otherwise."""
         with self._lock:
-            for encoder in {self._encoder.without_adapter(), self._encoder}:
+            for encoder in plain_and_adapted(self._encoder):
                 encoder.load()
             self._parts.live()
 

@@ -51,6 +51,8 @@ class Parts:
         waits_for_models: As given.
         is_readonly: As given.
         no_v2: Why v2 cannot be used; empty if it can, or nobody has tried.
+        has_forgotten: Whether something was forgotten since the indexes were brought up to date. Then graph embeddings
+            are made anew, also where no space that is left has changed.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Parts:
         self._writer: GraphWriter | None = None
         self._vectors: MilvusIndex | None = None
         self._embeddings: LiveEmbeddings | None = None
+        self.has_forgotten = False
         self.no_v2 = "no checkpoint is named" if checkpoint is None else ""
 
     def close(self) -> None:
@@ -113,6 +116,15 @@ class Parts:
     def drain(self) -> None:
         """Bring the index of descriptions up to date."""
         indexer_of(self.graph, self.index(), self.encoder).drain()
+
+    def flush(self) -> None:
+        """Bring what is due in the indexes up to date; a reader leaves it."""
+        is_due = self.has_forgotten or self.graph.outbox_size() or self.graph.changed_spaces()
+        if is_due and not self.is_readonly:
+            self.drain()
+            if (embeddings := self.live()) is not None:
+                embeddings.update()
+            self.has_forgotten = False
 
     def live(self) -> LiveEmbeddings | None:
         """The graph embeddings; None, with the reason in ``no_v2``, where no checkpoint can be used."""

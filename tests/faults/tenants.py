@@ -31,7 +31,7 @@ from locigraph.kg.types import (
     TurnId,
     is_name,
 )
-from locigraph.retrieval.index import milvus
+from locigraph.retrieval.index import milvus_collection
 from locigraph.retrieval.index.descriptions import DescriptionIndexer
 from locigraph.retrieval.index.documents import LexicalIndex
 from locigraph.retrieval.index.memory_vectors import MemoryVectors
@@ -84,7 +84,7 @@ def _raise(fault: str | None) -> None:
 def _faults(folder: Path, number: int) -> list[str | None]:
     """None for each try that went well, or what went wrong in one."""
     folder.mkdir()
-    vars(milvus)["_BATCH"] = _PAGE  # this process ends with these tries
+    vars(milvus_collection)["_BATCH"] = _PAGE  # this process ends with these tries
     found: list[str | None] = []
     names: list[SpaceId] = []
     with (

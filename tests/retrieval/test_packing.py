@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locigraph.kg.snapshot import NO_TIME
+from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.times import epoch
 from locigraph.kg.types import NodeId, SpaceId, TurnId
 from locigraph.retrieval.packing import (
@@ -19,7 +19,6 @@ from locigraph.retrieval.packing import (
     KindLimits,
     Omission,
     count_tokens,
-    pack,
     retrieve_contexts,
     rules_of,
 )
@@ -40,6 +39,46 @@ BREAD = memory("n2", "Ann: the bread rose well", "t2")
 FACT = memory("n9", "Ann has a canoe", "t0", kind="knowledge_node")
 CANOE = memory("n0", "Ann: I bought a canoe", "t0")
 ALL = [LAST, FACT, BREAD, CANOE]
+
+
+class Plain:
+    """A strategy that finds given hits, as many as it is asked for, and remembers how many that was."""
+
+    name = "plain"
+
+    def __init__(self, hits: Sequence[Hit] = ALL) -> None:
+        self.hits = hits
+        self.asked: list[int] = []
+
+    def retrieve(
+        self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
+    ) -> Result:
+        self.asked.append(top_k)
+        return Result(tuple(self.hits[:top_k]), Timing(0.0, 0.0))
+
+
+class Brief(Plain):
+    """The same with brevity codes in its contexts."""
+
+    context_rules = ContextRules(brevity=True)
+
+
+class Arranged(Plain):
+    """The same with an order of its own."""
+
+    order = (NodeId("n3"), NodeId("n9"), NodeId("n0"))
+
+    def arrange(self, query: str, hits: Sequence[Hit], space: SpaceId, as_of: datetime | None) -> list[NodeId]:
+        return list(self.order)
+
+
+def packed(retriever: Retriever, snapshot: Snapshot, budget: Budget) -> Context:
+    _, (context,) = retrieve_contexts(retriever, "x", snapshot, [budget], space=snapshot.space, top_k=MAX_TOP_K)
+    return context
+
+
+def pack(hits: Sequence[Hit], snapshot: Snapshot, budget: Budget) -> Context:
+    return packed(Plain(hits), snapshot, budget)
 
 
 def test_tokens_are_runs_of_six_letters_and_single_signs() -> None:
@@ -97,31 +136,14 @@ def test_kinds_have_limits_of_their_own() -> None:
 
 
 def test_an_order_can_be_given() -> None:
-    order = [NodeId("n3"), NodeId("n9"), NodeId("n0")]
-    shown = pack(ALL, SNAPSHOT, Budget(), order=order).lines
+    shown = packed(Arranged(), SNAPSHOT, Budget()).lines
     assert [line.node_id for line in shown if isinstance(line, ContextLine)] == ["n3", "n9", "n0", "n2"]
 
 
 def test_brevity_says_how_many_were_left_out_between_two_lines() -> None:
     limits = KindLimits(facts=0, reflections=0, episodes=1)
-    assert pack(ALL, SNAPSHOT, Budget(kinds=limits), brevity=True).lines[0] == Omission(3)
+    assert packed(Brief(), SNAPSHOT, Budget(kinds=limits)).lines[0] == Omission(3)
     assert str(Omission(3)) == "[... 3 more]"
-
-
-class Plain:
-    """A strategy that finds given hits, as many as it is asked for, and remembers how many that was."""
-
-    name = "plain"
-
-    def __init__(self, hits: Sequence[Hit] = ALL) -> None:
-        self.hits = hits
-        self.asked: list[int] = []
-
-    def retrieve(
-        self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
-    ) -> Result:
-        self.asked.append(top_k)
-        return Result(tuple(self.hits[:top_k]), Timing(0.0, 0.0))
 
 
 def contexts(retriever: Retriever, budgets: Sequence[Budget], *, top_k: int = 1) -> list[Context]:
@@ -219,7 +241,7 @@ HITS = st.lists(
 @given(HITS, st.integers(0, 60), st.integers(0, 30), st.booleans())
 def test_no_budget_is_ever_exceeded(hits: list[Hit], tokens: int, words: int, brevity: bool) -> None:
     limits = KindLimits(facts=2, reflections=1, episodes=3)
-    context = pack(hits, SNAPSHOT, Budget(tokens, words, limits), brevity=brevity)
+    context = packed(Brief(hits) if brevity else Plain(hits), SNAPSHOT, Budget(tokens, words, limits))
     assert context.tokens <= tokens
     assert len(str(context).split()) <= words
     shown = context.memories

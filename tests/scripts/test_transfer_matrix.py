@@ -8,6 +8,7 @@ from locigraph.kg.errors import LocigraphError
 from locigraph.kg.registry import UnknownNameError
 from locigraph.kg.store import Store
 from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings, GraphSettings
+from locigraph.scripts.assembly.strategies import STRATEGIES
 from locigraph.scripts.experiments.transfer_matrix import BASELINES, TransferMatrix
 from locigraph.scripts.transfer import transfer
 from tests.fakes_graph import CPU, small_settings
@@ -59,3 +60,12 @@ def test_the_table_has_a_difference_to_each_baseline_with_holm_over_all(tmp_path
     assert head == f"{columns} v2-zero \u2212 v1-adapted | v2-zero \u2212 gaama-adapted |"
     same = "| a | b | 0.800/0.700 | 0.800/0.700 | 0.800/0.700 |"
     assert rows == [f"{same} +.100 (p .020, Holm .040) | -.050 (p .250, Holm .500) |", f"{same}  |  |"]
+
+
+def test_what_takes_what_a_checkpoint_has_learnt_is_a_baseline_unless_it_is_the_claim(
+    tmp_path: Path,
+) -> None:
+    learnt = {name for name, row in STRATEGIES.items() if row.transfer is not None}
+    with matrix(tmp_path, "sum") as made:
+        claim = made.table().split(" | ")[2]
+    assert learnt - {*BASELINES} == {claim}

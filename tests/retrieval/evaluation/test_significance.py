@@ -250,7 +250,7 @@ def test_the_a_a_check_rejects_at_its_nominal_rate(clusters: int) -> None:
     assert not check.is_anti_conservative
     assert check.low <= 0.05 <= check.high
     assert check.rate == pytest.approx(0.05, abs=0.02)
-    assert (check.clusters, check.trials, check.nominal) == (clusters, 1_500, 0.05)
+    assert (check.clusters, check.trials) == (clusters, 1_500)
 
 
 def test_the_a_a_check_says_when_no_rejection_is_possible() -> None:
@@ -264,7 +264,6 @@ def test_a_test_that_rejects_too_often_fails_the_a_a_check() -> None:
     assert sound.high < 0.09
     too_often = type(sound)(
         rate=0.09,
-        nominal=sound.nominal,
         attainable=sound.attainable,
         trials=sound.trials,
         clusters=sound.clusters,

@@ -18,7 +18,7 @@ from locigraph.kg.errors import InvalidVectorError
 from locigraph.kg.files import MAKE_ROOM
 from locigraph.kg.types import NodeId, TurnId
 from locigraph.retrieval.errors import FilterError, IndexMismatchError, IndexUnavailableError
-from locigraph.retrieval.index import milvus, milvus_client
+from locigraph.retrieval.index import milvus, milvus_client, milvus_collection
 from locigraph.retrieval.index.milvus import Collection, CollectionSpec, IndexRow, MilvusIndex
 from locigraph.retrieval.protocols import SearchScope
 
@@ -207,7 +207,7 @@ HOSTILE = ['"', 'z" or pk != "', 'a" or space != "', "self", "locigraph:self", "
 def test_no_name_breaks_out_of_a_filter_not_even_through_the_iterators_cursor(
     empty: Collection, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(milvus, "_BATCH", 10)
+    monkeypatch.setattr(milvus_collection, "_BATCH", 10)
     count = 25  # the iterator's third batch
     empty.upsert([row(i, name) for i in range(count)], random_vectors(count))
     empty.upsert([row(9_000 + i, "victim") for i in range(5)], random_vectors(5))
@@ -323,7 +323,7 @@ class FakeServer:
         return name in self.held
 
     def describe_collection(self, name: str) -> dict[str, Any]:
-        fields = ["pk", *milvus._ROW_FIELDS] if name in self.stores else ["pk", "photo"]
+        fields = ["pk", *milvus_collection._ROW_FIELDS] if name in self.stores else ["pk", "photo"]
         return {"fields": [{"name": field} for field in fields]}
 
     def load_collection(self, name: str) -> None:

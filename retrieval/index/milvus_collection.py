@@ -1,0 +1,267 @@
+"""One collection of the vector index: its rows, and the row in which it describes itself."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pymilvus import CollectionSchema, DataType, MilvusClient
+from pymilvus.milvus_client import IndexParams
+
+from locigraph.kg.errors import InvalidVectorError
+from locigraph.kg.schema import searchable_types
+from locigraph.kg.types import NodeId, TurnId
+from locigraph.retrieval.errors import IndexMismatchError
+from locigraph.retrieval.index.filters import filter_expression, quote
+from locigraph.retrieval.index.milvus_client import GuardedClient
+from locigraph.retrieval.protocols import SearchScope, VectorMatch
+
+IndexType = Literal["FLAT", "HNSW"]
+Metric = Literal["COSINE", "IP"]
+
+# Below this number of rows exact search is as fast and never misses.
+FLAT_BELOW = 50_000
+_HNSW = {"M": 16, "efConstruction": 200}
+_HNSW_EF = 256
+_BATCH = 1_000
+_MOST = 16_384  # a server returns no more, and Milvus Lite sets aside room for all that it is asked for
+_SELF = "self"  # primary key of the row in which a collection describes itself, in a space that no search can name
+_NO_SPACE = ""
+_ROW_FIELDS = ["space", "node_key", "node_id", "type", "recorded_at", "turns"]
+_SEPARATOR = "\x1f"
+_Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionSpec:
+    """What a collection holds; two parties that disagree on any field must not work together.
+
+    Attributes:
+        dim: Width of the vectors.
+        metric: ``COSINE`` or ``IP`` (inner product).
+        version: ID of the model that made the vectors: of a text encoder, or of a checkpoint.
+        schema: ``kg.schema.schema_hash()``.
+        index: ``FLAT`` (exact search) or ``HNSW`` (approximate search).
+        store: Identity of the store whose nodes these are; empty in collections that serve one comparison, and in those
+            of an earlier version.
+    """
+
+    dim: int
+    metric: Metric
+    version: str
+    schema: str
+    index: IndexType = "FLAT"
+    store: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRow:
+    """The row of a node. ``space`` is the node's space or a view of it."""
+
+    space: str
+    node_key: int
+    node_id: NodeId
+    type: str
+    recorded_at: int
+    turn_ids: tuple[TurnId, ...]
+
+
+class Collection:
+    """One collection of an index; made by ``MilvusIndex.create`` or ``open``."""
+
+    def __init__(self, client: GuardedClient, name: str, spec: CollectionSpec) -> None:
+        self._client = client
+        self.name = name
+        self.spec = spec
+
+    def require(self, *, version: str, schema: str) -> None:
+        """Check that the collection is what its user expects.
+
+        Raises:
+            IndexMismatchError: If it is not; names the difference and the command that mends it.
+        """
+        for name, held, needed in (("version", self.spec.version, version), ("schema", self.spec.schema, schema)):
+            if held != needed:
+                raise IndexMismatchError(
+                    f"collection {self.name!r} of index {self._client.uri!r} has {name} {held!r} but {needed!r} "
+                    "is needed; run locigraph refresh (graph embeddings) or verify --rebuild true (descriptions)"
+                )
+
+    def describe_itself(self) -> None:
+        """Write the row that holds the collection's own description."""
+        vector = np.zeros(self.spec.dim, dtype=np.float32)
+        vector[0] = 1.0  # COSINE has no meaning for a zero vector
+        row = {
+            "pk": _SELF, "space": _NO_SPACE, "node_key": -1, "node_id": _SELF, "type": _SELF, "recorded_at": 0,
+            "turns": json.dumps(asdict(self.spec)), "vector": vector,
+        }  # fmt: skip
+        self._client.upsert(self.name, [row])
+
+    def upsert(self, rows: Sequence[IndexRow], vectors: NDArray[np.float32]) -> None:
+        """Write rows; a row of the same node and space is replaced.
+
+        Args:
+            rows: Rows of the nodes.
+            vectors: Embeddings of the nodes, float32 [rows, dim].
+
+        Raises:
+            InvalidVectorError: If a vector holds NaN or infinity or the shape is wrong; nothing is written then.
+        """
+        if vectors.shape != (len(rows), self.spec.dim):
+            raise InvalidVectorError(
+                f"collection {self.name!r} needs vectors of shape ({len(rows)}, {self.spec.dim}), got {vectors.shape}"
+            )
+        broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+        if len(broken):
+            raise InvalidVectorError(
+                f"vector of node {rows[broken[0]].node_id!r} holds NaN or infinity ({len(broken)} such rows); "
+                "nothing was written"
+            )
+        for batch in _batches(list(zip(rows, vectors, strict=True)), _BATCH):
+            written = [
+                {
+                    "pk": _primary_key(row.space, row.node_key), "space": row.space, "node_key": row.node_key,
+                    "node_id": row.node_id, "type": row.type, "recorded_at": row.recorded_at,
+                    "turns": _turns_of(row), "vector": vector,
+                }
+                for row, vector in batch
+            ]  # fmt: skip
+            self._client.upsert(self.name, written)
+
+    def delete_nodes(self, space: str, node_keys: Iterable[int]) -> None:
+        """Remove nodes of a space, but not from views of it."""
+        for batch in _batches([_primary_key(space, key) for key in node_keys], _BATCH):
+            self._client.delete(self.name, filter=_among(batch))
+
+    def flush(self) -> None:
+        """Build the index over what was written; until then those rows are searched by a slow loop."""
+        self._client.flush(self.name)
+
+    def count(self, space: str | None = None) -> int:
+        """Number of rows of a space; None counts those of all spaces."""
+        where = f"pk != {quote(_SELF)}" if space is None else f"space == {quote(space)}"
+        return int(self._client.query(self.name, filter=where, output_fields=["count(*)"])[0]["count(*)"])
+
+    def node_keys(self, space: str) -> list[int]:
+        """Keys of the nodes that a space has here, sorted."""
+        return sorted(int(row["node_key"]) for row in self._all(["node_key"], f"space == {quote(space)}"))
+
+    def rows(self, space: str) -> dict[int, IndexRow]:
+        """Rows of a space by node key."""
+        return {
+            row["node_key"]: IndexRow(
+                row["space"], row["node_key"], NodeId(row["node_id"]), row["type"], row["recorded_at"],
+                _turn_ids(row["turns"]),
+            )
+            for row in self._all(_ROW_FIELDS, f"space == {quote(space)}")
+        }  # fmt: skip
+
+    def spaces(self) -> list[str]:
+        """Spaces, and views of them, that have rows here, sorted; reads every row."""
+        return sorted({row["space"] for row in self._all(["space"], f"pk != {quote(_SELF)}")})
+
+    def _all(self, fields: list[str], where: str) -> Iterator[dict[str, Any]]:
+        iterator = self._client.query_iterator(self.name, batch_size=_BATCH, filter=where, output_fields=fields)
+        read = self._client.guarded("read", iterator.next)
+        while rows := read():
+            yield from rows
+        iterator.close()
+
+    def vectors(self, space: str, node_keys: Sequence[int]) -> dict[int, NDArray[np.float32]]:
+        """Stored vectors by node key; absent nodes are left out."""
+        found: dict[int, NDArray[np.float32]] = {}
+        for batch in _batches(node_keys, 200):
+            where = _among([_primary_key(space, key) for key in batch])
+            rows = self._client.query(self.name, filter=where, output_fields=["node_key", "vector"])
+            found.update((int(row["node_key"]), np.asarray(row["vector"], dtype=np.float32)) for row in rows)
+        return found
+
+    def search(self, vector: NDArray[np.float32], scope: SearchScope, *, top_k: int) -> list[VectorMatch]:
+        """Nearest rows of the scope's spaces, best first; ties by node ID. There are never more than 16,384.
+
+        Raises:
+            InvalidVectorError: If the vector holds NaN or infinity or has the wrong width.
+            FilterError: If the scope names no space.
+            IndexUnavailableError: If the search fails.
+        """
+        if vector.shape != (self.spec.dim,) or not np.isfinite(vector).all():
+            raise InvalidVectorError(
+                f"query vector for collection {self.name!r} must be {self.spec.dim} finite numbers, got shape "
+                f"{vector.shape}"
+            )
+        limit = min(top_k, _MOST)
+        parameters: dict[str, Any] = {"metric_type": self.spec.metric}
+        if self.spec.index == "HNSW":
+            parameters["params"] = {"ef": max(_HNSW_EF, limit)}
+        found = self._client.search(
+            self.name,
+            data=[vector],
+            limit=limit,
+            filter=filter_expression(scope),
+            search_params=parameters,
+            output_fields=["space", "node_id", "type", "turns"],
+        )
+        matches = []
+        for hit in found[0]:
+            row = hit["entity"]
+            match = VectorMatch(NodeId(row["node_id"]), row["type"], _turn_ids(row["turns"]), float(hit["distance"]))
+            matches.append(match if isinstance(scope.space, str) else match.named_in(row["space"]))
+        return sorted(matches, key=lambda match: (-match.score, match.node_id))
+
+
+def schema_of(spec: CollectionSpec) -> CollectionSchema:
+    """The fields of a row."""
+    schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
+    schema.add_field("pk", DataType.VARCHAR, max_length=64, is_primary=True)
+    schema.add_field("space", DataType.VARCHAR, max_length=256, is_partition_key=True)
+    schema.add_field("node_key", DataType.INT64)
+    schema.add_field("node_id", DataType.VARCHAR, max_length=256)
+    schema.add_field("type", DataType.VARCHAR, max_length=64)
+    schema.add_field("recorded_at", DataType.INT64)
+    schema.add_field("turns", DataType.VARCHAR, max_length=65_535)
+    schema.add_field("vector", DataType.FLOAT_VECTOR, dim=spec.dim)
+    return schema
+
+
+def index_of(spec: CollectionSpec) -> IndexParams:
+    """The index over the vectors."""
+    index = MilvusClient.prepare_index_params()
+    parameters = _HNSW if spec.index == "HNSW" else {}
+    index.add_index("vector", index_type=spec.index, metric_type=spec.metric, params=parameters)
+    return index
+
+
+def described(client: GuardedClient, name: str) -> CollectionSpec:
+    """What a collection says of itself; IndexError, TypeError or ValueError where it is not one of ours."""
+    fields = {field["name"] for field in client.describe_collection(name)["fields"]}
+    if not fields.issuperset(_ROW_FIELDS):  # such a collection cannot be asked for the row
+        raise ValueError(f"its fields are {sorted(fields)}")
+    client.load_collection(name)
+    rows = client.query(name, filter=f"pk == {quote(_SELF)}", output_fields=["turns"], limit=1)
+    return CollectionSpec(**json.loads(rows[0]["turns"]))
+
+
+def _batches(items: Sequence[_Item], size: int) -> Iterator[Sequence[_Item]]:
+    return (items[start : start + size] for start in range(0, len(items), size))
+
+
+def _primary_key(space: str, node_key: int) -> str:
+    return hashlib.sha256(f"{space}/{node_key}".encode()).hexdigest()
+
+
+def _among(primary_keys: Sequence[str]) -> str:
+    return f"pk in [{', '.join(map(quote, primary_keys))}]"
+
+
+def _turns_of(row: IndexRow) -> str:
+    # Structure stands for no turn, and a name that thousands of turns mention would not fit the field.
+    return _SEPARATOR.join(row.turn_ids) if row.type in searchable_types() else ""
+
+
+def _turn_ids(turns: str) -> tuple[TurnId, ...]:
+    return tuple(TurnId(turn) for turn in turns.split(_SEPARATOR) if turn)

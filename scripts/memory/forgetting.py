@@ -1,0 +1,74 @@
+"""How a memory forgets: store and text cache first, then the index, so that a cut forgetting can be completed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from locigraph.kg.errors import LocigraphError, UnknownScopeError, UnknownSpaceError
+from locigraph.kg.types import Scope, SpaceId, TurnId
+from locigraph.retrieval.errors import RetrievalError
+from locigraph.scripts.assembly import options
+from locigraph.scripts.memory.asked_spaces import named_spaces
+from locigraph.scripts.memory.parts import Parts
+
+
+def turns_named(
+    space: str | Sequence[str] | None, turn_ids: str | Sequence[str] | None, whole_space: bool, scope: Scope
+) -> Collection[TurnId] | None:
+    """The turns that a forgetting names, each once; None where it names whole spaces.
+
+    Raises:
+        LocigraphError: If the arguments name both, or neither.
+    """
+    if turn_ids is not None and not turn_ids:
+        raise LocigraphError("turn_ids names no turn; name those to erase")
+    if (turn_ids is None) != (whole_space or bool(scope)) or (turn_ids is not None and not isinstance(space, str)):
+        raise LocigraphError(
+            f"space {space!r}: name the turns to erase, or say that it is the whole space; of a user or agent all "
+            "spaces are erased, and no turns are named"
+        )
+    return None if turn_ids is None else dict.fromkeys(map(TurnId, options.listed(turn_ids)))
+
+
+def forget(parts: Parts, space: str | Sequence[str] | None, named: Collection[TurnId] | None, scope: Scope) -> int:
+    """Erase turns of one space, or whole spaces where none are named; see ``Memory.forget``."""
+    graph = parts.graph
+    was_cut = graph.has_forgotten()
+    is_done = named is not None and graph.forgotten(SpaceId(str(space)), named) >= {*named}
+    if is_done and not was_cut:
+        graph.empty_log()
+        return 0
+    try:
+        erased = 0 if is_done else _erase(parts, named_spaces(graph, space, scope), named)
+    except (UnknownSpaceError, UnknownScopeError):
+        if not was_cut:
+            graph.empty_log()
+            raise
+        erased = 0
+    parts.has_forgotten = True
+    try:
+        parts.drain()
+    except RetrievalError as error:
+        raise LocigraphError(
+            f"{erased} nodes of {space or scope} are erased from the store, but not yet from the index "
+            f"({error}); forget again completes it"
+        ) from error
+    graph.empty_log()
+    return erased
+
+
+def _erase(parts: Parts, spaces: Sequence[SpaceId], named: Collection[TurnId] | None) -> int:
+    """Erase turns of one space, or whole spaces, from text cache and store; returns the number of nodes."""
+    from locigraph.scripts.assembly.graphs import builders_of, encoded_of
+
+    parts.drop(spaces)
+    builders = builders_of(parts.graph, spaces)  # without whose packages nothing is erased
+    held = [turn for space in spaces for turn in parts.graph.turns(space)]
+    turns = held if named is None else [turn for turn in held if turn.turn_id in named]
+
+    def drop_vectors(texts: Sequence[str]) -> None:
+        parts.encoder.forget(encoded_of(turns, texts, builders))
+
+    if named is None:
+        return parts.graph.forget_spaces(spaces, before_erasing=drop_vectors)
+    return parts.graph.forget(spaces[0], list(named), before_erasing=drop_vectors)
