@@ -105,7 +105,8 @@ class Cassette:
         columns = "(key TEXT PRIMARY KEY, request TEXT NOT NULL, reply TEXT NOT NULL)"
         with opened_sqlite(self.path, self._failed, table="calls", columns=columns) as file:
             if self.mode != "replay" and not _has_failures(file):
-                with file:
+                with file:  # at once: a table more without the mark is another application's
+                    file.execute("BEGIN IMMEDIATE")
                     file.execute(f"CREATE TABLE IF NOT EXISTS failures {_FAILURES}")
                     file.execute(f"PRAGMA application_id = {CACHE_ID}")
             yield file

@@ -85,7 +85,8 @@ def opened_sqlite(
             if is_foreign(connection, application_id=CACHE_ID, is_earlier=lambda held: _holds(held, table, columns)):
                 raise sqlite3.DatabaseError("it is the database of another application and was left as it is")
             if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
-                with connection:
+                with connection:  # the table and the mark at once: nobody may see one without the other
+                    connection.execute("BEGIN IMMEDIATE")
                     connection.execute(f"CREATE TABLE IF NOT EXISTS {table} {columns}")
                     connection.execute(f"PRAGMA application_id = {CACHE_ID}")
             connection.execute("PRAGMA secure_delete = ON")

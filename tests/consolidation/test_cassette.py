@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,14 @@ def test_a_reply_is_found_by_its_request_and_replaced_by_a_later_one(tmp_path: P
     cassette.keep([(request("two"), "zwei")])
     keys = [key_of(request(text)) for text in ("one", "two", "three")]
     assert Cassette(cassette.path).find(keys) == {keys[0]: "1", keys[1]: "zwei"}
+
+
+def test_calls_at_once_may_all_be_the_first_of_a_cassette(tmp_path: Path) -> None:
+    key = key_of(request("one"))
+    with ThreadPoolExecutor(8) as pool:
+        for number in range(40):
+            path = tmp_path / f"{number}.sqlite"
+            assert list(pool.map(lambda _, path=path: Cassette(path).find([key]), range(8))) == [{}] * 8
 
 
 def test_recording_uses_nothing_that_is_kept_and_replaying_nothing_else(tmp_path: Path) -> None:
