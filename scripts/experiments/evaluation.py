@@ -90,7 +90,7 @@ class Evaluation:
 
     def run(
         self,
-        store: str | None,
+        store: str,
         index: IndexSettings,
         encoder: EncoderSettings,
         details: dict[str, Any],
@@ -98,16 +98,15 @@ class Evaluation:
         """Build the graph where it is not yet and link it by rules, run all strategies, and write the results.
 
         Args:
-            store: The graph; None puts it into the folder.
+            store: The graph.
             index: Vector index.
             encoder: Settings of the text encoder, for the graphs of other corpora.
             details: What else the manifest records.
         """
-        path = store or str(self.folder / "graph.sqlite")
         corpus, questions = self.corpus, self.corpus.questions
         with (
-            Store(path) as graph,
-            opening.vector_index(index, path) as vectors,
+            Store(store) as graph,
+            opening.vector_index(index, store) as vectors,
             learning.more_training_sets(
                 self.plan.also if self.plan.folds else None, corpus, encoder, validation=0
             ) as others,
