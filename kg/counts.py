@@ -35,4 +35,4 @@ class Spent(Counts):
 
     def __str__(self) -> str:
         cost = f", cost {self.cost:.4f}" if self.cost else ""
-        return f"{self.calls:,} calls, {self.read:,} tokens read, {self.written:,} written{cost}"
+        return f"{counted(self.calls, 'call')}, {counted(self.read, 'token')} read, {self.written:,} written{cost}"

@@ -12,6 +12,7 @@ def spaces(*, store: str = "data/graph.sqlite", json: bool = False) -> None:
     """
     from json import dumps
 
+    from locigraph.kg.counts import counted
     from locigraph.kg.types import TurnState
     from locigraph.scripts.assembly.opening import existing_store
     from locigraph.scripts.console.terminal import printable
@@ -39,15 +40,11 @@ def spaces(*, store: str = "data/graph.sqlite", json: bool = False) -> None:
         print("\n".join(dumps(row) for row in rows))
         return
     for row in rows:
+        turns, facts, events = (counted(row[f"{what}s"], what) for what in ("turn", "fact", "event"))
         waiting = "".join(f", {row[state]} {state}" for state in ("pending", "failed") if row[state])
         whose = "".join(f"  {field} {row[field]}" for field in ("user", "agent") if row[field])
         days = f"  {row['first']} to {row['last']}" if row["first"] else ""
-        print(
-            printable(
-                f"{row['space']}{whose}  {row['turns']} turns{waiting}  {row['facts']} facts  "
-                f"{row['events']} events{days}"
-            )
-        )
+        print(printable(f"{row['space']}{whose}  {turns}{waiting}  {facts}  {events}{days}"))
     if not rows:
         print("the memory is empty")
 

@@ -26,6 +26,7 @@ def verify(
             the shipped one; null for none.
         rebuild: Whether to make the index anew from the store first, whatever state it is in.
     """
+    from locigraph.kg.counts import counted
     from locigraph.kg.errors import LocigraphError
     from locigraph.scripts.assembly import defaults, opening
     from locigraph.scripts.assembly.search_parts import indexer_of
@@ -41,7 +42,7 @@ def verify(
                 )
             indexer = indexer_of(graph, vectors, text_encoder)
             if rebuild:
-                print(f"{indexer.rebuild(progress=True)} rows rebuilt")
+                print(f"{counted(indexer.rebuild(progress=True), 'row')} rebuilt")
             else:
                 indexer.drain(progress=True)
             differences = {"": indexer.verify()}

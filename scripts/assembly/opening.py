@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from locigraph.kg.corpora import Corpus, load_corpus
+from locigraph.kg.counts import counted
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.store import Store
 from locigraph.kg.types import Question, SpaceId, TurnState
@@ -129,7 +130,7 @@ def partial_memory(graph: Store, spaces: Sequence[SpaceId]) -> list[str]:
         if failed:
             causes.append(f"{failed} failed and are here as they were said, without facts (build --retry_failed true)")
         if causes:
-            lines.append(f"space {space!r} is incomplete: of {counts.total()} turns {' and '.join(causes)}")
+            lines.append(f"space {space!r} is incomplete: of {counted(counts.total(), 'turn')} {' and '.join(causes)}")
     return lines
 
 

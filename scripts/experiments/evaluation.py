@@ -11,6 +11,7 @@ from typing import Any
 from locigraph.consolidation.linking import Linker
 from locigraph.consolidation.protocols import Extractor
 from locigraph.kg.corpora import Corpus
+from locigraph.kg.counts import counted
 from locigraph.kg.language.wordings import Wordings
 from locigraph.kg.store import Store
 from locigraph.retrieval.evaluation import Fold, Results, StrategyRun
@@ -154,8 +155,8 @@ class Evaluation:
                         runs += self._learnt(STRATEGIES[name], asker, trainer, reader, parts)
             self.notes += [*trainer.notes, *notes_of(self.queries)]
         if failed:
-            count = sum(map(len, failed.values()))
-            self.notes.append(f"{count} turns failed to consolidate; the graph has their words but no fact of theirs")
+            turns = counted(sum(map(len, failed.values())), "turn")
+            self.notes.append(f"{turns} failed to consolidate; the graph has their words but no fact of theirs")
         explained = {name: STRATEGIES[name].description for name in self.strategies}
         manifest = provenance.manifest(self.plan.seeds[0], **self._manifest(), **details)
         return write_results(
