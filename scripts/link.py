@@ -39,11 +39,9 @@ def link(
     client = client_if_named("links", llm, max_tokens=max_tokens, max_cost=max_cost)
 
     def work(graph: Store, plain: TextEncoder, space: SpaceId, is_stopped: resident.Stopped) -> Linked:
-        if client is not None:
-            client.ledger.bind(graph)
         return Linker(graph).run(space, client, is_stopped=is_stopped)
 
-    resident.run("link", store, encoder, Linked(), work, once=once, interval=interval)
+    resident.run("link", store, encoder, Linked(), work, once=once, interval=interval, client=client)
 
 
 if __name__ == "__main__":

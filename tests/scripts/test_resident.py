@@ -148,8 +148,9 @@ def test_sigterm_ends_the_service_cleanly(built: tuple[Path, list[str]], tmp_pat
     assert unclassified(folder / "g.sqlite") == 0
 
 
+@pytest.mark.parametrize("command", ["reflect", "link"])
 def test_sigterm_ends_a_service_that_waits_for_an_endpoint_at_once(
-    built: tuple[Path, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: str, built: tuple[Path, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def unavailable(messages: list[dict[str, str]]) -> tuple[int, str]:
         os.kill(os.getpid(), signal.SIGTERM)
@@ -157,7 +158,7 @@ def test_sigterm_ends_a_service_that_waits_for_an_endpoint_at_once(
 
     with endpoint(unavailable) as (url, seen):
         model = ["--llm.base_url", url, "--llm.model", "m", "--llm.cassette", str(tmp_path / "c.sqlite")]
-        code, out, error = run(capsys, "reflect", "--interval", "0.1", *model, *built[1])
+        code, out, error = run(capsys, command, "--interval", "0.1", *model, *built[1])
     assert code == 0, error
     assert "overloaded" not in out
     assert len(seen) == 1
