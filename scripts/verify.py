@@ -62,8 +62,8 @@ def verify(
     for kind, compared in differences.items():
         for found in compared:
             state = "clean" if found.is_clean else "differs"
-            counted = f"{found.missing} missing, {found.surplus} surplus, {found.changed} changed"
-            print(printable(f"{found.space}{kind}: {state} ({counted})"))
+            counts = f"{found.missing} missing, {found.surplus} surplus, {found.changed} changed"
+            print(printable(f"{found.space}{kind}: {state} ({counts})"))
     if not all(found.is_clean for compared in differences.values() for found in compared):
         wrong.insert(0, "the index differs from the store; run locigraph verify --rebuild true")
     if wrong or partial:
