@@ -24,7 +24,7 @@ from locigraph.consolidation.ledger import Purpose
 from locigraph.consolidation.prompting import messages
 from locigraph.consolidation.protocols import TextEncoder
 from locigraph.consolidation.replies import Form, filled, one_line, strict_schema
-from locigraph.kg.counts import Counts
+from locigraph.kg.counts import Counts, counted
 from locigraph.kg.language.tokens import STOP_WORDS, words
 from locigraph.kg.schema import NODE_TYPES
 from locigraph.kg.snapshot import Snapshot
@@ -55,7 +55,8 @@ class Classified(Counts):
     waiting: int = 0
 
     def __str__(self) -> str:
-        return f"{self.nodes} nodes classified, {self.categories} new categories, {self.waiting} nodes wait"
+        nodes = counted(self.nodes, "node")
+        return f"{nodes} classified, new categories: {self.categories}, still waiting: {self.waiting}"
 
 
 def category_types() -> dict[str, str]:

@@ -27,7 +27,7 @@ from locigraph.consolidation.ledger import Purpose
 from locigraph.consolidation.prompting import messages
 from locigraph.consolidation.replies import Form, filled, strict_schema
 from locigraph.consolidation.resolution import full_name
-from locigraph.kg.counts import Counts
+from locigraph.kg.counts import Counts, counted
 from locigraph.kg.language.tokens import STOP_WORDS, words
 from locigraph.kg.schema import answer_types
 from locigraph.kg.snapshot import Snapshot
@@ -61,8 +61,8 @@ class Linked(Counts):
     useless: int = 0
 
     def __str__(self) -> str:
-        told = f"{self.causes} links to causes and {self.mentions} to entities made"
-        return told + (f", {self.useless} replies of no use" if self.useless else "")
+        told = f"{counted(self.causes, 'link')} to causes and {self.mentions} to entities made"
+        return told + (f", replies of no use: {self.useless}" if self.useless else "")
 
 
 # Which values these have is known request by request, and filled in by ``strict_schema``.

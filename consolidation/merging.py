@@ -17,7 +17,7 @@ import numpy as np
 
 from locigraph.consolidation.protocols import TextEncoder
 from locigraph.consolidation.resolution import CONCEPT_MERGE, spelling_key
-from locigraph.kg.counts import Counts
+from locigraph.kg.counts import Counts, counted
 from locigraph.kg.schema import MERGED_BY, MERGED_INTO, NAMED_TYPES
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
@@ -33,7 +33,7 @@ class Merged(Counts):
     merged: int = 0
 
     def __str__(self) -> str:
-        return f"{self.merged} nodes merged"
+        return f"{counted(self.merged, 'node')} merged"
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from locigraph.consolidation.ledger import Purpose
 from locigraph.consolidation.prompting import messages
 from locigraph.consolidation.protocols import TextEncoder
 from locigraph.consolidation.replies import Form, filled, one_line, strict_schema
-from locigraph.kg.counts import Counts
+from locigraph.kg.counts import Counts, counted
 from locigraph.kg.schema import fact_types
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
@@ -60,8 +60,8 @@ class Reflected(Counts):
     useless: int = 0
 
     def __str__(self) -> str:
-        told = f"{self.made} reflections made, {self.reworded} reworded, {self.archived} archived"
-        return told + (f", {self.useless} replies of no use (--retry_failed true asks again)" if self.useless else "")
+        told = f"{counted(self.made, 'reflection')} made, {self.reworded} reworded, {self.archived} archived"
+        return told + (f", replies of no use: {self.useless} (--retry_failed true asks again)" if self.useless else "")
 
 
 _Line = AfterValidator(one_line)

@@ -50,4 +50,5 @@ class Spent(Counts):
         cost = f", cost {self.cost:.4f}" if self.cost else ""
         faults = (("invalid", self.invalid), ("repaired", self.repaired), ("given up", self.given_up))
         wrong = "".join(f", {number:,} {name}" for name, number in faults if number)
-        return f"{self.calls:,} calls, {self.read:,} tokens read, {self.written:,} written{cost}{wrong}"
+        told = f"{counted(self.calls, 'call')}, {counted(self.read, 'token')} read, {self.written:,} written"
+        return f"{told}{cost}{wrong}"

@@ -65,16 +65,17 @@ def ablate(
         if name not in VARIANTS:
             raise LocigraphError(f"variant {name!r} is not known{nearest(name, VARIANTS)}")
     chosen = {name: VARIANTS[name] for name in variants} if variants is not None else dict(VARIANTS)
-    read = opening.read_corpus(corpus)
+    folder = Path(output)
+    path = store or str(folder / "graph.sqlite")
+    read = opening.read_corpus(corpus, store=path)
     opening.require_questions(read, "there is nothing to evaluate")
 
     from locigraph.training.comparison import rank_exactly  # imports the vector index
 
     extractor = graphs.extractor_for(consolidation, read, clients_of(llm))
     text_encoder = opening.held_out_encoder(encoder, read.questions)
-    folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
-    with graphs.built_views(read, extractor, text_encoder, store or str(folder / "graph.sqlite")) as views:
+    with graphs.built_views(read, extractor, text_encoder, path) as views:
         fold_trainer = learning.fold_trainer(read, views, trainer, text_encoder, seed=seed, experiment=folder.name)
         planned = plan_folds(read.questions, folds=folds, validation=validation, seed=seed)
 

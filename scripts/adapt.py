@@ -42,9 +42,8 @@ def adapt(
     from locigraph.scripts.experiments import learning, provenance
 
     provenance.source_commit()
-    read = opening.read_corpus(corpus)
-    with opening.existing_store(store) as graph:
-        opening.refuse_unnamed(corpus, graph)
+    read = opening.read_corpus(corpus, store=store)
+    opening.existing_store(store).close()
 
     from locigraph.training.adapter import train_adapter  # imports PyTorch
 

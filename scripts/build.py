@@ -66,7 +66,7 @@ def build(
     from locigraph.scripts.assembly.search_parts import indexer_of
     from locigraph.scripts.console.terminal import printable, spaces_list
 
-    read = opening.read_corpus(corpus)
+    read = opening.read_corpus(corpus, store=store)
     for note in read.notes:
         print(printable(note))
     if redact:
@@ -75,13 +75,10 @@ def build(
     extractor = graphs.extractor_for(consolidation, read, clients)
     if dry_run:
         with opening.present_store(store) as present:
-            if present is not None:
-                opening.refuse_unnamed(corpus, present)
             print(spaces_list(read.conversations, frozenset() if present is None else {*present.spaces()}))
             print(graphs.foreseen(read, extractor, present))
         return
     with Store(store) as graph:
-        opening.refuse_unnamed(corpus, graph)
         print(spaces_list(read.conversations, {*graph.spaces()}))
         used = defaults.encoder_settings(encoder, graph, checkpoint)
         text_encoder = opening.text_encoder(used)

@@ -45,8 +45,7 @@ def classify(
             return classifier.run(space, key_terms, is_stopped=is_stopped)
         return classifier.run(space, LLMNamer(client, space), is_stopped=is_stopped)
 
-    ledger = None if client is None else client.ledger
-    resident.run("classify", store, encoder, Classified(), work, once=once, interval=interval, ledger=ledger)
+    resident.run("classify", store, encoder, Classified(), work, once=once, interval=interval, client=client)
 
 
 if __name__ == "__main__":

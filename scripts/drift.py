@@ -32,6 +32,7 @@ def drift(
     """
     from json import dumps
 
+    from locigraph.kg.counts import counted
     from locigraph.kg.errors import LocigraphError
     from locigraph.kg.types import SpaceId
     from locigraph.scripts.assembly import defaults, opening
@@ -58,9 +59,8 @@ def drift(
             print(dumps({"space": name, **counts, "share": each.share, "distance": each.distances}))
             continue
         far = "  ".join(f"{what} {distance:.4f}" for what, distance in each.distances.items())
-        said = (
-            f"{each.share:.1%} of {each.turns} turns ({each.missing} missing, {each.stale} stale), {each.surplus} gone"
-        )
+        turns = counted(each.turns, "turn")
+        said = f"{each.share:.1%} of {turns} ({each.missing} missing, {each.stale} stale), {each.surplus} gone"
         print(printable(f"{'all spaces' if name is None else name}: {said}; distance {far}"))
 
 

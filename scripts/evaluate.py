@@ -93,7 +93,9 @@ def evaluate(
     if seeds < 1:
         raise LocigraphError(f"seeds is {seeds}; at least 1")
     pairs = strategy_choice.comparisons(names, baselines)
-    read = opening.read_corpus(corpus)
+    folder = Path(output)
+    path = store or str(folder / "graph.sqlite")
+    read = opening.read_corpus(corpus, store=path)
     opening.require_questions(read, "there is nothing to evaluate")
 
     from locigraph.retrieval.evaluation import text_table
@@ -133,7 +135,6 @@ def evaluate(
     ]
     if reranker is not None:
         notes.append(f"the best hits of every strategy were scored again by the cross-encoder {reranker}")
-    folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
     evaluation = Evaluation(
         corpus=read,
@@ -156,7 +157,7 @@ def evaluate(
         "training": dataclasses.asdict(training),
         "also": [dataclasses.asdict(each) for each in also or ()],
     }
-    results = evaluation.run(store, index, encoder, details)
+    results = evaluation.run(path, index, encoder, details)
     print(text_table(results))
     print(f"report: {folder / 'report.html'} and {folder / 'report.md'}; numbers: {folder / 'results.json'}")
 

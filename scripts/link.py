@@ -41,8 +41,7 @@ def link(
     def work(graph: Store, plain: TextEncoder, space: SpaceId, is_stopped: resident.Stopped) -> Linked:
         return Linker(graph).run(space, client, is_stopped=is_stopped)
 
-    ledger = None if client is None else client.ledger
-    resident.run("link", store, encoder, Linked(), work, once=once, interval=interval, ledger=ledger)
+    resident.run("link", store, encoder, Linked(), work, once=once, interval=interval, client=client)
 
 
 if __name__ == "__main__":

@@ -47,8 +47,7 @@ def reflect(
         retried.add(space)
         return Reflector(graph, plain).run(space, client, retry_failed=again, is_stopped=is_stopped)
 
-    ledger = None if client is None else client.ledger
-    resident.run("reflect", store, encoder, Reflected(), work, once=once, interval=interval, ledger=ledger)
+    resident.run("reflect", store, encoder, Reflected(), work, once=once, interval=interval, client=client)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ def refresh(
             remembers, or the shipped one; ``shipped`` for the shipped one, whatever the store remembers.
         device: torch device to encode on.
     """
+    from locigraph.kg.counts import counted
     from locigraph.scripts.assembly import defaults, opening
     from locigraph.scripts.assembly.search_parts import indexer_of
 
@@ -42,8 +43,8 @@ def refresh(
         defaults.remember_encoder(graph, used, text_encoder)
         defaults.remember_checkpoint(graph, folder)
     print(
-        f"{done.turns} turns in {done.collection} (checkpoint {embeddings.version}), {done.written} written now; "
-        f"index finds {done.sample_recall:.0%} of the exact neighbours"
+        f"{counted(done.turns, 'turn')} in {done.collection} (checkpoint {embeddings.version}), {done.written} written "
+        f"now; index finds {done.sample_recall:.0%} of the exact neighbours"
     )
 
 

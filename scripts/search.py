@@ -59,15 +59,16 @@ def search(
     from locigraph.training.identity import CHECKPOINT_ALGORITHM
 
     provenance.source_commit()
-    read = opening.read_corpus(corpus)
+    folder = Path(output)
+    path = store or str(folder / "graph.sqlite")
+    read = opening.read_corpus(corpus, store=path)
     opening.require_questions(read, "there is nothing to judge by")
     if validation < 1:
         raise LocigraphError(f"validation is {validation}; a search needs at least 1 conversation to judge by")
     extractor = graphs.extractor_for(consolidation, read, clients_of(llm))
     text_encoder = opening.held_out_encoder(encoder, read.questions)
-    folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
-    with graphs.built_views(read, extractor, text_encoder, store or str(folder / "graph.sqlite")) as views:
+    with graphs.built_views(read, extractor, text_encoder, path) as views:
         found = []
         fold_trainer = learning.fold_trainer(read, views, trainer, text_encoder, seed=seed, experiment=folder.name)
         for fold in plan_folds(read.questions, folds=folds, validation=validation, seed=seed):

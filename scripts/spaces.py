@@ -11,13 +11,15 @@ def spaces(*, store: str = "data/graph.sqlite", json: bool = False) -> None:
         json: Whether to print JSON, one object for each space, instead of a table.
     """
     from json import dumps
+    from typing import Any
 
+    from locigraph.kg.counts import counted
     from locigraph.kg.types import TurnState
     from locigraph.scripts.assembly.opening import existing_store
     from locigraph.scripts.console.terminal import printable
 
     with existing_store(store) as graph:
-        rows = []
+        rows = list[dict[str, Any]]()
         for space, scope in graph.scopes().items():
             turns, states, nodes = graph.turns(space), graph.turn_counts(space), graph.node_counts(space)
             dates = sorted(turn.spoken_at for turn in turns if turn.spoken_at is not None)
@@ -39,15 +41,11 @@ def spaces(*, store: str = "data/graph.sqlite", json: bool = False) -> None:
         print("\n".join(dumps(row) for row in rows))
         return
     for row in rows:
+        held, facts, events = (counted(row[f"{what}s"], what) for what in ("turn", "fact", "event"))
         waiting = "".join(f", {row[state]} {state}" for state in ("pending", "failed") if row[state])
         whose = "".join(f"  {field} {row[field]}" for field in ("user", "agent") if row[field])
         days = f"  {row['first']} to {row['last']}" if row["first"] else ""
-        print(
-            printable(
-                f"{row['space']}{whose}  {row['turns']} turns{waiting}  {row['facts']} facts  "
-                f"{row['events']} events{days}"
-            )
-        )
+        print(printable(f"{row['space']}{whose}  {held}{waiting}  {facts}  {events}{days}"))
     if not rows:
         print("the memory is empty")
 

@@ -50,9 +50,8 @@ def train(
     provenance.source_commit()
     questions_by = learning.question_writer(writer)
     learning.check_validation(validation)
-    read = opening.read_corpus(corpus)
+    read = opening.read_corpus(corpus, store=store)
     with opening.existing_store(store) as graph:
-        opening.refuse_unnamed(corpus, graph)
         encoder = defaults.encoder_settings(encoder, graph)
     text_encoder = opening.text_encoder(encoder)
     settings = learning.settings_of(model, training)

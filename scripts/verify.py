@@ -26,6 +26,7 @@ def verify(
             the shipped one; null for none.
         rebuild: Whether to make the index anew from the store first, whatever state it is in.
     """
+    from locigraph.kg.counts import counted
     from locigraph.kg.errors import LocigraphError
     from locigraph.scripts.assembly import defaults, opening
     from locigraph.scripts.assembly.search_parts import indexer_of
@@ -41,7 +42,7 @@ def verify(
                 )
             indexer = indexer_of(graph, vectors, text_encoder)
             if rebuild:
-                print(f"{indexer.rebuild(progress=True)} rows rebuilt")
+                print(f"{counted(indexer.rebuild(progress=True), 'row')} rebuilt")
             else:
                 indexer.drain(progress=True)
             differences = {"": indexer.verify()}
@@ -61,8 +62,8 @@ def verify(
     for kind, compared in differences.items():
         for found in compared:
             state = "clean" if found.is_clean else "differs"
-            counted = f"{found.missing} missing, {found.surplus} surplus, {found.changed} changed"
-            print(printable(f"{found.space}{kind}: {state} ({counted})"))
+            counts = f"{found.missing} missing, {found.surplus} surplus, {found.changed} changed"
+            print(printable(f"{found.space}{kind}: {state} ({counts})"))
     if not all(found.is_clean for compared in differences.values() for found in compared):
         wrong.insert(0, "the index differs from the store; run locigraph verify --rebuild true")
     if wrong or partial:

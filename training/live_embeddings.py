@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from locigraph.gnn.relations import TURN
 from locigraph.kg.counts import Counts
+from locigraph.kg.errors import InvalidVectorError
 from locigraph.kg.schema import schema_hash
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import IDENTITY, Store
@@ -327,9 +328,16 @@ def _cosine_distance(one: NDArray[np.float32], other: NDArray[np.float32]) -> fl
 
 
 def embedded_snapshot(store: Store, space: SpaceId, model: str, embed: Embed) -> Snapshot:
-    """The present graph of a space with vectors of a text encoder, which its new nodes are given first."""
-    lacking = store.unembedded(space, model)
-    if lacking:
-        vectors = embed([each.text for each in lacking])
-        store.put_embeddings(space, model, lacking, vectors, to_indexes=False)
-    return store.snapshot(space, embedding_model=model)
+    """The present graph of a space with vectors of a text encoder, made first for nodes that lack a sound one."""
+
+    def read(*, checks_vectors: bool) -> Snapshot:
+        lacking = store.unembedded(space, model, checks_vectors=checks_vectors)
+        if lacking:
+            vectors = embed([each.text for each in lacking])
+            store.put_embeddings(space, model, lacking, vectors, to_indexes=False)
+        return store.snapshot(space, embedding_model=model)
+
+    try:
+        return read(checks_vectors=False)
+    except InvalidVectorError:  # which is rarer than that a turn was added
+        return read(checks_vectors=True)

@@ -252,11 +252,18 @@ class Store(Conversations, Queues):
             if to_indexes:
                 outbox.post(connection, space, keys, "upsert")
 
-    def unembedded(self, space: SpaceId, model: str) -> list[NodeText]:
-        """Texts of the nodes without a sound vector of this model for their present text."""
+    def unembedded(self, space: SpaceId, model: str, *, checks_vectors: bool = False) -> list[NodeText]:
+        """Texts of the nodes without a vector of this model for their present text.
+
+        Args:
+            space: The space.
+            model: Id of the text encoder.
+            checks_vectors: Whether a damaged vector counts as none, for which every vector must be read. Whoever reads
+                vectors refuses damaged ones in any case.
+        """
         self.require_space(space)
         with self._read() as connection:
-            return embeddings.lacking(connection, space, model)
+            return embeddings.lacking(connection, space, model, checks_vectors=checks_vectors)
 
     def vectors_by_key(
         self, space: SpaceId, keys: Sequence[int], model: str

@@ -222,7 +222,7 @@ class DescriptionIndexer:
 
     def _clear(self) -> None:
         for space in self._store.spaces():
-            lacking = self._store.unembedded(space, self._model)
+            lacking = self._store.unembedded(space, self._model, checks_vectors=True)
             if lacking:
                 raise IndexMismatchError(
                     f"space {space!r}: {len(lacking)} nodes have no vector of {self._model!r}; name the text encoder "

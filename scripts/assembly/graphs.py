@@ -48,7 +48,7 @@ def build_graph(
     scoped = [(conversation.space, scope) for conversation in corpus.conversations]
     spaces = GraphWriter(store, extractor, encoder.without_adapter()).add(turns, scoped=scoped, progress=True)
     for each in plain_and_adapted(encoder):
-        embed_all(spaces, store, each)
+        embed_all(spaces, store, each, checks_vectors=True)
     return {space: failed for space in spaces if (failed := store.failures(space))}
 
 
@@ -122,7 +122,8 @@ class GraphWriter:
         with self._lock:
             consolidator = self._kept.pop(space, None)
         if consolidator is None:
-            embed_all([space], self._store, self._encoder, progress=False)  # its context reads all vectors
+            # Its context reads all vectors, and refuses damaged ones.
+            embed_all([space], self._store, self._encoder, checks_vectors=True, progress=False)
             # A context of its own: what it holds of a space is of no use to another.
             context = HybridContext(self._store, self._encoder)
             consolidator = Consolidator(self._store, self._extractor, self._encoder, context)
@@ -234,18 +235,30 @@ def builders_of(store: Store, spaces: Sequence[SpaceId]) -> dict[SpaceId, RuleEx
     return {space: rules_of(built_by(store, space)) for space in spaces}
 
 
-def embed_all(spaces: Iterable[SpaceId], store: Store, encoder: CachedTextEncoder, *, progress: bool = True) -> None:
-    """Vectors for nodes that have none of this encoder, such as those of a graph that another one has built."""
-    lacking = {space: found for space in spaces if (found := store.unembedded(space, encoder.model_id))}
+def embed_all(
+    spaces: Iterable[SpaceId],
+    store: Store,
+    encoder: CachedTextEncoder,
+    *,
+    checks_vectors: bool = False,
+    progress: bool = True,
+) -> None:
+    """Vectors for nodes that have none of this encoder, such as those of a graph that another one has built.
+
+    With ``checks_vectors`` damaged ones are made anew.
+    """
+    model = encoder.model_id
+    found = {space: store.unembedded(space, model, checks_vectors=checks_vectors) for space in spaces}
+    lacking = {space: texts for space, texts in found.items() if texts}
     # One large batch now instead of a small one per space.
-    texts = [each.text for found in lacking.values() for each in found]
+    texts = [each.text for nodes in lacking.values() for each in nodes]
     vectors = encoder.encode(texts, progress="embed" if lacking and progress else None)
     start = 0
-    for space, found in lacking.items():
-        rows = vectors[start : start + len(found)]
-        start += len(found)
+    for space, nodes in lacking.items():
+        rows = vectors[start : start + len(nodes)]
+        start += len(nodes)
         # The index holds no vectors of adapters (see indexer_of).
-        store.put_embeddings(space, encoder.model_id, found, rows, to_indexes=encoder.adapter is None)
+        store.put_embeddings(space, model, nodes, rows, to_indexes=encoder.adapter is None)
 
 
 def views_of(graph: Store, corpus: Corpus, encoder: CachedTextEncoder | None) -> Views:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from locigraph.kg.corpora import Corpus, load_corpus
+from locigraph.kg.counts import counted
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.store import Store
 from locigraph.kg.types import Question, SpaceId, TurnState
@@ -23,21 +24,26 @@ if TYPE_CHECKING:
     from locigraph.retrieval.index.milvus import MilvusIndex
 
 
-def read_corpus(settings: CorpusSettings) -> Corpus:
-    """The corpus of the settings."""
-    return load_corpus(**{**asdict(settings), "path": settings.path or _UNNAMED})  # the fields are its parameters
+def read_corpus(settings: CorpusSettings, *, store: str | None = None) -> Corpus:
+    """The corpus of the settings; the bundled sample where none is named.
 
+    Args:
+        settings: What to read.
+        store: The store in which the corpus will be looked for or built; None for none.
 
-def refuse_unnamed(settings: CorpusSettings, graph: Store) -> None:
-    """Raise LocigraphError where no corpus is named and a store holds other conversations than the bundled sample's."""
-    if settings.path is not None:
-        return
-    unnamed = load_corpus("jsonl", _UNNAMED).conversations
-    if not {*graph.spaces()} <= {each.space for each in unnamed}:
-        raise LocigraphError(
-            f"no corpus is named, and store {graph.url!r} holds other conversations; name the file with "
-            "--corpus.path (sample is the bundled one)"
-        )
+    Raises:
+        LocigraphError: If no corpus is named and there is a store that holds other conversations than the sample's.
+    """
+    read = load_corpus(**{**asdict(settings), "path": settings.path or _UNNAMED})  # the fields are its parameters
+    if settings.path is None and store is not None:
+        sample = {each.space for each in load_corpus("jsonl", _UNNAMED).conversations}  # not only those that are chosen
+        with present_store(store) as graph:
+            if graph is not None and not {*graph.spaces()} <= sample:
+                raise LocigraphError(
+                    f"no corpus is named, and store {graph.url!r} holds other conversations; name the file with "
+                    "--corpus.path (sample is the bundled one)"
+                )
+    return read
 
 
 def require_questions(corpus: Corpus, lack: str) -> None:
@@ -124,7 +130,7 @@ def partial_memory(graph: Store, spaces: Sequence[SpaceId]) -> list[str]:
         if failed:
             causes.append(f"{failed} failed and are here as they were said, without facts (build --retry_failed true)")
         if causes:
-            lines.append(f"space {space!r} is incomplete: of {counts.total()} turns {' and '.join(causes)}")
+            lines.append(f"space {space!r} is incomplete: of {counted(counts.total(), 'turn')} {' and '.join(causes)}")
     return lines
 
 

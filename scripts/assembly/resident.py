@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from locigraph.consolidation.errors import LanguageModelError, LimitReachedError, StoppedError
-from locigraph.consolidation.ledger import Ledger
+from locigraph.consolidation.llm import ChatClient
 from locigraph.consolidation.protocols import TextEncoder
 from locigraph.kg.counts import Counts
 from locigraph.kg.errors import LocigraphError, UnknownNodeError, UnknownSpaceError
@@ -35,7 +35,7 @@ def run(
     *,
     once: bool,
     interval: float | None,
-    ledger: Ledger | None = None,
+    client: ChatClient | None = None,
 ) -> None:
     """Pass over all spaces of a store, once or every ``interval`` seconds, and embed what was made.
 
@@ -51,7 +51,7 @@ def run(
         work: Passes over one space; it is given the text encoder without its adapter.
         once: Whether to end when all spaces are done.
         interval: Otherwise, seconds between two passes.
-        ledger: Counts what the pass asks of language models; None if it asks none.
+        client: The language model that the pass asks; None if it asks none.
 
     Raises:
         LocigraphError: If both or none of ``once`` and ``interval`` are given, or another process does the same.
@@ -61,14 +61,14 @@ def run(
 
     def end(*_: object) -> None:
         stop.set()
-        if ledger is not None:
-            ledger.stop()  # or a request would be repeated until its deadline
+        if client is not None:
+            client.ledger.stop()  # or a request would be repeated until its deadline
 
     before = signal.signal(signal.SIGTERM, end)
     try:
         with opening.existing_store(store, access="write") as graph, _alone(name, store):
-            if ledger is not None:
-                ledger.bind(graph)
+            if client is not None:
+                client.ledger.bind(graph)
             text_encoder = opening.text_encoder(defaults.encoder_settings(encoder, graph))
             plain = text_encoder.without_adapter()
             while not stop.is_set():

@@ -11,6 +11,7 @@ from typing import Any
 from locigraph.consolidation.linking import Linker
 from locigraph.consolidation.protocols import Extractor
 from locigraph.kg.corpora import Corpus
+from locigraph.kg.counts import counted
 from locigraph.kg.language.wordings import Wordings
 from locigraph.kg.store import Store
 from locigraph.retrieval.evaluation import Fold, Results, StrategyRun
@@ -90,7 +91,7 @@ class Evaluation:
 
     def run(
         self,
-        store: str | None,
+        store: str,
         index: IndexSettings,
         encoder: EncoderSettings,
         details: dict[str, Any],
@@ -98,16 +99,15 @@ class Evaluation:
         """Build the graph where it is not yet and link it by rules, run all strategies, and write the results.
 
         Args:
-            store: The graph; None puts it into the folder.
+            store: The graph.
             index: Vector index.
             encoder: Settings of the text encoder, for the graphs of other corpora.
             details: What else the manifest records.
         """
-        path = store or str(self.folder / "graph.sqlite")
         corpus, questions = self.corpus, self.corpus.questions
         with (
-            Store(path) as graph,
-            opening.vector_index(index, path) as vectors,
+            Store(store) as graph,
+            opening.vector_index(index, store) as vectors,
             learning.more_training_sets(
                 self.plan.also if self.plan.folds else None, corpus, encoder, validation=0
             ) as others,
@@ -149,8 +149,8 @@ class Evaluation:
                         runs += self._learnt(STRATEGIES[name], asker, trainer, reader, parts)
             self.notes += [*trainer.notes, *notes_of(self.queries)]
         if failed:
-            count = sum(map(len, failed.values()))
-            self.notes.append(f"{count} turns failed to consolidate; the graph has their words but no fact of theirs")
+            turns = counted(sum(map(len, failed.values())), "turn")
+            self.notes.append(f"{turns} failed to consolidate; the graph has their words but no fact of theirs")
         explained = {name: STRATEGIES[name].description for name in self.strategies}
         manifest = provenance.manifest(self.plan.seeds[0], **self._manifest(), **details)
         return write_results(

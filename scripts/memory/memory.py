@@ -155,6 +155,10 @@ class Memory:
     ) -> TurnId:
         """Remember one turn; returns its id.
 
+        Add turns in the order of their times. One with an earlier time than turns that are consolidated has its whole
+        space consolidated anew, which takes 8 s of the processor in a space of 600 turns and 27 s in one of 1,200; so
+        give late turns together, to ``add_many``.
+
         Args:
             space: Name of the space; it is made when absent.
             session: The sitting that the turn belongs to, whose turns are added in their order.

@@ -11,10 +11,13 @@ import pytest
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
+from locigraph.scripts.ablate import ablate
 from locigraph.scripts.adapt import adapt
 from locigraph.scripts.assembly.settings import CorpusSettings
 from locigraph.scripts.build import build
+from locigraph.scripts.evaluate import evaluate
 from locigraph.scripts.forget import forget
+from locigraph.scripts.search import search
 from locigraph.scripts.train import train
 from tests.fakes import make_conversation
 
@@ -39,7 +42,7 @@ def test_the_sample_is_not_taken_for_a_store_of_other_conversations_unless_it_is
     for dry_run in (True, False):
         with pytest.raises(LocigraphError, match=message):
             build(store=store, checkpoint=None, dry_run=dry_run)
-    for command in (train, adapt):
+    for command in (train, adapt, evaluate, search, ablate):
         with pytest.raises(LocigraphError, match=message):
             command(store=store, output=str(tmp_path / "out"))
     build(corpus=CorpusSettings(path="sample"), store=store, checkpoint=None, dry_run=True)

@@ -183,7 +183,7 @@ def test_spaces_are_listed_shown_and_explained_beside_an_open_memory(
         show(space="ana", store=store)
         explain("Who bought the bike?", space="ana", store=store, checkpoint=checkpoint)
         said = capsys.readouterr().out
-        for words in ("ana  1 turns", "Ana sold the blue bike to Tom.  [2024-05-01", "own meaning"):
+        for words in ("ana  1 turn  ", "Ana sold the blue bike to Tom.  [2024-05-01", "own meaning"):
             assert words in said
         with pytest.raises(IndexUnavailableError, match=r"memory.index.db' is open in another process, or in this one"):
             opened(place)

@@ -98,7 +98,7 @@ def test_recall_says_what_the_model_cost_and_asks_it_once(capsys: pytest.Capture
     with stub_server(Stub(lambda request: {"queries": REPLIES[QUESTION]})) as stub:
         code, out, error = recall(capsys, filled, "--strategy", "bm25", *by_llm(filled, stub.url))
         assert (code, error) == (0, "")
-        assert "queries: 1 calls, 100 tokens read, 20 written" in out
+        assert "queries: 1 call, 100 tokens read, 20 written" in out
         assert "kite" in out
         code, out, _ = recall(capsys, filled, "--strategy", "bm25", *by_llm(filled, stub.url))
     assert (code, len(stub.requests)) == (0, 1)

@@ -15,6 +15,7 @@ import pytest
 from locigraph.consolidation.errors import LanguageModelError, LimitReachedError
 from locigraph.consolidation.merging import Merged
 from locigraph.consolidation.protocols import TextEncoder
+from locigraph.kg.counts import counted
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
 from locigraph.scripts.assembly import resident
@@ -60,7 +61,7 @@ def test_once_classifies_everything_and_a_second_time_changes_nothing(
     assert unclassified(folder / "g.sqlite") == 0
     before = dump(folder / "g.sqlite")
     code, out, error = run(capsys, "classify", *options, "--once")
-    assert (code, "0 nodes classified, 0 new categories" in out) == (0, True), error
+    assert (code, "0 nodes classified, new categories: 0" in out) == (0, True), error
     assert dump(folder / "g.sqlite") == before
 
 
@@ -95,7 +96,7 @@ def test_links_by_rules_are_made_once(built: tuple[Path, list[str]], capsys: pyt
     with Store(folder / "g.sqlite") as store:
         made = len(store.relations(SpaceId("harbor"))) - held
     assert made
-    assert f"{made} links to causes and 0 to entities made; locigraph build" in out
+    assert f"{counted(made, 'link')} to causes and 0 to entities made; locigraph build" in out
     code, out, error = run(capsys, "link", "--once", *options)
     assert (code, "0 links to causes and 0 to entities made" in out) == (0, True), error
 

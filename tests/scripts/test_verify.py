@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from locigraph.kg.errors import LocigraphError
+from locigraph.kg.errors import InvalidVectorError, LocigraphError
 from locigraph.kg.types import SpaceId
 from locigraph.retrieval.index.descriptions import DESCRIPTIONS
 from locigraph.retrieval.index.milvus import MilvusIndex
@@ -46,5 +46,8 @@ def test_a_damaged_vector_of_the_store_is_named_and_made_anew_by_the_next_add(pl
         with pytest.raises(LocigraphError, match=r"vector of node .* finite numbers, which locigraph build makes anew"):
             verify(store=store, checkpoint=checkpoint, rebuild=rebuild)
     with opened(place) as memory:
+        with pytest.raises(InvalidVectorError, match="run locigraph build with that encoder"):
+            memory.explain("Who bought the bike?", space="ana")
         memory.add(**SALE | {"text": "To whom?"})
+        assert memory.explain("Who bought the bike?", space="ana")
     verify(store=store, checkpoint=checkpoint)

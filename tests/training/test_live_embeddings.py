@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -281,6 +282,20 @@ def test_drift_counts_what_was_appended_and_what_that_moved_and_writes_nothing(
     np.testing.assert_allclose(sorted(found.moves), sorted(far), atol=1e-5)
     assert found.distances["max"] == max(found.moves)
     assert (found + place.live.drift(OTHER_SPACE)).turns == 7
+
+
+def test_a_damaged_vector_of_a_text_is_made_anew_before_its_space_is_embedded(place: Place, tmp_path: Path) -> None:
+    place.say(*TURNS[SPACE])
+    place.live.update()
+    held = place.collection()
+    before = held.vectors(SPACE, held.node_keys(SPACE))
+    nan = np.full(ENCODER.dim, np.nan, dtype="<f4").tobytes()
+    with closing(sqlite3.connect(tmp_path / "graph.sqlite")) as connection, connection:
+        connection.execute("UPDATE embeddings SET vector = ?", (nan,))
+    place.live.refresh()
+    held = place.collection()
+    after = held.vectors(SPACE, held.node_keys(SPACE))
+    np.testing.assert_equal(after, before)
 
 
 def test_drift_tells_how_far_another_checkpoint_would_move_all_vectors(place: Place) -> None:

@@ -495,7 +495,8 @@ def test_a_damaged_vector_is_refused_and_counts_as_none_until_it_is_made_anew(
     ):
         with pytest.raises(InvalidVectorError, match="run locigraph build with"):
             read()
-    lacking = store.unembedded(SPACE, encoder.model_id)
+    assert store.unembedded(SPACE, encoder.model_id) == []
+    lacking = store.unembedded(SPACE, encoder.model_id, checks_vectors=True)
     assert [each.node_id for each in lacking] == [ids["fact"]]
     store.put_embeddings(SPACE, encoder.model_id, lacking, encoder.encode([each.text for each in lacking]))
     again = store.snapshot(SPACE, embedding_model=encoder.model_id)

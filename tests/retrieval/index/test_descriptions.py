@@ -301,7 +301,7 @@ def test_an_index_is_kept_where_a_damaged_vector_of_the_store_keeps_it_from_bein
     with pytest.raises(IndexMismatchError, match=r"1 nodes have no vector of .*, or run locigraph build with this one"):
         indexer.rebuild()
     assert indexer.collection().count(SPACE) == 3
-    lacking = store.unembedded(SPACE, ENCODER.model_id)
+    lacking = store.unembedded(SPACE, ENCODER.model_id, checks_vectors=True)
     store.put_embeddings(SPACE, ENCODER.model_id, lacking, ENCODER.encode([each.text for each in lacking]))
     assert indexer.rebuild() == 3
 

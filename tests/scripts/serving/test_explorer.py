@@ -14,17 +14,22 @@ from locigraph.scripts.serving.keys import Keyring
 from tests.scripts.serving.servers import KEYS, bearer, serving
 
 expect.set_options(timeout=60_000)  # a busy machine is slow, not wrong
+#: Root has no sandbox and a server no graphics; the others keep the browser from calling anybody but the server.
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
 MARKUP = "I sold the bike for <img src=x onerror='document.title=1'><script>document.title=2</script> 5 euros."
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        try:
-            path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-            browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])  # root has no sandbox
-        except Error:
+        own = playwright.chromium.executable_path  # where "playwright install chromium" puts one
+        path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", own))), None)
+        if path is None:
             pytest.skip("NOT TESTED: the explorer, since no browser is installed; run apt-get install chromium")
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)  # with a new profile
         yield browser
         browser.close()
 
@@ -80,6 +85,50 @@ def test_a_question_is_asked_looked_into_and_moved_in_time_by_keyboard(page: Pag
     press("Enter")
     expect(hits.nth(1)).to_have_attribute("aria-pressed", "true")
     expect(hits.first).to_have_attribute("aria-pressed", "false")
+    page.get_by_label("As known at").focus()
+    press("End")
+    expect(page.locator("#moment")).to_have_text("now")
+    expect(hits).to_have_count(3)
+
+
+def test_the_neighbourhood_of_the_chosen_hit_has_the_weights_that_explain_gives(
+    page: Page, guarded: httpx.Client
+) -> None:
+    question, ana = "Who bought the bike?", next(iter(KEYS))
+    answer = guarded.post("/v1/explain", json={"space": "ana", "question": question, "top_k": 3}, headers=bearer(ana))
+    turns = {turn["turn_id"]: turn for turn in answer.json()["turns"]}
+    assert sum(len(turn["influences"]) for turn in turns.values()) > 3
+    page.get_by_label("Key").fill(ana)
+    page.get_by_label("Key").press("Tab")
+    expect(page.get_by_label("Space")).to_have_value("ana")
+    page.get_by_label("Question").fill(question)
+    page.get_by_role("button", name="Ask").click()
+    hits = page.locator("#hits button")
+    expect(hits).to_have_count(3)
+    for place in range(3):
+        hits.nth(place).click()
+        turn = next(found for turn_id, found in turns.items() if f"turns {turn_id}" in hits.nth(place).inner_text())
+        due = [
+            [near["relation"], near["description"], *(signed(near[n]) for n in ("effect", "meaning", "words", "date"))]
+            for near in turn["influences"]
+        ]
+        rows = page.locator("#neighbours tr")
+        assert [row.locator("td").all_text_contents() for row in rows.all()] == due
+        names = page.locator("#drawing text").all_text_contents()[::2]
+        assert names == [f"{near['relation']} {signed(near['effect'])}" for near in turn["influences"]]
+        lines = page.locator("#drawing line").all()[::-1]  # what comes first is drawn last, on top
+        assert [line.get_attribute("class") for line in lines] == [
+            "takes" if near["effect"] < 0 else "adds" for near in turn["influences"]
+        ]
+        effects = [abs(near["effect"]) for near in turn["influences"]]
+        widths = [float(line.get_attribute("stroke-width") or 0) for line in lines]
+        assert widths == pytest.approx([1 + 9 * effect / max(effects) for effect in effects])
+        expect(page.locator("#parts")).to_contain_text(f"Score {turn['score']:.3f}: own meaning")
+
+
+def signed(number: float) -> str:
+    """A weight as the explorer writes it, with a sign of its own width."""
+    return f"{'−' if number < 0 else '+'}{abs(number):.3f}"
 
 
 def test_what_was_said_is_shown_as_it_is_and_never_run(page: Page) -> None:
