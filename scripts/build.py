@@ -83,6 +83,8 @@ def build(
         used = defaults.encoder_settings(encoder, graph, checkpoint)
         text_encoder = opening.text_encoder(used)
         with opening.vector_index(index, store) as vectors:
+            # Before all that takes time, since a checkpoint that is named may be wrong.
+            embeddings, missing = defaults.opened_embeddings(graph, vectors, text_encoder, checkpoint)
             defaults.remember_encoder(graph, used, text_encoder)
             if retry_failed:
                 graphs.make_failed_pending(read, graph)
@@ -92,7 +94,9 @@ def build(
             except LanguageModelError as error:  # a limit, or an outage: what is done can be asked until it goes on
                 stopped = error
             indexer_of(graph, vectors, text_encoder).drain(progress=True)
-            missing = defaults.embed_all_spaces(graph, vectors, text_encoder, checkpoint)
+            if embeddings is not None:
+                embeddings.update(progress="refresh")
+                defaults.remember_checkpoint(graph, defaults.checkpoint_folder(checkpoint or DEFAULT, graph))
             known = {*graph.spaces()}
             counts: Counter[str] = Counter()
             forgotten: Counter[SpaceId] = Counter()

@@ -95,13 +95,16 @@ def remember_checkpoint(store: Store, used: Path) -> None:
 
 
 def opened_embeddings(
-    store: Store, index: MilvusIndex, encoder: CachedTextEncoder, checkpoint: str, *, device: str = "cpu"
+    store: Store, index: MilvusIndex, encoder: CachedTextEncoder, checkpoint: str | None, *, device: str = "cpu"
 ) -> tuple[LiveEmbeddings, str] | tuple[None, str]:
     """What keeps the graph embeddings of a store equal to its graph, or None and the reason why there can be none.
 
     Raises:
         CheckpointError: If a checkpoint was named, and cannot be used.
     """
+    if checkpoint is None:
+        return None, "no checkpoint is named"
+
     from locigraph.training.checkpoint import load_checkpoint
     from locigraph.training.errors import CheckpointError
     from locigraph.training.live_embeddings import LiveEmbeddings
@@ -113,17 +116,6 @@ def opened_embeddings(
             raise
         return None, str(error)
     return LiveEmbeddings(store, index, loaded, encoder.encode, text_encoder=encoder.model_id, device=device), ""
-
-
-def embed_all_spaces(store: Store, index: MilvusIndex, encoder: CachedTextEncoder, checkpoint: str | None) -> str:
-    """Bring the graph embeddings of a checkpoint up to date and remember it; returns why there are none, or nothing."""
-    if checkpoint is None:
-        return "no checkpoint is named"
-    found, reason = opened_embeddings(store, index, encoder, checkpoint)
-    if found is not None:
-        found.update(progress="refresh")
-        remember_checkpoint(store, checkpoint_folder(checkpoint, store))
-    return reason
 
 
 def _lasting(folder: str, shipped: Path) -> str:

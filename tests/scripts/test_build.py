@@ -32,6 +32,14 @@ def corpus(folder: Path, texts: Sequence[str] = TEXTS, *, space: str = "ana") ->
     return CorpusSettings(path=str(path))
 
 
+def test_a_checkpoint_that_is_not_there_is_named_before_anything_is_built(tmp_path: Path) -> None:
+    store = str(tmp_path / "g.sqlite")
+    with pytest.raises(LocigraphError, match="nowhere"):
+        build(corpus=corpus(tmp_path), store=store, checkpoint=str(tmp_path / "nowhere"))
+    with Store(store) as graph:
+        assert graph.spaces() == []
+
+
 def test_the_sample_is_not_taken_for_a_store_of_other_conversations_unless_it_is_named(tmp_path: Path) -> None:
     store = str(tmp_path / "g.sqlite")
     with Store(store) as graph:
