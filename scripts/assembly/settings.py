@@ -16,8 +16,8 @@ class CorpusSettings:
     """Conversations to read.
 
     Attributes:
-        path: File, or ``sample``, ``threads`` or ``voices`` for a bundled corpus; null for ``sample``, where the store
-            holds nothing else.
+        path: File, or the name of a bundled corpus (``sample``, ``threads``, ``voices``, ``duets``); null for
+            ``sample``, where the store holds nothing else.
         format: Format of the corpus: <formats>.
         extractions: JSONL of recorded extractions, or ``sample`` for those of the bundled conversation ``harbor``; null
             takes ``recorded_extractions.jsonl.gz`` beside the corpus.

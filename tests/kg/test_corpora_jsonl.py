@@ -170,7 +170,12 @@ def test_a_question_id_must_be_new(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "conversations", "turns", "questions", "facts", "unanswerable"),
-    [("sample", 8, 746, 176, 0, 0), ("threads", 40, 8472, 2480, 4281, 0), ("voices", 42, 4478, 1413, 1755, 42)],
+    [
+        ("sample", 8, 746, 176, 0, 0),
+        ("threads", 40, 8472, 2480, 4281, 0),
+        ("voices", 42, 4478, 1413, 1755, 42),
+        ("duets", 19, 3238, 1304, 1188, 38),
+    ],
 )
 def test_the_bundled_corpora_are_complete(
     name: str, conversations: int, turns: int, questions: int, facts: int, unanswerable: int
