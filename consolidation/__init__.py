@@ -1,1 +1,1 @@
-"""Consolidates turns into the graph: an architect plans what changes, a scribe writes the words, a pipeline commits."""
+"""Consolidates turns into the graph: an architect plans what changes, a scribe writes the texts, a pipeline commits."""

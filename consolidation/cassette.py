@@ -1,4 +1,4 @@
-"""Keeps what language models were asked and what they replied, so that a run can be repeated without asking again."""
+"""Records requests to language models and their replies, so that a run can be repeated without sending them again."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class WordingError(ConsolidationError):
 
 
 class UnusableReplyError(ConsolidationError):
-    """A language model's replies about a turn are of no use, although it was told what is wrong; they are kept."""
+    """A language model's replies about a turn are unusable, even after one correction; they are kept."""
 
 
 class NameModelError(LocigraphError):
@@ -41,7 +41,7 @@ class LanguageModelError(LocigraphError):
 
 
 class ReplyFormatError(LanguageModelError):
-    """A language model's reply is not of the form that was asked for, although it was told once what was wrong."""
+    """A language model's reply does not have the required format, even after one correction."""
 
 
 class MissingReplyError(LanguageModelError):

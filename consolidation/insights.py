@@ -1,4 +1,4 @@
-"""Insights that follow from several facts by fixed rules: what somebody says again, and lists of one kind.
+"""Insights that follow from several facts by fixed rules: what somebody says repeatedly, and lists of one kind.
 
 A plain stand-in for a language model. Patterns are English; what they do not know gives nothing.
 """

@@ -1,4 +1,4 @@
-"""Counts what language models read and write, what it costs and what comes of it, and stops at a limit."""
+"""Counts the tokens, costs and unusable replies of language models, and stops at a limit."""
 
 from __future__ import annotations
 

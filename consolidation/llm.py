@@ -1,4 +1,4 @@
-"""Asks language models behind OpenAI-compatible endpoints for JSON of a given schema, and keeps what they reply."""
+"""Requests JSON of a given schema from language models behind OpenAI-compatible endpoints, and records the replies."""
 
 from __future__ import annotations
 

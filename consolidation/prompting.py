@@ -1,4 +1,4 @@
-"""What language models are sent: the instructions of a stage, which are a file in ``prompts``, and the data."""
+"""Messages to language models: the instructions of a stage, which are a file in ``prompts``, and the data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pipeline asks of extractors, retrievers and text encoders."""
+"""Protocols of the extractors, retrievers and text encoders that the pipeline uses."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The graph network: tensors of a snapshot, encoders and losses. Plain modules and functions; no files are read."""
+"""The graph network: snapshots as tensors, encoders and losses. Plain modules and functions that read no files."""

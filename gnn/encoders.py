@@ -1,13 +1,13 @@
-"""From a graph to one vector for each turn, and the table of graph encoders.
+"""Graph encoders, which encode each turn of a graph as one vector, and their table.
 
 A vector is ``text | lexical | context | bias``. Each content block of a turn is a weighted sum of its own features and
 of its neighbours', which pass unchanged:
 
     block(t) = own(t) * x(t)  +  sum over relations r and neighbours s of  weight_r(s, t) * x(s)
 
-so that a turn carries the words and the meaning of the facts drawn from it and of the turns beside it. The encoders
-differ in ``weight_r(s, t)`` alone. It starts from hand-set weights of the relations that work untrained, and it depends
-on an edge logit, a learnt function of the edge that is 0 before training:
+so that the vector of a turn includes words and meaning of its facts and of neighbouring turns. The encoders differ only
+in ``weight_r(s, t)``. It is initialised with hand-set weights of the relations, which work without training, and
+depends on an edge logit, a learnt function of the edge that is 0 before training:
 
     mixing:  (prior_r + logit) / n,
              logit = features(s, t) @ theta_r
@@ -120,7 +120,7 @@ class GraphEncoder(nn.Module):
         self.edge_features = nn.Parameter(torch.zeros(len(start), EDGE_FEATURES, len(BLOCKS)))
 
     def edge_logits(self, inputs: GraphInputs, traits: Tensor) -> Tensor:
-        """Logits that decide how much each edge's neighbour counts in each block, [edges, 3]; 0 before training.
+        """Logits of the weight of each edge's neighbour in each block, [edges, 3]; 0 before training.
 
         Args:
             inputs: The graph. Its edges may be any pairs of a node and a turn.

@@ -1,4 +1,4 @@
-"""The graph network's view of a space as PyG's ``HeteroData``: the door to every model of PyTorch Geometric."""
+"""The input of the graph network as PyG's ``HeteroData``, on which every model of PyTorch Geometric runs."""
 
 from __future__ import annotations
 

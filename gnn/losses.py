@@ -10,7 +10,7 @@ from locigraph.gnn.errors import GraphError
 
 
 def multi_positive_loss(logits: Tensor, positive: Tensor, *, ignore: Tensor | None = None) -> Tensor:
-    """Softmax loss of each positive against all negatives of its row, the other positives left out.
+    """Softmax loss of each positive against all negatives of its row, without the other positives.
 
     Args:
         logits: Scores, [questions, candidates].
@@ -72,7 +72,7 @@ def link_loss(positive: Tensor, negative: Tensor) -> Tensor:
 
     Args:
         positive: Logits of true edges, [edges].
-        negative: Logits of drawn non-edges, [non-edges].
+        negative: Logits of sampled non-edges, [non-edges].
 
     Returns:
         Mean of the two sides' means, in nats; log 2 before anything is learnt; shape [].

@@ -1,4 +1,4 @@
-"""What a question says, in the blocks of the turns' vectors: before and after the weights that are learnt.
+"""Features of a question in the same blocks as the vectors of turns, and their learnt weights.
 
 Nothing here needs PyTorch, whose import takes longer than a search.
 """

@@ -1,4 +1,4 @@
-"""From a question to a vector in the space of the turns' vectors, with weights that are learnt."""
+"""The query encoder: a question as a vector in the space of the turns' vectors, with learnt weights."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class QueryEncoder(nn.Module):
     """A question's blocks ``text | lexical | speaker | date | 1``, each with one learnt weight, the text with 1.
 
     Args:
-        widths: Of the blocks; see ``gnn.query.query_widths``.
+        widths: Widths of the blocks; see ``gnn.query.query_widths``.
     """
 
     def __init__(self, widths: Sequence[int]) -> None:

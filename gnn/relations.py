@@ -1,7 +1,7 @@
-"""The relations by which a turn takes in what its neighbours say: one table.
+"""The table of relations along which turns aggregate their neighbours.
 
-Only turns take in neighbours, since only turns are searched. A row names the neighbour's type, the relation of the
-graph, its direction, and the weight with which training starts.
+Only turns aggregate neighbours, since only turns are searched. A row names the neighbour's type, the relation of the
+graph, its direction, and the initial weight.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class NetworkRelation:
         is_reversed: Whether the graph's edge starts at the turn, so that it is walked backwards.
         hops: Number of consecutive edges from the neighbour to the turn.
         is_counted: Whether the number of these neighbours is a trait of the turn.
-        start: Weights of the mean over the neighbours' text, lexical and context blocks before training. They are
-            round numbers in the proportions of hand-set smoothing that works untrained. None stands for a block that
-            is never taken from these neighbours: who said another turn, and when, says nothing of this one, and
-            weights for it learnt the names and dates of the training conversations, to the harm of all others.
+        start: Initial weights of the mean over the neighbours' text, lexical and context blocks. They are round numbers
+            in the proportions of hand-set smoothing that works without training. None excludes a block: the speaker and
+            date of another turn say nothing about this one, and with weights for them the model memorised the names and
+            dates of the training conversations and did worse on all others.
     """
 
     name: str

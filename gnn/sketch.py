@@ -1,4 +1,4 @@
-"""Features that cost nothing at query time: a lexical sketch, and hashed speakers and dates.
+"""Features that add no cost at query time: a lexical sketch, and hashed speakers and dates.
 
 The sketch lets one inner product carry BM25: a document's vector holds its saturated, IDF-weighted term counts in
 hashed buckets, a query's vector its terms in the same buckets.
@@ -43,8 +43,8 @@ class LexicalSketch:
 
     Attributes:
         dim: Number of buckets.
-        k1: How slowly a term's weight grows with its count.
-        b: How much a document that is longer than the mean of its type counts for less, in [0, 1].
+        k1: Saturation of term counts, as in BM25.
+        b: Strength of length normalisation, as in BM25, in [0, 1].
     """
 
     dim: int

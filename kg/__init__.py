@@ -1,1 +1,1 @@
-"""The knowledge graph: data model, store, snapshots, corpora. Knows nothing of torch, models or ranking."""
+"""The knowledge graph: data model, store, snapshots, corpora. Imports no torch, model clients or ranking."""

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 
 
 class LocigraphError(Exception):
-    """Base of all errors that say what is wrong and what to do; commands exit with ``exit_code``."""
+    """Base of all errors of Locigraph; the message says what to do, and commands exit with ``exit_code``."""
 
     exit_code = 2
 
@@ -44,11 +44,11 @@ class CorpusFileError(CorpusFormatError):
 
 
 class StoreError(LocigraphError):
-    """The store cannot do what was asked."""
+    """The store refuses an operation."""
 
 
 class UnknownSpaceError(StoreError):
-    """A space that the store does not hold."""
+    """There is no such space in the store."""
 
     def __init__(self, space: str, known: Iterable[str]) -> None:
         super().__init__(f"space {shortened(space)} is not in the store{nearest(space, known)}")
@@ -56,7 +56,7 @@ class UnknownSpaceError(StoreError):
 
 
 class UnknownScopeError(StoreError):
-    """A user or agent that no space belongs to, as ``kg.types.Scope`` writes them."""
+    """No space belongs to such a user or agent."""
 
     def __init__(self, scope: str, known: Iterable[str]) -> None:
         shown = scope if len(scope) <= 80 else scope[:77] + "..."
@@ -64,7 +64,7 @@ class UnknownScopeError(StoreError):
 
 
 class UnknownNodeError(StoreError):
-    """A node id that the space does not hold."""
+    """There is no node with such an ID in the space."""
 
 
 class UnknownTypeError(StoreError):
@@ -72,7 +72,7 @@ class UnknownTypeError(StoreError):
 
 
 class TurnConflictError(StoreError):
-    """A turn id was appended twice with different content; turns never change."""
+    """A turn was added again with the same ID but different content; turns never change."""
 
 
 class StoreVersionError(StoreError):

@@ -1,6 +1,6 @@
-"""Several spaces as one: their graphs side by side, in which every name carries that of its space.
+"""Several spaces as one graph, in which the IDs of nodes and turns are prefixed with their space.
 
-Names of nodes and turns are unique in their space only.
+By themselves, IDs of nodes and turns are unique only in their space.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _Value = TypeVar("_Value")
 
 
 def joint_name(space: str, name: _Name) -> _Name:
-    """``space:name``, which no other space and name share: a colon in the space is ``%3A``, a percent sign ``%25``."""
+    """``space:name``, unique for each pair: a colon in the space becomes ``%3A``, a percent sign ``%25``."""
     joined: _Name = f"{space.replace('%', '%25').replace(':', '%3A')}:{name}"  # type: ignore[assignment]  # a str
     return joined
 

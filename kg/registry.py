@@ -1,4 +1,4 @@
-"""Tables of choices: strategies, extractors, corpus formats, losses, graph encoders, node types.
+"""Registries: tables of strategies, extractors, corpus formats, losses, graph encoders, node types.
 
 Each kind of choice has one table. Commands, their help, checks and reports derive from it, so that adding a choice is
 one file and one row.

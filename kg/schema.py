@@ -24,7 +24,7 @@ class NodeType:
         description: One sentence for people and language models.
         network: The graph network's node type for it; rare types share the weights of the type they are closest to.
         searchable: Whether a search may return it; the other types are structure (see ``kg.types.Node``).
-        plannable: Whether an architect may make it.
+        plannable: Whether an architect may create nodes of it.
         answer: Whether its text states what a turn says, so that it can answer a question.
         dated: Whether its valid time is the date of what happened. A fact's is not: it begins when the fact was said.
     """
@@ -48,7 +48,7 @@ class RelationLabel:
         kind: ``structural`` or ``semantic``.
         family: The group of labels that it belongs to; the graph network reads some groups (``gnn.relations``).
         description: One sentence for people and language models.
-        plannable: Whether a language model is offered it; the others are made by code.
+        plannable: Whether language models may use it; edges with other labels are made by code.
     """
 
     name: str

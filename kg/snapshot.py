@@ -24,14 +24,14 @@ class Snapshot:
 
     Attributes:
         space: The space that was read.
-        keys: Integer names of the nodes in the store, ascending, int64 [nodes].
+        keys: Integer keys of the nodes in the store, ascending, int64 [nodes].
         ids: Node ids, [nodes].
         types: Node type names, [nodes].
         labels: Short names, [nodes].
         descriptions: The texts that are embedded, [nodes].
         active: False for archived nodes, bool [nodes].
-        recorded_at: When the graph learnt of the node, seconds since 1970, int64 [nodes].
-        valid_from: Begin of the valid time, seconds since 1970 or ``NO_TIME``, int64 [nodes].
+        recorded_at: Recorded time of the node, seconds since 1970, int64 [nodes].
+        valid_from: Start of the valid time, seconds since 1970 or ``NO_TIME``, int64 [nodes].
         valid_to: End of the valid time in the same form, int64 [nodes].
         embeddings: float32 [nodes, dim]; empty with dim 0 when no model was named.
         source, target: Row numbers of the edges' ends, int64 [edges].

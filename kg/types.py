@@ -44,9 +44,9 @@ def is_text(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A user, an agent, or both: what a space belongs to, and by what several spaces can be asked together.
+    """A user, an agent, or both: the owner of a space, by which several spaces can be searched together.
 
-    Of a space None means that nobody has said; in a question None means any.
+    As the owner of a space, None means that it was never given; in a search, None means any.
     """
 
     user: str | None = None

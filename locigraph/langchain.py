@@ -15,11 +15,11 @@ from locigraph.scripts.memory.frameworks import Asking
 
 
 class MemoryRetriever(BaseRetriever):
-    """Documents of what a space, or all spaces of a user or an agent, remember about a query.
+    """Retrieves what a space, or all spaces of a user or an agent, remember about a query, as documents.
 
-    ``page_content`` is the text of a hit; the metadata hold ``space``, ``turn_ids``, ``score``, ``signals``,
-    ``strategy`` and the other fields of a hit, and ``notes``, which say that turns are missing or v1 has answered.
-    Notes are logged as warnings too, since there may be no document.
+    ``page_content`` is the text of a hit. The metadata hold ``space``, ``turn_ids``, ``score``, ``signals``,
+    ``strategy`` and the other fields of a hit, and ``notes``, such as that turns are missing or that v1 has answered.
+    Notes are also logged as warnings, since there may be no document.
 
     Example:
         >>> from locigraph import Memory
@@ -29,10 +29,10 @@ class MemoryRetriever(BaseRetriever):
         ...     documents = retriever.invoke("Who bought the bike?")
 
     Attributes:
-        memory: The memory, of either kind; an ``AsyncMemory`` answers ``ainvoke`` alone.
-        space: The space that is asked, or several; None for all of the user or agent.
-        user: All spaces of this user are asked together.
-        agent: All spaces of this agent; with a user, those of both.
+        memory: A ``Memory`` or an ``AsyncMemory``; the latter supports only ``ainvoke``.
+        space: The space to search, or several; None for all of the user or agent.
+        user: Search all spaces of this user together.
+        agent: Search all spaces of this agent; with a user, those that belong to both.
         options: Further arguments of ``Memory.recall``.
     """
 

@@ -13,11 +13,11 @@ from locigraph.scripts.memory.frameworks import Asking
 
 
 class MemoryRetriever(BaseRetriever):  # type: ignore[misc]  # the extra may be absent where types are checked
-    """Nodes, with scores, of what a space, or all spaces of a user or an agent, remember about a query.
+    """Retrieves what a space, or all spaces of a user or an agent, remember about a query, as nodes with scores.
 
     The metadata of a node hold ``space``, ``turn_ids``, ``signals``, ``strategy`` and the other fields of a hit, and
-    ``notes``, which say that turns are missing or v1 has answered. They are for programs: a language model and an
-    embedding model see the text of the node alone. Notes are logged as warnings too, since there may be no node.
+    ``notes``, such as that turns are missing or that v1 has answered. Language models and embedding models do not see
+    the metadata, only the text of the node. Notes are also logged as warnings, since there may be no node.
 
     Example:
         >>> from locigraph import Memory
@@ -26,10 +26,10 @@ class MemoryRetriever(BaseRetriever):  # type: ignore[misc]  # the extra may be 
         ...     nodes = MemoryRetriever(memory, "ana", top_k=5).retrieve("Who bought the bike?")
 
     Args:
-        memory: The memory, of either kind; an ``AsyncMemory`` answers ``aretrieve`` alone.
-        space: The space that is asked, or several; None for all of the user or agent.
-        user: All spaces of this user are asked together.
-        agent: All spaces of this agent; with a user, those of both.
+        memory: A ``Memory`` or an ``AsyncMemory``; the latter supports only ``aretrieve``.
+        space: The space to search, or several; None for all of the user or agent.
+        user: Search all spaces of this user together.
+        agent: Search all spaces of this agent; with a user, those that belong to both.
         options: Further arguments of ``Memory.recall``.
     """
 

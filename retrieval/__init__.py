@@ -1,1 +1,1 @@
-"""Search: strategies, text encoder, indexes and evaluation; it knows nothing of the graph network."""
+"""Search: strategies, text encoder, indexes and evaluation; it does not import the graph network."""

@@ -20,11 +20,11 @@ class TextEncoderError(RetrievalError):
 
 
 class IndexUnavailableError(RetrievalError):
-    """The vector index cannot be reached or failed; never shown as an empty result."""
+    """The vector index cannot be reached or has failed; this is never reported as an empty result."""
 
 
 class IndexMismatchError(RetrievalError):
-    """A collection and its user disagree on dimension, metric, model or schema."""
+    """A collection has another dimension, metric, model or schema than is expected."""
 
 
 class FilterError(RetrievalError):

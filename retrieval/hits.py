@@ -1,4 +1,4 @@
-"""What all strategies share: hits of index rows, and turns of hits."""
+"""Functions that all strategies share: index rows to hits, and hits to turns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def hits_of_matches(matches: Sequence[VectorMatch], texts: Mapping[NodeId, str],
 
 
 def turns_of_hits(hits: Iterable[Hit], *, top_k: int) -> list[TurnId]:
-    """The turns that a ranking of nodes stands for, best first; every strategy is scored by these.
+    """The source turns of a ranking of nodes, best first; every strategy is scored by these.
 
     Each hit is replaced in its place by its source turns, in conversation order; a turn that is already there is not
     repeated. Concepts, entities and categories are structure and stand for no turn.

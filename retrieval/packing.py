@@ -160,7 +160,7 @@ class Omission:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Memories in order, perhaps with notes on those between them; ``left_out`` counts the hits that did not fit."""
+    """Memories in order, possibly with notes on omitted ones; ``left_out`` counts the hits that did not fit."""
 
     lines: tuple[ContextLine | Omission, ...]
     left_out: int
@@ -176,7 +176,7 @@ class Context:
 
     @property
     def tokens(self) -> int:
-        """Tokens of the context, by ``count_tokens``."""
+        """Number of tokens of the context, by ``count_tokens``."""
         return count_tokens(str(self))
 
 

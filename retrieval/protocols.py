@@ -1,4 +1,4 @@
-"""What the strategies exchange, and what they ask of others."""
+"""The values that strategies take and return, and the protocols of the parts that they use."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ class Hit:
     Attributes:
         node_id: ID of the node.
         type: Type of the node.
-        description: Text of the node, as known at the time that was asked about.
-        turn_ids: Source turns of the node, in conversation order: what a hit stands for when turns are counted.
-        score: What the ranking is sorted by; comparable within one result only.
+        description: Text of the node, as known at the time ``as_of`` of the search.
+        turn_ids: Source turns of the node, in conversation order; metrics over turns count these.
+        score: The score by which hits are sorted; comparable only within one result.
         signals: Score per signal, such as ``{"bm25": 7.1, "ann": .61}``; a signal that did not find the node is absent.
-        same: Source turns of worse hits that say the same and were folded into this one (see ``retrieval.view``).
-        space: The space that holds node and turns; strategies, which are told what to search, leave it empty.
-        elsewhere: As ``same``, of hits in other spaces, by space.
-        until: The day on which a later fact took its place; None while it holds, and for turns and events, which stay
-            true. Strategies leave it empty.
+        same: Source turns of near-duplicate hits that were folded into this one (see ``retrieval.view``).
+        space: The space of the node and its turns. Strategies leave it empty.
+        elsewhere: Like ``same``, for hits in other spaces, by space.
+        until: The day on which a later fact superseded this one; None while it holds, and for turns and events, which
+            stay true. Strategies leave it empty.
     """
 
     node_id: NodeId
@@ -54,11 +54,11 @@ class Hit:
 
     @property
     def text(self) -> str:
-        """The description, by the name that callers of ``locigraph.Memory`` know."""
+        """The description, under the name that ``Memory.add`` uses."""
         return self.description
 
     def as_json(self) -> dict[str, object]:
-        """The hit as JSON holds it."""
+        """The hit as a JSON object."""
         return {
             "space": self.space, "node_id": self.node_id, "type": self.type, "text": self.text,
             "turn_ids": list(self.turn_ids), "score": self.score, "signals": dict(self.signals),
@@ -69,7 +69,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Milliseconds spent on encoding the query and on searching.
+    """Milliseconds that encoding the query and searching took.
 
     Loading an index of words and reading the texts of hits are not counted: some strategies hold these in memory.
     """
@@ -80,7 +80,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Hits, best first, and the time that finding them took."""
+    """Hits, best first, and the time that the search took."""
 
     hits: tuple[Hit, ...]
     timing: Timing
@@ -104,26 +104,26 @@ class Retriever(Protocol):
 
 @runtime_checkable
 class HasContextOrder(Protocol):
-    """A strategy that has an order of its own for the memories of a context."""
+    """A strategy that defines the order of the memories in a context."""
 
     def arrange(
         self, question: str, hits: Sequence[Hit], space: SpaceId, as_of: datetime | None = None
     ) -> list[NodeId] | None:
-        """Node IDs of the hits in that order; None for the order in which the memories were said."""
+        """Node IDs of the hits in that order; None for chronological order."""
         ...
 
 
 @runtime_checkable
 class HasRerankTexts(Protocol):
-    """A strategy whose hits a cross-encoder reads in other words than their descriptions."""
+    """A strategy that gives a cross-encoder other texts than the descriptions of its hits."""
 
     def reworded(self, hits: Sequence[Hit], space: SpaceId, as_of: datetime | None = None) -> list[str]:
-        """The texts that it reads, in the order of the hits."""
+        """The texts for the cross-encoder, in the order of the hits."""
         ...
 
 
 class TextEncoder(Protocol):
-    """Makes vectors of texts."""
+    """Encodes texts as vectors."""
 
     @property
     def model_id(self) -> str:
@@ -136,7 +136,7 @@ class TextEncoder(Protocol):
 
 
 class QueryEncoder(Protocol):
-    """Makes a vector of a question that can be compared with graph embeddings; retrieval need not know how."""
+    """Encodes a question as a vector that can be compared with graph embeddings; retrieval need not know how."""
 
     @property
     def version(self) -> str:
@@ -150,7 +150,7 @@ class QueryEncoder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SearchScope:
-    """What a search may see: never a space that is not named.
+    """The nodes that a search may return: only those of the named spaces.
 
     Attributes:
         space: The space, or a view of it (see ``kg.views``), or several that are searched together: then names of
@@ -174,7 +174,7 @@ class VectorMatch:
     score: float
 
     def named_in(self, space: str) -> VectorMatch:
-        """The match as a search of several spaces returns it."""
+        """The match with its space in its IDs, as a search of several spaces returns it."""
         turn_ids = tuple(joint_name(space, turn) for turn in self.turn_ids)
         return replace(self, node_id=joint_name(space, self.node_id), turn_ids=turn_ids)
 

@@ -1,4 +1,4 @@
-"""Makes one or more search queries of a question, by rules or as somebody else writes them."""
+"""Turns a question into one or more search queries, by rules or with a query writer such as a language model."""
 
 from __future__ import annotations
 

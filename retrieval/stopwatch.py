@@ -1,4 +1,4 @@
-"""Measures the two times that every strategy reports."""
+"""Measures encoding time and search time, which every strategy reports."""
 
 from __future__ import annotations
 

@@ -25,13 +25,13 @@ def adapt(
     more with it before training, so that all nodes get vectors.
 
     Args:
-        corpus: The corpus the graph was built from; its questions are learnt from.
+        corpus: The corpus that the graph was built from; training uses its questions.
         store: The graph, for the facts and events beside the turns.
-        also: More graphs to learn from: other extractors' of the same corpus, or other corpora's.
+        also: Further graphs to train on, of the same corpus by other extractors or of other corpora.
         encoder: Text encoder to adapt: hub name or directory of a sentence-transformers model.
         adapter: Size and training of the adapter.
         trainer: Where and how to run.
-        validation: Conversations of each corpus held back to decide when to stop.
+        validation: Number of conversations of each corpus held out for early stopping.
         output: Folder of resume points, logs and, in ``adapter``, the result.
         seed: Random seed.
     """

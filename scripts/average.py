@@ -4,9 +4,9 @@ from __future__ import annotations
 
 
 def average(*, checkpoints: list[str], output: str = "data/average") -> None:
-    """Average the weights of checkpoints of one model that learnt from different corpora or with different seeds.
+    """Average the weights of checkpoints of one model that were trained on different corpora or with different seeds.
 
-    The mean carries over to other talk better than each of them (docs/experiments.md).
+    The mean transfers to other talk better than each of them (docs/experiments.md).
 
     Args:
         checkpoints: Folders of at least two checkpoints, of the same model and text encoder.

@@ -31,7 +31,7 @@ def build(
 ) -> None:
     """Read conversations, consolidate every turn into the graph, and index it. Can be interrupted and run again.
 
-    Files may hold new sessions, more turns of old ones, or everything again; what was forgotten is passed over.
+    Files may hold new sessions, further turns of known ones, or everything again; forgotten turns are skipped.
 
     Exits with code 1 when turns failed: they are found by their own words, but no fact was drawn from them.
 
@@ -44,10 +44,11 @@ def build(
         checkpoint: Checkpoint whose graph embeddings are kept up to date, for v2; ``default`` for the one that the
             store remembers, or the shipped one; null for none.
         llm: Language models, for the extractor ``llm``.
-        max_tokens: Most tokens that these may read and write for the graph, earlier runs included; then the command
-            stops with code 3, and goes on when it is run again with more.
+        max_tokens: Largest number of tokens that these may read and write for the graph, earlier runs included; then
+            the command stops with code 3, and continues when it is run again with a higher limit.
         max_cost: The same in the currency of the prices.
-        dry_run: Whether to only count what would be built and what it would cost; nothing is asked or written.
+        dry_run: Whether to only report what would be built and what it would cost, without calling models or writing
+            anything.
         redact: Whether what looks like a password, key or card number is replaced before anything is stored.
         retry_failed: Whether to try failed turns again.
         user: Whose conversations these are, for ``locigraph recall --user``; null says nothing.

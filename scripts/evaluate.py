@@ -41,7 +41,7 @@ def evaluate(
     seeds: int = 1,
     contexts: bool = True,
 ) -> None:
-    """Build the graph, train v2 inside folds by conversation, ask every question of every strategy, and report.
+    """Build the graph, train v2 in folds by conversation, run every strategy on every question, and write a report.
 
     Writes results.json, rankings.jsonl, report.md and report.html. Can be interrupted and run again.
 
@@ -62,21 +62,22 @@ def evaluate(
         checkpoint: Checkpoint of v2-zero; it must not know the corpus.
         searched: search.json of locigraph search, whose choice for each fold changes ``model`` and ``training``; null
             for none.
-        queries: What makes the queries that every strategy is asked, whose rankings are fused: <queries> null leaves
-            each strategy its own way, which is rules for v1 and the question as it is for the others.
-        reranker: Cross-encoder (hub name or folder) that scores the best hits of every strategy again; null for none.
-        folds: Groups of conversations, each tested by a model that was trained on the others.
-        validation: Conversations of each fold's training side that decide when to stop.
+        queries: How questions are turned into queries, whose rankings are fused: <queries> null for the default of each
+            strategy: rules for v1, the question itself for the others.
+        reranker: Cross-encoder (Hugging Face name or folder) that reranks the best hits of every strategy; null for
+            none.
+        folds: Number of groups of conversations, each tested by a model that was trained on the others.
+        validation: Number of training conversations of each fold held out for early stopping.
         model: Graph encoder.
         training: Stages, losses and optimiser.
-        also: Built graphs of other corpora, to learn from in every fold.
+        also: Built graphs of other corpora, to train on in every fold.
         writer: What writes the questions about facts that pre-training learns from.
         trainer: Where and how to train.
         store: The graph; null puts it into the output folder.
         index: Vector index; beside the store by default.
         encoder: Text encoder; its adapter, if it has one, must not know the corpus.
         seed: Random seed.
-        seeds: Trainings of each fold, with ``seed``, ``seed`` + 1, and so on; scores are averaged over them.
+        seeds: Number of trainings of each fold, with ``seed``, ``seed`` + 1, and so on; scores are averaged over them.
         contexts: Whether to pack what each strategy finds into contexts of several sizes, for their recall and for
             locigraph answer; about half of the time of asking.
     """

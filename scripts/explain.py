@@ -17,20 +17,20 @@ def explain(
     influences: int = 3,
     json: bool = False,
 ) -> None:
-    """Take the scores of the best turns apart: own meaning and words, neighbours by relation, speaker, date.
+    """Decompose the scores of the best turns: own meaning and words, neighbours by relation, speaker, date.
 
     Each neighbour is checked by deleting its edge and computing the score anew.
 
     Args:
-        question: What to look for.
+        question: The question, in natural language.
         space: Name of the space; locigraph spaces lists what a store holds.
         store: The graph.
         encoder: Text encoder the graph was built with.
         checkpoint: Folder of the checkpoint; ``default`` for the one that the store remembers, or the shipped one.
-        as_of: Time (ISO 8601) whose knowledge may be used; null for now.
+        as_of: Use only what was known at this time (ISO 8601); null for now.
         top_k: Number of turns to explain.
         influences: Neighbours to show for each.
-        json: Whether to print one JSON object, of the form that the server answers with, instead of lines.
+        json: Whether to print one JSON object, in the server's format, instead of lines.
     """
     from dataclasses import asdict, replace
     from json import dumps

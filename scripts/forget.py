@@ -1,4 +1,4 @@
-"""``locigraph forget``: erase turns and all that was drawn from them."""
+"""``locigraph forget``: erase turns and all that was derived from them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def forget(
     encoder: EncoderSettings = REMEMBERED,
     checkpoint: str | None = DEFAULT,
 ) -> None:
-    """Erase turns and the nodes drawn from them, a space, or all of a user or agent, and make the index anew.
+    """Erase turns and the nodes derived from them, a space, or all spaces of a user or agent, and rebuild the index.
 
     Forgotten turns stay forgotten: a later build with their file passes them over. The store forgets first, whatever
     state the index is in. Can be interrupted and run again.
@@ -27,7 +27,7 @@ def forget(
         space: Name of the space; locigraph spaces lists what a store holds. null for all spaces of the user or agent.
         turns: Ids of the turns of one space, separated by commas or as a list; null for all of it, which needs --yes.
         user: All spaces of this user are erased, all or none, which needs --yes.
-        agent: All spaces of this agent are erased; with a user, those of both.
+        agent: Erase all spaces of this agent; with a user, those that belong to both.
         yes: Confirms erasing whole spaces; required, since nothing is asked.
         restore: Whether to undo instead, in one space: the turns, which are gone, may come back with the next build of
             their file.

@@ -1,4 +1,4 @@
-"""``locigraph recall``: ask the memory."""
+"""``locigraph recall``: search the memory for what answers a question."""
 
 from __future__ import annotations
 
@@ -35,36 +35,37 @@ def recall(
     budget_kinds: dict[str, int] | None = None,
     json: bool = False,
 ) -> None:
-    """Answer a question with the memories of a space, or of all spaces of a user or agent together.
+    """Search a space, or all spaces of a user or agent together, for memories that answer a question.
 
     Shows scores for each signal, and source turns. Where several of space, user and agent are named, all must apply.
 
     Args:
-        question: What to look for.
+        question: The question, in natural language.
         space: Name of the space; locigraph spaces lists what a store holds. null for those of the user or agent.
-        user: The spaces of this user are asked together, as one; each memory names its space.
-        agent: The spaces of this agent are asked together.
+        user: Search the spaces of this user together, as one; each memory names its space.
+        agent: Search the spaces of this agent together.
         store: The graph.
         index: Vector index.
         encoder: Text encoder the graph was built with; v2 and the strategies named ``-adapted`` use its adapter.
-        strategy: One of <recalled>. null takes v2, or v1 with a note where no checkpoint can be used.
+        strategy: One of <recalled>. null takes v2, or v1 with a note if no checkpoint can be used.
         checkpoint: Folder of the checkpoint, for v2; ``default`` for the one that the store remembers, or the shipped
             one; null for none.
-        queries: What makes the queries that the strategy is asked, whose rankings are fused: <queries> null leaves each
-            strategy its own way, which is rules for v1 and the question as it is for the others.
+        queries: How the question is turned into queries, whose rankings are fused: <queries> null for the default of
+            each strategy: rules for v1, the question itself for the others.
         llm: Language model of the queries; where it fails, rules make them.
-        reranker: Cross-encoder (hub name or folder) that scores the best hits again; null for none.
-        as_of: Time (ISO 8601) whose knowledge may be used; null for now. v2 leaves out later turns, but the
-            vectors of earlier ones were made of the present graph: what came later has coloured them.
-        speaker: Only what is in the words of this speaker, or of these; null for all.
-        fold: Likeness, above 0 and up to 1, from which two texts of one speaker say the same and share one place in the
-            list; null gives each a place.
+        reranker: Cross-encoder (Hugging Face name or folder) that reranks the best hits; null for none.
+        as_of: Use only what was known at this time (ISO 8601); null for now. v2 leaves out later turns, but the vectors
+            of earlier ones were made of the present graph: what came later has coloured them.
+        speaker: Only memories in the words of this speaker, or of these; null for all.
+        fold: Similarity of words, above 0 and up to 1, from which two texts of one speaker count as duplicates and are
+            folded into one hit; null folds nothing.
         top_k: Number of memories to show.
-        budget_tokens: Tokens of a context: the best memories that fit into it, with dates and source turns, in the
-            order in which they were said, or that of the strategy. null for ``top_k`` memories with their scores.
-        budget_kinds: Most facts, reflections and episodes of a context, such as '{"facts": 60, "reflections": 20,
-            "episodes": 80}'; a kind that is not named has no limit. A strategy's own limits hold besides.
-        json: Whether to print one JSON object, of the form that the server answers with, instead of lines.
+        budget_tokens: Size of a context in tokens: shows the best memories that fit into it, with dates and source
+            turns, in chronological order or that of the strategy. null for ``top_k`` memories with their scores.
+        budget_kinds: Largest numbers of facts, reflections and episodes in a context, such as '{"facts": 60,
+            "reflections": 20, "episodes": 80}'; a kind that is not named has no limit. Limits of the
+            strategy itself apply as well.
+        json: Whether to print one JSON object, in the server's format, instead of lines.
     """
     from json import dumps
 

@@ -16,7 +16,7 @@ def reflect(
     max_cost: float | None = None,
     retry_failed: bool = False,
 ) -> None:
-    """Draw reflections from facts and events, and archive those whose facts are no longer true.
+    """Derive reflections from facts and events, and archive those whose facts are no longer true.
 
     Without a language model they are drawn by rules: what somebody says in several sessions, and lists of one kind. May
     run beside a build. SIGTERM ends it after the change at hand.
@@ -26,10 +26,10 @@ def reflect(
         once: Whether to end when all facts have been looked at.
         interval: Otherwise, seconds between two runs over the store.
         encoder: Text encoder; by default the one that the graph was built with.
-        llm: Language model that draws them, from the facts that are new to it.
+        llm: Language model that derives them from the facts that are new to it.
         max_tokens: Most tokens that models may have cost this store, whatever for; then the command stops with code 3.
         max_cost: The same in the currency of the prices.
-        retry_failed: Whether the model is asked once more about facts on which its replies were of no use.
+        retry_failed: Whether to try again with facts for which the model's replies were unusable.
     """
     from locigraph.consolidation.protocols import TextEncoder
     from locigraph.consolidation.reflection import Reflected, Reflector

@@ -1,4 +1,4 @@
-"""``locigraph search``: hyper-parameters from validation conversations, inside each fold."""
+"""``locigraph search``: hyper-parameters chosen on validation conversations, inside each fold."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def search(
     encoder: EncoderSettings = EncoderSettings(),
     seed: int = 0,
 ) -> None:
-    """Try settings fold by fold, judged by the fold's validation conversations; nothing is tested.
+    """Try settings fold by fold and score them on the fold's validation conversations; test questions are not used.
 
     Writes search.json, which ``locigraph evaluate --searched`` takes. Can be interrupted and run again.
 
@@ -33,7 +33,7 @@ def search(
         trials: Settings to try in each fold, the first being ``model`` as it is.
         output: Folder of the results.
         folds: Groups of conversations, as in the evaluation that is to follow.
-        validation: Conversations of each fold's training side that judge.
+        validation: Number of training conversations of each fold on which settings are scored.
         model: Graph encoder with which the search starts.
         training: Training with which the search starts.
         trainer: Where and how to train.

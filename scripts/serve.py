@@ -49,26 +49,27 @@ def serve(
 ) -> None:
     """Keep a memory open and serve it: HTTP with OpenAPI, MCP at /mcp, a graph explorer at /explorer.
 
-    Stops on SIGTERM or Ctrl-C once the requests at hand are answered; what has no answer after 25 s is refused.
-    What was acknowledged is never lost.
+    Stops on SIGTERM or Ctrl-C once the running requests are answered; those without an answer after 25 s are refused.
+    Acknowledged turns are never lost.
 
     Args:
-        store: The graph; it is made when absent.
+        store: The graph; it is created if it does not exist.
         index: Vector index.
         encoder: Text encoder the graph is built with.
         checkpoint: Checkpoint of the graph embeddings; ``default`` for the one that the store remembers, or the shipped
-            one; null leaves every answer to v1.
+            one; with null v1 answers every question.
         host: Address to listen on. Any but a loopback address needs keys.
         port: Port to listen on; 0 for a free one.
         key_file: File of API keys, each with the spaces it may use (docs/serving.md); null takes them from the
             environment variable LOCIGRAPH_KEYS. Without keys everyone on this machine may do everything.
-        requests_per_minute: Largest number of requests for each key.
-        max_request_bytes: Size of the largest request.
+        requests_per_minute: Largest number of requests per minute for each key.
+        max_request_bytes: Largest size of a request, in bytes.
         stdio: Whether to speak MCP over standard input and output, to the program that started this one, in place of
             HTTP; then keys, limits, host and port do not apply.
-        consolidation: Extractor that makes the graph of what is added, ``rules`` or ``llm``.
-        llm: The language models of ``llm``, for which an addition then waits.
-        max_tokens: Most tokens that they may read and write; then additions are refused until it is higher.
+        consolidation: Extractor that builds the graph from added turns, ``rules`` or ``llm``.
+        llm: The language models of the extractor ``llm``; additions wait for them.
+        max_tokens: Largest number of tokens that they may read and write; then additions are refused until the limit is
+            raised.
         max_cost: The same in the currency of their prices.
         redact: Whether to replace what looks like a password, key or card number before anything is stored.
     """

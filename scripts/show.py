@@ -1,4 +1,4 @@
-"""``locigraph show``: what a space knows, and how it came to know it."""
+"""``locigraph show``: the facts of a space and their history."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def show(
         node: Id of a node, as the list shows it.
         types: Types of the nodes to list, separated by commas or as a list; null for facts, events and reflections.
             turn, fact, event and topic may be called so; all of them: <node types>.
-        as_of: Time (ISO 8601) whose knowledge is shown; null for now.
+        as_of: Show only what was known at this time (ISO 8601); null for now.
         json: Whether to print JSON, one object for each node, instead of lines.
     """
     from json import dumps

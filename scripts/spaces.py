@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def spaces(*, store: str = "data/graph.sqlite", json: bool = False) -> None:
-    """List the spaces of a memory: whose they are, turns, facts, events, and when the first and last turn were spoken.
+    """List the spaces of a memory: user, agent, numbers of turns, facts and events, times of the first and last turn.
 
     Args:
         store: The graph.

@@ -26,18 +26,18 @@ def train(
     output: str = "data/train",
     seed: int = 0,
 ) -> None:
-    """Train node and query encoder on a built graph. Can be interrupted and run again.
+    """Train graph encoder and query encoder on a built graph. Can be interrupted and run again.
 
     Args:
-        corpus: The corpus the graph was built from; its questions are learnt from.
+        corpus: The corpus that the graph was built from; training uses its questions.
         store: The graph.
-        also: More graphs to learn from: other extractors' of the same corpus, or other corpora's.
+        also: Further graphs to train on, of the same corpus by other extractors or of other corpora.
         writer: What writes the questions about facts that pre-training learns from.
         encoder: Text encoder; by default the one that the graph was built with.
         model: Graph encoder.
         training: Stages, losses and optimiser.
         trainer: Where and how to run.
-        validation: Conversations of each corpus held back to decide when to stop.
+        validation: Number of conversations of each corpus held out for early stopping.
         output: Folder of resume points, logs and, in ``checkpoint``, the result.
         seed: Random seed.
     """

@@ -1,4 +1,4 @@
-"""``locigraph transfer``: what training on some corpora is worth on others."""
+"""``locigraph transfer``: how well training on some corpora transfers to others."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ def transfer(
     Rankings are exact, without the vector index.
 
     Writes transfer.json, transfer.md and, for each pair of training and test, the scores of every question. Finished
-    trainings are kept, so an interrupted run goes on.
+    trainings are kept, so an interrupted run continues with the others.
 
     Args:
         graphs: Built graphs (locigraph build) by name, each with its corpus; strategies that search along links need
             those that locigraph link adds to them.
-        train: Names of the graphs to learn from, by a name for each training.
+        train: Names of the graphs to train on, by a name for each training.
         checkpoints: Folders of finished checkpoints, by a name for each; rows of the matrix as well.
-        test: Names of the graphs to test on; null for all. What a training has seen is not tested.
+        test: Names of the graphs to test on; null for all. A training is not tested on its own graphs.
         encoder: Text encoder of all graphs; its adapter must not know a tested corpus.
         model: Graph encoder.
         training: Stages, losses and optimiser.
         trainer: Where and how to train.
         baselines: Strategies that v2 is tested against, with Holm's correction over all; those that need a vector index
             or learn inside folds are none.
-        validation: Conversations of each training corpus that decide when to stop.
+        validation: Number of conversations of each training corpus held out for early stopping.
         output: Folder of the results.
         seed: Random seed.
     """

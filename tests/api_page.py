@@ -13,28 +13,28 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "api.md"
 _HEAD = """# Python API
 
-Public is what `import locigraph` offers: `Memory`, `AsyncMemory`, the settings `EncoderSettings`, `IndexSettings` and
-`LLMSettings`, the results `Recalled` and `Hit`, the errors `LocigraphError`, `StoreError`, `UnknownSpaceError` and
-`LanguageModelError`, and `__version__`. So are the commands with their options, the routes of the server, the
-retrievers for LangChain and LlamaIndex, and the formats of corpora.
+The public API is what `import locigraph` exports: `Memory`, `AsyncMemory`, the settings `EncoderSettings`,
+`IndexSettings` and `LLMSettings`, the results `Recalled` and `Hit`, the errors `LocigraphError`, `StoreError`,
+`UnknownSpaceError` and `LanguageModelError`, and `__version__`. The commands with their options, the routes of the
+server, the retrievers for LangChain and LlamaIndex, and the corpus formats are public too.
 
-Before version 1.0 a release 0.x may change any of that, and a release 0.x.y changes none of it; `CHANGELOG.md` names
-each change, and what to do. Modules below `locigraph`, the other classes on this page and the texts of errors may
-change at any time: catch an error by its class. A store of an earlier version is brought up to date when it is opened
-to be written; one of a later version is refused.
+Before version 1.0 a release 0.x may change any of these, and a release 0.x.y changes none of them; `CHANGELOG.md`
+names each change, and what to do. Modules below `locigraph`, the other classes on this page and the wording of error
+messages may change at any time: catch errors by their class. A store of an earlier version is migrated when it is
+opened for writing; one of a later version is refused.
 
-This page is made from the docstrings by `python -m tests.api_page`.
+This page is generated from the docstrings by `python -m tests.api_page`.
 """
-#: Heading, import, file, and the classes that it holds for users.
+#: Heading, import, file, and the public classes in it.
 _PARTS = [
     ("A memory", "from locigraph import Memory", "scripts/memory/memory.py", ["Memory"]),
     ("For asyncio", "from locigraph import AsyncMemory", "scripts/memory/async_memory.py", ["AsyncMemory"]),
-    ("What recall returns", "from locigraph import Hit, Recalled", "scripts/memory/recalled.py", ["Recalled"]),
+    ("What `Memory.recall` returns", "from locigraph import Hit, Recalled", "scripts/memory/recalled.py", ["Recalled"]),
     ("", "", "retrieval/protocols.py", ["Hit", "Timing"]),
     ("", "", "retrieval/packing.py", ["Context"]),
-    ("What explain returns", "", "training/explanation.py", ["Explanation", "Influence"]),
-    ("What state returns", "", "scripts/memory/recalled.py", ["MemoryState"]),
-    ("To whom a space belongs", "", "kg/types.py", ["Scope"]),
+    ("What `Memory.explain` returns", "", "training/explanation.py", ["Explanation", "Influence"]),
+    ("What `Memory.state` returns", "", "scripts/memory/recalled.py", ["MemoryState"]),
+    ("Owners of spaces", "", "kg/types.py", ["Scope"]),
     ("LangChain", "from locigraph.langchain import MemoryRetriever", "locigraph/langchain.py", ["MemoryRetriever"]),
     (
         "LlamaIndex", "from locigraph.llama_index import MemoryRetriever", "locigraph/llama_index.py",

@@ -57,7 +57,7 @@ def ablate(
         settings: Settings of the full model.
         folds: Folds of whole conversations.
         outcomes: All questions.
-        run_fold: Trains a named configuration on a fold and asks its test questions.
+        run_fold: Trains a named configuration on a fold and runs it on the fold's test questions.
         seed: Random seed of the statistics.
 
     Returns:

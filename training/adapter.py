@@ -1,7 +1,7 @@
-"""Training of adapters: low-rank changes of the text encoder, learnt from questions before any graph network.
+"""Training of adapters: low-rank adaptations of the text encoder, trained on questions before any graph network.
 
-A question's embedding is drawn towards those of the turns that answer it, and of the facts and events that come from
-them, and away from other nodes of the same conversation. The graph network then learns on the adapted embeddings.
+The positives of a question are the turns that answer it and the facts and events from these turns; the negatives are
+other nodes of the same conversation. The graph network is then trained on the adapted embeddings.
 
 Source:
     van den Oord et al. 2018, arXiv:1807.03748 (InfoNCE); LoRA: see ``retrieval.text_adapter``.
@@ -126,7 +126,7 @@ class TextAdaptation(RankingModule):
         self.config = config
 
     def training_step(self, batch: TextExample, batch_idx: int) -> Tensor:
-        """Questions against their answers and drawn other documents."""
+        """Contrastive loss of questions against their answers and sampled negatives."""
         needed = batch.positive.any(0).cpu()
         others = (~needed).nonzero().flatten()
         drawn = others[torch.randperm(len(others), generator=self._generator)[: self.config.negatives]]
@@ -195,12 +195,12 @@ def train_adapter(
     seed: int,
     details: Mapping[str, Any],
 ) -> TextAdapter | None:
-    """Train an adapter, or take up an interrupted training, or read the finished one of the same settings.
+    """Train an adapter, or resume an interrupted training, or read the finished one of the same settings.
 
     Args:
         data: What may be seen of each corpus, at least one; embeddings of the graphs are not used.
         config: Settings of the training.
-        trainer: Where and how to run.
+        trainer: Devices, precision and logging.
         model: Name or folder of the text encoder.
         folder: The adapter is written to ``folder/adapter``.
         seed: Random seed.

@@ -1,4 +1,4 @@
-"""The questions of an evaluation asked of a checkpoint."""
+"""Evaluation of a checkpoint on questions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run_checkpoint(
     pack_contexts: bool = True,
     unanswerable: Sequence[Question] = (),
 ) -> StrategyRun:
-    """Embed the questions' graphs with a checkpoint, write them to the index, and ask.
+    """Embed the questions' graphs with a checkpoint, write them to the index, and search for every question.
 
     Args:
         checkpoint: The trained model.
@@ -44,7 +44,7 @@ def run_checkpoint(
         embed: Text encoder.
         wrap: Wraps the retriever, for example in a reranker.
         name: Name of the run in the results; None for v2.
-        pack_contexts: Whether to pack what is found into contexts.
+        pack_contexts: Whether to pack the hits into contexts.
         unanswerable: As in ``run_strategy``.
 
     Raises:

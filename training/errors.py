@@ -15,12 +15,12 @@ class TrainingError(LocigraphError):
 
 
 class CheckpointError(TrainingError):
-    """A checkpoint is missing, damaged, or of another schema or text encoder."""
+    """A checkpoint is missing, damaged, or made for another schema or text encoder."""
 
 
 class StaleEmbeddingsError(TrainingError):
-    """The graph has changed since it was embedded; a search would miss what is new."""
+    """The graph has changed since its embeddings were made; a search would miss new turns."""
 
 
 class TrainingDataError(TrainingError):
-    """There is nothing to learn from."""
+    """There is no data to train on."""

@@ -1,4 +1,4 @@
-"""Why a turn was found: the score of v2, taken apart exactly, and checked by deleting what is named.
+"""Why a turn was found: the score of v2 is decomposed exactly, and checked by deleting the named neighbours.
 
 A stored vector is linear in the turn's own and its neighbours' features once the weights of the edges are computed, so
 the inner product with a question is a sum of one term per part: own meaning, own words, own speaker and date, each
@@ -27,11 +27,11 @@ class Influence:
 
     Attributes:
         node_id: The neighbour.
-        relation: Name of the network relation by which the turn takes it in, such as ``fact`` or ``previous``.
+        relation: Name of the network's relation between neighbour and turn, such as ``fact`` or ``previous``.
         description: The neighbour's text.
         meaning, words, date: Its shares of the score by the text block, the lexical block and the context block.
         effect: By how much the score falls when the edge is deleted from the graph and all weights are computed anew.
-            It may be below 0: without a neighbour that says little, the others of its relation count for more.
+            It may be negative: without an irrelevant neighbour, the others of its relation count for more.
     """
 
     node_id: NodeId
@@ -57,7 +57,7 @@ class Explanation:
         description: The turn's text.
         score: Inner product of question and stored vector.
         own_meaning, own_words, own_context: The turn's own shares (context: its speaker and date).
-        bias: What the turn's traits give it whatever is asked.
+        bias: What the turn's traits add, whatever the question.
         influences: What each neighbour adds, greatest effect first.
     """
 
@@ -71,7 +71,7 @@ class Explanation:
     influences: tuple[Influence, ...]
 
     def as_json(self) -> dict[str, object]:
-        """The explanation as JSON holds it, with the fields of its influences."""
+        """The explanation as a JSON object, with the fields of its influences."""
         return asdict(self) | {"influences": [asdict(each) for each in self.influences]}
 
 

@@ -1,4 +1,4 @@
-"""Extractors: what turns a turn of dialogue into changes of the graph; another one is one file and one row here."""
+"""Extractors, which turn utterances into changes of the graph; to add one, add a file and a row here."""
 
 from __future__ import annotations
 

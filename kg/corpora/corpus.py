@@ -14,7 +14,7 @@ from locigraph.kg.types import MAX_NAME_BYTES, Question, SpaceId, Turn, TurnId, 
 
 @dataclass(frozen=True, slots=True)
 class RecordedItem:
-    """A fact, topic or entity that somebody's extractor found, with the turns it came from."""
+    """A fact, topic or entity of a recorded extraction, with its source turns."""
 
     text: str
     turn_ids: tuple[TurnId, ...]
@@ -23,7 +23,7 @@ class RecordedItem:
 
 @dataclass(frozen=True, slots=True)
 class RecordedEvent:
-    """An event that somebody's extractor found; ``start`` and ``end`` are None where it found no day."""
+    """An event of a recorded extraction; ``start`` and ``end`` are None where no day was found."""
 
     text: str
     turn_ids: tuple[TurnId, ...]
@@ -32,7 +32,7 @@ class RecordedEvent:
 
     @property
     def days(self) -> tuple[date, date] | None:
-        """First and last day; None where no begin was found. An end before the begin is taken for no end."""
+        """First and last day; None if there is no start. An end before the start is ignored."""
         return None if self.start is None else (self.start, max(self.start, self.end or self.start))
 
 
@@ -58,7 +58,7 @@ class Conversation:
     Attributes:
         space: Its name.
         turns: Its turns in the order they were spoken.
-        extractions: What somebody's extractor found in it.
+        extractions: Recorded extractions from it.
         skipped: How many of its questions were left out, by reason.
         unresolved: Citations of evidence that could not be resolved, each with its question.
     """
@@ -83,7 +83,7 @@ class Corpus:
         skipped: How many questions were left out, by reason.
         notes: What else a report must say: evidence ids that could not be resolved, an unknown hash.
         unanswerable: Questions that the conversations do not answer, though they sound as if; a memory should say so.
-        corrections: Published corrections of the evidence, by question id: a second gold, never put in its place.
+        corrections: Published corrections of the evidence, by question ID; evaluated in addition to it, never instead.
     """
 
     format: str
@@ -177,7 +177,7 @@ class CorpusFormat:
         unanswerable: Categories of questions that the conversations do not answer.
         listing: Categories whose answers list several things, separated by commas.
         explained: Categories whose answers may be followed by a semicolon and what explains them.
-        is_export: Whether it is how another program keeps or exports chats.
+        is_export: Whether another program stores or exports chats in this format.
         nameless: The name that the program gives to every file, whose conversation needs another; None if it does not.
         known_sha256: Names of the published files by SHA-256. Any other file is noted, since results of it may not
             compare; empty where nothing was published.

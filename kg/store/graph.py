@@ -1,4 +1,4 @@
-"""The store: the one record of truth. Turns, the graph with its history, embeddings, and the outbox.
+"""The store, which is the source of truth: turns, the graph with its history, embeddings, and the outbox.
 
 Every read and write names a space. One turn's changes are one transaction, which also writes the outbox rows that
 an indexer later drains into the vector index; the index can always be rebuilt from here.

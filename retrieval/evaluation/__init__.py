@@ -1,4 +1,4 @@
-"""Judge-free evaluation of retrieval: scores, significance, leak checks and the report.
+"""Evaluation of retrieval without LLM judges: metrics, significance tests, leak checks and the report.
 
 Call ``make_folds`` and ``check_folds`` before training, ``summarise`` with the rankings of all strategies, then
 ``text_table`` for the terminal and ``write_report`` for files. Everything is a pure function of its arguments and seed,

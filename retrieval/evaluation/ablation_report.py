@@ -1,4 +1,4 @@
-"""Table and figure of an ablation: what each variant gains or loses against the full model."""
+"""Table and figure of an ablation: the difference of each variant to the full model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What answers are worth: scores of each, their means by strategy, and how often the judges are wrong."""
+"""Scores of answers, their means by strategy, and how often the judges are wrong."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TAKEN_FOR_RIGHT = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the two judges say of an answer: share of the reference's facts that it has, and a grade from 0 to 1."""
+    """Scores of the two judges for an answer: share of the reference's facts in it, and a grade from 0 to 1."""
 
     facts: float
     grade: float
@@ -119,7 +119,7 @@ def wrong_answers(questions: Sequence[Question], count: int, *, seed: int) -> li
 
 
 def judges_on_wrong(verdicts: Sequence[Verdict]) -> Mapping[str, float | int | None]:
-    """How often each judge takes a wrong answer for right; None where none was judged."""
+    """False positive rate of each judge on wrong answers; None if none was judged."""
 
     def share(values: list[float]) -> float | None:
         return float(np.mean([value >= TAKEN_FOR_RIGHT for value in values])) if values else None

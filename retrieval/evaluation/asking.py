@@ -1,4 +1,4 @@
-"""Every question asked of a strategy, and what it finds packed into contexts."""
+"""Runs a strategy on every question, and packs its hits into contexts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run_strategy(
     name: str | None = None,
     unanswerable: Sequence[Question] = (),
 ) -> StrategyRun:
-    """Ask one strategy all questions, one at a time, as a user would, and pack what it finds into contexts.
+    """Run one strategy on all questions, one at a time, as a user would, and pack its hits into contexts.
 
     A context may take more memories than a ranking has, so they are retrieved by a second search, which is not timed.
 

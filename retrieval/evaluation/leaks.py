@@ -114,7 +114,7 @@ def make_folds(
 
 
 def check_text_leak(train_questions: Iterable[str], test_questions: Iterable[str]) -> None:
-    """Refuse test questions whose words were asked in training.
+    """Refuse test questions that have the same wording as a training question.
 
     Texts are compared without case, punctuation and spacing, and after Unicode normalisation (NFKC).
 
@@ -135,7 +135,7 @@ def copied_evidence(
     evidence: Mapping[str, tuple[str, Sequence[str]]],
     texts: Mapping[str, Mapping[str, str]],
 ) -> list[str]:
-    """Questions some of whose evidence stands word for word in a conversation that their fold learns from.
+    """Questions with evidence that is, word for word, in a training conversation of their fold.
 
     This happens in corpora that put the same sessions into several conversations; IDs do not show it.
 
@@ -159,7 +159,7 @@ def copied_evidence(
 def seen_evidence(
     learnt: Wordings, evidence: Mapping[str, tuple[str, Sequence[str]]], texts: Mapping[str, Mapping[str, str]]
 ) -> list[str]:
-    """Questions some of whose evidence is, word for word, among texts that were learnt from.
+    """Questions with evidence that is, word for word, among training texts.
 
     Args:
         learnt: The texts.

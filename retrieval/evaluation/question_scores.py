@@ -1,4 +1,4 @@
-"""Scores of every question under every strategy, kept with a record so that its statistics can be made again."""
+"""Scores of every question under every strategy, stored with a result so that its statistics can be recomputed."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def compare_again(
     without: Iterable[str] = (),
     seed: int = 0,
 ) -> list[Comparison]:
-    """The comparisons of a record, made again from its questions' scores.
+    """The comparisons of a recorded result, recomputed from its questions' scores.
 
     Args:
         path: Written by ``write_question_scores``.

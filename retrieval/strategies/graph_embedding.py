@@ -17,7 +17,7 @@ _TYPES = ("episode",)
 
 
 class GraphEmbeddingRetriever:
-    """v2: the question is encoded into the graph's vector space and one search does the rest.
+    """v2: encodes the question into the vector space of the graph embeddings and makes one vector search.
 
     Args:
         collection: Graph embeddings, written by a refresh.

@@ -1,4 +1,4 @@
-"""v1: BM25 and ANN over node descriptions, fused by reciprocal rank. Consolidation also searches by it."""
+"""v1: BM25 and ANN over node descriptions, fused by reciprocal rank. Consolidation searches with it too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MAGMA: the intent of a question decides along which of four graphs a beam search goes."""
+"""MAGMA: beam search along four graphs, among which the intent of the question decides."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from locigraph.retrieval.strategies.memory_graph import (
 
 
 class Intent(StrEnum):
-    """What a question is after."""
+    """The intent of a question."""
 
     WHY = "why"
     WHEN = "when"

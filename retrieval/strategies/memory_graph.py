@@ -1,4 +1,4 @@
-"""What the published strategies share: a space held in memory, and the way from scores to hits."""
+"""Base of the published strategies: a space held in memory, and the conversion of scores to hits."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ Held = TypeVar("Held", bound=MemoryGraph)
 
 
 class GraphRetriever(ABC, Generic[Held]):
-    """A strategy that holds the spaces it is asked about in memory, as long as it lives itself.
+    """A strategy that loads the spaces that it searches, and keeps them in memory during its own lifetime.
 
     That spares an evaluation, which asks one retriever many questions, to read a space for each of them. A recall makes
     its own retriever, so that it reads the space each time.

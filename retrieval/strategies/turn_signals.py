@@ -1,4 +1,4 @@
-"""Signals of how well a turn answers a question: what weighted sums, fixed or learnt, are made of."""
+"""Signals of how well a turn answers a question: the inputs of weighted sums, fixed or learnt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adapters: low-rank changes of a text encoder's weights, learnt from questions.
+"""Adapters: low-rank adaptations (LoRA) of a text encoder's weights, trained on questions.
 
 An adapter is a folder with the files of ``peft`` and a manifest that names the text encoder it belongs to and the
 conversations it was trained on.

@@ -21,7 +21,7 @@ class CorpusSettings:
         format: Format of the corpus: <formats>.
         extractions: JSONL of recorded extractions, or ``sample`` for those of the bundled conversation ``harbor``; null
             takes ``recorded_extractions.jsonl.gz`` beside the corpus.
-        corrections: JSONL of corrected evidence, a second gold that is reported beside the first; null for none.
+        corrections: JSONL of corrected evidence; results against it are reported in addition. null for none.
         categories: Question categories to use; null takes the usual ones of the format.
         conversations: Names of the conversations to use; null takes all.
         space: Name of the space, for a file that holds one conversation; null takes the name in the file, or the file's
@@ -42,14 +42,14 @@ class EncoderSettings:
     """The text encoder.
 
     Attributes:
-        model: Hub name or directory of a sentence-transformers model. A directory is known by its path, so give a model
-            that has changed another one.
+        model: Hugging Face name or directory of a sentence-transformers model. A directory is identified by its path,
+            so use another directory for a changed model.
         adapter: Folder of an adapter of it (locigraph adapt), which v2 uses; null for the model as it is; ``default``
             for the one that the store remembers, or the shipped one. Commands that make graphs of their own, such as
             ``evaluate``, take ``default`` for the shipped one.
         device: torch device; null lets torch choose.
         dtype: ``bfloat16`` is faster, at a cosine of .998 to ``float32``.
-        cache: SQLite file that keeps every vector, so that no text is encoded twice; null for the one of the user,
+        cache: SQLite file that caches every vector, so that no text is encoded twice; null for the one of the user,
             ``locigraph/text_cache.sqlite`` in ``$XDG_CACHE_HOME`` or ``~/.cache``.
     """
 
@@ -66,14 +66,14 @@ REMEMBERED = EncoderSettings(adapter=DEFAULT)
 
 @dataclass(frozen=True)
 class GraphSettings:
-    """One more built graph to learn from.
+    """A further built graph to train on.
 
     Attributes:
         store: Path or URL of the graph.
         corpus: The corpus it was built from; null for the command's own, of which it is another extractor's graph.
         dtype: Precision of the text encoder it was built with; null for the command's own.
-        judges: Whether its questions only decide when to stop, and nothing is learnt from them. What fits one kind of
-            talk best may fit others worse, so let a kind judge that is not learnt from (with ``validation: 0``).
+        judges: Whether its questions are used for early stopping only and not for training. The best epoch for one kind
+            of talk may be worse for others, so validate on a kind that is not trained on (with ``validation: 0``).
     """
 
     store: str
@@ -84,7 +84,7 @@ class GraphSettings:
 
 @dataclass(frozen=True)
 class ScribeSettings:
-    """A language model of the scribe's own; what is null is the architect's.
+    """A separate language model for the scribe; null fields are those of the architect.
 
     Attributes:
         base_url: URL of an OpenAI-compatible endpoint.
@@ -109,10 +109,10 @@ class ModelSettings:
         base_url: URL of an OpenAI-compatible endpoint.
         model: Name of the model there.
         api_key_env: Environment variable that holds the key; local endpoints mostly need none.
-        cassette: SQLite file that keeps requests and replies, so that nothing is asked twice; ``sample`` is bundled.
-        mode: ``auto`` asks for what is not kept, ``record`` asks for all anew, ``replay`` never asks.
-        temperature: Randomness of the replies; null for models that take no such parameter.
-        max_reply_tokens: Longest reply; null for models that take no parameter ``max_tokens``.
+        cassette: SQLite file that records requests and replies, so that none is sent twice; ``sample`` is bundled.
+        mode: ``auto`` sends only requests that are not recorded, ``record`` sends all again, ``replay`` sends none.
+        temperature: Sampling temperature of the replies; null for models without such a parameter.
+        max_reply_tokens: Largest number of tokens in a reply; null for models without a parameter ``max_tokens``.
         timeout_s: Longest wait for one reply.
         deadline_s: Longest time for one request with all its repetitions.
         read_price: Price of a million tokens that the model reads, in any currency.
@@ -137,8 +137,8 @@ class LLMSettings(ModelSettings):
     """The language models of the extractor ``llm``: of the architect, who plans, and of the scribe, who writes.
 
     Attributes:
-        scribe: Another model for the words.
-        concurrency: Largest number of conversations at a time; the turns of each come one after another.
+        scribe: Another model for the scribe.
+        concurrency: Largest number of conversations at a time; the turns of each are processed one after another.
     """
 
     scribe: ScribeSettings = ScribeSettings()
@@ -152,9 +152,9 @@ class WriterSettings(ModelSettings):
     Without ``base_url`` they are written by rules.
 
     Attributes:
-        cassette: SQLite file that keeps what was written, so that no statement is asked about twice.
+        cassette: SQLite file that records the questions, so that none is generated twice.
         concurrency: Largest number of requests at a time.
-        max_tokens: Most tokens that it may read and write in one run; then the command stops with code 3.
+        max_tokens: Largest number of tokens that it may read and write in one run; then the command stops with code 3.
         max_cost: The same in the currency of the prices.
     """
 

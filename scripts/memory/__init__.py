@@ -1,4 +1,4 @@
-"""The public API: a memory that is appended to, asked and made to forget, turn by turn."""
+"""The public API: a memory to which turns are added, that answers questions about them, and that can forget them."""
 
 from locigraph.scripts.memory.async_memory import AsyncMemory
 from locigraph.scripts.memory.memory import Memory

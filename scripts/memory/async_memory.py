@@ -1,4 +1,4 @@
-"""``Memory`` for asyncio: its methods run in threads, so that the event loop goes on meanwhile."""
+"""``Memory`` for asyncio: its methods run in threads, so that they do not block the event loop."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def _awaited(
 class AsyncMemory:
     """A ``Memory`` whose methods are awaited; open one with ``async with AsyncMemory.open(path)``.
 
-    Calls wait in line for a few threads of its own. A call whose task is cancelled is left out if its turn has not
-    come yet, and finished otherwise: an ``add`` that was cancelled may have been remembered.
+    Calls are queued for a small thread pool. If the task of a call is cancelled, the call is dropped if it has not
+    started yet, and finished otherwise: a turn whose ``add`` was cancelled may have been remembered.
 
     Example:
         >>> from locigraph import AsyncMemory
@@ -46,7 +46,7 @@ class AsyncMemory:
 
     Args:
         make: Opens the memory; called in a thread when the block is entered.
-        threads: Largest number of calls that are in the memory at a time.
+        threads: Size of the thread pool.
     """
 
     def __init__(self, make: Callable[[], Memory], *, threads: int = 2) -> None:
@@ -56,7 +56,7 @@ class AsyncMemory:
 
     @classmethod
     def open(cls, path: str | Path, **options: Any) -> Self:
-        """A memory that is opened when its block is entered, with the options of ``Memory.open``."""
+        """A memory that is opened on entering its ``async with`` block, with the options of ``Memory.open``."""
         return cls(partial(Memory.open, path, **options))
 
     async def __aenter__(self) -> Self:
@@ -75,11 +75,11 @@ class AsyncMemory:
             self._threads.shutdown()
 
     async def close(self) -> None:
-        """Bring the indexes up to date and release everything, once the calls at hand are done."""
+        """Bring the indexes up to date and release all resources, once the running calls are done."""
         await self.__aexit__(None, None, None)
 
     async def call(self, function: Callable[[Memory], _Result]) -> _Result:
-        """What a function makes of the memory, in a thread: several calls that belong together."""
+        """Run a function on the memory in one thread, for several calls that belong together; returns its result."""
         memory = self._memory
         if memory is None:
             raise LocigraphError("the memory is not open; use it inside: async with AsyncMemory.open(path) as memory")

@@ -1,4 +1,4 @@
-"""What the retrievers of other frameworks share: they ask a memory, and hand on its hits as texts with metadata."""
+"""Shared code of the retrievers for other frameworks, which return hits of a memory as texts with metadata."""
 
 from __future__ import annotations
 

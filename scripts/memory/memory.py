@@ -1,4 +1,4 @@
-"""The public API: a memory that is appended to, asked and made to forget, turn by turn."""
+"""The public API: a memory to which turns are added, that answers questions about them, and that can forget them."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 
 class Memory:
-    """Conversations that can be added to, asked and forgotten; make one with ``Memory.open``.
+    """A memory of conversations: turns are added, searched and forgotten. Open one with ``Memory.open``.
 
-    All methods may be called from several threads, one at a time being served; while language models are asked about
-    what was added, questions are answered. One process at a time may have a memory open: a second one is told so. What
-    ``add`` has returned survives a crash, and the next ``recall`` finds it.
+    Methods may be called from several threads and are served one at a time; but while language models process added
+    turns, questions are still answered. Only one process at a time may have a memory open; a second one gets an error.
+    A turn whose ``add`` has returned survives a crash, and the next ``recall`` finds it.
 
     Example:
         >>> from tempfile import mkdtemp
@@ -75,21 +75,23 @@ class Memory:
         redact: bool = False,
         access: Access = "create",
     ) -> Memory:
-        """Open a memory, or make it where there is none.
+        """Open a memory, or create it where there is none.
 
         Args:
-            path: SQLite file or SQLAlchemy URL of its store.
+            path: SQLite file or SQLAlchemy URL of the store.
             index: Vector index; by default a file beside the store.
             encoder: Text encoder; by default the one that the store remembers, or the shipped one.
             checkpoint: Folder of the checkpoint that v2 uses; ``default`` for the one that the store remembers, or the
-                shipped one. None leaves every answer to v1.
-            consolidation: Extractor that makes the graph of what is added, ``rules``, ``rules-spacy`` or ``llm``. A
-                space is continued by the one that began it.
-            llm: The language models of ``llm``, for which ``add`` then waits.
-            max_tokens: Most tokens that they may read and write for the spaces of this memory, earlier runs included.
-            max_cost: Most that they may cost, in the currency of their prices.
+                shipped one. With None v1 answers every question.
+            consolidation: Extractor that builds the graph from added turns: ``rules``, ``rules-spacy`` or ``llm``. A
+                space keeps the extractor with which it was begun.
+            llm: Settings of the language models of the extractor ``llm``; ``add`` waits for these models.
+            max_tokens: Largest number of tokens that the models may read and write for this memory, earlier runs
+                included; None for no limit.
+            max_cost: Largest sum that the models may cost, in the currency of their prices; None for no limit.
             redact: Whether what looks like a password, key or card number is replaced before anything is stored.
-            access: ``create``; ``write`` for a memory that must be there; ``read`` to ask and change nothing.
+            access: ``create`` makes the memory where it is missing; ``write`` requires that it exists; ``read`` changes
+                nothing.
 
         Raises:
             LocigraphError: If it cannot be opened, or another process has it open.
@@ -135,7 +137,7 @@ class Memory:
                 self._parts.close()
 
     def close(self) -> None:
-        """Bring the indexes up to date and release everything; every method but this one is refused afterwards."""
+        """Bring the indexes up to date and release all resources; afterwards all other methods raise an error."""
         self.__exit__(None)
 
     # --- writing -------------------------------------------------------------------------------------------
@@ -153,29 +155,30 @@ class Memory:
         user: str | None = None,
         agent: str | None = None,
     ) -> TurnId:
-        """Remember one turn; returns its id.
+        """Remember one turn; returns its ID.
 
-        Add turns in the order of their times. One with an earlier time than turns that are consolidated has its whole
-        space consolidated anew, which takes 8 s of the processor in a space of 600 turns and 27 s in one of 1,200; so
-        give late turns together, to ``add_many``.
+        Add turns in the order of their times. A turn that is earlier than consolidated turns causes its whole space to
+        be consolidated anew, which takes 8 s of processor time in a space of 600 turns and 27 s in one of 1,200; so add
+        late turns together, with ``add_many``.
 
         Args:
-            space: Name of the space; it is made when absent.
-            session: The sitting that the turn belongs to, whose turns are added in their order.
-            speaker: Who speaks.
-            text: What is said; it may be empty only beside an image caption.
-            spoken_at: When, as a time or ISO 8601; UTC where it names no zone. None where it is not known: such a turn
-                counts as known since 1970, so that ``recall`` with any ``as_of`` after that finds it.
-            turn_id: Name of the turn in its space, by which it is added once; None makes one.
-            image_caption: What a shared image shows; None without image.
-            user: Whose space it is, for a ``recall`` of all spaces of a user; it can be said at any turn, and once said
-                it stays. None says nothing.
-            agent: Which agent the space belongs to, in the same way.
+            space: Name of the space; it is created if it does not exist.
+            session: The session that the turn belongs to; its turns are added in their order.
+            speaker: Name of the speaker.
+            text: The words of the turn; they may be empty only if there is an image caption.
+            spoken_at: When the turn was spoken, as a datetime or in ISO 8601; UTC if no time zone is given. None if the
+                time is unknown: such a turn counts as known since 1970, so that ``recall`` with any later ``as_of``
+                finds it.
+            turn_id: ID of the turn, unique in its space, so that a repeated call adds it only once; None generates one.
+            image_caption: Description of an image that the turn shares; None without an image.
+            user: User to whom the space belongs, for a ``recall`` over all spaces of a user. It can be given with any
+                turn and cannot be changed afterwards. None leaves it as it is.
+            agent: Agent to which the space belongs, in the same way.
 
         Raises:
-            LocigraphError: If an argument is no text, or there are neither words nor an image caption.
-            StoreError: If a field is not one that a store takes, the id has other content, it was forgotten, or the
-                space is another user's or agent's.
+            LocigraphError: If an argument is not text, or there is neither text nor an image caption.
+            StoreError: If a field is invalid, the ID exists with other content or was forgotten, or the space belongs
+                to another user or agent.
         """
         (made,) = self.add_many(
             [
@@ -190,10 +193,10 @@ class Memory:
         return made
 
     def add_each(self, turns: Sequence[Mapping[str, Any]]) -> list[TurnId | LocigraphError]:
-        """Remember turns that different callers have handed in, each as by ``add``, in one go if all of them can be.
+        """Remember turns of different callers, each as by ``add``: in one write if all are valid, else one by one.
 
         Returns:
-            The id of each, or why it is not remembered.
+            For each turn its ID, or the error for which it was not remembered.
         """
         # They have their ids from the beginning, so that one that is given a second time is not added twice.
         named = [{**turn, "turn_id": turn.get("turn_id")} for turn in turns]
@@ -214,16 +217,16 @@ class Memory:
         return [fault_of_added(self._graph, space, turn) or turn for space, turn in zip(spaces, made, strict=True)]
 
     def add_many(self, turns: Iterable[Mapping[str, Any]]) -> list[TurnId]:
-        """Remember turns, all or none; each is given as the arguments of ``add``.
+        """Remember several turns, all or none; each is a mapping of the arguments of ``add``.
 
-        Sessions may come in any portions, and turns that are there already, or were forgotten, are passed over.
+        A session may be split over several calls. Turns that exist already, or were forgotten, are skipped.
 
         Returns:
-            The ids of all, in the order given.
+            The IDs of all turns, in the order given.
 
         Raises:
             LocigraphError: If an argument is unknown or missing.
-            StoreError: As ``add``, except for turns that were forgotten; nothing is written then.
+            StoreError: As for ``add``, except for turns that were forgotten; nothing is written then.
             LanguageModelError: If language models fail; the turns are remembered, and consolidated by a later call.
         """
         given = turns_of(turns)
@@ -246,27 +249,27 @@ class Memory:
         user: str | None = None,
         agent: str | None = None,
     ) -> int:
-        """Erase turns with all that was drawn from them, or whole spaces, for good.
+        """Erase turns with everything that was derived from them, or whole spaces, permanently.
 
-        The store forgets first, whatever state the index is in; called again, a cut forgetting is completed. Turns that
-        were all forgotten already are no error.
+        The store forgets first, whatever state the index is in; if the call is interrupted, calling it again completes
+        it. It is no error if the turns were forgotten already.
 
         Args:
             space: The space; None for all spaces of the user or agent.
-            turn_ids: The turn, or several, of one space.
-            whole_space: Whether to erase all turns of the space; then none are named.
-            user: All spaces of this user are erased, all or none.
-            agent: All spaces of this agent; with a user, those that belong to both.
+            turn_ids: ID of one turn of the space, or of several.
+            whole_space: Whether to erase all turns of the space; then ``turn_ids`` must be None.
+            user: Erase all spaces of this user, all or none.
+            agent: Erase all spaces of this agent; with a user, those that belong to both.
 
         Returns:
-            Number of nodes erased; 0 where all that is named was forgotten already.
+            Number of nodes erased; 0 if everything named was forgotten already.
 
         Raises:
             UnknownSpaceError: If there is no such space.
             UnknownScopeError: If no space is of such a user or agent.
             StoreError: If the space does not hold one of the turns; nothing is erased then.
-            LocigraphError: If both or neither of turns and a whole space are named, or the index fails after the store
-                has forgotten, or another reader keeps old pages of the store or the text cache.
+            LocigraphError: If both turns and a whole space are named, or neither; if the index fails after the store
+                has forgotten; or if another reader keeps old pages of the store or the text cache.
         """
         scope = Scope(user, agent)
         named = forgetting.turns_named(space, turn_ids, whole_space, scope)
@@ -275,7 +278,7 @@ class Memory:
             return forgetting.forget(self._parts, space, named, scope)
 
     def restore(self, *, space: str, turn_ids: str | Sequence[str] | None = None) -> int:
-        """Let one forgotten turn or several be added again, all of a space where none is named; returns how many.
+        """Allow forgotten turns to be added again, all of the space if none is named; returns their number.
 
         A turn that was not forgotten is not counted.
         """
@@ -289,23 +292,23 @@ class Memory:
             raise LocigraphError(f"memory {self._graph.url!r} was opened to be read; open it with access='write'")
 
     def flush(self) -> None:
-        """Bring the indexes up to date; ``recall`` does so by itself for the space that it asks."""
+        """Bring the indexes up to date; ``recall`` does this by itself for the spaces that it searches."""
         with self._lock:
             self._parts.flush()
 
     # --- reading -------------------------------------------------------------------------------------------
 
     def spaces(self, *, user: str | None = None, agent: str | None = None) -> list[SpaceId]:
-        """All spaces, sorted, or those of a user, of an agent, or of both."""
+        """All spaces, sorted; with a user or an agent only those that belong to all that are named."""
         return [space for space, scope in self.scopes().items() if Scope(user, agent).covers(scope)]
 
     def scopes(self) -> dict[SpaceId, Scope]:
-        """All spaces, sorted, with the ``user`` and the ``agent`` that they belong to; None where nobody has said."""
+        """All spaces, sorted, with the ``user`` and the ``agent`` to which they belong; None if never given."""
         with self._lock:
             return self._graph.scopes()
 
     def times(self, space: str) -> list[datetime]:
-        """When the turns of a space were spoken, each time once, earliest first; undated turns have none."""
+        """The distinct times at which the turns of a space were spoken, earliest first; undated turns are left out."""
         with self._lock:
             self._graph.require_space(SpaceId(space))
             return sorted({turn.spoken_at for turn in self._graph.turns(SpaceId(space)) if turn.spoken_at is not None})
@@ -327,35 +330,37 @@ class Memory:
         fold: float | None = DEFAULT_FOLD,
         queries: QueryGenerator | None = None,
     ) -> Recalled:
-        """What a space, or several together, remember about a question, best first.
+        """Search one space, or several together, for memories that answer a question; returns them best first.
 
-        A space, a user or an agent is named; where several are, what is asked are the spaces to which all apply. Hits
-        of several spaces are one ranking, and each names its ``space``.
+        Name a space, a user or an agent; if several are named, the spaces to which all apply are searched. Hits of
+        several spaces form one ranking, and each names its ``space``.
 
         Args:
-            question: What to look for.
-            space: The space that is asked, or several.
-            user: All spaces of this user are asked together.
-            agent: All spaces of this agent are asked together.
+            question: The question, in natural language.
+            space: The space to search, or several.
+            user: Search all spaces of this user together.
+            agent: Search all spaces of this agent together.
             top_k: Largest number of hits, at most 10,000.
-            budget_tokens: Tokens of a context for a language model; then the hits are those that fit, whatever
+            budget_tokens: Size in tokens of a context for a language model; the hits are then those that fit, whatever
                 ``top_k``. None for no context.
-            budget_kinds: Most memories of a context by kind: ``facts`` (and events), ``reflections``, ``episodes``
-                (turns). A kind that is not named has no limit; a strategy's own limits hold besides.
-            as_of: Time whose knowledge may be used; None for now.
-            strategy: One of the strategies of ``locigraph recall``; None for v2, or v1 with a note where v2 cannot be.
-            reranker: Cross-encoder (hub name or folder) that scores the best hits again; None for none.
-            speaker: Name of a speaker, or of several: only what is in their words is found. None for all.
-            fold: Likeness, above 0 and up to 1, from which two texts of the same speakers say the same and share one
-                place; the turns of the others are in ``Hit.same``. None gives each a place.
-            queries: Makes the queries that the strategy is asked, such as ``generate_queries``; None leaves it its own
-                way, which is rules for v1 and the question as it is for the others.
+            budget_kinds: Largest number of memories in a context by kind: ``facts`` (and events), ``reflections``,
+                ``episodes`` (turns). A kind that is not named has no limit; limits of the strategy itself apply as
+                well.
+            as_of: Use only what was known at this time; None for now.
+            strategy: One of the strategies of ``locigraph recall``; None for v2, or for v1 with a note if v2 cannot be
+                used.
+            reranker: Cross-encoder (Hugging Face name or folder) that reranks the best hits; None for none.
+            speaker: Name of a speaker, or of several: only memories in their words are returned. None for all.
+            fold: Similarity of words, above 0 and up to 1, from which two texts of the same speakers count as
+                duplicates and are folded into one hit; the turns of the others are in ``Hit.same``. None folds nothing.
+            queries: Function that turns the question into the queries of the strategy, such as ``generate_queries``;
+                None for the strategy's default: rules for v1, the question itself for the others.
 
         Raises:
             UnknownSpaceError: If there is no such space.
             UnknownScopeError: If no space is of such a user or agent.
             LocigraphError: If no space is named, there is no such speaker, the strategy cannot be used, or the index
-                fails; an outage is never an empty result.
+                fails; an outage is never reported as an empty result.
         """
         from locigraph.retrieval.multi_query import with_queries
         from locigraph.retrieval.packing import Budget, retrieve_contexts
@@ -393,10 +398,10 @@ class Memory:
         return Recalled(shown, name, found.timing, said, context)
 
     def state(self) -> MemoryState:
-        """How far the memory is ready to answer.
+        """Whether v2 can answer, and what is still to be indexed.
 
         Raises:
-            LocigraphError: If it cannot: the index does not answer.
+            LocigraphError: If the index does not answer.
         """
         with self._lock:
             self._parts.index().collections()
@@ -409,28 +414,28 @@ class Memory:
             )
 
     def warm_up(self) -> None:
-        """Load models and checkpoint now, for which the first ``add`` and ``recall`` would wait otherwise."""
+        """Load models and checkpoint now, so that the first ``add`` and ``recall`` need not wait for it."""
         with self._lock:
             for encoder in plain_and_adapted(self._encoder):
                 encoder.load()
             self._parts.live()
 
     def notes(self, space: str) -> list[str]:
-        """What a caller should know of a space: how many of its turns are pending, or failed."""
+        """What a caller should know about a space: how many of its turns are pending, or have failed."""
         with self._lock:
             return opening.partial_memory(self._graph, [SpaceId(space)])
 
     def explain(
         self, question: str, *, space: str, top_k: int = 3, as_of: str | datetime | None = None
     ) -> list[Explanation]:
-        """The scores of v2's best turns taken apart: own meaning and words, neighbours, speaker and date.
+        """Decompose the scores of v2's best turns: shares of their own meaning and words, neighbours, speaker and date.
 
         Turns that are not consolidated yet are missing; ``notes`` counts them.
 
         Raises:
             UnknownSpaceError: If there is no such space.
             CheckpointError: If no checkpoint can be read.
-            LocigraphError: If the question is empty or no turn is to be explained.
+            LocigraphError: If the question is empty or there is no turn to explain.
         """
         options.check_question(question)
         if top_k < 1:

@@ -1,4 +1,4 @@
-"""What a memory works with: store, index, text encoder, graph embeddings, each opened when it is first needed."""
+"""The parts of a memory: store, index, text encoder, graph embeddings, each opened when it is first needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a memory answers."""
+"""The results of ``Memory.recall`` and ``Memory.state``."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Recalled(Sequence[Hit]):
-    """What was found, best first: a sequence of hits with ``text``, ``turn_ids``, ``score`` and ``signals``.
+    """The result of a search: a sequence of hits, best first, with ``text``, ``turn_ids``, ``score`` and ``signals``.
 
     Attributes:
         hits: The hits.
-        strategy: What found them.
-        timing: How long that took.
-        notes: What the caller should know: that another strategy answered, that turns are missing.
-        context: The hits as lines for a language model; None where no budget was given. Where several spaces were
-            asked, it names turns as ``space:turn``, and shows one conversation after the other.
+        strategy: Name of the strategy that found them.
+        timing: Duration of the search.
+        notes: Warnings for the caller, such as that another strategy answered or that turns are missing.
+        context: The hits as lines for a language model; None if no budget was given. If several spaces were searched,
+            it names turns as ``space:turn`` and shows one conversation after the other.
     """
 
     hits: tuple[Hit, ...]
@@ -42,7 +42,7 @@ class Recalled(Sequence[Hit]):
         return len(self.hits)
 
     def as_json(self) -> dict[str, object]:
-        """The answer as JSON holds it, and as the server sends it; the context as its text."""
+        """The result as a JSON object, as the server sends it; the context is its text."""
         return {
             "hits": [hit.as_json() for hit in self.hits], "strategy": self.strategy, "notes": list(self.notes),
             "context": None if self.context is None else str(self.context),
@@ -52,13 +52,13 @@ class Recalled(Sequence[Hit]):
 
 @dataclass(frozen=True, slots=True)
 class MemoryState:
-    """How far a memory is ready to answer.
+    """Whether v2 can answer, and what is still to be indexed.
 
     Attributes:
-        checkpoint: Version of the checkpoint with which v2 answers; None where v1 does.
+        checkpoint: Version of the checkpoint with which v2 answers; None if v1 answers.
         reason: Why v2 cannot answer; empty if it can.
-        due_rows: Rows of nodes that the index has not taken yet.
-        due_spaces: Spaces whose graph embeddings the next recall brings up to date.
+        due_rows: Number of node rows that are not yet in the index.
+        due_spaces: Number of spaces whose graph embeddings the next recall brings up to date.
     """
 
     checkpoint: str | None

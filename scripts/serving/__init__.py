@@ -1,1 +1,1 @@
-"""``locigraph serve``: one table of operations over a ``Memory``, spoken by HTTP and by MCP."""
+"""``locigraph serve``: one table of operations on a ``Memory``, offered over HTTP and MCP."""

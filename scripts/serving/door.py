@@ -1,4 +1,4 @@
-"""What every HTTP request passes first: host, key, rate, size; and what is logged of it."""
+"""Checks of every HTTP request before all else: host, key, rate and size; and its log entry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The line in which requests wait for the memory: what concerns the same spaces is done together.
+"""The queue of requests to the memory, which batches those for the same spaces.
 
 The first question to a space after an addition brings the space's graph embeddings up to date. When the turn of a space
 comes, all that waits for it is done, what changes it first, so that additions are one write and the questions share

@@ -1,4 +1,4 @@
-"""What a served memory can be asked to do: one table, from which HTTP routes and MCP tools are made."""
+"""The table of operations of a served memory, from which HTTP routes and MCP tools are made."""
 
 from __future__ import annotations
 
