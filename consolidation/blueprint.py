@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 
 from locigraph.consolidation.errors import BlueprintError, WordingError
+from locigraph.kg.counts import counted
 from locigraph.kg.schema import LABEL_PATTERN, RELATION_LABELS, plannable_types
 from locigraph.kg.types import MAX_NAME_BYTES, Attributes, NodeId, TurnId
 
@@ -212,7 +213,9 @@ def _check_names(plan: Blueprint) -> None:
     texts += [("topic description", topic.description, MAX_DESCRIPTION) for topic in plan.topics]
     for kind, value, limit in texts:
         if not value.strip() or len(value) > limit:
-            raise BlueprintError(f"{kind} {value[:40]!r} has {len(value)} characters; expected 1 to {limit}")
+            raise BlueprintError(
+                f"{kind} {value[:40]!r} has {counted(len(value), 'character')}; expected 1 to {limit:,}"
+            )
 
 
 def check_wording(plan: Blueprint, wording: Mapping[str, Wording]) -> None:
@@ -232,7 +235,8 @@ def check_wording(plan: Blueprint, wording: Mapping[str, Wording]) -> None:
             ("description", words.description, MAX_DESCRIPTION),
         ):
             if not value.strip() or len(value) > limit:
-                raise WordingError(f"{field_name} of {name!r} has {len(value)} characters; expected 1 to {limit}")
+                length = counted(len(value), "character")
+                raise WordingError(f"{field_name} of {name!r} has {length}; expected 1 to {limit:,}")
 
 
 def needs_words(operation: Operation) -> str | None:

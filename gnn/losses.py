@@ -7,6 +7,7 @@ import torch.nn.functional as F  # noqa: N812  (the name every PyTorch reader kn
 from torch import Tensor
 
 from locigraph.gnn.errors import GraphError
+from locigraph.kg.counts import counted
 
 
 def multi_positive_loss(logits: Tensor, positive: Tensor, *, ignore: Tensor | None = None) -> Tensor:
@@ -81,5 +82,7 @@ def link_loss(positive: Tensor, negative: Tensor) -> Tensor:
         GraphError: If a side is empty.
     """
     if not len(positive) or not len(negative):
-        raise GraphError(f"{len(positive)} edges and {len(negative)} non-edges; link prediction needs both")
+        raise GraphError(
+            f"{counted(len(positive), 'edge')} and {counted(len(negative), 'non-edge')}; link prediction needs both"
+        )
     return (F.softplus(-positive).mean() + F.softplus(negative).mean()) / 2

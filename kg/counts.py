@@ -11,6 +11,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def is_or_are(number: int) -> str:
+    """The verb of so many."""
+    return "is" if number == 1 else "are"
+
+
 @dataclass(frozen=True, slots=True)
 class Counts:
     """Base of frozen dataclasses of numbers, or tuples of them: two of a kind add up field by field."""

@@ -12,6 +12,7 @@ from datetime import date
 from functools import lru_cache
 from typing import Any, Protocol
 
+from locigraph.kg.counts import counted
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.language.dates import resolve_times
 from locigraph.kg.times import day_end, day_start, epoch
@@ -134,8 +135,8 @@ class WrittenQueries:
     @property
     def notes(self) -> list[str]:
         """How many questions had their queries by rules, and why the first; empty if none had."""
-        count = len(self._failed)
-        return [f"the queries of {count} questions were made by rules, at first since {self._reason}"] if count else []
+        count = counted(len(self._failed), "question")
+        return [f"the queries of {count} were made by rules, at first since {self._reason}"] if self._failed else []
 
     def _make(self, question: str, asked_on: date | None) -> Sequence[SearchQuery]:
         found = []

@@ -27,6 +27,7 @@ def compare(
     """
     from pathlib import Path
 
+    from locigraph.kg.counts import counted
     from locigraph.kg.errors import LocigraphError
     from locigraph.retrieval.evaluation.formatting import p_value, signed
     from locigraph.retrieval.evaluation.question_scores import compare_again
@@ -60,7 +61,7 @@ def compare(
             )
     if rankings is not None and trec is not None:
         written = export_trec(Path(rankings), Path(trec))
-        print(f"{len(written)} files in {trec}: {', '.join(path.name for path in written)}")
+        print(f"{counted(len(written), 'file')} in {trec}: {', '.join(path.name for path in written)}")
 
 
 if __name__ == "__main__":

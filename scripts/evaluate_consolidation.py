@@ -152,13 +152,15 @@ def _recorded(conversation: Conversation) -> list[Statement]:
 
 
 def _table(rows: dict[str, dict[str, Any]], turns: int, threshold: float) -> str:
+    from locigraph.kg.counts import counted
+
     def shown(name: str, value: Any) -> str:
         if value is None:
             return "-"
         return f"{value:.3f}" if name in ("covered", "repeated", "dates_right") else f"{value:,.4g}"
 
     width = max(len(name) for name in rows)
-    lines = [f"{turns} turns; covered: a statement of the same turn has a cosine of at least {threshold}"]
+    lines = [f"{counted(turns, 'turn')}; covered: a statement of the same turn has a cosine of at least {threshold}"]
     lines.append(" " * width + "".join(f"{column:>12}" for column in _COLUMNS) + f"{'s/turn':>12}")
     for name, row in rows.items():
         cells = [shown(column, row.get(column)) for column in _COLUMNS] + [f"{row['seconds'] / max(1, turns):.3f}"]

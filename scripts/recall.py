@@ -117,7 +117,9 @@ def recall(
     shown = hits_table(found, with_spaces=space is None)
     if found.context is not None:
         shown = printable(str(found.context))
-        shown += f"\n{found.context.tokens} of {budget_tokens} tokens; {found.context.left_out} memories did not fit"
+        shown += (
+            f"\n{found.context.tokens} of {budget_tokens} tokens; did not fit: {found.context.left_out} of the memories"
+        )
     spent = [f"{stage}: {each}" for stage, each in ledger.by_stage().items()]
     print("\n".join([shown, *found.notes, *spent]))
     encoded = f"query encoded in {timing.encode_ms:.0f} ms (loading the text encoder included)"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import logging
 import signal
@@ -20,13 +19,6 @@ if TYPE_CHECKING:
 
 #: Packages of the extra ``serve``, as they are imported.
 _EXTRA = ("fastapi", "uvicorn", "mcp", "prometheus_client")
-#: How long requests may take when the server is asked to stop; then those without an answer are refused.
-_STOP_S = 25
-#: How long sending these refusals may take.
-_REFUSE_S = 5
-#: How long a connection stays open between two requests: longer than a busy client's pauses, since a request that is
-#: sent while the server closes the connection has no answer.
-_KEEP_ALIVE_S = 75
 
 
 def serve(
@@ -101,9 +93,8 @@ def serve(
     keyring = read_keys(key_file)
     with _bound(host, port, has_keys=len(keyring) > 0) as listener:
         Store(store).close()
-        import uvicorn
-
         from locigraph.scripts.serving.application import application
+        from locigraph.scripts.serving.server import Server
 
         _log_to_stderr()
         address = listener.getsockname()
@@ -115,24 +106,15 @@ def serve(
             max_request_bytes=max_request_bytes,
         )
 
-        class Server(uvicorn.Server):
-            async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-                await super().startup(sockets)
-                url = f"http://{_written(address[0])}:{address[1]}"
-                print(f"{store} at {url}; explorer at {url}/explorer; stop with Ctrl-C", flush=True)
+        url = f"http://{_written(address[0])}:{address[1]}"
 
-            async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-                asyncio.get_running_loop().call_later(_STOP_S, app.service.stop)
-                await super().shutdown(sockets)
+        def greet() -> None:
+            print(f"{store} at {url}; explorer at {url}/explorer; stop with Ctrl-C", flush=True)
 
         # uvicorn raises the signal that stopped it once more when it is done, which must not end in an error.
         before = {each: signal.signal(each, lambda *_: None) for each in (signal.SIGTERM, signal.SIGINT)}
-        settings = uvicorn.Config(
-            app, log_level="warning", access_log=False, server_header=False, ws="none", lifespan="on",
-            timeout_graceful_shutdown=_STOP_S + _REFUSE_S, timeout_keep_alive=_KEEP_ALIVE_S,
-        )  # fmt: skip
         try:
-            Server(settings).run(sockets=[listener])
+            Server(app, greet).run(sockets=[listener])
         finally:
             for each, handler in before.items():
                 signal.signal(each, handler)

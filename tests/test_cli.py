@@ -492,7 +492,7 @@ def test_the_main_job_runs_end_to_end_on_a_small_corpus(
     code, _, error = run(
         capsys, "train", "--corpus.path", "small.jsonl", "--store", "out/graph.sqlite", "--validation", "3"
     )
-    assert_one_line_and_code_2(code, error, "validation is 3", "only 3 conversations")
+    assert_one_line_and_code_2(code, error, "validation is 3", "only 3 conversations to learn from")
     code, out, error = run(
         capsys, "refresh", "--store", "out/graph.sqlite", "--checkpoint", "out/v2/seed-0/fold-0/checkpoint"
     )
@@ -600,7 +600,7 @@ def test_every_answer_over_a_space_with_pending_or_failed_turns_says_so(
         code, out, _ = run(capsys, *question, strategy)
         assert code == 0
         assert "not consolidated yet" not in out
-        assert "1 failed and are here as they were said" in out
+        assert "1 failed and is here as said" in out
     code, out, error = run(capsys, *arguments, "--retry_failed", "true")
     assert code == 0, error
     code, out, error = run(capsys, *question, "v1")

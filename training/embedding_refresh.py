@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from locigraph.gnn.relations import TURN
+from locigraph.kg.counts import counted
 from locigraph.kg.schema import schema_hash
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.views import View
@@ -120,8 +121,8 @@ def refresh(
         held = collection.count(view.name)
         if held != due[view]:
             raise TrainingError(
-                f"collection {collection.name!r} holds {held} turns of {view.name!r} but the graph has {due[view]}; "
-                "run the refresh again"
+                f"collection {collection.name!r} holds {counted(held, 'turn')} of {view.name!r} but the graph "
+                f"has {due[view]}; run the refresh again"
             )
     assert sample is not None
     recall = _sample_recall(collection, largest.name, *sample)

@@ -39,7 +39,7 @@ def plan_folds(questions: Sequence[Question], *, folds: int, validation: int, se
     spaces = sorted(weights)
     if not 2 <= folds <= len(spaces):
         raise TrainingError(
-            f"folds is {folds}; expected 2 to {len(spaces)}, since {len(spaces)} conversations have questions"
+            f"folds is {folds}; expected 2 to {len(spaces)}, the number of conversations with questions"
         )
     planned = make_folds(spaces, folds=folds, validation=validation, seed=seed, weights=weights)
     check_folds(planned, spaces=spaces)

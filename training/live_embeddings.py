@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from locigraph.gnn.relations import TURN
-from locigraph.kg.counts import Counts
+from locigraph.kg.counts import Counts, counted
 from locigraph.kg.errors import InvalidVectorError
 from locigraph.kg.schema import schema_hash
 from locigraph.kg.snapshot import Snapshot
@@ -181,7 +181,8 @@ class LiveEmbeddings:
             turns, held = self._store.node_counts(space)[TURN], found.count(space)
             if held != turns or space in changed:
                 raise StaleEmbeddingsError(
-                    f"space {space!r}: {held} of {turns} turns have graph embeddings, or earlier ones; {cure}"
+                    f"space {space!r}: of {counted(turns, 'turn')} {held:,} have graph embeddings, or earlier "
+                    f"ones; {cure}"
                 )
         return found
 

@@ -15,6 +15,7 @@ from locigraph.kg.corpora.parsing import (
     parse_json,
     refuse_repeated,
 )
+from locigraph.kg.counts import counted, is_or_are
 from locigraph.kg.errors import CorpusFormatError
 from locigraph.kg.types import Question, SpaceId, TurnId
 
@@ -68,9 +69,9 @@ def read(path: str) -> Corpus:
         )
     notes = []
     if renamed:
-        notes.append(f"{renamed} repeated session ids were numbered")
+        notes.append(f"{counted(renamed, 'repeated session id')} numbered")
     if late:
-        notes.append(f"{late} turns are dated after the day of their question and are invisible to it")
+        notes.append(f"{counted(late, 'turn')} {is_or_are(late)} dated after the day of a question and invisible to it")
     return Corpus(
         "longmemeval",
         path,
@@ -91,9 +92,9 @@ def _history(record: Record) -> tuple[list[Utterance], list[str], int]:
     dates = record.strings("haystack_dates")
     sessions = record.items("haystack_sessions")
     if not len(ids) == len(dates) == len(sessions):
-        raise record.error(
-            "haystack_sessions", f"{len(sessions)} sessions, {len(ids)} ids, {len(dates)} dates", "as many of each"
-        )
+        found = ((sessions, "session"), (ids, "id"), (dates, "date"))
+        told = ", ".join(counted(len(values), noun) for values, noun in found)
+        raise record.error("haystack_sessions", told, "as many of each")
     times = [
         _time(Record({"date": d}, record.path, record.conversation, f"haystack_dates[{i}]"), "date")
         for i, d in enumerate(dates)

@@ -23,6 +23,7 @@ from locigraph.kg.corpora.parsing import (
     json_lines,
     number_turns,
     parse_json,
+    passed_over,
     refuse_repeated,
 )
 from locigraph.kg.types import SpaceId
@@ -59,7 +60,7 @@ def read(path: str) -> Corpus:
             turn_id = names.name("m" if time is None else f"{time:%Y-%m-%dT%H:%M}", speaker, text)
             said.append(Utterance(turn_id, _SESSION, speaker, text, time))
         conversations[space] = Conversation(space, number_turns(space, said))
-    notes = tuple(f"{count} {what} were passed over" for what, count in sorted(skipped.items()))
+    notes = passed_over(skipped)
     return Corpus("messages", path, file_sha256(path), tuple(conversations.values()), (), {}, notes=notes)
 
 

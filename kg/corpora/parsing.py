@@ -7,7 +7,7 @@ import hashlib
 import json
 import zlib
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -254,3 +254,8 @@ def decode(path: str) -> str:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise CorpusFormatError(path, None, f"byte {error.start}", error.reason, "UTF-8 text") from error
+
+
+def passed_over(skipped: Mapping[str, int]) -> tuple[str, ...]:
+    """A note for each kind of messages that make no turns, with their number."""
+    return tuple(f"{what} passed over: {count:,}" for what, count in sorted(skipped.items()) if count)

@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 
 from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
-from locigraph.kg.corpora.parsing import Record, Utterance, decode, number_turns, parse_json
+from locigraph.kg.corpora.parsing import Record, Utterance, decode, number_turns, parse_json, passed_over
 from locigraph.kg.errors import CorpusFormatError
 from locigraph.kg.types import SpaceId
 
@@ -29,6 +29,8 @@ def read(path: str) -> Corpus:
     """
     given = Path(path)
     folder = given if given.is_dir() else given.parent
+    if given.is_dir() and (given / "users.json").is_file():
+        raise CorpusFormatError(path, None, "(folder)", path, "a channel's folder, and this is the whole export")
     files = sorted(given.glob("*.json")) if given.is_dir() else [given]
     if not files:
         raise CorpusFormatError(path, None, "(folder)", path, "a channel's folder with a JSON file for each day")
@@ -61,7 +63,7 @@ def read(path: str) -> Corpus:
     repeated = [stamp for stamp, times in Counter(each.turn_id for _, each in said).items() if times > 1]
     if repeated:
         raise CorpusFormatError(path, str(space), "ts", repeated[0], "a time stamp that no other message has")
-    notes = tuple(f"{count} {what} were passed over" for what, count in sorted(skipped.items()))
+    notes = passed_over(skipped)
     turns = number_turns(space, [utterance for _, utterance in said])
     return Corpus("slack", path, digest.hexdigest(), (Conversation(space, turns),), (), {}, notes=notes)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
-from locigraph.kg.corpora.parsing import ContentNames, Utterance, decode, file_sha256, number_turns
+from locigraph.kg.corpora.parsing import ContentNames, Utterance, decode, file_sha256, number_turns, passed_over
 from locigraph.kg.errors import CorpusFormatError
 from locigraph.kg.types import UNSTORABLE, SpaceId
 
@@ -65,7 +65,7 @@ def read(path: str) -> Corpus:
             said.append(Utterance(turn_id, day, speaker, text, time))
     space = SpaceId(Path(path).stem)
     counts = {"notices without a speaker": notices, "media and empty messages": media}
-    notes = [f"{count} {what} were passed over" for what, count in counts.items() if count]
+    notes = [*passed_over(counts)]
     if not is_known:
         notes.append("no date tells whether the day or the month comes first; the day was taken")
     turns = number_turns(space, said)

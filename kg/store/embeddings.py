@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
 
+from locigraph.kg.counts import counted
 from locigraph.kg.errors import InvalidVectorError, UnknownNodeError
 from locigraph.kg.store import tables
 from locigraph.kg.store.rows import node_of
@@ -62,7 +63,7 @@ def put(
 ) -> list[int]:
     """Write vectors for the texts of existing nodes; see ``Store.put_embeddings``. Returns the nodes' keys."""
     if vectors.ndim != 2 or len(vectors) != len(texts):
-        raise InvalidVectorError(f"expected {len(texts)} rows of vectors, got shape {vectors.shape}")
+        raise InvalidVectorError(f"expected {counted(len(texts), 'row')} of vectors, got shape {vectors.shape}")
     table = tables.nodes
     keys: dict[str, int] = {}
     for chunk in chunks([text.node_id for text in texts]):

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, Engine, text
 
+from locigraph.kg.counts import counted
 from locigraph.kg.errors import InvalidVectorError
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.store import as_of as as_of_sql
@@ -140,8 +141,8 @@ def _embeddings(
         found, matrix = _vectors(connection, parameters)
         if len(found) != len(wanted):
             raise InvalidVectorError(
-                f"space {space!r}: {len(wanted) - len(found)} of {len(wanted)} nodes have no embedding of model "
-                f"{model!r}; run locigraph build with that encoder"
+                f"space {space!r}: of {counted(len(wanted), 'node')} {len(wanted) - len(found):,} have no embedding of "
+                f"model {model!r}; run locigraph build with that encoder"
             )
         parts.append(matrix[np.argsort(found, kind="stable")])
     return np.concatenate(parts)

@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from locigraph.kg.counts import counted
 from locigraph.kg.files import replace_file
 from locigraph.retrieval.evaluation.errors import EvaluationError
 from locigraph.retrieval.evaluation.outcomes import StrategyRun
@@ -53,6 +54,7 @@ def read_contexts(path: Path, tokens: int) -> dict[str, dict[str, str]]:
         raise EvaluationError(f"{path}: not the contexts that locigraph evaluate writes ({error!r})") from error
     if not found:
         raise EvaluationError(
-            f"{path}: holds no contexts of {tokens} tokens; choose one of {', '.join(sorted(sizes, key=int))}"
+            f"{path}: holds no contexts of {counted(tokens, 'token')}; choose one of "
+            f"{', '.join(sorted(sizes, key=int))}"
         )
     return found

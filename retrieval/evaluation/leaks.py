@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from locigraph.kg.counts import counted
 from locigraph.kg.language.wordings import Wordings, is_distinctive, wording
 from locigraph.retrieval.evaluation.errors import EvaluationError, LeakError
 
@@ -96,7 +97,7 @@ def make_folds(
         raise EvaluationError(f"conversation {repeated[0]!r} is listed more than once{_others(repeated)}")
     if not 2 <= folds <= len(spaces):
         raise EvaluationError(
-            f"folds is {folds} for {len(spaces)} conversations; expected 2 to {len(spaces)}, since every "
+            f"folds is {folds} for {counted(len(spaces), 'conversation')}; expected 2 to {len(spaces)}, since every "
             "fold tests at least one conversation and trains on others"
         )
     if weights is not None:
@@ -106,8 +107,8 @@ def make_folds(
     largest_test = -(-len(spaces) // folds)
     if validation < 0 or len(spaces) - largest_test - validation < 1:
         raise EvaluationError(
-            f"validation is {validation}: of {len(spaces)} conversations {largest_test} are tested in a "
-            f"fold, so it must be from 0 to {max(0, len(spaces) - largest_test - 1)} to leave one to train on"
+            f"validation is {validation}: of {counted(len(spaces), 'conversation')} a fold tests {largest_test}, "
+            f"so it must be from 0 to {max(0, len(spaces) - largest_test - 1)} to leave one to train on"
         )
     tests = _deal(spaces, folds, seed, weights)
     return tuple(_fold(index, tests, validation) for index in range(folds))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from locigraph.kg.counts import counted
 from locigraph.retrieval.evaluation.metrics import evidence_recall
 from locigraph.retrieval.evaluation.outcomes import QuestionOutcome, StrategyRun
 from locigraph.retrieval.evaluation.significance import NOMINAL, a_a_check
@@ -32,6 +33,7 @@ def a_a_note(questions: Sequence[QuestionOutcome], first: StrategyRun, second: S
         verdict = "is conservative here"
     return (
         f"A/A check on {first.name} against {second.name}: with the effect removed, the sign-flip test over "
-        f"{found.clusters} conversations rejects {found.rate:.1%} of {found.trials} true nulls at {NOMINAL:.0%}: "
+        f"{counted(found.clusters, 'conversation')} rejects {found.rate:.1%} of "
+        f"{counted(found.trials, 'true null')} at {NOMINAL:.0%}: "
         f"it {verdict}."
     )

@@ -302,7 +302,8 @@ def _second_gold(results: Results) -> list[Block]:
     return [
         Heading("Against corrected evidence"),
         Paragraph(
-            f"The same rankings; the published corrections change the gold of {second['changed']} questions. "
+            f"The same rankings; the published corrections change the gold of "
+            f"{counted(second['changed'], 'question')}. "
             "p-values here are corrected among themselves."
         ),
         Table(("strategy", *_MAIN_METRICS.values()), rows),

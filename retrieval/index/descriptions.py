@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from locigraph.kg.counts import counted
 from locigraph.kg.schema import schema_hash, searchable_types
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import IDENTITY, Store
@@ -225,8 +226,8 @@ class DescriptionIndexer:
             lacking = self._store.unembedded(space, self._model, checks_vectors=True)
             if lacking:
                 raise IndexMismatchError(
-                    f"space {space!r}: {len(lacking)} nodes have no vector of {self._model!r}; name the text encoder "
-                    "that built the graph, or run locigraph build with this one"
+                    f"space {space!r}: no vector of {self._model!r} for {counted(len(lacking), 'node')}; name the "
+                    "text encoder that built the graph, or run locigraph build with this one"
                 )
         if not self._index.is_embedded and self._index.has(DESCRIPTIONS):
             self._opened()  # raises where it is not this store's to remove

@@ -195,7 +195,7 @@ def foreseen(corpus: Corpus, extractor: Extractor, store: Store | None) -> str:
     undated = sum(turn.spoken_at is None for turns in pending for turn in turns)
     said = (
         f"dry run: {counted(sum(map(len, pending)), 'turn')} to consolidate by {extractor.name}{cost}. They are from "
-        f"{counted(sum(map(bool, pending)), 'conversation')}; {undated} have no time"
+        f"{counted(sum(map(bool, pending)), 'conversation')}; without a time: {undated:,}"
     )
     return f"{said}; {counted(forgotten, 'forgotten turn')} would be passed over" if forgotten else said
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from locigraph.kg.corpora import Corpus, load_corpus
-from locigraph.kg.counts import counted
+from locigraph.kg.counts import counted, is_or_are
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.store import Store
 from locigraph.kg.types import Question, SpaceId, TurnState
@@ -126,9 +126,15 @@ def partial_memory(graph: Store, spaces: Sequence[SpaceId]) -> list[str]:
     for space in spaces:
         counts = graph.turn_counts(space)
         pending, failed = counts[TurnState.PENDING], counts[TurnState.FAILED]
-        causes = [f"{pending} are not consolidated yet (run locigraph build again, or add to it)"] if pending else []
+        causes = []
+        if pending:
+            causes.append(
+                f"{pending:,} {is_or_are(pending)} not consolidated yet (run locigraph build again, or add to it)"
+            )
         if failed:
-            causes.append(f"{failed} failed and are here as they were said, without facts (build --retry_failed true)")
+            causes.append(
+                f"{failed:,} failed and {is_or_are(failed)} here as said, without facts (build --retry_failed true)"
+            )
         if causes:
             lines.append(f"space {space!r} is incomplete: of {counted(counts.total(), 'turn')} {' and '.join(causes)}")
     return lines

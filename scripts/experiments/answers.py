@@ -16,7 +16,7 @@ from tqdm import tqdm
 from locigraph.consolidation.answering import answer_from, covered_facts, grade_of, prompt_versions
 from locigraph.consolidation.errors import ReplyFormatError
 from locigraph.consolidation.llm import ChatClient
-from locigraph.kg.counts import Spent
+from locigraph.kg.counts import Spent, counted, is_or_are
 from locigraph.kg.files import replace_file
 from locigraph.kg.types import Question, SpaceId
 from locigraph.retrieval.evaluation.answer_scores import (
@@ -164,5 +164,5 @@ def answers_table(results: Mapping[str, Any]) -> str:
             f"{judges['facts_taken_for_right']:.3f}, by grade {judges['grade_taken_for_right']:.3f}."
         )
     if results["failed"]:
-        lines.append(f"{results['failed']} replies were of no use; they are in no mean.")
+        lines.append(f"{counted(results['failed'], 'answer')} of no use {is_or_are(results['failed'])} in no mean.")
     return "\n".join(lines)

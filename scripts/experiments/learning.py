@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from locigraph.kg.corpora import Corpus
+from locigraph.kg.counts import counted
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.files import parsed_json
 from locigraph.kg.views import Views
@@ -66,7 +67,7 @@ def training_set(views: Views, corpus: Corpus, *, validation: int, judges: bool 
         return TrainingSet((), tuple(sorted(c.space for c in corpus.conversations)), (), views)
     if validation >= len(spaces):
         raise LocigraphError(
-            f"{corpus.path}: validation is {validation}, but there are only {len(spaces)} conversations to learn from "
+            f"{corpus.path}: validation is {validation}, of only {counted(len(spaces), 'conversation')} to learn from "
             "and to hold back; lower it"
         )
     held_back = tuple(spaces[:: max(1, len(spaces) // validation)][:validation]) if validation else ()

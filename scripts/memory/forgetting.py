@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from locigraph.kg.counts import counted, is_or_are
 from locigraph.kg.errors import LocigraphError, UnknownScopeError, UnknownSpaceError
 from locigraph.kg.types import Scope, SpaceId, TurnId
 from locigraph.retrieval.errors import RetrievalError
@@ -24,8 +25,8 @@ def turns_named(
         raise LocigraphError("turn_ids names no turn; name those to erase")
     if (turn_ids is None) != (whole_space or bool(scope)) or (turn_ids is not None and not isinstance(space, str)):
         raise LocigraphError(
-            f"space {space!r}: name the turns to erase, or say that it is the whole space; of a user or agent all "
-            "spaces are erased, and no turns are named"
+            f"{scope if scope else f'space {space!r}'}: name the turns to erase, or say that it is the whole space; "
+            "of a user or agent all spaces are erased, and no turns are named"
         )
     return None if turn_ids is None else dict.fromkeys(map(TurnId, options.listed(turn_ids)))
 
@@ -50,8 +51,8 @@ def forget(parts: Parts, space: str | Sequence[str] | None, named: Collection[Tu
         parts.drain()
     except RetrievalError as error:
         raise LocigraphError(
-            f"{erased} nodes of {space or scope} are erased from the store, but not yet from the index "
-            f"({error}); forget again completes it"
+            f"{counted(erased, 'node')} of {space or scope} {is_or_are(erased)} erased from the store, but not "
+            f"yet from the index ({error}); forget again completes it"
         ) from error
     graph.empty_log()
     return erased

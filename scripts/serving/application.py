@@ -23,7 +23,7 @@ from locigraph.scripts.memory import AsyncMemory, Memory
 from locigraph.scripts.serving.door import CALLER, Door
 from locigraph.scripts.serving.keys import Keyring
 from locigraph.scripts.serving.operations import OPERATIONS, Operation
-from locigraph.scripts.serving.problems import INTERNAL, Problem, invalid, problem, problem_of
+from locigraph.scripts.serving.problems import INTERNAL, Problem, invalid, problem, problem_of, told_of
 from locigraph.scripts.serving.service import Service
 from locigraph.scripts.serving.tools import mcp_server
 
@@ -111,7 +111,8 @@ def application(
     async def to_explorer() -> Response:
         return RedirectResponse("/explorer")
 
-    app.router.routes.append(Route("/mcp", StreamableHTTPASGIApp(sessions)))
+    # Without GET: nothing is pushed, and a stream that a client holds open would delay the end of the server.
+    app.router.routes.append(Route("/mcp", StreamableHTTPASGIApp(sessions), methods=["POST"]))
     return Door(
         app,
         service,
@@ -163,7 +164,7 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def of_http(request: Request, error: HTTPException) -> Response:
-        return problem(error.status_code, str(error.detail), headers=error.headers)
+        return problem(error.status_code, told_of(request, error), headers=error.headers)
 
     @app.exception_handler(Exception)
     async def of_server(request: Request, error: Exception) -> Response:

@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
-from locigraph.kg.errors import LocigraphError, UnknownSpaceError
+from locigraph.kg.errors import LocigraphError, UnknownSpaceError, nearest, shortened
 from locigraph.kg.registry import Table
 from locigraph.kg.types import Scope
 from locigraph.retrieval.view import DEFAULT_FOLD
 from locigraph.scripts.memory import Memory
 from locigraph.scripts.serving.keys import Caller
+from locigraph.scripts.serving.problems import UNKNOWN_FIELD
 from locigraph.training.explanation import Explanation
 
 _MAX_TOP_K = 1_000  # an answer of more would be longer than a request may be
@@ -24,6 +26,16 @@ class Request(BaseModel):
     """What is asked; a field that is unknown or of another type is an error."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _knows_its_fields(cls, given: Any) -> Any:
+        for name in given if isinstance(given, dict) else ():
+            if name not in cls.model_fields:
+                hint = nearest(str(name), cls.model_fields) if cls.model_fields else "; it takes none"
+                said = f"field {shortened(name)} is not known{hint}"
+                raise PydanticCustomError(UNKNOWN_FIELD, "{said}", {"said": said})
+        return given
 
     @property
     def touched(self) -> Iterable[str]:

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import Response
 
 from locigraph.consolidation.errors import LanguageModelError
@@ -63,6 +65,8 @@ _TITLES = {
     409: "Conflict", 413: "Too large", 421: "Other host", 422: "Invalid request", 429: "Too many requests",
     500: "Internal error", 503: "Not available",
 }  # fmt: skip
+#: Pydantic's type of the error that says which field it does not know; its message is ours.
+UNKNOWN_FIELD = "unknown_field"
 INTERNAL = "the server failed; its log says where, without what was said"
 
 
@@ -99,10 +103,24 @@ def problem_of(error: LocigraphError) -> Response:
     return problem(status, str(error), kind=kind, headers=headers)
 
 
+def told_of(request: Request, error: HTTPException) -> str:
+    """What is wrong with a request that has no route, or whose body cannot be read, and what to do."""
+    path = shortened(request.url.path)
+    if error.status_code == 404:
+        return f"path {path} is not served; /openapi.json lists the paths"
+    if error.status_code == 405:
+        return f"path {path} does not take {request.method}; use {(error.headers or {}).get('Allow', 'another method')}"
+    if error.status_code == 400:
+        return "the request cannot be read as JSON; it is nested too deeply, or holds a number of too many digits"
+    return str(error.detail)
+
+
 def invalid(errors: Sequence[Any]) -> InvalidRequestError:
     """What pydantic found, as one line that names the first field, its value and what is expected."""
     first = errors[0]
     field = ".".join(str(part) for part in first["loc"] if part != "body") or "request"
+    if first["type"] == UNKNOWN_FIELD:
+        return InvalidRequestError(f"{field}: {first['msg']}")
     if first["type"] == "missing" and field != "request":
         return InvalidRequestError(f"field {field!r} is missing")
     if field == "request":

@@ -23,6 +23,7 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
+from locigraph import __version__
 from locigraph.kg.errors import LocigraphError
 from locigraph.scripts.memory import AsyncMemory, Memory
 from locigraph.scripts.serving.door import CALLER
@@ -78,7 +79,9 @@ def mcp_server(service: Service) -> Server[Any]:
             return CallToolResult(content=[TextContent(text=INTERNAL)], is_error=True)
         return CallToolResult(content=[TextContent(text=json.dumps(answer))], structured_content=answer)
 
-    return Server("locigraph", instructions=_INSTRUCTIONS, on_list_tools=listed, on_call_tool=called)
+    return Server(
+        "locigraph", version=__version__, instructions=_INSTRUCTIONS, on_list_tools=listed, on_call_tool=called
+    )
 
 
 def serve_stdio(memory: Memory) -> None:

@@ -108,5 +108,5 @@ def test_words_are_needed_for_new_and_changed_nodes_and_for_nothing_else() -> No
     "words", [Wording("", "d"), Wording("l", " \n"), Wording("x" * 121, "d"), Wording("l", "x" * 2_001)]
 )
 def test_words_have_a_least_and_a_greatest_length(words: Wording) -> None:
-    with pytest.raises(WordingError, match=r"of 'n0' has \d+ characters; expected 1 to"):
+    with pytest.raises(WordingError, match=r"of 'n0' has [\d,]+ characters; expected 1 to"):
         check_wording(Blueprint((ADD,)), {"n0": words})

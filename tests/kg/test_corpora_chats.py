@@ -46,7 +46,7 @@ def test_messages_of_people_are_turns_whatever_the_form_of_the_file(form: str, t
     expected = [("talk", "User", "I sold the oboe."), ("talk", "Assistant", "To whom?")]
     assert said(corpus)[:2] == expected
     assert len(corpus.conversations) == (2 if form in ("lines", "list of objects") else 1)
-    assert corpus.notes[0] == "2 messages of other roles, or empty were passed over"
+    assert corpus.notes[0] == "messages of other roles, or empty passed over: 2"
 
 
 def test_a_window_of_the_last_messages_continues_a_chat(tmp_path: Path) -> None:
@@ -131,6 +131,13 @@ IOS = (
 )
 
 
+def test_a_whole_slack_export_in_the_place_of_a_channel_is_named_as_such(tmp_path: Path) -> None:
+    written(tmp_path, "users.json", [{"id": "U1", "real_name": "Ana Ruiz"}])
+    (tmp_path / "general").mkdir()
+    with pytest.raises(CorpusFormatError, match="a channel's folder, and this is the whole export"):
+        load_corpus("slack", str(tmp_path))
+
+
 @pytest.mark.parametrize("text", [ANDROID, IOS], ids=["android", "ios"])
 def test_a_whatsapp_chat_of_either_kind_of_phone_is_read(text: str, tmp_path: Path) -> None:
     corpus = load_corpus("whatsapp", written(tmp_path, "family.txt", text))
@@ -142,7 +149,7 @@ def test_a_whatsapp_chat_of_either_kind_of_phone_is_read(text: str, tmp_path: Pa
     ]
     assert turns[0].spoken_at is not None
     assert turns[0].spoken_at.replace(second=0) == datetime(2024, 3, 12, 18, 41, tzinfo=UTC)
-    assert "1 media and empty messages were passed over" in corpus.notes
+    assert "media and empty messages passed over: 1" in corpus.notes
 
 
 def test_messages_of_a_whatsapp_chat_keep_their_ids_in_exports_that_begin_later_or_lack_some(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_sessions_come_in_the_order_of_their_dates_and_repeated_ids_are_numbered
     ]  # fmt: skip
     assert [t.session_id for t in turns] == ["b", "a", "a", "a#2"]
     assert turns[0].spoken_at == datetime(2023, 5, 20, 2, 21, tzinfo=UTC)
-    assert corpus.notes == ("1 repeated session ids were numbered",)
+    assert corpus.notes == ("1 repeated session id numbered",)
 
 
 def test_a_question_sees_its_whole_day(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_question_sees_its_whole_day(tmp_path: Path) -> None:
 
 def test_turns_after_the_day_of_the_question_are_counted_in_a_note(tmp_path: Path) -> None:
     data = item() | {"question_date": "2023/05/29 (Mon) 09:00"}
-    assert "1 turns are dated after the day of their question" in read(tmp_path, data).notes[1]
+    assert "1 turn is dated after the day of a question" in read(tmp_path, data).notes[1]
 
 
 def test_a_question_without_marked_evidence_is_counted(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_question_without_marked_evidence_is_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"haystack_dates": ["2023/05/30 (Tue) 23:40"]}, "field 'haystack_sessions' is '3 sessions, 3 ids, 1 dates'"),
+        ({"haystack_dates": ["2023/05/30 (Tue) 23:40"]}, "field 'haystack_sessions' is '3 sessions, 3 ids, 1 date'"),
         ({"haystack_dates": ["x", "y", "z"]}, r"field 'haystack_dates\[0\].date' is 'x'; expected a time such as"),
         ({"question_date": "2023-05-30"}, "field 'question_date' is '2023-05-30'"),
         ({"haystack_session_ids": ["a", 2, "c"]}, r"field 'haystack_session_ids\[1\]' is 2"),

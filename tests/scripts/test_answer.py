@@ -183,7 +183,7 @@ def test_replies_that_stay_useless_are_counted_and_in_no_mean(
     with stub_server(Stub(kind)) as stub:
         code, out, err = run(capsys, *options(evaluated, stub, "--wrong", "0"))
     assert code == 0, err
-    assert "7 replies were of no use" in out
+    assert "7 answers of no use are in no mean" in out
     held = json.loads((evaluated / "answers.json").read_text())
     assert held["failed"] == 7
     assert held["strategies"]["v2"]["answers"] == 1

@@ -119,7 +119,7 @@ def test_that_turns_are_missing_is_logged_though_nothing_is_found(
         for ask in (invoke, lambda question: asyncio.run(awaited(question))):
             caplog.clear()
             assert ask(QUESTION) == []
-            assert any("1 are not consolidated yet" in message for message in caplog.messages), caplog.messages
+            assert any("1 is not consolidated yet" in message for message in caplog.messages), caplog.messages
 
 
 @FRAMEWORKS

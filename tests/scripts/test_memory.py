@@ -356,7 +356,7 @@ def test_a_language_model_consolidates_what_is_added_and_questions_are_answered_
             assert was_asked.wait(30)
             for strategy in ("v2", "v1", "bm25"):
                 found = memory.recall("bike", space="ana", strategy=strategy)
-                assert ["of 2 turns 1 are not consolidated yet" in note for note in found.notes] == [True], strategy
+                assert ["of 2 turns 1 is not consolidated yet" in note for note in found.notes] == [True], strategy
             assert memory.spaces() == ["ana"]
             may_answer.set()
             adding.join()
@@ -698,7 +698,7 @@ def test_of_turns_that_are_all_pending_nothing_is_found_and_that_is_said(place: 
         hits = memory.recall("Who bought the bike?", space="ana", strategy=strategy)
         assert len(hits) == 0
         (note,) = hits.notes
-        assert "are not consolidated yet" in note
+        assert "of 1 turn 1 is not consolidated yet" in note
 
 
 def test_turns_of_several_callers_are_remembered_each_as_if_alone(place: Path) -> None:

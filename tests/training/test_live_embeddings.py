@@ -107,7 +107,7 @@ def test_a_space_that_has_changed_is_refused_until_it_is_written(place: Place) -
     place.say(*TURNS[SPACE][:3], *TURNS[OTHER_SPACE][:3])
     place.live.update()
     place.say(TURNS[SPACE][3])
-    with pytest.raises(StaleEmbeddingsError, match=r"space 'harbor': 3 of 4 turns have graph embeddings"):
+    with pytest.raises(StaleEmbeddingsError, match=r"space 'harbor': of 4 turns 3 have graph embeddings"):
         place.live.collection([SPACE])
     assert place.live.collection([OTHER_SPACE]).count(OTHER_SPACE) == 3
 

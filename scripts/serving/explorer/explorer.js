@@ -3,7 +3,7 @@
 "use strict";
 
 const HITS = 10;
-const DRAWN = 12; // neighbours of the greatest effect; the table lists all
+const DRAWN = 12; // neighbours whose effect is greatest, up or down; the table lists all
 const SVG = "http://www.w3.org/2000/svg";
 const at = (id) => document.getElementById(id);
 let times = []; // when the turns of the chosen space were spoken, earliest first
@@ -89,7 +89,7 @@ async function ask() {
   }
   if (number !== asked) return;
   showHits(found.hits, explained);
-  say([`${found.hits.length} hits by ${found.strategy}`, ...notes].join("; "));
+  say([`${found.hits.length} ${found.hits.length === 1 ? "hit" : "hits"} by ${found.strategy}`, ...notes].join("; "));
 }
 
 function showHits(hits, explained) {
@@ -120,7 +120,8 @@ function showNeighbourhood(turn) {
     : "";
   if (!turn) return;
   at("neighbours").replaceChildren(...turn.influences.map(tableRow));
-  draw(turn.influences.slice(0, DRAWN));
+  const bySize = [...turn.influences].sort((one, other) => Math.abs(other.effect) - Math.abs(one.effect));
+  draw(bySize.slice(0, DRAWN));
 }
 
 function sum(turn) {

@@ -115,15 +115,35 @@ def test_the_neighbourhood_of_the_chosen_hit_has_the_weights_that_explain_gives(
         rows = page.locator("#neighbours tr")
         assert [row.locator("td").all_text_contents() for row in rows.all()] == due
         names = page.locator("#drawing text").all_text_contents()[::2]
-        assert names == [f"{near['relation']} {signed(near['effect'])}" for near in turn["influences"]]
+        drawn = sorted(turn["influences"], key=lambda near: -abs(near["effect"]))
+        assert names == [f"{near['relation']} {signed(near['effect'])}" for near in drawn]
         lines = page.locator("#drawing line").all()[::-1]  # what comes first is drawn last, on top
         assert [line.get_attribute("class") for line in lines] == [
-            "takes" if near["effect"] < 0 else "adds" for near in turn["influences"]
+            "takes" if near["effect"] < 0 else "adds" for near in drawn
         ]
-        effects = [abs(near["effect"]) for near in turn["influences"]]
+        effects = [abs(near["effect"]) for near in drawn]
         widths = [float(line.get_attribute("stroke-width") or 0) for line in lines]
         assert widths == pytest.approx([1 + 9 * effect / max(effects) for effect in effects])
         expect(page.locator("#parts")).to_contain_text(f"Score {turn['score']:.3f}: own meaning")
+
+
+def test_the_drawing_holds_the_neighbours_of_the_largest_effects_up_or_down(page: Page) -> None:
+    effects = [0.5 - 0.03 * place for place in range(13)] + [-0.9]
+    shares = {"relation": "fact", "meaning": 0.0, "words": 0.0, "date": 0.0}
+    near = [
+        shares | {"node_id": f"n{n}", "description": f"Fact {n}", "effect": effect} for n, effect in enumerate(effects)
+    ]
+    parts = dict.fromkeys(("own_meaning", "own_words", "own_context", "bias"), 0.0)
+    turns = [parts | {"turn_id": f"t{day}", "score": 1.0, "influences": near} for day in (1, 2, 3)]
+    page.route("**/v1/explain", lambda route: route.fulfill(json={"turns": turns, "notes": []}))
+    page.get_by_label("Key").fill(next(iter(KEYS)))
+    page.get_by_label("Key").press("Tab")
+    expect(page.get_by_label("Space")).to_have_value("ana")
+    page.get_by_label("Question").fill("Who bought the bike?")
+    page.get_by_label("Question").press("Enter")
+    expect(page.locator("#neighbours tr")).to_have_count(14)
+    drawn = page.locator("#drawing text").all_text_contents()[1::2]
+    assert drawn == ["Fact 13", *(f"Fact {n}" for n in range(11))]
 
 
 def signed(number: float) -> str:

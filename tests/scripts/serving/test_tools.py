@@ -77,7 +77,7 @@ async def every_tool(client: Client) -> None:
     assert (await call(client, "spaces"))["spaces"] == ["ana"]
     for name, asked, words in (
         ("recall", {"space": "anna", "question": "x"}, "space 'anna' is not in the store; nearest is 'ana'"),
-        ("recall", {"space": "ana", "question": "x", "topk": 1}, "field 'topk' is 1"),
+        ("recall", {"space": "ana", "question": "x", "topk": 1}, "field 'topk' is not known; nearest is 'top_k'"),
         ("forget", {"space": "ana"}, "name the turns to erase"),
         ("remember", {}, "operation 'remember' is not known"),
     ):

@@ -1,0 +1,55 @@
+"""The HTTP server: how it begins, and how it ends without leaving a request unanswered."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+import uvicorn
+
+from locigraph.scripts.serving.door import Door
+
+#: How long requests may take when the server is asked to stop; then those without an answer are refused.
+_STOP_S = 25
+#: How long it reads on, when it is asked to stop, what clients have sent by then.
+_READ_S = 0.5
+_ROUNDS = 10
+#: How long sending the refusals may take.
+_REFUSE_S = 5
+#: How long a connection stays open between two requests: longer than a busy client's pauses, since a request that is
+#: sent while the server closes the connection has no answer.
+_KEEP_ALIVE_S = 75
+
+
+class Server(uvicorn.Server):
+    """Serves an application until a signal comes.
+
+    Args:
+        app: The application, with the service whose requests are refused at the end.
+        greet: Called once clients are answered.
+    """
+
+    def __init__(self, app: Door, greet: Callable[[], None]) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app, log_level="warning", access_log=False, server_header=False, ws="none", lifespan="on",
+                timeout_graceful_shutdown=_STOP_S + _REFUSE_S, timeout_keep_alive=_KEEP_ALIVE_S,
+            )
+        )  # fmt: skip
+        self._service = app.service
+        self._greet = greet
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to answer."""
+        await super().startup(sockets)
+        self._greet()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer what was sent, and end."""
+        asyncio.get_running_loop().call_later(_STOP_S, self._service.stop)
+        # uvicorn closes each connection whose request it has not read, though it may have been sent. A busy loop needs
+        # several rounds: for the connection, its first bytes, and the rest.
+        for _ in range(_ROUNDS):
+            await asyncio.sleep(_READ_S / _ROUNDS)
+        await super().shutdown(sockets)
