@@ -70,8 +70,8 @@ class Wordings:
             hashes = np.load(folder / _FILE, allow_pickle=False)
         except FileNotFoundError:
             return None
-        except (OSError, EOFError, ValueError) as error:
-            raise ValueError(f"{_FILE}: not a list of hashes ({error})") from error
+        except Exception as error:  # of a damaged header NumPy raises whatever Python's own parser does
+            raise ValueError(f"{_FILE}: not a list of hashes ({error!r})") from error
         if hashes.dtype != np.dtype("<u8") or hashes.ndim != 1:
             raise ValueError(f"{_FILE}: expected a list of 64-bit hashes, found {hashes.dtype} {list(hashes.shape)}")
         found._hashes = set(hashes.tolist())

@@ -50,3 +50,19 @@ def test_a_damaged_file_is_an_error_that_names_it(content: bytes | None, tmp_pat
         file.write_bytes(content)
     with pytest.raises(ValueError, match=r"wordings\.npy"):
         Wordings.read(tmp_path)
+
+
+def test_no_flipped_bit_of_the_header_is_another_error_than_that_the_file_is_damaged(tmp_path: Path) -> None:
+    Wordings(["one two three four five six seven eight nine"]).save(tmp_path)
+    (path,) = tmp_path.iterdir()
+    whole = path.read_bytes()
+    refused = 0
+    for at in range(8 * (len(whole) - 8)):
+        hurt = bytearray(whole)
+        hurt[at // 8] ^= 1 << at % 8
+        path.write_bytes(hurt)
+        try:
+            Wordings.read(tmp_path)
+        except ValueError:
+            refused += 1
+    assert refused > 500
