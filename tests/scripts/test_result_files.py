@@ -55,7 +55,7 @@ def test_files_hold_every_run_and_a_second_gold(tmp_path: Path) -> None:
     report = (tmp_path / "report.md").read_text()
     assert "By seed" in report
     assert "Against corrected evidence" in report
-    assert "gold of 1 questions" in report
+    assert "gold of 1 question" in report
 
 
 def test_questions_whose_evidence_or_wording_was_learnt_are_in_the_means_but_in_no_comparison(tmp_path: Path) -> None:
