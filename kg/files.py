@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ STORE_ID, CACHE_ID = int.from_bytes(b"Loci"), int.from_bytes(b"LocC")
 #: What to do about an error that ``is_of_disk``.
 MAKE_ROOM = "mend the disk, or make room on it, and run the command again"
 _REPLACING = threading.Lock()
+_SEAL = "sha256"
 
 
 def is_of_disk(error: object) -> bool:
@@ -30,6 +32,23 @@ def parsed_json(text: str) -> Any:
         return json.loads(text)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
+
+
+def sealed(manifest: Mapping[str, Any]) -> str:
+    """A manifest as JSON, with the SHA-256 of all else that it says."""
+    said = json.loads(json.dumps(manifest))  # as it will be read
+    return json.dumps({**said, _SEAL: _seal(said)}, indent=1, sort_keys=True) + "\n"
+
+
+def check_seal(manifest: Mapping[str, Any]) -> None:
+    """Raise ``ValueError`` if a sealed manifest was changed; one that was never sealed is taken as it is."""
+    if _SEAL in manifest and manifest[_SEAL] != _seal(manifest):
+        raise ValueError(f"the manifest was changed after it was written: {_SEAL} does not fit what it says")
+
+
+def _seal(manifest: Mapping[str, Any]) -> str:
+    said = {name: value for name, value in manifest.items() if name != _SEAL}
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 def replace_file(path: Path, content: str | bytes) -> None:

@@ -21,7 +21,7 @@ from safetensors.numpy import load_file, save_file
 from locigraph.gnn.query import query_scale, query_widths
 from locigraph.gnn.sketch import ContextHash, LexicalSketch
 from locigraph.kg.errors import LocigraphError
-from locigraph.kg.files import parsed_json, replaced_folder, whole_folder
+from locigraph.kg.files import check_seal, parsed_json, replaced_folder, sealed, whole_folder
 from locigraph.kg.language.wordings import Wordings
 from locigraph.kg.schema import schema_hash
 from locigraph.retrieval.text.text_encoder import is_same_model
@@ -118,7 +118,7 @@ class Checkpoint:
             save_file(dict(self.weights), part / _WEIGHTS)
             if self.seen is not None:
                 self.seen.save(part)
-            (part / _MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n")
+            (part / _MANIFEST).write_text(sealed(manifest))
 
 
 def load_checkpoint(folder: Path, *, text_encoder: str | None = None) -> Checkpoint:
@@ -180,4 +180,8 @@ def load_checkpoint(folder: Path, *, text_encoder: str | None = None) -> Checkpo
             f"{folder}: damaged or of another version: weights do not match the manifest (version {checkpoint.version} "
             f"against {manifest.get('version')}); train again"
         )
+    try:
+        check_seal(manifest)  # last: what can be said more exactly is said above
+    except ValueError as error:
+        raise CheckpointError(f"{folder / _MANIFEST}: damaged ({error}); train again") from error
     return checkpoint

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from locigraph.kg.files import parsed_json, replaced_folder, whole_folder
+from locigraph.kg.files import check_seal, parsed_json, replaced_folder, sealed, whole_folder
 from locigraph.kg.language.wordings import Wordings
 from locigraph.retrieval.errors import TextEncoderError
 
@@ -101,7 +101,7 @@ def save_adapter(
         save_file(weights, part / _WEIGHTS)
         seen.save(part)
         manifest = {"base": base, "version": _version(part), "details": dict(details)}
-        (part / _MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n")
+        (part / _MANIFEST).write_text(sealed(manifest))
     return read_adapter(folder, base=base)
 
 
@@ -125,6 +125,7 @@ def read_adapter(folder: Path, *, base: str) -> TextAdapter:
         )
         version = _version(folder)
         len(found.spaces)  # fails where the manifest does not say what the adapter was trained on
+        check_seal(manifest)
     except OSError as error:
         raise TextEncoderError(
             f"{folder}: no adapter of a text encoder there ({error.filename}: {error.strerror}); run locigraph "

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
@@ -8,7 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from locigraph.kg.files import is_of_disk, opened_sqlite, parsed_json, replace_file, replaced_folder, whole_folder
+from locigraph.kg.files import (
+    check_seal,
+    is_of_disk,
+    opened_sqlite,
+    parsed_json,
+    replace_file,
+    replaced_folder,
+    sealed,
+    whole_folder,
+)
 
 
 def content(folder: Path) -> dict[str, str]:
@@ -112,3 +122,13 @@ def test_a_database_that_finds_no_room_says_so_in_words_that_are_known(tmp_path:
             connection.execute("INSERT INTO kept VALUES (?)", ("a" * 50_000,))
     assert is_of_disk(full.value)
     assert not is_of_disk(sqlite3.DatabaseError("file is not a database"))
+
+
+def test_a_sealed_manifest_tells_of_any_change_and_an_unsealed_one_is_taken_as_it_is() -> None:
+    manifest = {"details": {"train": ["a", "b"], "loss": 0.1, 3: [1, None]}, "version": "1"}
+    held = json.loads(sealed(manifest))
+    check_seal(held)
+    check_seal(manifest)
+    held["details"]["train"][1] = "c"
+    with pytest.raises(ValueError, match="sha256 does not fit"):
+        check_seal(held)

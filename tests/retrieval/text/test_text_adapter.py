@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from locigraph.kg.files import sealed
 from locigraph.kg.language.wordings import Wordings
 from locigraph.retrieval.errors import TextEncoderError
 from locigraph.retrieval.text.text_adapter import TextAdapter, add_adapter, read_adapter, save_adapter
@@ -121,7 +122,7 @@ def test_an_adapter_of_layers_that_the_model_lacks_is_refused(base: str, tmp_pat
         read_adapter(folder, base=base)
     except TextEncoderError as error:  # the content has changed, so its version has
         manifest["version"] = str(error).split("version ")[1].split(",")[0]
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    (folder / "manifest.json").write_text(sealed(manifest))
     with pytest.raises(TextEncoderError, match=r"has no layer .*layer\.7"):
         encoded(base, tmp_path / "c.sqlite", folder)
 
