@@ -34,7 +34,7 @@ from locigraph.retrieval.hits import turns_of_hits
 from locigraph.retrieval.index.memory_vectors import MemoryVectors
 from locigraph.retrieval.protocols import Retriever
 from locigraph.retrieval.strategies.hybrid import HybridRetriever
-from locigraph.retrieval.text.text_encoder import CachedTextEncoder
+from locigraph.retrieval.text.text_encoder import CachedTextEncoder, plain_and_adapted
 from locigraph.scripts.assembly import graphs, opening
 from locigraph.scripts.assembly.search_parts import SearchParts
 from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings
@@ -159,7 +159,7 @@ def main() -> None:
                 named[name] = {"duplicates": again, "entities_and_concepts": held}
                 told = f"{again} of {held} entities and concepts mean the same as an older one"
                 print(f"after {name}: {told} ({again / max(1, held):.4f})", flush=True)
-                for each in dict.fromkeys([encoder.without_adapter(), encoder]):
+                for each in plain_and_adapted(encoder):
                     graphs.embed_all(store.spaces(), store, each)
                 for strategy, scores in ask(store, encoder, options.strategies, questions).items():
                     row = compared(questions, scores, before.get(strategy))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from locigraph.consolidation.errors import LanguageModelError, MissingReplyError
-from locigraph.kg.files import CACHE_ID, MAKE_ROOM, is_of_disk, opened_sqlite, replace_file
+from locigraph.kg.files import MAKE_ROOM, ensure_table, has_table, is_of_disk, opened_sqlite, replace_file
 
 #: ``auto`` takes kept replies and asks for the others, ``record`` asks for all anew, ``replay`` never asks.
 CassetteMode = Literal["auto", "record", "replay"]
@@ -86,7 +86,7 @@ class Cassette:
         if self.mode != "replay":
             return []
         with self._opened() as file:
-            if not _has_failures(file):  # of a cassette of before
+            if not has_table(file, "failures"):  # of a cassette of before
                 return []
             rows = file.execute("SELECT replies, faults FROM failures WHERE key = ?", (key_of(request),)).fetchall()
         return [each for replies, faults in rows for each in zip(json.loads(replies), json.loads(faults), strict=True)]
@@ -104,20 +104,13 @@ class Cassette:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         columns = "(key TEXT PRIMARY KEY, request TEXT NOT NULL, reply TEXT NOT NULL)"
         with opened_sqlite(self.path, self._failed, table="calls", columns=columns) as file:
-            if self.mode != "replay" and not _has_failures(file):
-                with file:  # at once: a table more without the mark is another application's
-                    file.execute("BEGIN IMMEDIATE")
-                    file.execute(f"CREATE TABLE IF NOT EXISTS failures {_FAILURES}")
-                    file.execute(f"PRAGMA application_id = {CACHE_ID}")
+            if self.mode != "replay":
+                ensure_table(file, "failures", _FAILURES)
             yield file
 
     def _failed(self, error: sqlite3.Error) -> LanguageModelError:
         cure = MAKE_ROOM if is_of_disk(error) else "if no other process locks it, name another"
         return LanguageModelError(f"{self.path}: the cassette of replies cannot be used ({error}); {cure}")
-
-
-def _has_failures(file: sqlite3.Connection) -> bool:
-    return file.execute("SELECT 1 FROM sqlite_master WHERE name = 'failures'").fetchone() is not None
 
 
 def _difference(asked: Mapping[str, Any], kept: Mapping[str, Any]) -> tuple[tuple[int, int], str]:

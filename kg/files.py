@@ -103,15 +103,26 @@ def opened_sqlite(
         with closing(sqlite3.connect(path, timeout=60)) as connection:
             if is_foreign(connection, application_id=CACHE_ID, is_earlier=lambda held: _holds(held, table, columns)):
                 raise sqlite3.DatabaseError("it is the database of another application and was left as it is")
-            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
-                with connection:  # the table and the mark at once: nobody may see one without the other
-                    connection.execute("BEGIN IMMEDIATE")
-                    connection.execute(f"CREATE TABLE IF NOT EXISTS {table} {columns}")
-                    connection.execute(f"PRAGMA application_id = {CACHE_ID}")
+            ensure_table(connection, table, columns)
             connection.execute("PRAGMA secure_delete = ON")
             yield connection
     except sqlite3.Error as error:
         raise failed(error) from error
+
+
+def ensure_table(connection: sqlite3.Connection, table: str, columns: str) -> None:
+    """Make a table of a small database of ours if it is absent, and our mark with it."""
+    if has_table(connection, table):
+        return
+    with connection:  # both at once: whoever sees a table without the mark takes it for another application's
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(f"CREATE TABLE IF NOT EXISTS {table} {columns}")
+        connection.execute(f"PRAGMA application_id = {CACHE_ID}")
+
+
+def has_table(connection: sqlite3.Connection, table: str) -> bool:
+    """Whether a database has a table of this name."""
+    return connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone() is not None
 
 
 def _holds(connection: sqlite3.Connection, table: str, columns: str) -> bool:

@@ -95,9 +95,9 @@ def build(
             except LanguageModelError as error:  # a limit, or an outage: what is done can be asked until it goes on
                 stopped = error
             indexer_of(graph, vectors, text_encoder).drain(progress=True)
-            if embeddings is not None:
+            if embeddings is not None and checkpoint is not None:
                 embeddings.update(progress="refresh")
-                defaults.remember_checkpoint(graph, defaults.checkpoint_folder(checkpoint or DEFAULT, graph))
+                defaults.remember_checkpoint(graph, defaults.checkpoint_folder(checkpoint, graph))
             known = {*graph.spaces()}
             counts: Counter[str] = Counter()
             forgotten: Counter[SpaceId] = Counter()

@@ -14,7 +14,7 @@ from locigraph.kg.corpora.parsing import Record, json_lines
 from locigraph.kg.counts import counted
 from locigraph.kg.errors import CorpusFileError, CorpusFormatError
 
-#: Names that stand for a bundled corpus where a path is asked for: a small one to try things on, and two to train on.
+#: Names that stand for a bundled corpus where a path is asked for: a small one to try things on, and three to train on.
 BUNDLED: tuple[str, ...] = ("sample", "threads", "voices", "duets")
 
 #: Names that stand for bundled extractions of these: of one conversation of the sample, written by hand.

@@ -21,8 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import seed as random_seed
 from hypothesis import strategies as st
 
 from locigraph.kg.corpora import load_corpus
@@ -34,6 +32,7 @@ from locigraph.scripts import cli
 from tests.faults import workbench
 from tests.faults.children import as_process, in_child
 from tests.faults.corpora import SOUND
+from tests.faults.drawing import drawn
 
 #: What stands in the place of a value, a key or a whole document.
 NASTY: tuple[Any, ...] = (
@@ -86,10 +85,10 @@ def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
     ]
     done = 0
     while True:
-        for drawn, check in checked:
+        for strategy, check in checked:
             if done % _INTERPRETER == 0:
                 yield partial(_check_interpreter, folder, sorted(SOUND)[done // _INTERPRETER % len(SOUND)])
-            for fault in _faults(seed + done, drawn, check, is_process=done % _IN_PROCESS == 0):
+            for fault in _faults(seed + done, strategy, check, is_process=done % _IN_PROCESS == 0):
                 done += 1
                 yield partial(_raise, fault)
 
@@ -104,17 +103,12 @@ def _raise(fault: str | None) -> None:
 
 
 def _faults(
-    number: int, drawn: st.SearchStrategy[Any], check: Callable[..., None], *, is_process: bool
+    number: int, strategy: st.SearchStrategy[Any], check: Callable[..., None], *, is_process: bool
 ) -> list[str | None]:
     """None for each of a few tries that went well, and what went wrong in the smallest that did not."""
     found: list[str | None] = []
 
-    @random_seed(number)
-    @settings(
-        max_examples=_AT_ONCE, database=None, deadline=None, phases=(Phase.generate, Phase.shrink),
-        suppress_health_check=list(HealthCheck), report_multiple_bugs=False,
-    )  # fmt: skip
-    @given(drawn)
+    @drawn(number, _AT_ONCE, strategy)
     def tried(each: Any) -> None:
         check(each, is_process=is_process and not found)  # a process takes a hundred times as long
         found.append(None)

@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from locigraph.kg.joint import joint_name, parted
@@ -40,6 +39,7 @@ from locigraph.retrieval.protocols import SearchScope
 from tests.fakes import MONDAY, FakeEncoder, change_of, fact, make_turns
 from tests.faults import methods
 from tests.faults.children import in_child
+from tests.faults.drawing import drawn
 from tests.faults.methods import VICTIM
 
 PIECES = (
@@ -95,12 +95,7 @@ def _faults(folder: Path, number: int) -> list[str | None]:
         indexer = DescriptionIndexer(store, index, _ENCODER.model_id)
         _tell(store, indexer, VICTIM)
 
-        @seed(number)
-        @settings(
-            max_examples=_NAMES_AT_ONCE, database=None, deadline=None, phases=(Phase.generate, Phase.shrink),
-            suppress_health_check=list(HealthCheck), report_multiple_bugs=False,
-        )  # fmt: skip
-        @given(HOSTILE)
+        @drawn(number, _NAMES_AT_ONCE, HOSTILE)
         def tried(name: SpaceId) -> None:
             names.append(name)
             _tell(store, indexer, name)
