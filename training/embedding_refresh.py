@@ -102,10 +102,14 @@ def refresh(
     collection = index.open_or_create(PREFIX + digest.hexdigest()[:16], spec)
     largest = max(views, key=lambda view: due[view])
     sample: tuple[list[str], NDArray[np.float32]] | None = None
+    if collection.count():  # of an interrupted refresh
+        collection.flush()
+    # Counted before anything is written: a count reads every row that is not flushed, whatever space it is of.
+    complete = {view for view in due if collection.count(view.name) == due[view]}
     written = 0
     with tqdm(desc=progress, total=total, unit="turn", disable=progress is None) as bar:
-        for view in views:
-            is_written = collection.count(view.name) == due[view]
+        for view, turns in due.items():
+            is_written = view in complete
             if not is_written or view == largest:
                 snapshot = snapshots.of(view)
                 rows, vectors = encode_graph(checkpoint, snapshot, device=device)
@@ -115,25 +119,31 @@ def refresh(
                     written += len(rows)
                 if view == largest:
                     sample = [snapshot.ids[row] for row in rows], vectors
-            bar.update(due[view])
+            bar.update(turns)
     collection.flush()
-    for view in views:
+    for view, turns in due.items():
         held = collection.count(view.name)
-        if held != due[view]:
+        if held != turns:
             raise TrainingError(
                 f"collection {collection.name!r} holds {counted(held, 'turn')} of {view.name!r} but the graph "
-                f"has {due[view]}; run the refresh again"
+                f"has {turns}; run the refresh again"
             )
     assert sample is not None
     recall = _sample_recall(collection, largest.name, *sample)
     if alias is not None:
-        previous = index.alias_target(alias)
-        if previous != collection.name:  # else nothing changed, and the version before stays the one before
-            index.point(alias, collection.name)
-            for name in index.owned(GRAPH_COLLECTION, store):
-                if name not in (collection.name, previous):
-                    index.drop(name)
+        _put_in_use(index, alias, collection.name, store=store)
     return Refreshed(collection.name, total, written, recall)
+
+
+def _put_in_use(index: MilvusIndex, alias: str, name: str, *, store: str) -> None:
+    """Point an alias at a collection, and drop the store's others but the one before."""
+    previous = index.alias_target(alias)
+    if previous == name:  # nothing changed, and the version before stays the one before
+        return
+    index.point(alias, name)
+    for other in index.owned(GRAPH_COLLECTION, store):
+        if other not in (name, previous):
+            index.drop(other)
 
 
 class _Snapshots:

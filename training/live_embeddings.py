@@ -266,8 +266,9 @@ class LiveEmbeddings:
             present = dict(zip(snapshot.keys[rows].tolist(), vectors, strict=True))
             held = last.pop(space)
             moved = [row for row, (key, new) in enumerate(present.items()) if not self._is_near(held.get(key), new)]
-            collection.upsert(snapshot_rows(space, snapshot, rows[moved]), vectors[moved])
+            # Read before the rows are written: what is not flushed is slow to list.
             surplus = (held or dict.fromkeys(collection.node_keys(space))).keys() - present.keys()
+            collection.upsert(snapshot_rows(space, snapshot, rows[moved]), vectors[moved])
             collection.delete_nodes(space, sorted(surplus))
             collection.flush()
             present |= {key: held[key] for key in present.keys() - snapshot.keys[rows[moved]].tolist()}

@@ -162,9 +162,12 @@ class DescriptionIndexer:
                 ],
                 vectors[active],
             )
-        # A node without a row in the store, archived or forgotten, has none in the index either.
-        present = {keys[i] for i in active}
-        collection.delete_nodes(space, [*deletes, *(key for key in upserts if key not in present)])
+        # A node without a row in the store, archived or forgotten, has none in the index either. Structure never had
+        # one, and each deletion of what is not there would stay in the index's files.
+        settled = {keys[i] for i in active} | {
+            key for key, n in zip(keys, nodes, strict=True) if n.type not in searchable
+        }
+        collection.delete_nodes(space, [*deletes, *(key for key in upserts if key not in settled)])
         return collection
 
     def verify(self) -> list[Difference]:

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from locigraph.kg.views import View
 from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.index.descriptions import snapshot_rows
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
-from locigraph.retrieval.index.milvus import CollectionSpec, MilvusIndex
+from locigraph.retrieval.index.milvus import Collection, CollectionSpec, MilvusIndex
 from locigraph.retrieval.protocols import SearchScope
 from locigraph.retrieval.strategies.graph_embedding import GraphEmbeddingRetriever
 from locigraph.training import embedding_refresh
@@ -97,6 +98,34 @@ def test_each_graph_is_loaded_and_encoded_once(index: MilvusIndex) -> None:
     refresh(index, checkpoint, VIEWS, counts.load, progress=None)
     assert sorted(counts.loads) == sorted(view.name for view in VIEWS)
     assert counts.encoded == [TURNS, TURNS]
+
+
+def test_rows_are_counted_only_where_none_waits_to_be_flushed(
+    index: MilvusIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+
+    def recorded(name: str) -> Callable[..., Any]:
+        real = getattr(Collection, name)
+
+        def call(*args: Any) -> Any:
+            calls.append(name)
+            return real(*args)
+
+        return call
+
+    for name in ("count", "upsert", "flush"):
+        monkeypatch.setattr(Collection, name, recorded(name))
+    refresh(index, small_checkpoint(), VIEWS, SPACES.__getitem__, progress=None)
+    first, last = calls.index("upsert"), len(calls) - 1 - calls[::-1].index("upsert")
+    assert "count" not in calls[first : last + 1]
+    assert calls[last + 1] == "flush"
+    assert calls.count("count") >= 2 * len(VIEWS)
+
+
+def test_a_view_that_is_named_twice_is_written_once(index: MilvusIndex) -> None:
+    done = refresh(index, small_checkpoint(), [*VIEWS, VIEWS[0]], SPACES.__getitem__, progress=None)
+    assert (done.turns, done.written) == (2 * TURNS, 2 * TURNS)
 
 
 def test_archived_nodes_are_not_written(index: MilvusIndex) -> None:

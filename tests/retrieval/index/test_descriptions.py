@@ -17,7 +17,7 @@ from locigraph.kg.store import Store
 from locigraph.kg.types import GraphChange, NodeId, NodeStatus, NodeUpdate, SpaceId, TurnId
 from locigraph.retrieval.errors import IndexMismatchError, IndexUnavailableError
 from locigraph.retrieval.index.descriptions import DESCRIPTIONS, DescriptionIndexer, Difference, index_type
-from locigraph.retrieval.index.milvus import CollectionSpec, IndexRow, MilvusIndex
+from locigraph.retrieval.index.milvus import Collection, CollectionSpec, IndexRow, MilvusIndex
 from locigraph.retrieval.protocols import SearchScope
 from tests.fakes import OTHER_SPACE, SPACE, FakeEncoder, change_of, fact, make_turn, make_turns
 
@@ -375,11 +375,16 @@ def test_a_rebuild_for_which_vectors_are_lacking_is_refused_and_keeps_the_collec
     assert all(found.is_clean for found in indexer.verify())
 
 
-def test_structure_that_no_search_returns_has_no_row(store: Store, clean: MilvusIndex) -> None:
+def test_structure_that_no_search_returns_has_no_row_and_is_not_deleted(
+    store: Store, clean: MilvusIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deleted: list[int] = []
+    monkeypatch.setattr(Collection, "delete_nodes", lambda _, space, keys: deleted.extend(keys))
     turn = make_turn(2, "Kayaks")
     store.append_turns([turn])
     store.commit(change_of(turn, nodes=[fact("k", "kayak", turn, kind="concept")], encoder=ENCODER))
     indexer_of(store, clean).drain()
+    assert not deleted
     collection = indexer_of(store, clean).collection()
     assert collection.count(SPACE) == 4
     assert indexer_of(store, clean).verify() == [Difference(SPACE, 0, 0, 0)]
