@@ -1,4 +1,4 @@
-"""Fills what the model cards say in numbers, from manifests and records: ``python -m tests.model_cards``."""
+"""What the model cards say in numbers, made from manifests and records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 CARDS = [ROOT / "checkpoints" / name / "README.md" for name in ("text", "default", "mixing")]
-_BEGIN, _END = "<!-- filled by python -m tests.model_cards -->", "<!-- /filled -->"
 #: Records that a card quotes, by what they were made from, and the strategies that concern each card.
 _RECORDS = {"recorded extractions": "locomo-recorded-zero", "rules": "locomo-rules-zero"}
 #: The record of finished checkpoints on other corpora, and what the graphs that are quoted of it are called in a card.
@@ -21,13 +20,8 @@ _STRATEGIES = {
 }
 
 
-def filled(card: Path) -> str:
-    """The card with its part of numbers made anew."""
-    before, _, rest = card.read_text().partition(_BEGIN)
-    return f"{before}{_BEGIN}\n{_facts(card.parent)}\n{_END}{rest.partition(_END)[2]}"
-
-
-def _facts(folder: Path) -> str:
+def facts(folder: Path) -> str:
+    """Facts and scores of the model in a folder."""
     manifest = json.loads((folder / "manifest.json").read_text())
     details, version = manifest["details"], manifest["version"]
     identity = details["identity"]
@@ -97,8 +91,3 @@ def _on_others(name: str, version: str) -> list[str]:
                 graph = f"{_OTHER[cell['tested']]}, graph by rules (docs/results/{_TRANSFER}.json)"
                 rows.append(f"| {graph} | {strategy} | {means['recall@10']:.3f} | {means['ndcg@10']:.3f} |")
     return rows
-
-
-if __name__ == "__main__":
-    for each in CARDS:
-        each.write_text(filled(each))
