@@ -38,7 +38,7 @@ def build(
     Args:
         corpus: What to read.
         consolidation: Extractor that makes the graph: <extractors>.
-        store: SQLite file or SQLAlchemy URL of the graph.
+        store: SQLite file of the graph, or the SQLAlchemy URL of another database; only SQLite is tested.
         index: Vector index.
         encoder: Text encoder.
         checkpoint: Checkpoint whose graph embeddings are kept up to date, for v2; ``default`` for the one that the

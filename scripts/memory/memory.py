@@ -78,7 +78,7 @@ class Memory:
         """Open a memory, or create it where there is none.
 
         Args:
-            path: SQLite file or SQLAlchemy URL of the store.
+            path: SQLite file of the store, or the SQLAlchemy URL of another database; only SQLite is tested.
             index: Vector index; by default a file beside the store.
             encoder: Text encoder; by default the one that the store remembers, or the shipped one.
             checkpoint: Folder of the checkpoint that v2 uses; ``default`` for the one that the store remembers, or the
@@ -158,8 +158,8 @@ class Memory:
         """Remember one turn; returns its ID.
 
         Add turns in the order of their times. A turn that is earlier than consolidated turns causes its whole space to
-        be consolidated anew, which takes 8 s of processor time in a space of 600 turns and 27 s in one of 1,200; so add
-        late turns together, with ``add_many``.
+        be consolidated anew, which takes seconds in a space of some hundred turns; so add late turns together, with
+        ``add_many``.
 
         Args:
             space: Name of the space; it is created if it does not exist.
