@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from locigraph.kg.errors import LocigraphError
@@ -14,12 +15,14 @@ from locigraph.retrieval.protocols import Retriever
 from locigraph.scripts.assembly import defaults, opening
 from locigraph.scripts.assembly.search_parts import SearchParts, indexer_of, texts_of
 from locigraph.scripts.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings
+from locigraph.scripts.assembly.space_indexes import KeptIndexes
 from locigraph.scripts.assembly.strategies import STRATEGIES, made_of
 from locigraph.scripts.assembly.strategy_choice import require_adapter
 from locigraph.scripts.memory.asked_spaces import AskedSpaces
 
 if TYPE_CHECKING:
     from locigraph.consolidation.protocols import Extractor
+    from locigraph.kg.snapshot import Snapshot
     from locigraph.retrieval.index.milvus import MilvusIndex
     from locigraph.retrieval.query_generator import QueryGenerator
     from locigraph.scripts.assembly.graphs import GraphWriter
@@ -78,6 +81,7 @@ class Parts:
         self._writer: GraphWriter | None = None
         self._vectors: MilvusIndex | None = None
         self._embeddings: LiveEmbeddings | None = None
+        self._kept = KeptIndexes(self.graph)
         self.has_forgotten = False
         self.no_v2 = "no checkpoint is named" if checkpoint is None else ""
 
@@ -102,6 +106,8 @@ class Parts:
 
     def drop(self, spaces: Iterable[SpaceId]) -> None:
         """Keep nothing of spaces in memory, of which something is forgotten."""
+        spaces = [*spaces]
+        self._kept.drop(spaces)
         if self._writer is not None:
             for space in spaces:
                 self._writer.drop(space)
@@ -209,9 +215,19 @@ class Parts:
             # What was just added has vectors of the text encoder as it is.
             embed_all(spaces, self.graph, self.encoder, progress=False)
         with SearchParts(
-            self.graph, self.encoder, spaces=spaces, index=index, queries=queries, is_joint=asked.is_joint
+            self.graph,
+            self.encoder,
+            spaces=spaces,
+            index=index,
+            queries=queries,
+            is_joint=asked.is_joint,
+            indexes=self._kept.of(spaces, is_joint=asked.is_joint),
         ) as parts:
             yield strategy, self._made(parts, strategy), notes
+
+    def snapshot(self, asked: AskedSpaces, as_of: datetime | None) -> Snapshot:
+        """The graph of spaces that are asked, without embeddings."""
+        return self._kept.of(asked.spaces, is_joint=asked.is_joint).snapshot(asked.name, as_of)
 
     def _made(self, parts: SearchParts, strategy: str) -> Retriever:
         for _ in range(_TRIES):
