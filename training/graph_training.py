@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -117,6 +117,7 @@ def train_checkpoint(
     folder: Path,
     seed: int,
     details: Mapping[str, Any],
+    learn_details: Callable[[], Mapping[str, Any]] = dict,
     writer: QuestionWriter = RULES,
     name: str = "train",
     experiment: str = "",
@@ -132,6 +133,7 @@ def train_checkpoint(
         folder: The checkpoint is written to ``folder/checkpoint``, resume points and logs beside it.
         seed: Random seed.
         details: Recorded in the manifest.
+        learn_details: Learns what else is recorded there; not called where the training is finished.
         writer: Turns facts into pseudo-questions, where the settings ask for some.
         name: Shown on the progress bar; name of the run in Weights & Biases.
         experiment: Groups the runs in Weights & Biases; empty for the folder's name.
@@ -162,6 +164,9 @@ def train_checkpoint(
     finished = _finished(folder / "checkpoint", identity)
     if finished is not None:
         return finished
+    begun = time.monotonic()
+    learnt = learn_details()
+    started += time.monotonic() - begun  # which is no time of the network's training
     examples = [
         make_example(
             graph.snapshot,
@@ -213,6 +218,7 @@ def train_checkpoint(
         text_dim,
         {
             **details,
+            **learnt,
             "identity": identity.as_json(),
             "stages": stages,
             "seconds": round(time.monotonic() - started, 1),

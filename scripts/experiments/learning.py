@@ -172,9 +172,12 @@ def checkpoint_with_fusion(
 
     for each in sets:
         refuse_fitted(encoder.adapter, each.validation)
-    learnt = {}
-    if any(each.questions and each.train for each in sets) and not trainer.fast_dev_run:
-        learnt = {DETAIL: dict(learn_weights(SignalReader(encoder.encode).examples(sets)).weights)}
+
+    def fusion() -> dict[str, dict[str, float]]:
+        if trainer.fast_dev_run or not any(each.questions and each.train for each in sets):
+            return {}
+        return {DETAIL: dict(learn_weights(SignalReader(encoder.encode).examples(sets)).weights)}
+
     return train_checkpoint(
         sets,
         settings,
@@ -183,7 +186,8 @@ def checkpoint_with_fusion(
         text_encoder=encoder.model_id,
         folder=folder,
         seed=seed,
-        details={**details, **learnt},
+        details=details,
+        learn_details=fusion,
         writer=writer,
         name=name,
         experiment=experiment,
