@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from sqlalchemy import func, select
 
-from locigraph.kg.errors import StoreError, UnknownSpaceError
+from locigraph.kg.errors import UnknownSpaceError
 from locigraph.kg.store import scopes, sequence, tables, tombstones
 from locigraph.kg.store import turns as turns_
 from locigraph.kg.store.database import Database
@@ -133,10 +133,9 @@ class Conversations(Database):
         Raises:
             StoreError: If the turn did not fail; consolidating a turn twice would double its nodes.
         """
-        if turn_id not in {failure.turn_id for failure in self.failures(space)}:
-            raise StoreError(f"space {space!r} holds no failed turn {turn_id!r}; only failed turns are retried")
+        self.require_space(space)
         with self._write() as connection:
-            turns_.set_state(connection, space, turn_id, TurnState.PENDING, None)
+            turns_.retry(connection, space, turn_id)
 
     def failures(self, space: SpaceId) -> list[TurnFailure]:
         """Turns whose consolidation failed."""
