@@ -23,7 +23,7 @@ from locigraph.scripts.memory.asked_spaces import AskedSpaces
 if TYPE_CHECKING:
     from locigraph.consolidation.protocols import Extractor
     from locigraph.kg.snapshot import Snapshot
-    from locigraph.retrieval.index.milvus import MilvusIndex
+    from locigraph.retrieval.index.milvus import Collection, MilvusIndex
     from locigraph.retrieval.query_generator import QueryGenerator
     from locigraph.scripts.assembly.graphs import GraphWriter
     from locigraph.training.checkpoint import Checkpoint
@@ -142,18 +142,20 @@ class Parts:
                 defaults.remember_checkpoint(self.graph, defaults.checkpoint_folder(self._checkpoint, self.graph))
         return self._embeddings
 
-    def fault_of_v2(self, spaces: Sequence[SpaceId]) -> str:
-        """Why v2 cannot answer now; empty if it can. A writer can bring embeddings up to date, a reader cannot."""
+    def _for_v2(self, spaces: Sequence[SpaceId]) -> tuple[Collection | None, str]:
+        """The collection that v2 searches, of a reader, and why v2 cannot answer now; empty if it can.
+
+        A writer brings embeddings up to date before it searches, a reader cannot.
+        """
         from locigraph.training.errors import StaleEmbeddingsError
 
         found = self.live()
         if found is None or not self.is_readonly:
-            return self.no_v2
+            return None, self.no_v2
         try:
-            found.collection(spaces)
+            return found.collection(spaces), ""
         except StaleEmbeddingsError as error:
-            return str(error)
-        return ""
+            return None, str(error)
 
     def require_live(self) -> LiveEmbeddings:
         """The graph embeddings; LocigraphError where no checkpoint can be used."""
@@ -185,9 +187,9 @@ class Parts:
         Raises:
             LocigraphError: If the strategy cannot be used, or the index fails.
         """
-        spaces, notes = asked.spaces, list[str]()
+        spaces, notes, collection = asked.spaces, list[str](), None
         if strategy is None:
-            reason = self.fault_of_v2(spaces)
+            collection, reason = self._for_v2(spaces)
             strategy = "v1" if reason else "v2"
             notes += [f"v1 answers, since v2 cannot: {reason}"] if reason else []
         row = STRATEGIES[strategy]
@@ -203,7 +205,8 @@ class Parts:
             from locigraph.training.inference import CheckpointQueryEncoder
 
             embeddings = self.require_live()
-            collection = embeddings.collection(spaces) if self.is_readonly else embeddings.current(spaces)
+            if collection is None:
+                collection = embeddings.collection(spaces) if self.is_readonly else embeddings.current(spaces)
             questions = CheckpointQueryEncoder(embeddings.checkpoint, self.encoder.encode)
             texts = texts_of(self.graph, is_joint=asked.is_joint)
             together = (lambda space, as_of: tuple(spaces)) if asked.is_joint else None
