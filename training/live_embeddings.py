@@ -24,6 +24,7 @@ from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.index.descriptions import Difference, snapshot_rows
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
 from locigraph.retrieval.index.milvus import Collection, MilvusIndex
+from locigraph.retrieval.text.node_vectors import embed_lacking
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.embedding_refresh import Refreshed, refresh, require_usable
 from locigraph.training.errors import StaleEmbeddingsError
@@ -333,10 +334,7 @@ def embedded_snapshot(store: Store, space: SpaceId, model: str, embed: Embed) ->
     """The present graph of a space with vectors of a text encoder, made first for nodes that lack a sound one."""
 
     def read(*, checks_vectors: bool) -> Snapshot:
-        lacking = store.unembedded(space, model, checks_vectors=checks_vectors)
-        if lacking:
-            vectors = embed([each.text for each in lacking])
-            store.put_embeddings(space, model, lacking, vectors, to_indexes=False)
+        embed_lacking(store, [space], model, embed, checks_vectors=checks_vectors, to_indexes=False)
         return store.snapshot(space, embedding_model=model)
 
     try:

@@ -23,6 +23,7 @@ from locigraph.kg.language.redaction import redacted_turn
 from locigraph.kg.store import Store, TurnFailure
 from locigraph.kg.types import ANYBODY, Scope, SpaceId, Turn, TurnId, TurnState
 from locigraph.kg.views import Views
+from locigraph.retrieval.text.node_vectors import embed_lacking
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder, plain_and_adapted
 from locigraph.scripts.assembly.build_context import HybridContext
 from locigraph.training.pseudo_questions import RULES
@@ -247,18 +248,14 @@ def embed_all(
 
     With ``checks_vectors`` damaged ones are made anew.
     """
-    model = encoder.model_id
-    found = {space: store.unembedded(space, model, checks_vectors=checks_vectors) for space in spaces}
-    lacking = {space: texts for space, texts in found.items() if texts}
-    # One large batch now instead of a small one per space.
-    texts = [each.text for nodes in lacking.values() for each in nodes]
-    vectors = encoder.encode(texts, progress="embed" if lacking and progress else None)
-    start = 0
-    for space, nodes in lacking.items():
-        rows = vectors[start : start + len(nodes)]
-        start += len(nodes)
-        # The index holds no vectors of adapters (see indexer_of).
-        store.put_embeddings(space, model, nodes, rows, to_indexes=encoder.adapter is None)
+    embed_lacking(
+        store,
+        spaces,
+        encoder.model_id,
+        partial(encoder.encode, progress="embed" if progress else None),
+        checks_vectors=checks_vectors,
+        to_indexes=encoder.adapter is None,  # the index holds no vectors of adapters (see indexer_of)
+    )
 
 
 def views_of(graph: Store, corpus: Corpus, encoder: CachedTextEncoder | None) -> Views:
