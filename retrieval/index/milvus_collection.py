@@ -83,13 +83,13 @@ class Collection:
         """Check that the collection is what its user expects.
 
         Raises:
-            IndexMismatchError: If it is not; names the difference and the command that mends it.
+            IndexMismatchError: If it is not; names the difference and the command that mends it, of descriptions.
         """
         for name, held, needed in (("version", self.spec.version, version), ("schema", self.spec.schema, schema)):
             if held != needed:
                 raise IndexMismatchError(
                     f"collection {self.name!r} of index {self._client.uri!r} has {name} {held!r} but {needed!r} "
-                    "is needed; run locigraph refresh (graph embeddings) or verify --rebuild true (descriptions)"
+                    "is needed; run locigraph verify --rebuild true"
                 )
 
     def describe_itself(self) -> None:

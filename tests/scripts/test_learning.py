@@ -78,5 +78,7 @@ def test_a_model_that_writes_questions_has_the_limits_and_parameters_of_other_mo
         with pytest.raises(LimitReachedError, match="stopped by max_tokens 500"):
             writer.write([f"Ann left {place}" for place in "abcdefgh"])
     assert len(seen) == 1
-    with pytest.raises(LocigraphError, match=r"max_cost is 1\.0, but"):
+    with pytest.raises(LocigraphError, match=r"^writer\.max_cost is 1\.0, but writer\.read_price"):
         question_writer(WriterSettings(url, "m", max_cost=1.0))
+    with pytest.raises(LocigraphError, match=r"^writer\.timeout_s is 0"):
+        question_writer(WriterSettings(url, "m", timeout_s=0))
