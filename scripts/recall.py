@@ -105,14 +105,8 @@ def recall(
             fold=fold,
             queries=asked,
         )
-    timing = found.timing
     if json:
-        answer = {
-            "hits": [hit.as_json() for hit in found], "strategy": found.strategy, "notes": found.notes,
-            "context": None if found.context is None else str(found.context),
-            "encode_ms": timing.encode_ms, "search_ms": timing.search_ms,
-        }  # fmt: skip
-        print(dumps(answer))
+        print(dumps(found.as_json()))
         return
     shown = hits_table(found, with_spaces=space is None)
     if found.context is not None:
@@ -122,6 +116,7 @@ def recall(
         )
     spent = [f"{stage}: {each}" for stage, each in ledger.by_stage().items()]
     print("\n".join([shown, *found.notes, *spent]))
+    timing = found.timing
     encoded = f"query encoded in {timing.encode_ms:.0f} ms (loading the text encoder included)"
     print(f"{found.strategy}: {encoded}, searched in {timing.search_ms:.0f} ms")
 
