@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from locigraph.gnn.errors import GraphError
-from locigraph.gnn.relations import TURN, NetworkRelation, network_relations
+from locigraph.gnn.relations import NetworkRelation, network_relations
 from locigraph.gnn.sketch import ContextHash, LexicalSketch
 from locigraph.kg.language.tokens import terms
-from locigraph.kg.schema import NODE_TYPES
+from locigraph.kg.schema import EPISODE, NODE_TYPES
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 
 #: What is known of a node besides its content: log length, whether it asks, shares an image, and is among the
@@ -73,7 +73,7 @@ class GraphInputs(Tensors):
 
 def node_types(relations: Sequence[NetworkRelation]) -> tuple[str, ...]:
     """The node types that some relations join, turns first."""
-    return tuple(dict.fromkeys([TURN, *(relation.source for relation in relations)]))
+    return tuple(dict.fromkeys([EPISODE, *(relation.source for relation in relations)]))
 
 
 def graph_inputs(
@@ -96,7 +96,7 @@ def graph_inputs(
     """
     if snapshot.num_nodes and snapshot.embeddings.shape[1] == 0:
         raise GraphError(f"snapshot of space {snapshot.space!r} has no embeddings; name an embedding model")
-    turns = snapshot.active_rows((TURN,))
+    turns = snapshot.active_rows((EPISODE,))
     if not len(turns):
         raise GraphError(f"snapshot of space {snapshot.space!r} holds no turns: nothing had been said by its time")
     relations = network_relations() if relations is None else relations
@@ -142,7 +142,7 @@ def _edges(
     for _ in range(relation.hops - 1):
         target = follower[target]
         source, target = source[target >= 0], target[target >= 0]
-    fits = (kinds[source] == relation.source) & (kinds[target] == TURN)
+    fits = (kinds[source] == relation.source) & (kinds[target] == EPISODE)
     fits &= snapshot.active[source] & snapshot.active[target]
     return source[fits], target[fits]
 

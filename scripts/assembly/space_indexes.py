@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from locigraph.kg.joint import side_by_side
+from locigraph.kg.schema import EPISODE
 from locigraph.kg.types import SpaceId
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class SpaceIndexes:
     @property
     def words_of_turns(self) -> LexicalIndex:
         """BM25 over turns alone: what is common in facts must not weigh on the words of turns."""
-        return self._words_of(("episode",))
+        return self._words_of((EPISODE,))
 
     def _words_of(self, types: tuple[str, ...] | None) -> LexicalIndex:
         from locigraph.retrieval.index.documents import LexicalIndex
