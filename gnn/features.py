@@ -17,6 +17,7 @@ from locigraph.gnn.sketch import ContextHash, LexicalSketch
 from locigraph.kg.language.tokens import terms
 from locigraph.kg.schema import EPISODE, NODE_TYPES
 from locigraph.kg.snapshot import NO_TIME, Snapshot
+from locigraph.kg.types import Turn
 
 #: What is known of a node besides its content: log length, whether it asks, shares an image, and is among the
 #: first two turns of its session.
@@ -164,7 +165,7 @@ def _node_features(
     names = [speaker.get(row) for row in rows.tolist()]
     texts = [snapshot.descriptions[row] for row in rows.tolist()]
     # A speaker's own name before each of the turns would make it a term of them all.
-    words = [terms(text.removeprefix(f"{who}: ") if who else text) for text, who in zip(texts, names, strict=True)]
+    words = [terms(Turn.without_speaker(text, who) if who else text) for text, who in zip(texts, names, strict=True)]
     # A fact's valid time is open-ended and begins when it was said: only turns and events are dated.
     is_dated = np.asarray([NODE_TYPES[str(kind)].dated for kind in snapshot.types[rows]], dtype=bool)
     first = np.where(is_dated, snapshot.valid_from[rows], NO_TIME)
@@ -175,7 +176,7 @@ def _node_features(
     traits = np.zeros((len(rows), len(TRAITS)), dtype=np.float32)
     traits[:, 0] = np.log1p([len(each) for each in words]) - 2.0  # about 0 for a turn of seven terms
     traits[:, 1] = ["?" in text for text in texts]
-    traits[:, 2] = ["[shares " in text for text in texts]
+    traits[:, 2] = [Turn.shares_image(text) for text in texts]
     traits[:, 3] = [opens.get(row, False) for row in rows.tolist()]
     return {
         "text": snapshot.embeddings[rows],

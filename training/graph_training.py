@@ -11,9 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from locigraph.gnn.encoders import GRAPH_ENCODERS, TurnVectors
+from locigraph.gnn.encoders import TurnVectors
 from locigraph.gnn.losses import multi_positive_loss
-from locigraph.gnn.relations import network_relations
 from locigraph.training.checkpoint import Checkpoint, load_checkpoint
 from locigraph.training.config import Settings, TrainerConfig, TrainingConfig
 from locigraph.training.errors import CheckpointError, TrainingDataError
@@ -21,7 +20,7 @@ from locigraph.training.examples import EpochDataModule, SpaceExample, make_exam
 from locigraph.training.identity import CHECKPOINT_ALGORITHM, RunIdentity
 from locigraph.training.lightning_run import RankingModule, is_first_process, remove_resume_point, run_lightning
 from locigraph.training.network import GraphRetrieval, weights_of
-from locigraph.training.objectives import LOSSES, Scorer
+from locigraph.training.objectives import LOSSES, Scorer, require_known_names
 from locigraph.training.protocols import Embed, QuestionWriter
 from locigraph.training.pseudo_questions import RULES
 from locigraph.training.ranking_scores import inner_products
@@ -145,10 +144,12 @@ def train_checkpoint(
     """
     started = time.monotonic()
     training = settings.training
-    _require_known_names(settings)
+    require_known_names(settings)
     graphs = graphs_of(data)
     _require_something_to_learn(graphs, training)
-    asks = bool(training.pretrain_epochs and training.pretrain_losses.get("pseudo_questions"))
+    asks = bool(training.pretrain_epochs) and any(
+        weight and LOSSES[loss].asks for loss, weight in training.pretrain_losses.items()
+    )
     identity = RunIdentity(
         CHECKPOINT_ALGORITHM,
         asdict(settings),
@@ -230,19 +231,6 @@ def train_checkpoint(
         for path in paths.values():  # of no more use, and larger than the checkpoint
             remove_resume_point(path)
     return checkpoint
-
-
-def _require_known_names(settings: Settings) -> None:
-    """Refuse settings that name an encoder, a loss or a relation that there is not, before any work.
-
-    Raises:
-        UnknownNameError: If it is an encoder or a loss.
-        GraphError: If it is a relation.
-    """
-    GRAPH_ENCODERS[settings.model.encoder]
-    network_relations(settings.model.excluded_relations)
-    for loss in settings.training.pretrain_losses:
-        LOSSES[loss]
 
 
 def _require_something_to_learn(graphs: Sequence[TrainingGraph], training: TrainingConfig) -> None:

@@ -13,7 +13,6 @@ from threading import Lock
 from tqdm import tqdm
 
 from locigraph.consolidation.extractors import EXTRACTORS, Clients, rules_of
-from locigraph.consolidation.extractors.recorded import RecordedExtractor
 from locigraph.consolidation.extractors.rules import RuleExtractor
 from locigraph.consolidation.pipeline import Consolidator, built_by, refuse_other_extractor
 from locigraph.consolidation.protocols import Accounted, Extractor
@@ -98,7 +97,8 @@ class GraphWriter:
         given = list(dict.fromkeys(turn.space for turn in turns))
         for space in given:
             refuse_other_extractor(store, space, extractor)
-        may_rewind = extractor.name != RecordedExtractor.name or _is_whole(store, turns)
+        is_replay = extractor.name in EXTRACTORS and EXTRACTORS[extractor.name].is_replay
+        may_rewind = not is_replay or _is_whole(store, turns)
         store.append_turns(turns, scoped=scoped, may_rewind=may_rewind)
         known = {*store.spaces()}
         spaces = [space for space in given if space in known]

@@ -29,20 +29,17 @@ from locigraph.training.snapshots import TrainingSet
 
 
 def settings_of(model: ModelConfig, training: TrainingConfig) -> Settings:
-    """Model and training, whose graph encoder and losses are known.
+    """Model and training, whose graph encoder, losses and relations are known.
 
     Raises:
-        UnknownNameError: If one is not; lists those that are known.
+        UnknownNameError: If an encoder or a loss is not; lists those that are known.
+        GraphError: If a relation is not.
     """
-    from locigraph.gnn.encoders import GRAPH_ENCODERS
-    from locigraph.training.objectives import LOSSES
+    from locigraph.training.objectives import require_known_names
 
-    return Settings(
-        replace(model, encoder=GRAPH_ENCODERS[model.encoder].name),
-        replace(
-            training, pretrain_losses={LOSSES[name].name: weight for name, weight in training.pretrain_losses.items()}
-        ),
-    )
+    made = Settings(model, training)
+    require_known_names(made)
+    return made
 
 
 def training_set(views: Views, corpus: Corpus, *, validation: int, judges: bool = False) -> TrainingSet:
