@@ -21,7 +21,8 @@ from torch_geometric.nn import HGTConv
 from benchmarks import records
 from locigraph.gnn.encoders import EncoderConfig, HGTEncoder
 from locigraph.gnn.features import TRAITS, GraphInputs, node_types
-from locigraph.gnn.relations import BLOCKS, TURN, network_relations
+from locigraph.gnn.relations import BLOCKS, network_relations
+from locigraph.kg.schema import EPISODE
 
 CONFIG = EncoderConfig(text_dim=384, lexical_dim=1024, context_dim=127, attention_dim=32)
 RELATIONS = network_relations()
@@ -55,13 +56,13 @@ def random_graph(turns: int, edges: int) -> GraphInputs:
 
 def pyg_forward(inputs: GraphInputs) -> Callable[[], Tensor]:
     """The forward pass of ``HGTConv`` with one head for each of our blocks."""
-    edge_types = [(row.source, row.name, TURN) for row in RELATIONS]
+    edge_types = [(row.source, row.name, EPISODE) for row in RELATIONS]
     conv = HGTConv(CONFIG.text_dim, CONFIG.text_dim, (list(TYPES), edge_types), heads=len(BLOCKS))
     x = {kind: inputs.text[inputs.node_type == i] for i, kind in enumerate(TYPES)}
     place = torch.cat([torch.arange(len(each)) for each in x.values()])  # of each node within its type
     pairs = torch.stack([place[inputs.source], inputs.target])
     edges = {edge_type: pairs[:, inputs.relation == i] for i, edge_type in enumerate(edge_types)}
-    return lambda: conv(x, edges)[TURN]
+    return lambda: conv(x, edges)[EPISODE]
 
 
 def main() -> None:

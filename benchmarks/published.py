@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import records
+from locigraph.kg.schema import EPISODE
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.types import NodeId, SpaceId, TurnId
 from locigraph.retrieval.protocols import Retriever, TextEncoder
@@ -121,7 +122,7 @@ def random_snapshot(nodes: int, rng: np.random.Generator) -> Snapshot:
     topic = np.concatenate(
         [topic_of_turn, topic_of_turn[turn_of_fact], np.arange(topics), rng.integers(topics, size=entities)]
     )
-    types = ["episode"] * turns + ["knowledge_node"] * facts + ["concept"] * topics + ["entity"] * entities
+    types = [EPISODE] * turns + ["knowledge_node"] * facts + ["concept"] * topics + ["entity"] * entities
     spoken = _START + 7 * 86_400 * (turn // _TURNS_OF_SESSION) + 60 * (turn % _TURNS_OF_SESSION)
     times = np.full(nodes, NO_TIME, dtype=np.int64)
     times[:turns] = spoken

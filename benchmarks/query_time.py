@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import records
-from locigraph.kg.schema import searchable_types
+from locigraph.kg.schema import EPISODE, searchable_types
 from locigraph.kg.types import NodeId, SpaceId, TurnId
 from locigraph.retrieval.index.bm25 import Bm25Index
 from locigraph.retrieval.index.descriptions import index_type
@@ -72,7 +72,7 @@ def _measured(nodes: int, widths: Sequence[int], folder: Path, *, all_nodes: boo
 
         searches["v1"] = v1
         for width in widths:
-            for name, types in [("turns", ("episode",)), ("all nodes", searchable_types())][: 1 + all_nodes]:
+            for name, types in [("turns", (EPISODE,)), ("all nodes", searchable_types())][: 1 + all_nodes]:
                 collection = _filled(index, f"v2_{width}_{len(types)}", nodes, width, rng, types=types)
                 vectors = iter(rng.standard_normal((_QUERIES + 5, width)).astype(np.float32))
                 searches[f"v2, {width} wide, {name}"] = _v2(collection, vectors)
@@ -88,7 +88,7 @@ def _measured(nodes: int, widths: Sequence[int], folder: Path, *, all_nodes: boo
 
 def _v2(collection: Collection, vectors: Iterator[NDArray[np.float32]]) -> Callable[[], object]:
     def search() -> object:
-        return collection.search(_unit(next(vectors)), SearchScope("t0", ("episode",)), top_k=_DEPTH)
+        return collection.search(_unit(next(vectors)), SearchScope("t0", (EPISODE,)), top_k=_DEPTH)
 
     return search
 
@@ -106,7 +106,7 @@ def _interleaved(searches: dict[str, Callable[[], object]]) -> dict[str, list[fl
 
 
 def _type_of(node: int) -> str:
-    return "episode" if node // _SPACES % 20 < _TURNS_OF_20 else "knowledge_node"
+    return EPISODE if node // _SPACES % 20 < _TURNS_OF_20 else "knowledge_node"
 
 
 def _filled(

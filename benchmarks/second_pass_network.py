@@ -34,7 +34,7 @@ from benchmarks.second_pass import PASSES, compared, shown
 from locigraph.consolidation.classification import category_types
 from locigraph.gnn.relations import RELATIONS, NetworkRelation
 from locigraph.kg.corpora import Corpus
-from locigraph.kg.schema import searchable_types
+from locigraph.kg.schema import EPISODE, searchable_types
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
 from locigraph.kg.types import Question
@@ -50,7 +50,7 @@ from locigraph.training.config import Settings, TrainerConfig, TrainingConfig
 from locigraph.training.folds import FoldTrainer, plan_folds
 
 #: Types of nodes that causes join, as the network knows them.
-_CAUSAL = ("episode", "event_node", "knowledge_node")
+_CAUSAL = (EPISODE, "event_node", "knowledge_node")
 
 
 @dataclass(frozen=True)

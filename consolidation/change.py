@@ -19,8 +19,8 @@ from locigraph.consolidation.blueprint import (
 )
 from locigraph.consolidation.dating import dated, days_of
 from locigraph.consolidation.resolution import concept_key, concept_label, entity_key, full_name
-from locigraph.consolidation.space_state import EPISODE, EPISODE_REF, SUPERSEDED_BY, SpaceState
-from locigraph.kg.schema import MERGED_BY, MERGED_INTO, dated_types
+from locigraph.consolidation.space_state import EPISODE_REF, SUPERSEDED_BY, SpaceState
+from locigraph.kg.schema import EPISODE, MERGED_BY, MERGED_INTO, dated_types
 from locigraph.kg.times import day_end, day_start
 from locigraph.kg.types import GraphChange, NewNode, NewRelation, NodeId, NodeStatus, NodeUpdate, Turn
 

@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 from locigraph.consolidation.blueprint import ContextNode
 from locigraph.consolidation.protocols import TextEncoder
 from locigraph.consolidation.resolution import Resolver
-from locigraph.kg.schema import MERGED_INTO, NAMED_TYPES, RELATION_LABELS, RelationLabel, plannable_types
+from locigraph.kg.schema import EPISODE, MERGED_INTO, NAMED_TYPES, RELATION_LABELS, RelationLabel, plannable_types
 from locigraph.kg.store import Store
 from locigraph.kg.types import Node, NodeId, NodeStatus, SpaceId, Turn, TurnId
 
-EPISODE = "episode"
 _MOST_LABELS = 12
 #: Label of the edge from a node to the one that holds in its place.
 SUPERSEDED_BY = "SUPERSEDED_BY"

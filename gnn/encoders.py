@@ -12,11 +12,11 @@ depends on an edge logit, a learnt function of the edge that is 0 before trainin
     mixing:  (prior_r + logit) / n,
              logit = features(s, t) @ theta_r
     hgt:     2 prior_r exp(logit / tau) / (n + sum of exp(logit / tau) over r's neighbours of t),
-             logit = features(s, t) @ theta_r + (K x(s)) W_r (Q x(t)) / sqrt(d)
+             logit = features(s, t) @ theta_r + (K e(s)) W_r (Q e(t)) / sqrt(d)
 
-where n is the number of t's neighbours by r. The n in hgt's denominator is attention to n zero neighbours: a turn may
-also take nothing from a relation, which decides where it has one neighbour only. Untrained, both are the mean over
-each relation's neighbours times the relation's prior.
+where e is the text embedding in every block, and n the number of t's neighbours by r. The n in hgt's denominator is
+attention to n zero neighbours: a turn may also take nothing from a relation, which decides where it has one neighbour
+only. Untrained, both are the mean over each relation's neighbours times the relation's prior.
 
 Source:
     Hu et al. 2020, "Heterogeneous Graph Transformer", arXiv:2003.01332, eq. 3 to 5: typed keys and queries, a matrix

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from locigraph.gnn.errors import GraphError
-from locigraph.gnn.relations import TURN, NetworkRelation, network_relations
+from locigraph.gnn.relations import NetworkRelation, network_relations
 from locigraph.gnn.sketch import ContextHash, LexicalSketch
 from locigraph.kg.language.tokens import terms
-from locigraph.kg.schema import NODE_TYPES
+from locigraph.kg.schema import EPISODE, NODE_TYPES
 from locigraph.kg.snapshot import NO_TIME, Snapshot
+from locigraph.kg.types import Turn
 
 #: What is known of a node besides its content: log length, whether it asks, shares an image, and is among the
 #: first two turns of its session.
@@ -73,7 +74,7 @@ class GraphInputs(Tensors):
 
 def node_types(relations: Sequence[NetworkRelation]) -> tuple[str, ...]:
     """The node types that some relations join, turns first."""
-    return tuple(dict.fromkeys([TURN, *(relation.source for relation in relations)]))
+    return tuple(dict.fromkeys([EPISODE, *(relation.source for relation in relations)]))
 
 
 def graph_inputs(
@@ -96,7 +97,7 @@ def graph_inputs(
     """
     if snapshot.num_nodes and snapshot.embeddings.shape[1] == 0:
         raise GraphError(f"snapshot of space {snapshot.space!r} has no embeddings; name an embedding model")
-    turns = snapshot.active_rows((TURN,))
+    turns = snapshot.active_rows((EPISODE,))
     if not len(turns):
         raise GraphError(f"snapshot of space {snapshot.space!r} holds no turns: nothing had been said by its time")
     relations = network_relations() if relations is None else relations
@@ -142,7 +143,7 @@ def _edges(
     for _ in range(relation.hops - 1):
         target = follower[target]
         source, target = source[target >= 0], target[target >= 0]
-    fits = (kinds[source] == relation.source) & (kinds[target] == TURN)
+    fits = (kinds[source] == relation.source) & (kinds[target] == EPISODE)
     fits &= snapshot.active[source] & snapshot.active[target]
     return source[fits], target[fits]
 
@@ -164,7 +165,7 @@ def _node_features(
     names = [speaker.get(row) for row in rows.tolist()]
     texts = [snapshot.descriptions[row] for row in rows.tolist()]
     # A speaker's own name before each of the turns would make it a term of them all.
-    words = [terms(text.removeprefix(f"{who}: ") if who else text) for text, who in zip(texts, names, strict=True)]
+    words = [terms(Turn.without_speaker(text, who) if who else text) for text, who in zip(texts, names, strict=True)]
     # A fact's valid time is open-ended and begins when it was said: only turns and events are dated.
     is_dated = np.asarray([NODE_TYPES[str(kind)].dated for kind in snapshot.types[rows]], dtype=bool)
     first = np.where(is_dated, snapshot.valid_from[rows], NO_TIME)
@@ -175,7 +176,7 @@ def _node_features(
     traits = np.zeros((len(rows), len(TRAITS)), dtype=np.float32)
     traits[:, 0] = np.log1p([len(each) for each in words]) - 2.0  # about 0 for a turn of seven terms
     traits[:, 1] = ["?" in text for text in texts]
-    traits[:, 2] = ["[shares " in text for text in texts]
+    traits[:, 2] = [Turn.shares_image(text) for text in texts]
     traits[:, 3] = [opens.get(row, False) for row in rows.tolist()]
     return {
         "text": snapshot.embeddings[rows],

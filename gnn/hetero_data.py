@@ -9,6 +9,7 @@ import torch
 
 from locigraph.gnn.features import GraphInputs, node_types
 from locigraph.gnn.relations import NetworkRelation
+from locigraph.kg.schema import EPISODE
 
 if TYPE_CHECKING:  # the import takes seconds and brings data sets and transformers along
     from torch_geometric.data import HeteroData
@@ -39,6 +40,6 @@ def to_hetero_data(inputs: GraphInputs, relations: Sequence[NetworkRelation]) ->
     for position, relation in enumerate(relations):
         edges = inputs.relation == position
         ends = torch.stack([place[inputs.source[edges]], place[inputs.target[edges]]])
-        data[relation.source, relation.name, "episode"].edge_index = ends
-        data["episode", f"rev_{relation.name}", relation.source].edge_index = ends.flip(0)
+        data[relation.source, relation.name, EPISODE].edge_index = ends
+        data[EPISODE, f"rev_{relation.name}", relation.source].edge_index = ends.flip(0)
     return data

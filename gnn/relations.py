@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from locigraph.gnn.errors import GraphError
 from locigraph.kg.errors import nearest
 from locigraph.kg.registry import Table
-from locigraph.kg.schema import fact_types
+from locigraph.kg.schema import EPISODE, fact_types
 
-#: Type of the nodes that have a vector, and take in their neighbours.
-TURN = "episode"
 #: The content blocks of a vector that turns take from their neighbours, in the order of all weights.
 BLOCKS = ("text", "lexical", "context")
 #: Stands for all relations where names of excluded ones are listed.
@@ -62,10 +60,13 @@ RELATIONS: Table[NetworkRelation] = Table(
         # An event's date is its turn's date too.
         NetworkRelation("event", "event_node", "DERIVED_FROM", start=(0.15, 0.1, 0.5)),
         NetworkRelation("topic", "concept", "HAS_CONCEPT", is_reversed=True, start=(0.1, 0.05, None)),
-        NetworkRelation("previous", TURN, "NEXT", start=(0.15, 0.1, None)),
-        NetworkRelation("next", TURN, "NEXT", is_reversed=True, start=(0.15, 0.1, None)),
-        *(NetworkRelation(f"previous_{hop}", TURN, "NEXT", hops=hop) for hop in range(2, MAX_HOPS + 1)),
-        *(NetworkRelation(f"next_{hop}", TURN, "NEXT", is_reversed=True, hops=hop) for hop in range(2, MAX_HOPS + 1)),
+        NetworkRelation("previous", EPISODE, "NEXT", start=(0.15, 0.1, None)),
+        NetworkRelation("next", EPISODE, "NEXT", is_reversed=True, start=(0.15, 0.1, None)),
+        *(NetworkRelation(f"previous_{hop}", EPISODE, "NEXT", hops=hop) for hop in range(2, MAX_HOPS + 1)),
+        *(
+            NetworkRelation(f"next_{hop}", EPISODE, "NEXT", is_reversed=True, hops=hop)
+            for hop in range(2, MAX_HOPS + 1)
+        ),
     ],
 )
 

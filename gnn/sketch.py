@@ -22,10 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from locigraph.kg.language.mentions import date_tokens, name_words, named_dates, named_people
+from locigraph.kg.schema import EPISODE
 
 # Brings a typical document's sketch to about the length of its text embedding.
 _SCALE = 0.01
-_IDF_TYPES = ("episode", "knowledge_node")
+_IDF_TYPES = (EPISODE, "knowledge_node")
 
 
 @lru_cache(maxsize=500_000)

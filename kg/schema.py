@@ -59,6 +59,8 @@ class RelationLabel:
 
 
 COINED_FAMILY = "RELATED_TO"
+#: Type of the nodes that are turns: they alone have graph embeddings.
+EPISODE = "episode"
 #: Node types that name what many turns speak of; two nodes of one of them may mean the same.
 NAMED_TYPES = ("entity", "concept")
 #: Attributes of an archived node that is an alias of another: its ID, and what made them one: the build that would have
@@ -72,7 +74,7 @@ NODE_TYPES: Table[NodeType] = Table(
     "node type",
     [
         NodeType(
-            "episode", None, "One turn of dialogue, verbatim.", "episode", searchable=True, answer=True, dated=True
+            EPISODE, None, "One turn of dialogue, verbatim.", EPISODE, searchable=True, answer=True, dated=True
         ),
         NodeType("event_category", None, "A class of events.", "concept"),
         NodeType(

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from locigraph.kg.schema import dated_types
+from locigraph.kg.schema import EPISODE, dated_types
 from locigraph.kg.types import NodeId, SpaceId, TurnId
 
 #: Stands for "no time" in the snapshot's integer time arrays.
@@ -97,7 +97,7 @@ class Snapshot:
     def episode_rows(self) -> NDArray[np.int64]:
         """Row number of each turn's episode, [turns]; -1 for a turn not yet consolidated."""
         rows = np.full(len(self.turn_ids), -1, dtype=np.int64)
-        episodes = self.types[self.provenance[:, 0]] == "episode"
+        episodes = self.types[self.provenance[:, 0]] == EPISODE
         pairs = self.provenance[episodes]
         rows[pairs[:, 1]] = pairs[:, 0]
         return rows

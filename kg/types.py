@@ -27,6 +27,7 @@ MAX_NAME_BYTES = 240
 #: Longest text of a turn, and longest caption of its image, in UTF-8.
 MAX_TEXT_BYTES = 1_000_000
 _MAX_POSITION = 2**31
+_SHARES = "[shares "  # begins what a shared image shows, in an utterance
 #: What no database holds: half of a surrogate pair is no UTF-8, and PostgreSQL has no NUL.
 UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
@@ -111,13 +112,23 @@ class Turn:
     @property
     def utterance(self) -> str:
         """The text that is embedded and searched: speaker, words, and what a shared image shows."""
-        caption = f" [shares {self.image_caption}]" if self.image_caption else ""
+        caption = f" {_SHARES}{self.image_caption}]" if self.image_caption else ""
         return f"{self.speaker}: {self.text}{caption}"
 
     @staticmethod
     def text_of(utterance: str, speaker: str) -> str:
         """The words alone of an ``utterance``."""
-        return utterance.removeprefix(f"{speaker}: ").partition(" [shares ")[0]
+        return Turn.without_speaker(utterance, speaker).partition(f" {_SHARES}")[0]
+
+    @staticmethod
+    def without_speaker(utterance: str, speaker: str) -> str:
+        """An ``utterance`` without the name before it."""
+        return utterance.removeprefix(f"{speaker}: ")
+
+    @staticmethod
+    def shares_image(utterance: str) -> bool:
+        """Whether an ``utterance`` says that an image is shared, be it in the speaker's own words."""
+        return _SHARES in utterance
 
     @property
     def fault(self) -> tuple[str, object, str] | None:

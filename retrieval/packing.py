@@ -15,7 +15,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from locigraph.kg.language.tokens import one_line
-from locigraph.kg.schema import dated_types
+from locigraph.kg.schema import EPISODE, dated_types
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.types import NodeId, SpaceId, TurnId
 from locigraph.retrieval.protocols import MAX_TOP_K, HasContextOrder, Hit, Result, Retriever
@@ -24,7 +24,7 @@ from locigraph.retrieval.protocols import MAX_TOP_K, HasContextOrder, Hit, Resul
 _TOKENS_PER_HIT, _WORDS_PER_HIT = 20, 10
 # Six letters are a little more than a token of the usual vocabularies, so that long words count as several.
 _TOKEN = re.compile(r"\w{1,6}|[^\w\s]")
-_KINDS = {"episode": "episodes", "reflection": "reflections"}  # all others are facts
+_KINDS = {EPISODE: "episodes", "reflection": "reflections"}  # all others are facts
 
 
 def count_tokens(text: str) -> int:
@@ -197,7 +197,7 @@ def _candidates(hits: Sequence[Hit], snapshot: Snapshot, order: Sequence[NodeId]
         first = min((place[turn] for turn in hit.turn_ids if turn in place), default=len(place))
         said_on = _day(int(snapshot.spoken_at[first])) if first < len(place) else None
         line = ContextLine(hit.node_id, hit.type, hit.description, said_on, hit.turn_ids, _until(hit, snapshot))
-        key = given.get(hit.node_id, len(given)), first, hit.type != "episode", hit.node_id
+        key = given.get(hit.node_id, len(given)), first, hit.type != EPISODE, hit.node_id
         made.append(_Candidate(key, line, _cost(line)))
     return made
 

@@ -17,6 +17,9 @@ from locigraph.kg.types import NodeId, SpaceId, TurnId
 DEFAULT_TOP_K = 20
 #: Most that a caller may ask for, since an index may set aside room for all of it, whatever it holds.
 MAX_TOP_K = 10_000
+#: Most that is searched for, where what is found is filtered or folded afterwards: a Milvus server returns no more, and
+#: Milvus Lite sets aside room for all that it is asked for.
+MOST_FOUND = 16_384
 
 #: Reads the texts of nodes for display: (space, node IDs, as_of) -> text by node ID, as known at ``as_of`` (None: now).
 #: Nodes that the space did not hold then are left out; ``UnknownSpaceError`` for a space that does not exist.

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from locigraph.kg.language.tokens import words
 from locigraph.kg.types import NodeId, SpaceId, TurnId
-from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Retriever, Timing
+from locigraph.retrieval.protocols import DEFAULT_TOP_K, MOST_FOUND, Hit, Result, Retriever, Timing
 from locigraph.retrieval.wrapping import WrappingRetriever
 
 #: Reads the speakers of each node's source turns, those that gave it its words; a node that is gone is left out.
@@ -19,8 +19,6 @@ SpeakersOfNodes = Callable[[SpaceId, Sequence[NodeId]], Mapping[NodeId, frozense
 #: Likeness from which two texts say the same: one other word in about thirty is allowed.
 DEFAULT_FOLD = 0.9
 _GROWTH = 4
-# Milvus returns no more.
-_MOST = 16_384
 _MOST_COMPARED = 100
 _Pair = tuple[str, str]
 
@@ -60,9 +58,9 @@ class FilteredRetriever(WrappingRetriever):
             found = self._retriever.retrieve(query, space, as_of=as_of, top_k=wanted)
             encode_ms, search_ms = encode_ms + found.timing.encode_ms, search_ms + found.timing.search_ms
             hits = self._viewed(found.hits, space)
-            if len(hits) >= top_k or len(found.hits) == before or wanted >= _MOST:
+            if len(hits) >= top_k or len(found.hits) == before or wanted >= MOST_FOUND:
                 return Result(tuple(hits), Timing(encode_ms, search_ms))
-            before, wanted = len(found.hits), min(_MOST, _GROWTH * wanted)
+            before, wanted = len(found.hits), min(MOST_FOUND, _GROWTH * wanted)
 
     def _viewed(self, hits: Sequence[Hit], space: SpaceId) -> list[Hit]:
         speakers_of = self._speakers_of(space, [hit.node_id for hit in hits])

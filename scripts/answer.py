@@ -58,7 +58,7 @@ def answer(
             raise LocigraphError(f"{name} is {value}; expected {least} or more")
     clients = clients_of(llm, max_tokens=max_tokens, max_cost=max_cost)
     answerer = clients("answer")
-    judging = answerer if judge is None else clients_of(judge, ledger=answerer.ledger)("judge")
+    judging = answerer if judge is None else clients_of(judge, ledger=answerer.ledger, option="judge")("judge")
     folder = Path(results)
     try:
         evaluated = json.loads((folder / "results.json").read_text())["corpus"]["sha256"]

@@ -51,7 +51,7 @@ _HELP = {
     "spaces": "list the spaces of a memory",
     "show": "show facts and events of a space, or one of them with its history",
     "drift": "report how far the graph embeddings in use differ from the present graph",
-    "verify": "compare the index of descriptions with the store, or rebuild it",
+    "verify": "check the store, and compare both indexes with it, or rebuild them",
     "forget": "erase turns, or a space, from graph and indexes",
 }
 

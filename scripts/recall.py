@@ -50,8 +50,8 @@ def recall(
         strategy: One of <recalled>. null takes v2, or v1 with a note if no checkpoint can be used.
         checkpoint: Folder of the checkpoint, for v2; ``default`` for the one that the store remembers, or the shipped
             one; null for none.
-        queries: How the question is turned into queries, whose rankings are fused: <queries> null for the default of
-            each strategy: rules for v1, the question itself for the others.
+        queries: How the question is turned into queries, whose rankings are fused: <queries>; null for the default
+            of each strategy: rules for v1, the question itself for the others.
         llm: Language model of the queries; where it fails, rules make them.
         reranker: Cross-encoder (Hugging Face name or folder) that reranks the best hits; null for none.
         as_of: Use only what was known at this time (ISO 8601); null for now. v2 leaves out later turns, but the vectors
@@ -105,14 +105,8 @@ def recall(
             fold=fold,
             queries=asked,
         )
-    timing = found.timing
     if json:
-        answer = {
-            "hits": [hit.as_json() for hit in found], "strategy": found.strategy, "notes": found.notes,
-            "context": None if found.context is None else str(found.context),
-            "encode_ms": timing.encode_ms, "search_ms": timing.search_ms,
-        }  # fmt: skip
-        print(dumps(answer))
+        print(dumps(found.as_json()))
         return
     shown = hits_table(found, with_spaces=space is None)
     if found.context is not None:
@@ -122,6 +116,7 @@ def recall(
         )
     spent = [f"{stage}: {each}" for stage, each in ledger.by_stage().items()]
     print("\n".join([shown, *found.notes, *spent]))
+    timing = found.timing
     encoded = f"query encoded in {timing.encode_ms:.0f} ms (loading the text encoder included)"
     print(f"{found.strategy}: {encoded}, searched in {timing.search_ms:.0f} ms")
 

@@ -58,7 +58,7 @@ def serve(
         max_request_bytes: Largest size of a request, in bytes.
         stdio: Whether to speak MCP over standard input and output, to the program that started this one, in place of
             HTTP; then keys, limits, host and port do not apply.
-        consolidation: Extractor that builds the graph from added turns, ``rules`` or ``llm``.
+        consolidation: Extractor that builds the graph from added turns: <extractors>.
         llm: The language models of the extractor ``llm``; additions wait for them.
         max_tokens: Largest number of tokens that they may read and write; then additions are refused until the limit is
             raised.

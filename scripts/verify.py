@@ -1,4 +1,4 @@
-"""``locigraph verify``: compares the index with the store."""
+"""``locigraph verify``: checks the store, and compares both indexes with it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def verify(
     checkpoint: str | None = DEFAULT,
     rebuild: bool = False,
 ) -> None:
-    """Check the store, its positions and NEXT edges, and compare the index with it: every row and vector.
+    """Check the store, its positions and NEXT edges, and compare both indexes with it: every row and vector.
 
     Exits with code 1 when something differs, or turns failed. What the store lists as due is no difference: rows of
     the indexes are written first, and turns that a stopped command left are counted, for the next build or add.

@@ -829,3 +829,18 @@ def test_build_then_recall_is_v2_without_a_flag_and_goes_on_with_every_later_fil
         assert fault in out
     said("build", "--corpus.path", "whole.jsonl")  # which mends what an earlier version has left
     said("verify")
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("verify", "check the store, and compare both indexes with it"),
+        ("serve", "rules-spacy: "),
+        ("recall", "(--llm); null for the default"),
+        ("evaluate", "(--llm); null for the default"),
+    ],
+)
+def test_help_says_what_a_command_does_and_takes(command: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, command, "--help")
+    assert code == 0
+    assert said in " ".join(out.split())

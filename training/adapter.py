@@ -23,7 +23,7 @@ from torch import Tensor
 
 from locigraph.gnn.features import Tensors
 from locigraph.gnn.losses import multi_positive_loss
-from locigraph.kg.schema import answer_types
+from locigraph.kg.schema import EPISODE, answer_types
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import Question
 from locigraph.retrieval.errors import TextEncoderError
@@ -90,7 +90,7 @@ def text_example(snapshot: Snapshot, questions: Sequence[Question], *, name: str
     """
     rows = snapshot.active_rows(answer_types()).tolist()
     sources = [set(snapshot.turns_of[row]) for row in rows]
-    turns = torch.tensor([i for i, row in enumerate(rows) if snapshot.types[row] == "episode"], dtype=torch.int64)
+    turns = torch.tensor([i for i, row in enumerate(rows) if snapshot.types[row] == EPISODE], dtype=torch.int64)
     shape = (len(questions), len(rows))
     positive, ignored = torch.zeros(shape, dtype=torch.bool), torch.zeros(shape, dtype=torch.bool)
     for i, question in enumerate(questions):

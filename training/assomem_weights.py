@@ -9,7 +9,7 @@ import numpy as np
 from locigraph.kg.types import Question
 from locigraph.retrieval.evaluation import evidence_recall
 from locigraph.retrieval.hits import turns_of_hits
-from locigraph.retrieval.strategies.assomem import AssoMemRetriever, Weights, weights_by_type
+from locigraph.retrieval.strategies.assomem import AssoMemRetriever, Weights, typed_signals, weights_of_types
 
 #: Those that validation chooses from; the paper does not say which it takes.
 TEMPERATURES = (1.0, 0.1, 0.01)
@@ -32,11 +32,21 @@ def learn_weights(
         validation: Questions that choose the temperature; without any it is the middle one.
         type_of: Type of a question by its words.
     """
-    plain = make(lambda text: (1.0, 0.0, 0.0))
-    learnt = [weights_by_type(plain, train, type_of, temperature=each) for each in TEMPERATURES]
+    tried: list[WeightsOfQuestion] = [lambda text: (1.0, 0.0, 0.0)]
+
+    def weights_of(text: str) -> Weights:
+        return tried[-1](text)
+
+    retriever = make(weights_of)  # one for all, since it keeps the graphs that it has made
+    samples = typed_signals(retriever, train, type_of)
+    learnt = [weights_of_types(samples, type_of, temperature=each) for each in TEMPERATURES]
     if not validation:
         return learnt[len(learnt) // 2]
-    return max(learnt, key=lambda weights: _recall(make(weights), validation))
+    recalls = []
+    for weights in learnt:
+        tried.append(weights)
+        recalls.append(_recall(retriever, validation))
+    return learnt[int(np.argmax(recalls))]
 
 
 def _recall(retriever: AssoMemRetriever, questions: Sequence[Question]) -> float:

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from locigraph.gnn.relations import TURN
 from locigraph.kg.counts import counted
-from locigraph.kg.schema import schema_hash
+from locigraph.kg.schema import EPISODE, schema_hash
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.views import View
 from locigraph.retrieval.index.descriptions import index_type, snapshot_rows
@@ -95,7 +94,7 @@ def refresh(
     for view in views:
         snapshot = snapshots.of(view)
         digest.update(f"{view.name}={snapshot.fingerprint};".encode())
-        due[view] = len(snapshot.active_rows((TURN,)))
+        due[view] = len(snapshot.active_rows((EPISODE,)))
     total = sum(due.values())
     dim = checkpoint.vector_dim
     spec = CollectionSpec(dim, "IP", checkpoint.version, schema_hash(), index_type(total), store)

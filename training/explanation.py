@@ -14,6 +14,7 @@ import torch
 
 from locigraph.gnn.features import GraphInputs
 from locigraph.gnn.query import query_features
+from locigraph.kg.schema import EPISODE
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import NodeId, TurnId
 from locigraph.training.checkpoint import Checkpoint, features_of
@@ -96,7 +97,7 @@ def explain(
     """
     network = checkpoint.network.cpu().eval()  # live embeddings may have moved it to a GPU
     nodes, queries = network.nodes, network.queries
-    if not len(snapshot.active_rows(("episode",))):
+    if not len(snapshot.active_rows((EPISODE,))):
         return []
     inputs = inputs_of(checkpoint, snapshot)
     features = query_features([question], embed([question]), *features_of(checkpoint.model), asked_at=[asked_at])

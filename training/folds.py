@@ -74,6 +74,7 @@ class FoldTrainer:
     writer: QuestionWriter = RULES
     experiment: str = ""
     notes: list[str] = field(default_factory=list)
+    _data: dict[Fold, list[TrainingSet]] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.trainer.fast_dev_run:
@@ -85,7 +86,7 @@ class FoldTrainer:
             )
 
     def data(self, fold: Fold) -> list[TrainingSet]:
-        """What may be learnt from for a fold: its training side and the other corpora.
+        """What may be learnt from for a fold: its training side and the other corpora; looked for once.
 
         Args:
             fold: The fold whose test conversations are left out.
@@ -94,6 +95,11 @@ class FoldTrainer:
             LeakError: If one of the other corpora holds a test conversation, or a training question has the wording of
                 one that is tested.
         """
+        if fold not in self._data:
+            self._data[fold] = self._without_leaks(fold)
+        return self._data[fold]
+
+    def _without_leaks(self, fold: Fold) -> list[TrainingSet]:
         for other in self.also:
             known = sorted({*other.train, *other.validation} & set(fold.test))
             if known:

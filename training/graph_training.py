@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from locigraph.gnn.encoders import GRAPH_ENCODERS, TurnVectors
+from locigraph.gnn.encoders import TurnVectors
 from locigraph.gnn.losses import multi_positive_loss
-from locigraph.gnn.relations import network_relations
 from locigraph.training.checkpoint import Checkpoint, load_checkpoint
 from locigraph.training.config import Settings, TrainerConfig, TrainingConfig
 from locigraph.training.errors import CheckpointError, TrainingDataError
@@ -21,7 +20,7 @@ from locigraph.training.examples import EpochDataModule, SpaceExample, make_exam
 from locigraph.training.identity import CHECKPOINT_ALGORITHM, RunIdentity
 from locigraph.training.lightning_run import RankingModule, is_first_process, remove_resume_point, run_lightning
 from locigraph.training.network import GraphRetrieval, weights_of
-from locigraph.training.objectives import LOSSES, Scorer
+from locigraph.training.objectives import LOSSES, Scorer, require_known_names
 from locigraph.training.protocols import Embed, QuestionWriter
 from locigraph.training.pseudo_questions import RULES
 from locigraph.training.ranking_scores import inner_products
@@ -117,6 +116,7 @@ def train_checkpoint(
     folder: Path,
     seed: int,
     details: Mapping[str, Any],
+    learn_details: Callable[[], Mapping[str, Any]] = dict,
     writer: QuestionWriter = RULES,
     name: str = "train",
     experiment: str = "",
@@ -132,6 +132,7 @@ def train_checkpoint(
         folder: The checkpoint is written to ``folder/checkpoint``, resume points and logs beside it.
         seed: Random seed.
         details: Recorded in the manifest.
+        learn_details: Learns what else is recorded there; not called where the training is finished.
         writer: Turns facts into pseudo-questions, where the settings ask for some.
         name: Shown on the progress bar; name of the run in Weights & Biases.
         experiment: Groups the runs in Weights & Biases; empty for the folder's name.
@@ -143,10 +144,12 @@ def train_checkpoint(
     """
     started = time.monotonic()
     training = settings.training
-    _require_known_names(settings)
+    require_known_names(settings)
     graphs = graphs_of(data)
     _require_something_to_learn(graphs, training)
-    asks = bool(training.pretrain_epochs and training.pretrain_losses.get("pseudo_questions"))
+    asks = bool(training.pretrain_epochs) and any(
+        weight and LOSSES[loss].asks for loss, weight in training.pretrain_losses.items()
+    )
     identity = RunIdentity(
         CHECKPOINT_ALGORITHM,
         asdict(settings),
@@ -162,6 +165,9 @@ def train_checkpoint(
     finished = _finished(folder / "checkpoint", identity)
     if finished is not None:
         return finished
+    begun = time.monotonic()
+    learnt = learn_details()
+    started += time.monotonic() - begun  # which is no time of the network's training
     examples = [
         make_example(
             graph.snapshot,
@@ -213,6 +219,7 @@ def train_checkpoint(
         text_dim,
         {
             **details,
+            **learnt,
             "identity": identity.as_json(),
             "stages": stages,
             "seconds": round(time.monotonic() - started, 1),
@@ -224,19 +231,6 @@ def train_checkpoint(
         for path in paths.values():  # of no more use, and larger than the checkpoint
             remove_resume_point(path)
     return checkpoint
-
-
-def _require_known_names(settings: Settings) -> None:
-    """Refuse settings that name an encoder, a loss or a relation that there is not, before any work.
-
-    Raises:
-        UnknownNameError: If it is an encoder or a loss.
-        GraphError: If it is a relation.
-    """
-    GRAPH_ENCODERS[settings.model.encoder]
-    network_relations(settings.model.excluded_relations)
-    for loss in settings.training.pretrain_losses:
-        LOSSES[loss]
 
 
 def _require_something_to_learn(graphs: Sequence[TrainingGraph], training: TrainingConfig) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from locigraph.gnn.query import query_features
-from locigraph.gnn.relations import TURN
+from locigraph.kg.schema import EPISODE
 from locigraph.kg.snapshot import Snapshot
 from locigraph.training.checkpoint import Checkpoint, features_of
 from locigraph.training.protocols import Embed
@@ -70,7 +70,7 @@ def encode_graph(
         (rows of the active turns in the snapshot, their vectors, float32 [turns, dim]); both empty where nothing had
         been said.
     """
-    if not len(snapshot.active_rows((TURN,))):
+    if not len(snapshot.active_rows((EPISODE,))):
         return np.zeros(0, dtype=np.int64), np.zeros((0, checkpoint.vector_dim), dtype=np.float32)
     import torch
 

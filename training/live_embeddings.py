@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from locigraph.gnn.relations import TURN
 from locigraph.kg.counts import Counts, counted
 from locigraph.kg.errors import InvalidVectorError
-from locigraph.kg.schema import schema_hash
+from locigraph.kg.schema import EPISODE, schema_hash
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import IDENTITY, Store
 from locigraph.kg.types import SpaceId
@@ -24,6 +23,7 @@ from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.index.descriptions import Difference, snapshot_rows
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
 from locigraph.retrieval.index.milvus import Collection, MilvusIndex
+from locigraph.retrieval.text.node_vectors import embed_lacking
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.embedding_refresh import Refreshed, refresh, require_usable
 from locigraph.training.errors import StaleEmbeddingsError
@@ -178,7 +178,7 @@ class LiveEmbeddings:
             raise StaleEmbeddingsError(f"no graph embeddings of checkpoint {self.version!r} are in use; {cure}")
         changed = self._store.changed_spaces()
         for space in spaces:
-            turns, held = self._store.node_counts(space)[TURN], found.count(space)
+            turns, held = self._store.node_counts(space)[EPISODE], found.count(space)
             if held != turns or space in changed:
                 raise StaleEmbeddingsError(
                     f"space {space!r}: of {counted(turns, 'turn')} {held:,} have graph embeddings, or earlier "
@@ -195,7 +195,7 @@ class LiveEmbeddings:
         snapshot = self._snapshot(space)
         due, held, moved = self._compared(collection, snapshot)
         rows = collection.rows(space)
-        expected = snapshot_rows(space, snapshot, snapshot.active_rows((TURN,)))
+        expected = snapshot_rows(space, snapshot, snapshot.active_rows((EPISODE,)))
         changed = {row.node_key for row in expected if row.node_key in rows and rows[row.node_key] != row}
         return Difference(
             space, len(due.keys() - held.keys()), len(held.keys() - due.keys()), len(changed.union(moved))
@@ -258,7 +258,7 @@ class LiveEmbeddings:
         due = self._store.changed_spaces()
         written = 0
         for space in spaces:
-            if space not in due and last.is_whole(space, self._store.node_counts(space)[TURN]):
+            if space not in due and last.is_whole(space, self._store.node_counts(space)[EPISODE]):
                 continue
             snapshot = self._snapshot(space)
             rows, vectors = encode_graph(self.checkpoint, snapshot, device=self._device)
@@ -333,10 +333,7 @@ def embedded_snapshot(store: Store, space: SpaceId, model: str, embed: Embed) ->
     """The present graph of a space with vectors of a text encoder, made first for nodes that lack a sound one."""
 
     def read(*, checks_vectors: bool) -> Snapshot:
-        lacking = store.unembedded(space, model, checks_vectors=checks_vectors)
-        if lacking:
-            vectors = embed([each.text for each in lacking])
-            store.put_embeddings(space, model, lacking, vectors, to_indexes=False)
+        embed_lacking(store, [space], model, embed, checks_vectors=checks_vectors, to_indexes=False)
         return store.snapshot(space, embedding_model=model)
 
     try:

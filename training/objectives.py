@@ -13,10 +13,12 @@ import torch
 import torch.nn.functional as F  # noqa: N812  (the name every PyTorch reader knows)
 from torch import Tensor
 
-from locigraph.gnn.encoders import GraphEncoder, TurnVectors
+from locigraph.gnn.encoders import GRAPH_ENCODERS, GraphEncoder, TurnVectors
 from locigraph.gnn.features import GraphInputs
 from locigraph.gnn.losses import link_loss, multi_positive_loss, nt_xent
+from locigraph.gnn.relations import network_relations
 from locigraph.kg.registry import Table
+from locigraph.training.config import Settings
 from locigraph.training.examples import SpaceExample
 
 _SUPERVISION_SHARE = 0.2
@@ -44,11 +46,19 @@ class Scorer:
 
 @dataclass(frozen=True)
 class Loss:
-    """A self-supervised loss; ``compute`` gives None for a space that it does not apply to."""
+    """A self-supervised loss.
+
+    Attributes:
+        name: The name by which users choose it.
+        compute: Gives the loss, or None for a space that it does not apply to.
+        description: One sentence for help texts.
+        asks: Whether it needs pseudo-questions.
+    """
 
     name: str
     compute: Callable[[Scorer, SpaceExample], Tensor | None]
     description: str
+    asks: bool = False
 
 
 def pseudo_question_loss(scorer: Scorer, example: SpaceExample) -> Tensor | None:
@@ -117,7 +127,25 @@ LOSSES: Table[Loss] = Table(
     "loss",
     [
         Loss("link", link_prediction_loss, "typed link prediction on hidden edges"),
-        Loss("pseudo_questions", pseudo_question_loss, "questions made of facts against the turns they came from"),
+        Loss(
+            "pseudo_questions",
+            pseudo_question_loss,
+            "questions made of facts against the turns they came from",
+            asks=True,
+        ),
         Loss("views", two_views_loss, "agreement of two views of the graph with different edges left out"),
     ],
 )
+
+
+def require_known_names(settings: Settings) -> None:
+    """Refuse settings that name an encoder, a loss or a relation that there is not, before any work.
+
+    Raises:
+        UnknownNameError: If it is an encoder or a loss; lists those that are known.
+        GraphError: If it is a relation.
+    """
+    GRAPH_ENCODERS[settings.model.encoder]
+    network_relations(settings.model.excluded_relations)
+    for loss in settings.training.pretrain_losses:
+        LOSSES[loss]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 
-from locigraph.kg.errors import StoreError, UnknownSpaceError
+from locigraph.kg.errors import UnknownSpaceError
 from locigraph.kg.store import scopes, sequence, tables, tombstones
 from locigraph.kg.store import turns as turns_
 from locigraph.kg.store.database import Database
+from locigraph.kg.store.statements import chunks
 from locigraph.kg.store.turns import TurnFailure
 from locigraph.kg.types import UNSTORABLE, NodeId, Scope, SpaceId, Turn, TurnId, TurnState
 
@@ -38,15 +39,29 @@ class Conversations(Database):
             raise UnknownSpaceError(space, self.spaces())
 
     def revision(self, space: SpaceId) -> int:
-        """Number of the space's last change: every ``commit`` raises it by one, everything else by one or more.
+        """Number of the space's last change: whatever changes its graph, or the order of its turns, raises it.
 
-        Only pending turns that were appended after all others leave it as it is.
+        Pending turns that are appended after all others leave it as it is, and so do embeddings.
         """
         with self._read() as connection:
             found = connection.scalar(select(tables.spaces.c.revision).where(tables.spaces.c.space == space))
         if found is None:
             raise UnknownSpaceError(space, self.spaces())
         return int(found)
+
+    def versions(self, spaces: Sequence[SpaceId]) -> dict[SpaceId, tuple[int, int]]:
+        """Revision and number of turns of spaces: a snapshot is as the space is now until one of them is another.
+
+        A space that does not exist is left out.
+        """
+        table, turns = tables.spaces.c, tables.turns.c
+        held = select(func.count()).where(turns.space == table.space).scalar_subquery()
+        found: dict[SpaceId, tuple[int, int]] = {}
+        with self._read() as connection:
+            for chunk in chunks(list(spaces)):
+                rows = connection.execute(select(table.space, table.revision, held).where(table.space.in_(chunk)))
+                found.update((SpaceId(space), (int(revision), int(count))) for space, revision, count in rows)
+        return found
 
     def append_turns(
         self, turns: Sequence[Turn], *, scoped: Sequence[tuple[SpaceId, Scope]] = (), may_rewind: bool = True
@@ -118,10 +133,9 @@ class Conversations(Database):
         Raises:
             StoreError: If the turn did not fail; consolidating a turn twice would double its nodes.
         """
-        if turn_id not in {failure.turn_id for failure in self.failures(space)}:
-            raise StoreError(f"space {space!r} holds no failed turn {turn_id!r}; only failed turns are retried")
+        self.require_space(space)
         with self._write() as connection:
-            turns_.set_state(connection, space, turn_id, TurnState.PENDING, None)
+            turns_.retry(connection, space, turn_id)
 
     def failures(self, space: SpaceId) -> list[TurnFailure]:
         """Turns whose consolidation failed."""

@@ -35,7 +35,7 @@ def make_engine(url: str, access: Access) -> Engine:
     if not url.strip():
         raise StoreError("the path of the store is empty; name a file, such as data/kg.sqlite")
     try:
-        parsed = sa.make_url(url) if "://" in url else sa.URL.create("sqlite", database=url)
+        parsed = _parsed(url)
         file = _file_of(parsed)
         options: dict[str, Any] = {} if file is None else {"creator": lambda: _connected(file, access)}
         engine = sa.create_engine(parsed, **options)
@@ -75,8 +75,19 @@ def _is_unmarked_store(connection: sqlite3.Connection) -> bool:
     return connection.execute("SELECT * FROM alembic_version").fetchall() == [(_UNMARKED,)]
 
 
+def file_of(url: str) -> Path | None:
+    """The SQLite file that the path or URL of a store names; None for a database on a server or in memory."""
+    try:
+        return _file_of(_parsed(url))
+    except sa.exc.ArgumentError:  # who opens it says what is wrong
+        return None
+
+
+def _parsed(url: str) -> sa.URL:
+    return sa.make_url(url) if "://" in url else sa.URL.create("sqlite", database=url)
+
+
 def _file_of(url: sa.URL) -> Path | None:
-    """The SQLite file that a URL names; None for a database in memory or on a server."""
     database = url.database or ":memory:"
     is_file = url.get_backend_name() == "sqlite" and database != ":memory:" and not database.startswith("file:")
     return Path(database) if is_file else None

@@ -1,4 +1,4 @@
-"""The only deletion: turns, or a whole space, are erased with all that was drawn from them."""
+"""Erases turns, or a whole space, with all that was drawn from them: the only deletion of what was said."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ class Store(Conversations, Queues):
     def forget(
         self, space: SpaceId, turn_ids: Sequence[TurnId], *, before_erasing: erase.Listener = lambda texts: None
     ) -> int:
-        """Erase turns and all that was drawn from them: the one deletion there is.
+        """Erase turns and all that was drawn from them: the only deletion of what was said.
 
         They stay forgotten: the store keeps keyed digests of them, and passes them over when they come again.
         Episodes, events, facts and reflections whose wording may come from any of the turns go; what the turns only

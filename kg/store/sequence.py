@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, bindparam, case, func, select, update
 
+from locigraph.kg.schema import EPISODE
 from locigraph.kg.store import changes, tables
 from locigraph.kg.types import SpaceId, TurnId, TurnState
 
@@ -207,6 +208,6 @@ def _episodes(connection: Connection, space: SpaceId) -> dict[TurnId, int]:
         select(turns.turn_id, nodes.key)
         .join(tables.provenance, sources.turn_key == turns.key)
         .join(tables.nodes, nodes.key == sources.node_key)
-        .where(turns.space == space, nodes.type == "episode")
+        .where(turns.space == space, nodes.type == EPISODE)
     )
     return {TurnId(row.turn_id): int(row.key) for row in connection.execute(query)}

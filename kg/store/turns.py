@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -37,18 +37,23 @@ def append(
                 f"space {turn.space[:60]!r}: turn {turn.turn_id[:60]!r}: {field} is {shortened(value)}; expected "
                 f"{expected}; nothing was written"
             )
-        twin = unique.setdefault((turn.space, turn.turn_id), turn)
-        require_same(twin, turn)
+        require_same(unique.setdefault((turn.space, turn.turn_id), turn), turn)
     living = tombstones.without_forgotten(connection, list(unique.values()))
-    new = [turn for turn in living if not _is_held(connection, turn)]
+    held = _held(connection, living)
+    for turn in living:
+        if (twin := held.get((turn.space, turn.turn_id))) is not None:
+            require_same(twin, turn)
+    new = [turn for turn in living if (turn.space, turn.turn_id) not in held]
     for space in sorted({turn.space for turn in new}):
         if not connection.execute(select(tables.spaces).where(tables.spaces.c.space == space)).first():
             connection.execute(insert(tables.spaces).values(space=space, revision=secrets.randbits(48)))
     scopes.put(connection, scoped)
     if new:
         connection.execute(insert(tables.turns), [turn_row(turn) for turn in new])
-    for space in sorted({turn.space for turn in living}):
-        given = [(turn.session_id, turn.turn_id) for turn in living if turn.space == space]
+    given_of: defaultdict[SpaceId, list[tuple[str, TurnId]]] = defaultdict(list)
+    for turn in living:
+        given_of[turn.space].append((turn.session_id, turn.turn_id))
+    for space, given in sorted(given_of.items()):
         early = sequence.arrange(connection, space, given)
         if early is not None and not may_rewind:
             raise StoreError(
@@ -60,13 +65,19 @@ def append(
     return len(new)
 
 
-def _is_held(connection: Connection, turn: Turn) -> bool:
+def _held(connection: Connection, turns: Sequence[Turn]) -> dict[tuple[SpaceId, TurnId], Turn]:
+    """Those of some turns that are stored, by space and id, as they are stored."""
+    ids_of: defaultdict[SpaceId, list[TurnId]] = defaultdict(list)
+    for turn in turns:
+        ids_of[turn.space].append(turn.turn_id)
     table = tables.turns
-    row = connection.execute(select(table).where(table.c.space == turn.space, table.c.turn_id == turn.turn_id)).first()
-    if row is None:
-        return False
-    require_same(turn_of(row), turn)
-    return True
+    found = [
+        turn_of(row)
+        for space, ids in ids_of.items()
+        for chunk in chunks(ids)
+        for row in connection.execute(select(table).where(table.c.space == space, table.c.turn_id.in_(chunk)))
+    ]
+    return {(turn.space, turn.turn_id): turn for turn in found}
 
 
 def read(connection: Connection, space: SpaceId, state: TurnState | None) -> list[Turn]:
@@ -104,6 +115,15 @@ def set_state(connection: Connection, space: SpaceId, turn_id: TurnId, state: Tu
     )
     if result.rowcount != 1:
         raise StoreError(f"space {space!r} holds no turn {turn_id!r}")
+
+
+def retry(connection: Connection, space: SpaceId, turn_id: TurnId) -> None:
+    """Put a failed turn back among the pending; see ``Store.retry_turn``."""
+    table = tables.turns
+    failed = table.c.space == space, table.c.turn_id == turn_id, table.c.state == TurnState.FAILED
+    result = connection.execute(update(table).where(*failed).values(state=TurnState.PENDING, error=None))
+    if result.rowcount != 1:
+        raise StoreError(f"space {space!r} holds no failed turn {turn_id!r}; only failed turns are retried")
 
 
 def keys_of(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId]) -> dict[TurnId, int]:

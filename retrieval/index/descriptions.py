@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from locigraph.kg.counts import counted
-from locigraph.kg.schema import schema_hash, searchable_types
+from locigraph.kg.schema import EPISODE, schema_hash, searchable_types
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import IDENTITY, Store
 from locigraph.kg.times import epoch
@@ -152,7 +152,7 @@ class DescriptionIndexer:
         active = [i for i, n in enumerate(nodes) if n.status == NodeStatus.ACTIVE and n.type in searchable]
         if active:
             # See _description_rows.
-            turns = self._store.turns_of_nodes(space, [keys[i] for i in active if nodes[i].type == "episode"])
+            turns = self._store.turns_of_nodes(space, [keys[i] for i in active if nodes[i].type == EPISODE])
             collection.upsert(
                 [
                     IndexRow(
@@ -241,7 +241,7 @@ def _description_rows(space: str, snapshot: Snapshot, rows: Sequence[int]) -> li
     # Only episodes carry their turns here. The turns of other nodes grow in number without the node's row being
     # written again, so their hits take the turns from the lexical arm.
     made = snapshot_rows(space, snapshot, np.asarray(rows, dtype=np.int64))
-    return [row if row.type == "episode" else replace(row, turn_ids=()) for row in made]
+    return [row if row.type == EPISODE else replace(row, turn_ids=()) for row in made]
 
 
 def is_same_vector(held: NDArray[np.float32] | None, due: NDArray[np.float32]) -> bool:

@@ -66,6 +66,11 @@ class LexicalIndex:
         self._spaces: dict[SpaceId, _Space] = {}
         self._past: OrderedDict[tuple[SpaceId, datetime], _Space] = OrderedDict()
 
+    @property
+    def size(self) -> int:
+        """Number of nodes that are held, of the present and of the past."""
+        return sum(len(held.documents) for held in (*self._spaces.values(), *self._past.values()))
+
     def add(self, space: SpaceId, document: Document) -> None:
         """Add a node, or replace it."""
         if document.type in self._types:

@@ -28,6 +28,11 @@ class MemoryVectors:
         self._position: dict[str, dict[NodeId, int]] = {}
         self._room: dict[str, NDArray[np.float32]] = {}
 
+    @property
+    def size(self) -> int:
+        """Number of rows."""
+        return sum(map(len, self._rows.values()))
+
     def add(self, space: str, rows: Sequence[tuple[VectorMatch, int]], vectors: NDArray[np.float32]) -> None:
         """Write rows, replacing those of the same node.
 

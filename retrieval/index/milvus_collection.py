@@ -19,7 +19,7 @@ from locigraph.kg.types import NodeId, TurnId
 from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.index.filters import filter_expression, quote
 from locigraph.retrieval.index.milvus_client import GuardedClient
-from locigraph.retrieval.protocols import SearchScope, VectorMatch
+from locigraph.retrieval.protocols import MOST_FOUND, SearchScope, VectorMatch
 
 IndexType = Literal["FLAT", "HNSW"]
 Metric = Literal["COSINE", "IP"]
@@ -29,7 +29,6 @@ FLAT_BELOW = 50_000
 _HNSW = {"M": 16, "efConstruction": 200}
 _HNSW_EF = 256
 _BATCH = 1_000
-_MOST = 16_384  # a server returns no more, and Milvus Lite sets aside room for all that it is asked for
 _SELF = "self"  # primary key of the row in which a collection describes itself, in a space that no search can name
 _NO_SPACE = ""
 _ROW_FIELDS = ["space", "node_key", "node_id", "type", "recorded_at", "turns"]
@@ -83,13 +82,13 @@ class Collection:
         """Check that the collection is what its user expects.
 
         Raises:
-            IndexMismatchError: If it is not; names the difference and the command that mends it.
+            IndexMismatchError: If it is not; names the difference and the command that mends it, of descriptions.
         """
         for name, held, needed in (("version", self.spec.version, version), ("schema", self.spec.schema, schema)):
             if held != needed:
                 raise IndexMismatchError(
                     f"collection {self.name!r} of index {self._client.uri!r} has {name} {held!r} but {needed!r} "
-                    "is needed; run locigraph refresh (graph embeddings) or verify --rebuild true (descriptions)"
+                    "is needed; run locigraph verify --rebuild true"
                 )
 
     def describe_itself(self) -> None:
@@ -194,7 +193,7 @@ class Collection:
                 f"query vector for collection {self.name!r} must be {self.spec.dim} finite numbers, got shape "
                 f"{vector.shape}"
             )
-        limit = min(top_k, _MOST)
+        limit = min(top_k, MOST_FOUND)
         parameters: dict[str, Any] = {"metric_type": self.spec.metric}
         if self.spec.index == "HNSW":
             parameters["params"] = {"ef": max(_HNSW_EF, limit)}

@@ -30,6 +30,8 @@ FIXED_WEIGHTS = (0.6, 0.3, 0.1)
 _FADING_S = 30 * 86_400
 
 Weights = tuple[float, float, float]
+#: Of a question its type, the signals of its candidates [candidates, 3], and which of these are relevant [candidates].
+Sample = tuple[str, NDArray[np.float64], NDArray[np.bool_]]
 
 
 class ClueGraph(MemoryGraph):
@@ -153,9 +155,7 @@ class AssoMemRetriever(GraphRetriever[ClueGraph]):
         return candidates, np.stack(columns, axis=1)
 
 
-def learnt_weights(
-    samples: Iterable[tuple[str, NDArray[np.float64], NDArray[np.bool_]]], *, temperature: float = 0.1
-) -> Mapping[str, Weights]:
+def learnt_weights(samples: Iterable[Sample], *, temperature: float = 0.1) -> Mapping[str, Weights]:
     """Weights of the signals by type of question, from questions whose relevant memories are known.
 
     Use questions of training conversations only.
@@ -197,11 +197,25 @@ def weights_by_type(
     Returns:
         The weights by a question's words; the fixed ones for a type that no question had.
     """
+    return weights_of_types(typed_signals(retriever, questions, type_of), type_of, temperature=temperature)
+
+
+def typed_signals(
+    retriever: AssoMemRetriever, questions: Sequence[Question], type_of: Callable[[str], str]
+) -> list[Sample]:
+    """What ``learnt_weights`` learns from: for each question its type, signals of its candidates, and relevant ones."""
     samples = []
     for question, vector in zip(questions, retriever.encoder.encode([q.text for q in questions]), strict=True):
         graph = retriever.held(question.space, question.asked_at)
         rows, signals = retriever.signals(graph, retriever.asked(graph, question.text, vector, question.asked_at))
         samples.append((type_of(question.text), signals, are_relevant(graph, rows, question.evidence)))
+    return samples
+
+
+def weights_of_types(
+    samples: Iterable[Sample], type_of: Callable[[str], str], *, temperature: float
+) -> Callable[[str], Weights]:
+    """As ``weights_by_type``, from what ``typed_signals`` gave."""
     learnt = learnt_weights(samples, temperature=temperature)
     return lambda text: learnt.get(type_of(text), FIXED_WEIGHTS)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
+from locigraph.kg.schema import EPISODE
 from locigraph.kg.types import SpaceId
 from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.hits import hits_of_matches
@@ -13,7 +14,7 @@ from locigraph.retrieval.protocols import DEFAULT_TOP_K, NodeTexts, QueryEncoder
 from locigraph.retrieval.stopwatch import Stopwatch
 
 #: The graph has moved what facts and events know into the vectors of their turns, so turns alone are searched.
-_TYPES = ("episode",)
+_TYPES = (EPISODE,)
 
 
 class GraphEmbeddingRetriever:

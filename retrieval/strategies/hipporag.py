@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from locigraph.kg.schema import plannable_types
+from locigraph.kg.schema import EPISODE, plannable_types
 from locigraph.kg.snapshot import Snapshot
 from locigraph.retrieval.page_rank import personalized_page_rank, transition_matrix
 from locigraph.retrieval.protocols import TextEncoder
@@ -30,10 +30,10 @@ class HippoGraph(MemoryGraph):
 
     def __init__(self, snapshot: Snapshot, synonym_cosine: float) -> None:
         super().__init__(snapshot)
-        self.turns = self.rows("episode")
+        self.turns = self.rows(EPISODE)
         self.entities = self.rows("entity")
         speaking, spoken_of = self.edges("MENTIONS")
-        of_turn = snapshot.types[speaking] == "episode"
+        of_turn = snapshot.types[speaking] == EPISODE
         of_fact = np.isin(snapshot.types[speaking], plannable_types())
         self.fact, self.entity = speaking[of_fact], spoken_of[of_fact]
         #: Facts that name an entity.

@@ -73,7 +73,7 @@ class HybridRetriever:
     ) -> Result:
         """The best nodes for a query; see ``Retriever``. Signals: ``bm25``, ``ann`` (cosine)."""
         depth = max(self._depth, top_k)
-        # Not timed: a service would keep the index of the present, and an index of the past is built for one question.
+        # Not timed: an open memory keeps this index until the space changes, and an evaluation makes it once.
         self._lexical.load(space, as_of)
         queries = self._queries(query, self._lexical.last_day(space, as_of) if as_of is None else as_of.date())
         watch = Stopwatch()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from locigraph.kg.schema import EPISODE
 from locigraph.kg.types import SpaceId
 from locigraph.retrieval.hits import hits_of_matches
 from locigraph.retrieval.index.documents import LexicalIndex
@@ -18,7 +19,7 @@ from locigraph.retrieval.protocols import (
 )
 from locigraph.retrieval.stopwatch import Stopwatch
 
-_TURNS = ("episode",)
+_TURNS = (EPISODE,)
 
 
 class DenseRetriever:

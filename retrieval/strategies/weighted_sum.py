@@ -16,6 +16,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from locigraph.kg.schema import EPISODE
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import SpaceId
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, TextEncoder
@@ -103,7 +104,7 @@ class FusionRetriever:
         hits = tuple(
             Hit(
                 snapshot.ids[row],
-                "episode",
+                EPISODE,
                 snapshot.descriptions[row],
                 snapshot.turns_of[row],
                 float(totals[i]),

@@ -13,7 +13,6 @@ from threading import Lock
 from tqdm import tqdm
 
 from locigraph.consolidation.extractors import EXTRACTORS, Clients, rules_of
-from locigraph.consolidation.extractors.recorded import RecordedExtractor
 from locigraph.consolidation.extractors.rules import RuleExtractor
 from locigraph.consolidation.pipeline import Consolidator, built_by, refuse_other_extractor
 from locigraph.consolidation.protocols import Accounted, Extractor
@@ -23,6 +22,7 @@ from locigraph.kg.language.redaction import redacted_turn
 from locigraph.kg.store import Store, TurnFailure
 from locigraph.kg.types import ANYBODY, Scope, SpaceId, Turn, TurnId, TurnState
 from locigraph.kg.views import Views
+from locigraph.retrieval.text.node_vectors import embed_lacking
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder, plain_and_adapted
 from locigraph.scripts.assembly.build_context import HybridContext
 from locigraph.training.pseudo_questions import RULES
@@ -97,7 +97,8 @@ class GraphWriter:
         given = list(dict.fromkeys(turn.space for turn in turns))
         for space in given:
             refuse_other_extractor(store, space, extractor)
-        may_rewind = extractor.name != RecordedExtractor.name or _is_whole(store, turns)
+        is_replay = extractor.name in EXTRACTORS and EXTRACTORS[extractor.name].is_replay
+        may_rewind = not is_replay or _is_whole(store, turns)
         store.append_turns(turns, scoped=scoped, may_rewind=may_rewind)
         known = {*store.spaces()}
         spaces = [space for space in given if space in known]
@@ -247,18 +248,14 @@ def embed_all(
 
     With ``checks_vectors`` damaged ones are made anew.
     """
-    model = encoder.model_id
-    found = {space: store.unembedded(space, model, checks_vectors=checks_vectors) for space in spaces}
-    lacking = {space: texts for space, texts in found.items() if texts}
-    # One large batch now instead of a small one per space.
-    texts = [each.text for nodes in lacking.values() for each in nodes]
-    vectors = encoder.encode(texts, progress="embed" if lacking and progress else None)
-    start = 0
-    for space, nodes in lacking.items():
-        rows = vectors[start : start + len(nodes)]
-        start += len(nodes)
-        # The index holds no vectors of adapters (see indexer_of).
-        store.put_embeddings(space, model, nodes, rows, to_indexes=encoder.adapter is None)
+    embed_lacking(
+        store,
+        spaces,
+        encoder.model_id,
+        partial(encoder.encode, progress="embed" if progress else None),
+        checks_vectors=checks_vectors,
+        to_indexes=encoder.adapter is None,  # the index holds no vectors of adapters (see indexer_of)
+    )
 
 
 def views_of(graph: Store, corpus: Corpus, encoder: CachedTextEncoder | None) -> Views:

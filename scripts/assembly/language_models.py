@@ -25,8 +25,17 @@ def clients_of(
     max_tokens: int | None = None,
     max_cost: float | None = None,
     ledger: Ledger | None = None,
+    option: str = "llm",
 ) -> Callable[[str], ChatClient]:
     """What makes the client of a stage; all stages share one cassette and one ledger, a given one in place of limits.
+
+    Args:
+        settings: The models.
+        max_tokens: Largest number of tokens; None for no limit.
+        max_cost: Largest sum; None for no limit.
+        ledger: The ledger; None for a new one.
+        option: The option that the settings were given by, as errors name it. The limits are options of their own
+            beside ``llm``, and among the settings of any other.
 
     Raises:
         LocigraphError: If a limit is below 0, or of a cost without prices. The maker raises it if no endpoint or no
@@ -34,22 +43,26 @@ def clients_of(
     """
     from locigraph.consolidation.ledger import Ledger
 
-    for name, limit in (("max_tokens", max_tokens), ("max_cost", max_cost)):
+    of_limits = "" if option == "llm" else f"{option}."
+    for name, limit in ((f"{of_limits}max_tokens", max_tokens), (f"{of_limits}max_cost", max_cost)):
         if limit is not None and not limit >= 0:
             raise LocigraphError(f"{name} is {limit}; expected 0 or more, or nothing for no limit")
-    for name, value in (("llm.timeout_s", settings.timeout_s), ("llm.deadline_s", settings.deadline_s)):
+    for name, value in ((f"{option}.timeout_s", settings.timeout_s), (f"{option}.deadline_s", settings.deadline_s)):
         if not value > 0:
             raise LocigraphError(f"{name} is {value}; expected a number of seconds above 0")
     scribe, concurrency = ScribeSettings(), 1
     if isinstance(settings, LLMSettings):
         scribe, concurrency = settings.scribe, settings.concurrency
     if concurrency < 1:
-        raise LocigraphError(f"llm.concurrency is {concurrency}; expected 1 or more conversations at a time")
+        raise LocigraphError(f"{option}.concurrency is {concurrency}; expected 1 or more conversations at a time")
     prices = [settings.read_price, settings.written_price, scribe.read_price, scribe.written_price]
     if any(price is not None and not 0 <= price < float("inf") for price in prices):
-        raise LocigraphError(f"the prices of llm are {prices}; expected 0 or more for a million tokens")
+        raise LocigraphError(f"the prices of {option} are {prices}; expected 0 or more for a million tokens")
     if max_cost is not None and not any(prices):
-        raise LocigraphError(f"max_cost is {max_cost}, but llm.read_price and llm.written_price are 0; give the prices")
+        raise LocigraphError(
+            f"{of_limits}max_cost is {max_cost}, but {option}.read_price and {option}.written_price are 0; give the "
+            "prices"
+        )
     shared = ledger or Ledger(max_tokens=max_tokens, max_cost=max_cost)
 
     def make(stage: str) -> ChatClient:
@@ -60,13 +73,13 @@ def clients_of(
         own = asdict(scribe) if stage in _OWN else {}
         used = replace(settings, **{name: value for name, value in own.items() if value not in (None, "")})
         if not used.model:
-            raise LocigraphError(f"llm.model is {used.model!r}; name the model that is to be asked")
+            raise LocigraphError(f"{option}.model is {used.model!r}; name the model that is to be asked")
         if settings.cassette in BUNDLED and settings.mode != "replay":
             raise LocigraphError(
-                f"llm.cassette {settings.cassette!r} is bundled and only replayed; set llm.mode to replay"
+                f"{option}.cassette {settings.cassette!r} is bundled and only replayed; set {option}.mode to replay"
             )
         if not used.base_url and settings.mode != "replay":
-            raise LocigraphError("llm.base_url names no endpoint; name one, such as http://localhost:8000/v1")
+            raise LocigraphError(f"{option}.base_url names no endpoint; name one, such as http://localhost:8000/v1")
         key = os.environ.get(used.api_key_env)
         parameters = {"temperature": settings.temperature, "max_tokens": settings.max_reply_tokens}
         endpoint = Endpoint(

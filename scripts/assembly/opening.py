@@ -13,6 +13,7 @@ from locigraph.kg.corpora import Corpus, load_corpus
 from locigraph.kg.counts import counted, is_or_are
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.store import Store
+from locigraph.kg.store.engine import file_of
 from locigraph.kg.types import Question, SpaceId, TurnState
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.assembly.defaults import SHIPPED_ADAPTER
@@ -102,8 +103,8 @@ def held_out_encoder(settings: EncoderSettings, questions: Sequence[Question]) -
 
 def present_store(path: str) -> AbstractContextManager[Store | None]:
     """A store as it is now, to be read; None where there is none yet."""
-    file = path.removeprefix("sqlite:///")
-    return Store(path, access="read") if "://" in file or Path(file).is_file() else nullcontext()
+    file = file_of(path)
+    return Store(path, access="read") if file is None or file.is_file() else nullcontext()
 
 
 def existing_store(path: str, *, access: Literal["write", "read"] = "read") -> Store:
@@ -112,10 +113,10 @@ def existing_store(path: str, *, access: Literal["write", "read"] = "read") -> S
     Raises:
         LocigraphError: If there is none, rather than making an empty one.
     """
-    file = path.removeprefix("sqlite:///")  # of SQLAlchemy's URLs the one that names a file
-    if "://" not in file and Path(file).is_dir():
-        raise LocigraphError(f"store {path!r} is a folder; name the file in it, such as {Path(path) / 'graph.sqlite'}")
-    if "://" not in file and not (Path(file).is_file() and Path(file).stat().st_size):
+    file = file_of(path)
+    if file is not None and file.is_dir():
+        raise LocigraphError(f"store {path!r} is a folder; name the file in it, such as {file / 'graph.sqlite'}")
+    if file is not None and not (file.is_file() and file.stat().st_size):
         raise LocigraphError(f"store {path!r} does not exist; run locigraph build, or name it with --store")
     return Store(path, access=access)
 
@@ -153,12 +154,12 @@ def vector_index(settings: IndexSettings, store: str, *, is_reader: bool = False
     """
     from locigraph.retrieval.index.milvus import MilvusIndex
 
-    file = store.removeprefix("sqlite:///")
-    if settings.uri is None and "://" in file:
+    file = file_of(store)
+    if settings.uri is None and file is None:
         raise LocigraphError(
             f"store {store.partition('@')[2] or store!r} has no folder to put an index in; name one with --index.uri"
         )
-    uri = settings.uri or file.removesuffix(".sqlite") + ".index.db"
+    uri = settings.uri or str(file).removesuffix(".sqlite") + ".index.db"
     if is_reader and "://" not in uri and not Path(uri).exists():
         raise LocigraphError(f"index {uri!r} does not exist; run locigraph build, or name it with --index.uri")
     return MilvusIndex(uri, token=settings.token, is_reader=is_reader)

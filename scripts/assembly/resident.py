@@ -6,7 +6,6 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TypeVar
 
 from locigraph.consolidation.errors import LanguageModelError, LimitReachedError, StoppedError
@@ -15,6 +14,7 @@ from locigraph.consolidation.protocols import TextEncoder
 from locigraph.kg.counts import Counts
 from locigraph.kg.errors import LocigraphError, UnknownNodeError, UnknownSpaceError
 from locigraph.kg.store import Store
+from locigraph.kg.store.engine import file_of
 from locigraph.kg.types import SpaceId
 from locigraph.retrieval.text.text_encoder import plain_and_adapted
 from locigraph.scripts.assembly import defaults, graphs, opening
@@ -112,11 +112,11 @@ def _alone(name: str, store: str) -> Iterator[None]:
     """Keep a second process of the same command away: both would make the same nodes."""
     import fcntl
 
-    file = store.removeprefix("sqlite:///")
-    if "://" in file:
+    file = file_of(store)
+    if file is None:
         yield  # of a store on a server nobody keeps others away
         return
-    with Path(f"{file}.{name}.lock").open("w") as lock:
+    with file.with_name(f"{file.name}.{name}.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

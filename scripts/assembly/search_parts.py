@@ -8,8 +8,9 @@ from datetime import datetime
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Self
 
-from locigraph.kg.joint import read_by_space, side_by_side
+from locigraph.kg.joint import read_by_space
 from locigraph.kg.types import NodeId, SpaceId
+from locigraph.scripts.assembly.space_indexes import SpaceIndexes
 
 if TYPE_CHECKING:
     from locigraph.kg.snapshot import Snapshot
@@ -38,6 +39,7 @@ class SearchParts:
         queries: Makes the queries of v1; None for its own rules.
         is_joint: Whether the spaces are searched together, whatever space a strategy is asked for, as if their graphs
             were one (see ``kg.joint``): ranks, word counts and scaled scores are those of all of them.
+        indexes: What is held of these spaces in memory already; None to make it anew.
     """
 
     def __init__(
@@ -49,10 +51,12 @@ class SearchParts:
         index: MilvusIndex | None = None,
         queries: QueryGenerator | None = None,
         is_joint: bool = False,
+        indexes: SpaceIndexes | None = None,
     ) -> None:
         self.store, self.encoder, self.spaces, self.index = store, encoder, spaces, index
         self.queries = queries
         self.is_joint = is_joint
+        self._indexes = SpaceIndexes(store, spaces, is_joint=is_joint) if indexes is None else indexes
         self.opened = ExitStack()
 
     def __enter__(self) -> Self:
@@ -72,56 +76,44 @@ class SearchParts:
 
     def snapshot(self, space: SpaceId, as_of: datetime | None, model: str | None = None) -> Snapshot:
         """The graph of a space, or of all of them side by side where they are searched together."""
-        read = self.spaces if self.is_joint else [space]
-        found = [self.store.snapshot(each, as_of=as_of, embedding_model=model) for each in read]
-        return side_by_side(found, space) if self.is_joint else found[0]
+        return self._indexes.snapshot(space, as_of, model)
 
     @property
     def texts(self) -> NodeTexts:
         """Reads the texts of the hits of a search."""
         return texts_of(self.store, is_joint=self.is_joint)
 
-    @cached_property
+    @property
     def words(self) -> LexicalIndex:
         """BM25 over all searchable nodes."""
-        from locigraph.retrieval.index.documents import LexicalIndex
+        return self._indexes.words
 
-        return LexicalIndex(self.snapshot)
-
-    @cached_property
+    @property
     def words_of_turns(self) -> LexicalIndex:
-        """BM25 over turns alone: what is common in facts must not weigh on the words of turns."""
-        from locigraph.retrieval.index.documents import LexicalIndex
-
-        return LexicalIndex(self.snapshot, types=("episode",))
+        """BM25 over turns alone."""
+        return self._indexes.words_of_turns
 
     def vectors(self, strategy: Strategy) -> VectorSearch:
         """Description embeddings: those of the text encoder as it is are indexed, those of an adapter are not."""
         from locigraph.retrieval.index.joint_vectors import JointVectors
 
-        found = self._adapted if strategy.uses_adapter else self._indexed
+        found = self._indexes.vectors(self.encoder) if strategy.uses_adapter else self._indexed
         return JointVectors(found, self.spaces) if self.is_joint else found
 
     @cached_property
     def _indexed(self) -> VectorSearch:
         assert self.index is not None
         if not any(self.store.node_counts(space) for space in self.spaces):
-            return self._in_memory(self.encoder.without_adapter())  # nothing is there yet, and perhaps no index
+            return self._indexes.vectors(self.encoder.without_adapter())  # nothing is there yet, and perhaps no index
         indexer = indexer_of(self.store, self.index, self.encoder)
-        indexer.require_complete(self.spaces)
-        return indexer.collection()
-
-    @cached_property
-    def _adapted(self) -> VectorSearch:
-        return self._in_memory(self.encoder)
-
-    def _in_memory(self, encoder: CachedTextEncoder) -> VectorSearch:
-        from locigraph.retrieval.index.memory_vectors import MemoryVectors
-
-        vectors = MemoryVectors()
-        for space in self.spaces:
-            vectors.add_snapshot(self.store.snapshot(space, embedding_model=encoder.model_id))
-        return vectors
+        collection = indexer.collection()
+        # Counting rows takes most of a search. Nobody else writes to an embedded index, whose collection stays the same
+        # object until it is made anew; a server's is another object each time, so its rows are always counted.
+        is_known = self._indexes.complete is collection
+        if not is_known or any(self.store.outbox_size(space) for space in self.spaces):
+            indexer.require_complete(self.spaces)
+            self._indexes.complete = collection
+        return collection
 
 
 def indexer_of(store: Store, index: MilvusIndex, encoder: CachedTextEncoder) -> DescriptionIndexer:

@@ -7,13 +7,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from locigraph.kg.language.tokens import one_line
+from locigraph.kg.schema import EPISODE
 from locigraph.kg.store import Store
 from locigraph.kg.types import Node, NodeId, SpaceId
 
 #: Types that are listed when none are named.
 LISTED = ("event_node", "sub_event", "knowledge_node", "reflection")
 #: Types by their names in prose.
-IN_PROSE = {"turn": "episode", "fact": "knowledge_node", "event": "event_node", "topic": "concept"}
+IN_PROSE = {"turn": EPISODE, "fact": "knowledge_node", "event": "event_node", "topic": "concept"}
 _MOST_EDGES = 50
 
 

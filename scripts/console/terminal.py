@@ -69,7 +69,8 @@ def hits_table(hits: Sequence[Hit], *, with_spaces: bool = False) -> str:
         lines.append(f"{rank:>3}  {hit.score:.4f}  {hit.type}{until}{space}  turns {turns}  [{signals}]")
         for where, same in {"": hit.same, **{f" in {name}": turns for name, turns in hit.elsewhere.items()}}.items():
             if same:
-                lines.append(f"     {len(same)} more turns{where} say the same: {_listed(same)}")
+                says = "says" if len(same) == 1 else "say"
+                lines.append(f"     {counted(len(same), 'more turn')}{where} {says} the same: {_listed(same)}")
         lines += textwrap.wrap(hit.description, width=width - 6, initial_indent=" " * 5, subsequent_indent=" " * 5)[:3]
     return printable("\n".join(lines))
 

@@ -29,20 +29,17 @@ from locigraph.training.snapshots import TrainingSet
 
 
 def settings_of(model: ModelConfig, training: TrainingConfig) -> Settings:
-    """Model and training, whose graph encoder and losses are known.
+    """Model and training, whose graph encoder, losses and relations are known.
 
     Raises:
-        UnknownNameError: If one is not; lists those that are known.
+        UnknownNameError: If an encoder or a loss is not; lists those that are known.
+        GraphError: If a relation is not.
     """
-    from locigraph.gnn.encoders import GRAPH_ENCODERS
-    from locigraph.training.objectives import LOSSES
+    from locigraph.training.objectives import require_known_names
 
-    return Settings(
-        replace(model, encoder=GRAPH_ENCODERS[model.encoder].name),
-        replace(
-            training, pretrain_losses={LOSSES[name].name: weight for name, weight in training.pretrain_losses.items()}
-        ),
-    )
+    made = Settings(model, training)
+    require_known_names(made)
+    return made
 
 
 def training_set(views: Views, corpus: Corpus, *, validation: int, judges: bool = False) -> TrainingSet:
@@ -172,9 +169,12 @@ def checkpoint_with_fusion(
 
     for each in sets:
         refuse_fitted(encoder.adapter, each.validation)
-    learnt = {}
-    if any(each.questions and each.train for each in sets) and not trainer.fast_dev_run:
-        learnt = {DETAIL: dict(learn_weights(SignalReader(encoder.encode).examples(sets)).weights)}
+
+    def fusion() -> dict[str, dict[str, float]]:
+        if trainer.fast_dev_run or not any(each.questions and each.train for each in sets):
+            return {}
+        return {DETAIL: dict(learn_weights(SignalReader(encoder.encode).examples(sets)).weights)}
+
     return train_checkpoint(
         sets,
         settings,
@@ -183,7 +183,8 @@ def checkpoint_with_fusion(
         text_encoder=encoder.model_id,
         folder=folder,
         seed=seed,
-        details={**details, **learnt},
+        details=details,
+        learn_details=fusion,
         writer=writer,
         name=name,
         experiment=experiment,
@@ -203,7 +204,7 @@ def question_writer(settings: WriterSettings) -> QuestionWriter:
         return RULES
     if not settings.model:
         raise LocigraphError(f"writer.base_url is {settings.base_url!r}, but writer.model is empty; give both")
-    clients = clients_of(settings, max_tokens=settings.max_tokens, max_cost=settings.max_cost)
+    clients = clients_of(settings, max_tokens=settings.max_tokens, max_cost=settings.max_cost, option="writer")
     from locigraph.consolidation.question_writer import LLMQuestions  # its client takes a second to import
 
     return LLMQuestions(clients("questions"), concurrency=settings.concurrency)

@@ -7,18 +7,14 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
-from typing import TYPE_CHECKING
 
 from locigraph.kg.errors import LocigraphError, UnknownScopeError, UnknownSpaceError, nearest, shortened
-from locigraph.kg.joint import parted, read_by_space, side_by_side
+from locigraph.kg.joint import parted, read_by_space
 from locigraph.kg.schema import dated_types
 from locigraph.kg.store import Store
 from locigraph.kg.types import NodeId, Scope, SpaceId, TurnId
 from locigraph.retrieval.protocols import Hit
 from locigraph.scripts.assembly import options
-
-if TYPE_CHECKING:
-    from locigraph.kg.snapshot import Snapshot
 
 
 def named_spaces(graph: Store, space: str | Sequence[str] | None, scope: Scope) -> list[SpaceId]:
@@ -57,11 +53,6 @@ class AskedSpaces:
     def voices(self, space: SpaceId, ids: Sequence[NodeId]) -> Mapping[NodeId, frozenset[str]]:
         """See ``Store.voices``."""
         return read_by_space(ids, self._graph.voices) if self.is_joint else self._graph.voices(space, ids)
-
-    def snapshot(self, as_of: datetime | None) -> Snapshot:
-        """The graph without embeddings."""
-        found = [self._graph.snapshot(space, as_of=as_of) for space in self.spaces]
-        return side_by_side(found, self.name) if self.is_joint else found[0]
 
     def speakers(self, named: str | Sequence[str] | None) -> list[str] | None:
         """The speakers of a view; raises LocigraphError for one who says nothing in the spaces."""

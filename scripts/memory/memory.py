@@ -388,8 +388,9 @@ class Memory:
                     hits, context = found.hits[:top_k], None
                 else:
                     budget = Budget(tokens=budget_tokens, kinds=options.kind_limits(budget_kinds))
+                    snapshot = self._parts.snapshot(asked, time)
                     found, (context,) = retrieve_contexts(
-                        retriever, question, asked.snapshot(time), [budget], space=asked.name, as_of=time, top_k=top_k
+                        retriever, question, snapshot, [budget], space=asked.name, as_of=time, top_k=top_k
                     )
                     kept = {line.node_id for line in context.memories}
                     hits = tuple(hit for hit in found.hits if hit.node_id in kept)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from locigraph.kg.errors import LocigraphError
@@ -14,13 +15,15 @@ from locigraph.retrieval.protocols import Retriever
 from locigraph.scripts.assembly import defaults, opening
 from locigraph.scripts.assembly.search_parts import SearchParts, indexer_of, texts_of
 from locigraph.scripts.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings
+from locigraph.scripts.assembly.space_indexes import KeptIndexes
 from locigraph.scripts.assembly.strategies import STRATEGIES, made_of
 from locigraph.scripts.assembly.strategy_choice import require_adapter
 from locigraph.scripts.memory.asked_spaces import AskedSpaces
 
 if TYPE_CHECKING:
     from locigraph.consolidation.protocols import Extractor
-    from locigraph.retrieval.index.milvus import MilvusIndex
+    from locigraph.kg.snapshot import Snapshot
+    from locigraph.retrieval.index.milvus import Collection, MilvusIndex
     from locigraph.retrieval.query_generator import QueryGenerator
     from locigraph.scripts.assembly.graphs import GraphWriter
     from locigraph.training.checkpoint import Checkpoint
@@ -78,6 +81,7 @@ class Parts:
         self._writer: GraphWriter | None = None
         self._vectors: MilvusIndex | None = None
         self._embeddings: LiveEmbeddings | None = None
+        self._kept = KeptIndexes(self.graph)
         self.has_forgotten = False
         self.no_v2 = "no checkpoint is named" if checkpoint is None else ""
 
@@ -102,6 +106,8 @@ class Parts:
 
     def drop(self, spaces: Iterable[SpaceId]) -> None:
         """Keep nothing of spaces in memory, of which something is forgotten."""
+        spaces = [*spaces]
+        self._kept.drop(spaces)
         if self._writer is not None:
             for space in spaces:
                 self._writer.drop(space)
@@ -136,18 +142,20 @@ class Parts:
                 defaults.remember_checkpoint(self.graph, defaults.checkpoint_folder(self._checkpoint, self.graph))
         return self._embeddings
 
-    def fault_of_v2(self, spaces: Sequence[SpaceId]) -> str:
-        """Why v2 cannot answer now; empty if it can. A writer can bring embeddings up to date, a reader cannot."""
+    def _for_v2(self, spaces: Sequence[SpaceId]) -> tuple[Collection | None, str]:
+        """The collection that v2 searches, of a reader, and why v2 cannot answer now; empty if it can.
+
+        A writer brings embeddings up to date before it searches, a reader cannot.
+        """
         from locigraph.training.errors import StaleEmbeddingsError
 
         found = self.live()
         if found is None or not self.is_readonly:
-            return self.no_v2
+            return None, self.no_v2
         try:
-            found.collection(spaces)
+            return found.collection(spaces), ""
         except StaleEmbeddingsError as error:
-            return str(error)
-        return ""
+            return None, str(error)
 
     def require_live(self) -> LiveEmbeddings:
         """The graph embeddings; LocigraphError where no checkpoint can be used."""
@@ -179,9 +187,9 @@ class Parts:
         Raises:
             LocigraphError: If the strategy cannot be used, or the index fails.
         """
-        spaces, notes = asked.spaces, list[str]()
+        spaces, notes, collection = asked.spaces, list[str](), None
         if strategy is None:
-            reason = self.fault_of_v2(spaces)
+            collection, reason = self._for_v2(spaces)
             strategy = "v1" if reason else "v2"
             notes += [f"v1 answers, since v2 cannot: {reason}"] if reason else []
         row = STRATEGIES[strategy]
@@ -197,7 +205,8 @@ class Parts:
             from locigraph.training.inference import CheckpointQueryEncoder
 
             embeddings = self.require_live()
-            collection = embeddings.collection(spaces) if self.is_readonly else embeddings.current(spaces)
+            if collection is None:
+                collection = embeddings.collection(spaces) if self.is_readonly else embeddings.current(spaces)
             questions = CheckpointQueryEncoder(embeddings.checkpoint, self.encoder.encode)
             texts = texts_of(self.graph, is_joint=asked.is_joint)
             together = (lambda space, as_of: tuple(spaces)) if asked.is_joint else None
@@ -209,9 +218,19 @@ class Parts:
             # What was just added has vectors of the text encoder as it is.
             embed_all(spaces, self.graph, self.encoder, progress=False)
         with SearchParts(
-            self.graph, self.encoder, spaces=spaces, index=index, queries=queries, is_joint=asked.is_joint
+            self.graph,
+            self.encoder,
+            spaces=spaces,
+            index=index,
+            queries=queries,
+            is_joint=asked.is_joint,
+            indexes=self._kept.of(spaces, is_joint=asked.is_joint),
         ) as parts:
             yield strategy, self._made(parts, strategy), notes
+
+    def snapshot(self, asked: AskedSpaces, as_of: datetime | None) -> Snapshot:
+        """The graph of spaces that are asked, without embeddings."""
+        return self._kept.of(asked.spaces, is_joint=asked.is_joint).snapshot(asked.name, as_of)
 
     def _made(self, parts: SearchParts, strategy: str) -> Retriever:
         for _ in range(_TRIES):

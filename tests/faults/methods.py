@@ -204,6 +204,7 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
         "turns_of_nodes": lambda at: at.store.turns_of_nodes(at.name, at.keys),
         "outbox_size": lambda at: at.store.outbox_size(at.name),
         "revision": lambda at: at.store.revision(at.name),
+        "versions": lambda at: at.store.versions([at.name]),
         "relation_labels": lambda at: at.store.relation_labels(at.name),
         "acknowledge_change": lambda at: at.store.acknowledge_change(at.name, 0),
         "snapshot": lambda at: at.store.snapshot(at.name, embedding_model=at.memory._encoder.model_id),

@@ -12,8 +12,8 @@ from locigraph.kg.types import Question, SpaceId
 from locigraph.kg.views import Views
 from locigraph.retrieval.evaluation import Fold
 from locigraph.scripts.assembly.settings import WriterSettings
-from locigraph.scripts.experiments.learning import question_writer, settings_of_folds, training_set
-from locigraph.training.config import Settings
+from locigraph.scripts.experiments.learning import question_writer, settings_of, settings_of_folds, training_set
+from locigraph.training.config import ModelConfig, Settings, TrainingConfig
 from tests.consolidation.endpoints import endpoint
 from tests.fakes import make_conversation
 
@@ -23,6 +23,16 @@ VIEWS = Views(lambda space, as_of: pytest.fail("nothing needs to be read"), {})
 def corpus_of(spaces: list[SpaceId], questions: tuple[Question, ...]) -> Corpus:
     conversations = tuple(make_conversation(["Hello"], space=space) for space in spaces)
     return Corpus("jsonl", "x", "0", conversations, questions, {})
+
+
+def test_settings_with_an_unknown_encoder_loss_or_relation_are_refused() -> None:
+    with pytest.raises(LocigraphError, match="'hgtt' is not known"):
+        settings_of(ModelConfig(encoder="hgtt"), TrainingConfig())
+    with pytest.raises(LocigraphError, match="'lnik' is not known"):
+        settings_of(ModelConfig(), TrainingConfig(pretrain_losses={"lnik": 1.0}))
+    with pytest.raises(LocigraphError, match="'nxet' is not known"):
+        settings_of(ModelConfig(excluded_relations=["nxet"]), TrainingConfig())
+    assert settings_of(ModelConfig(), TrainingConfig()) == Settings()
 
 
 def test_conversations_without_questions_are_all_learnt_from_since_none_could_judge() -> None:
@@ -78,5 +88,7 @@ def test_a_model_that_writes_questions_has_the_limits_and_parameters_of_other_mo
         with pytest.raises(LimitReachedError, match="stopped by max_tokens 500"):
             writer.write([f"Ann left {place}" for place in "abcdefgh"])
     assert len(seen) == 1
-    with pytest.raises(LocigraphError, match=r"max_cost is 1\.0, but"):
+    with pytest.raises(LocigraphError, match=r"^writer\.max_cost is 1\.0, but writer\.read_price"):
         question_writer(WriterSettings(url, "m", max_cost=1.0))
+    with pytest.raises(LocigraphError, match=r"^writer\.timeout_s is 0"):
+        question_writer(WriterSettings(url, "m", timeout_s=0))

@@ -35,6 +35,7 @@ from locigraph.kg.errors import LocigraphError, StoreError, TurnConflictError, U
 from locigraph.kg.store import Store
 from locigraph.kg.types import Node, SpaceId, Turn, TurnId
 from locigraph.retrieval.errors import IndexUnavailableError, TextEncoderError
+from locigraph.retrieval.index.milvus import Collection
 from locigraph.scripts.assembly import opening
 from locigraph.scripts.assembly.graphs import GraphWriter
 from locigraph.scripts.assembly.settings import EncoderSettings, LLMSettings
@@ -549,6 +550,22 @@ def test_a_reader_of_what_v2_does_not_know_yet_gets_v1_with_a_note_and_never_a_s
         assert "no graph embeddings of checkpoint" in found.notes[0]
         with pytest.raises(LocigraphError, match="run locigraph build again"):
             memory.recall("bike", space="ana", strategy="v2")
+
+
+def test_a_reader_counts_the_rows_of_a_space_once_for_a_question(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(place) as memory:
+        memory.add(**SALE)
+        memory.recall("bike", space="ana")
+    counted, count = list[str | None](), Collection.count
+
+    def counting(self: Collection, space: str | None = None) -> int:
+        counted.append(space)
+        return count(self, space)
+
+    monkeypatch.setattr(Collection, "count", counting)
+    with opened(place, access="read") as memory:
+        assert memory.recall("bike", space="ana").strategy == "v2"
+    assert counted == ["ana"]
 
 
 def test_what_was_added_before_a_crash_is_found_after_it(place: Path) -> None:

@@ -15,6 +15,8 @@ def test_every_store_has_an_index_file_of_its_own(tmp_path: Path) -> None:
     for name in names:
         with vector_index(IndexSettings(), str(tmp_path / name)) as index:
             uris.append(Path(index.uri).name)
+    with vector_index(IndexSettings(), f"sqlite+pysqlite:///{tmp_path / 'graph.sqlite'}?timeout=3") as index:
+        assert Path(index.uri) == tmp_path / "graph.index.db"
     assert uris == ["graph.index.db", "graph.rules.index.db", "graph.recorded.index.db", "graph.db.index.db"]
 
 

@@ -42,3 +42,9 @@ def test_what_a_stage_came_to_is_told_in_words() -> None:
     assert better == "validation score 0.610 after 2 epochs, which were kept; 0.500 at the start"
     assert "no epoch was better" in validated({"best_epoch": -1, "val_score": 0.5, "start_score": 0.5})
     assert validated({"best_epoch": -1}) == "trained without validation"
+
+
+def test_how_many_more_turns_say_the_same_is_told_in_the_right_number() -> None:
+    hit = Hit(NodeId("n"), "episode", "Ann: Hello", (TurnId("t"),), 1.0, same=(TurnId("u"),))
+    assert "     1 more turn says the same: u\n" in hits_table([hit])
+    assert "     2 more turns say the same: u, v\n" in hits_table([replace(hit, same=(TurnId("u"), TurnId("v")))])

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+from datetime import datetime
+
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from locigraph.kg.types import Question, TurnId
-from locigraph.retrieval.strategies.assomem import AssoMemRetriever, weights_by_type
+from locigraph.kg.snapshot import Snapshot
+from locigraph.kg.types import Question, SpaceId, TurnId
+from locigraph.retrieval.strategies.assomem import AssoMemRetriever, ClueGraph, weights_by_type
+from locigraph.retrieval.strategies.memory_graph import Asked
 from locigraph.training.assomem_weights import TEMPERATURES, WeightsOfQuestion, learn_weights
 from tests.fakes import SPACE, FakeEncoder, make_turns
 from tests.fakes_graph import TEXT_DIM, make_snapshot
@@ -48,6 +53,22 @@ def test_validation_questions_choose_the_temperature() -> None:
     for text in ("what", "what of 2024"):
         assert chosen(text) == pytest.approx(best(text))
     assert chosen("what") != pytest.approx(chosen("what of 2024"))
+
+
+def test_a_space_is_read_and_the_signals_of_a_training_question_are_made_once_whatever_is_tried() -> None:
+    reads, asked_of = [0], [0]
+
+    class Counting(AssoMemRetriever):
+        def signals(self, graph: ClueGraph, asked: Asked) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+            asked_of[0] += 1
+            return super().signals(graph, asked)
+
+    def load(space: SpaceId, as_of: datetime | None) -> Snapshot:
+        reads[0] += 1
+        return SNAPSHOT
+
+    learn_weights(lambda weights: Counting(load, ENCODER, weights=weights), TRAIN, VALIDATION, type_of)
+    assert (reads, asked_of) == ([1], [len(TRAIN) + len(TEMPERATURES) * len(VALIDATION)])
 
 
 def test_without_validation_questions_the_middle_temperature_is_taken() -> None:

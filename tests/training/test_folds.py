@@ -81,6 +81,7 @@ def test_a_fold_is_trained_without_its_test_conversations_and_their_wordings(tmp
     assert made[0].details["identity"]["train"] == ["planted1"]
     assert (made[0].details["commit"], made[0].details["fold"], made[0].details["name"]) == ("c", 0, "a")
     assert held.notes == ["fold 0: 1 training questions left out, since a test question has their wording"]
+    assert held.data(FOLD) is held.data(FOLD)  # which is looked for once
     # As if it had not been there.
     clean = trainer(questions=QUESTIONS[1:])
     without = clean.train(FOLD, small_settings(finetune=1), folder=tmp_path / "c", seed=0, name="a")

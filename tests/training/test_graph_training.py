@@ -130,6 +130,7 @@ def test_each_kind_of_parameter_has_its_own_rate_which_rises_over_the_warm_up(en
 def test_a_finished_training_is_loaded_and_another_made_when_anything_differs(tmp_path: Path) -> None:
     first = train(tmp_path / "same")
     assert train(tmp_path / "same", details={"commit": "another"}) == first
+    assert train(tmp_path / "same", learn_details=never) == first
     corrected = (replace(QUESTIONS[0], evidence=(TurnId("t5"),)), *QUESTIONS[1:])
     others: list[dict[str, Any]] = [
         {"questions": corrected},
@@ -464,3 +465,8 @@ def test_a_whole_training_ranks_held_back_questions_better_than_the_untrained_mo
     unseen = example(3)
     untrained = GraphRetrieval(settings.model, text_dim=TEXT_DIM)
     assert loss_of(made.network, unseen) < 0.9 * loss_of(untrained, unseen)
+
+
+def test_what_is_learnt_beside_the_network_is_in_the_manifest(tmp_path: Path) -> None:
+    made = made_of(tmp_path, BOTH_SIDES, learn_details=lambda: {"fusion": {"cosine": 1.0}})
+    assert made.details["fusion"] == {"cosine": 1.0}

@@ -292,6 +292,25 @@ def toy() -> Iterator[list[str]]:
     LOSSES.remove("toy")
 
 
+@pytest.mark.parametrize("asks", [True, False])
+def test_pseudo_questions_are_written_for_the_losses_that_need_some(asks: bool, tmp_path: Path) -> None:
+    given: list[bool] = []
+
+    def compute(scorer: Scorer, space: SpaceExample) -> Tensor:
+        given.append(space.pseudo is not None)
+        return scorer.encoder.prior.square().sum()
+
+    LOSSES.add(Loss("toy", compute, "toy", asks=asks))
+    try:
+        settings = small_settings(pretrain=1, finetune=0)
+        settings = replace(settings, training=replace(settings.training, pretrain_losses={"toy": 1.0}))
+        made = made_of(tmp_path, settings=settings)
+    finally:
+        LOSSES.remove("toy")
+    assert given == [asks]
+    assert made.details["identity"]["writer"] == ("rules" if asks else None)
+
+
 def test_a_row_added_to_the_table_is_trained_by(toy: list[str], tmp_path: Path) -> None:
     def prior(weight: float) -> float:
         settings = small_settings(pretrain=6, finetune=0)

@@ -9,7 +9,7 @@ import pytest
 
 from locigraph.kg.errors import StoreError, StoreVersionError
 from locigraph.kg.store import Store
-from locigraph.kg.store.engine import Access
+from locigraph.kg.store.engine import Access, file_of
 from tests.fakes import SPACE, FakeEncoder, change_of, make_turn
 
 STATEMENTS = {
@@ -151,3 +151,20 @@ def test_a_store_names_a_row_that_was_changed_or_cannot_be_read(change: str, fau
     with Store(path) as store:
         (found,) = store.faults()
     assert fault in found
+
+
+@pytest.mark.parametrize(
+    ("url", "file"),
+    [
+        ("data/graph.sqlite", "data/graph.sqlite"),
+        ("sqlite:///data/graph.sqlite", "data/graph.sqlite"),
+        ("sqlite:////data/graph.sqlite", "/data/graph.sqlite"),
+        ("sqlite+pysqlite:///graph.sqlite?timeout=3", "graph.sqlite"),
+        (":memory:", None),
+        ("sqlite://", None),
+        ("postgresql://ana@server/graph", None),
+        ("no scheme://graph", None),
+    ],
+)
+def test_the_file_of_a_store_is_known_by_its_path_or_url(url: str, file: str | None) -> None:
+    assert file_of(url) == (None if file is None else Path(file))

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sqlalchemy import event
 
 from locigraph.kg.errors import TurnConflictError
 from locigraph.kg.store import Store
-from tests.fakes import SPACE, change_of, make_turns
+from locigraph.kg.types import Turn
+from tests.fakes import OTHER_SPACE, SPACE, change_of, make_turns
 from tests.kg.dumps import dump
 
 TURNS = make_turns(["I sold the blue bike.", "To whom?", "To Tom."], ["The bike is gone."])
@@ -63,3 +66,25 @@ def test_a_file_without_the_forgotten_turn_is_appended_as_ever(store: Store) -> 
     store.forget(SPACE, [SOLD])
     assert store.append_turns([replace(turn, position=i) for i, turn in enumerate(TURNS[1:])]) == 0
     assert store.misplaced().keys() == {SPACE}  # change_of makes no NEXT edges
+
+
+def test_many_turns_are_appended_and_passed_over_in_as_many_statements_as_one(store: Store) -> None:
+    more = make_turns([f"Boat {number} is red." for number in range(100)], space=OTHER_SPACE)
+    ran = 0
+
+    def count(*_: object) -> None:
+        nonlocal ran
+        ran += 1
+
+    def statements(turns: Sequence[Turn]) -> int:
+        nonlocal ran
+        ran = 0
+        store.append_turns(turns)
+        return ran
+
+    event.listen(store._engine, "before_cursor_execute", count)
+    store.append_turns(more)
+    assert statements(more[:1]) == statements(more)
+    store.forget(OTHER_SPACE, [turn.turn_id for turn in more[:50]])
+    assert statements(more[:1]) == statements(more[:50])
+    assert store.append_turns(more) == 0

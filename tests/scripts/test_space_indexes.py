@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from locigraph import Memory
+from locigraph.kg.snapshot import Snapshot
+from locigraph.kg.store import Store
+from locigraph.kg.types import SpaceId, TurnId
+from locigraph.retrieval.index.milvus_collection import Collection
+from locigraph.scripts.assembly import opening
+from locigraph.scripts.assembly.settings import EncoderSettings
+from locigraph.scripts.assembly.space_indexes import KeptIndexes
+from tests.fakes import make_turns
+from tests.scripts.test_memory import SALE, Adapted, opened
+
+STRATEGIES = ["v1", "bm25", "dense", "v1-adapted"]
+
+
+class CountingStore(Store):
+    """Counts the snapshots that are read."""
+
+    reads = 0
+
+    def snapshot(
+        self, space: SpaceId, *, as_of: datetime | None = None, embedding_model: str | None = None
+    ) -> Snapshot:
+        self.reads += 1
+        return super().snapshot(space, as_of=as_of, embedding_model=embedding_model)
+
+
+def made(store: Store, *spaces: str) -> list[SpaceId]:
+    turn = make_turns(["I sold the bike"])[0]
+    store.append_turns([replace(turn, space=SpaceId(space)) for space in spaces])
+    return [SpaceId(space) for space in spaces]
+
+
+def opened_adapted(place: Path, monkeypatch: pytest.MonkeyPatch) -> Memory:
+    monkeypatch.setattr(opening, "text_encoder", lambda settings: Adapted("fake+1", cache=place / "cache.sqlite"))
+    return Memory.open(place / "memory.sqlite", encoder=EncoderSettings(adapter="a"), checkpoint=None)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_what_is_added_or_forgotten_is_seen_by_the_very_next_recall(
+    strategy: str, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened_adapted(place, monkeypatch) as memory:
+
+        def found(**scope: object) -> set[str]:
+            hits = memory.recall("Which boat?", top_k=99, fold=None, strategy=strategy, **scope)  # type: ignore[arg-type]
+            return {turn for hit in hits for turn in hit.turn_ids}
+
+        for number in range(4):
+            memory.add(**SALE | {"text": f"The boat {number} is red.", "turn_id": f"t{number}", "user": "ana"})
+            expected = {f"t{each}" for each in range(number + 1)}
+            assert found(space="ana") == found(space="ana") == found(user="ana") == expected
+        memory.forget(space="ana", turn_ids=["t1"])
+        assert found(space="ana") == found(user="ana") == {"t0", "t2", "t3"}
+        memory.forget(space="ana", whole_space=True)
+        memory.add(**SALE | {"text": "Another boat is blue.", "turn_id": "t9", "user": "ana"})
+        assert found(space="ana") == found(user="ana") == {"t9"}
+
+
+def test_threads_see_what_they_have_added_whoever_else_asks(place: Path) -> None:
+    errors: list[BaseException] = []
+
+    def work(number: int, memory: Memory) -> None:
+        try:
+            for turn in range(4):
+                name = f"{number}:{turn}"
+                memory.add(**SALE | {"session": f"s{number}", "turn_id": name, "text": f"Boat {number} {turn} is red."})
+                for strategy in ("v1", "bm25"):
+                    hits = memory.recall("boat", space="ana", strategy=strategy, top_k=99, fold=None)
+                    assert name in {each for hit in hits for each in hit.turn_ids}
+        except BaseException as error:
+            errors.append(error)
+
+    with opened(place) as memory:
+        threads = [Thread(target=work, args=(number, memory)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert errors == []
+
+
+def test_a_space_that_does_not_change_is_read_and_its_rows_are_counted_once(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts, reads = [0], [0]
+    count, snapshot = Collection.count, Store.snapshot
+
+    def counting(held: list[int], method: Callable[..., object]) -> Callable[..., object]:
+        def counted(*args: object, **options: object) -> object:
+            held[0] += 1
+            return method(*args, **options)
+
+        return counted
+
+    monkeypatch.setattr(Collection, "count", counting(counts, count))
+    monkeypatch.setattr(Store, "snapshot", counting(reads, snapshot))
+    with opened_adapted(place, monkeypatch) as memory:
+        memory.add(**SALE)
+        reads[0] = 0
+        for strategy in ("v1", "v1-adapted"):
+            for _ in range(3):
+                memory.recall("Who bought the bike?", space="ana", strategy=strategy, budget_tokens=50)
+        assert (reads, counts) == ([2], [1])  # without embeddings, and with those of the adapter
+        memory._parts.index()._opened.clear()  # as where a collection was made anew
+        memory.recall("Who bought the bike?", space="ana", strategy="v1")
+        assert counts == [2]
+
+
+def test_indexes_are_kept_until_a_space_changes_or_something_of_it_is_forgotten(tmp_path: Path) -> None:
+    with CountingStore(tmp_path / "graph.sqlite") as store:
+        ana, bo = made(store, "ana", "bo")
+        kept = KeptIndexes(store)
+        one, both = kept.of([ana], is_joint=False), kept.of([ana, bo], is_joint=True)
+        assert kept.of([ana], is_joint=False) is one
+        assert kept.of([ana, bo], is_joint=True) is both
+        assert kept.of([ana], is_joint=True) is not one
+        kept.drop([bo])
+        assert kept.of([ana], is_joint=False) is one
+        assert kept.of([ana, bo], is_joint=True) is not both
+        store.forget(ana, [TurnId("t0")])
+        assert kept.of([ana], is_joint=False) is not one
+
+
+def test_a_pending_turn_moves_the_day_from_which_a_question_counts(tmp_path: Path) -> None:
+    with Store(tmp_path / "graph.sqlite") as store:
+        first, second = make_turns(["I sold the bike", "To whom?"])
+        store.append_turns([first])
+        kept = KeptIndexes(store)
+        day = kept.of([first.space], is_joint=False).words.last_day(first.space)
+        assert second.spoken_at is not None
+        later = replace(second, spoken_at=second.spoken_at.replace(year=second.spoken_at.year + 1))
+        store.append_turns([later])
+        assert day is not None
+        assert kept.of([first.space], is_joint=False).words.last_day(first.space) == later.spoken_at.date() != day  # type: ignore[union-attr]
+
+
+def test_indexes_that_were_not_asked_for_longest_make_room(place: Path) -> None:
+    with opened_store(place) as store:
+        ana, bo, eve = store.spaces()
+        kept = KeptIndexes(store, most=store.snapshot(ana).num_nodes * 2)
+        held = {}
+        for space in (ana, bo, eve):
+            held[space] = kept.of([space], is_joint=False)
+            held[space].snapshot(space, None)
+        assert kept.of([eve], is_joint=False) is held[eve]
+        assert kept.of([bo], is_joint=False) is held[bo]
+        assert kept.of([ana], is_joint=False) is not held[ana]
+        alone = KeptIndexes(store, most=0)
+        last = alone.of([ana], is_joint=False)
+        last.snapshot(ana, None)
+        assert alone.of([ana], is_joint=False) is last
+
+
+def opened_store(place: Path) -> Store:
+    with Memory.open(place / "memory.sqlite", checkpoint=None) as memory:
+        for space in ("ana", "bo", "eve"):
+            memory.add(**SALE | {"space": space})
+    return Store(place / "memory.sqlite")
