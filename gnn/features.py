@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Self
@@ -157,11 +158,11 @@ def _node_features(
 ) -> dict[str, NDArray[np.float32]]:
     speaker: dict[int, str] = {}
     opens: dict[int, bool] = {}
-    in_session = 0
+    said: Counter[str] = Counter()  # by session, since turns of several sessions may alternate
     for turn, row in enumerate(snapshot.episode_rows.tolist()):
-        same = turn > 0 and snapshot.session_ids[turn] == snapshot.session_ids[turn - 1]
-        in_session = in_session + 1 if same else 0
-        speaker[row], opens[row] = snapshot.speakers[turn], in_session < 2
+        session = snapshot.session_ids[turn]
+        speaker[row], opens[row] = snapshot.speakers[turn], said[session] < 2
+        said[session] += 1
     names = [speaker.get(row) for row in rows.tolist()]
     texts = [snapshot.descriptions[row] for row in rows.tolist()]
     # A speaker's own name before each of the turns would make it a term of them all.

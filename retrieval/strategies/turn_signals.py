@@ -102,12 +102,14 @@ class TurnSignals:
 
     def _around(self, before: int, after: int) -> _Texts:
         """Each turn with those of its session up to so many places before and after it; after -1, without itself."""
-        sessions = [self.snapshot.session_ids[turn] for turn in self._turns]
+        sessions: dict[str, list[int]] = {}  # turns of several sessions may alternate
+        for i, turn in enumerate(self._turns):
+            sessions.setdefault(self.snapshot.session_ids[turn], []).append(i)
         count = len(self._turns)
-        near = [
-            [j for j in range(i - before, i + after + 1) if 0 <= j < count and sessions[j] == sessions[i]]
-            for i in range(count)
-        ]
+        near: list[list[int]] = [[]] * count
+        for held in sessions.values():
+            for place, i in enumerate(held):
+                near[i] = held[max(0, place - before) : place + after + 1]
         vectors = self.snapshot.embeddings[self.rows]
         means = [vectors[held].mean(0) if held else np.zeros_like(vectors[0]) for held in near]
         documents = [[word for j in held for word in self._words[j]] for held in near]

@@ -22,6 +22,7 @@ from locigraph.kg.language.redaction import redacted_turn
 from locigraph.kg.store import Store, TurnFailure
 from locigraph.kg.types import ANYBODY, Scope, SpaceId, Turn, TurnId, TurnState
 from locigraph.kg.views import Views
+from locigraph.retrieval.query_generator import generate_queries
 from locigraph.retrieval.text.node_vectors import embed_lacking
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder, plain_and_adapted
 from locigraph.scripts.assembly.build_context import HybridContext
@@ -215,7 +216,8 @@ def encoded_of(turns: Sequence[Turn], texts: Sequence[str], builders: Mapping[Sp
     """Texts that may have been encoded because of some turns, and that a cache of vectors may still know.
 
     What rules draw from a turn is encoded ahead, and not all of it becomes a node: a fact that is there already, a
-    topic that is another's. Pre-training encodes questions about facts. All of these are found again from the turns.
+    topic that is another's. The search for what a turn may change encodes the clauses of an utterance that begin with a
+    question word. Pre-training encodes questions about facts. All of these are found again from the turns.
 
     Args:
         turns: The turns.
@@ -224,7 +226,9 @@ def encoded_of(turns: Sequence[Turn], texts: Sequence[str], builders: Mapping[Sp
     """
     drawn = [text for turn in turns for text in builders[turn.space].expected_texts([turn])]
     drafts = [*(turn.utterance for turn in turns), *drawn, *texts]
-    return list(dict.fromkeys([*drafts, *(question for written in RULES.write(drafts) for question in written)]))
+    clauses = [query.text for turn in turns for query in generate_queries(turn.utterance)]
+    questions = [question for written in RULES.write(drafts) for question in written]
+    return list(dict.fromkeys([*drafts, *clauses, *questions]))
 
 
 def builders_of(store: Store, spaces: Sequence[SpaceId]) -> dict[SpaceId, RuleExtractor]:

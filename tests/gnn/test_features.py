@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from locigraph.gnn.encoders import EncoderConfig, HGTEncoder
 from locigraph.gnn.errors import GraphError
-from locigraph.gnn.features import GraphInputs, graph_inputs, node_types
+from locigraph.gnn.features import TRAITS, GraphInputs, graph_inputs, node_types
 from locigraph.gnn.relations import RELATIONS, network_relations
 from locigraph.kg.language.tokens import terms
 from locigraph.kg.registry import UnknownNameError
 from locigraph.kg.snapshot import NO_TIME, Snapshot
-from tests.fakes import make_turns
+from tests.fakes import make_turn, make_turns
 from tests.fakes_graph import CONTEXT, SKETCH, TEXT_DIM, Extra, make_inputs, make_snapshot
 
 TURNS = make_turns(["Did you see it? [shares a photo]", "two", "three", "four", "five", "six"], ["seven", "eight"])
@@ -139,6 +139,12 @@ def test_nodes_carry_their_own_features() -> None:
     assert asks == [1] + [0] * 11
     assert image == [1] + [0] * 11
     assert opens == [1, 1, 0, 0, 0, 0, 1, 1] + [0] * 4
+
+
+def test_the_first_two_turns_of_a_session_open_it_where_sessions_alternate() -> None:
+    turns = [make_turn(i, "Hello there", session=1 + i % 2) for i in range(8)]
+    opens = make_inputs(make_snapshot(turns)).traits[:, TRAITS.index("opens_session")]
+    assert opens.tolist() == [1, 1, 1, 1, 0, 0, 0, 0]
 
 
 def test_terms_are_weighed_within_the_graph_network_s_types() -> None:

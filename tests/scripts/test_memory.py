@@ -190,21 +190,35 @@ def test_spaces_are_listed_shown_and_explained_beside_an_open_memory(
             opened(place)
 
 
+def cached(place: Path) -> set[bytes]:
+    """Digests of the texts whose vectors the text cache holds."""
+    with closing(sqlite3.connect(place / "cache.sqlite")) as cache:
+        return {digest for (digest,) in cache.execute("SELECT digest FROM vectors")}
+
+
 @pytest.mark.parametrize("whole_space", [False, True])
 def test_what_was_encoded_and_never_became_a_node_leaves_the_text_cache_too(place: Path, whole_space: bool) -> None:
-    def cached() -> set[bytes]:
-        with closing(sqlite3.connect(place / "cache.sqlite")) as cache:
-            return {digest for (digest,) in cache.execute("SELECT digest FROM vectors")}
-
     with opened(place) as memory:
         if not whole_space:  # the second turn says the same, and makes no fact of its own
             memory.add(**SALE | {"text": "I sold the blue racing bike to my old friend Tom."})
-        before = cached()
+        before = cached(place)
         again = memory.add(**SALE | {"text": "I gladly sold the blue racing bike to my old friend Tom."})
         memory._encoder.encode(questions_about("Ana gladly sold the blue racing bike to Ana's old friend Tom."))
-        assert cached() > before
+        assert cached(place) > before
         memory.forget(space="ana", turn_ids=None if whole_space else [again], whole_space=whole_space)
-        assert cached() <= before
+        assert cached(place) <= before
+
+
+@pytest.mark.parametrize("whole_space", [False, True])
+def test_no_vector_is_left_of_a_clause_of_a_forgotten_utterance(place: Path, whole_space: bool) -> None:
+    with opened(place) as memory:
+        memory.add(**SALE)
+        before = cached(place)
+        clause = hashlib.sha256(b"is it still 1234?").digest()
+        said = memory.add(**SALE | {"text": "What was my PIN, and is it still 1234?", "space": "bo"})
+        assert clause in cached(place) - before
+        memory.forget(space="bo", turn_ids=None if whole_space else [said], whole_space=whole_space)
+        assert cached(place) <= before
 
 
 def test_a_whole_space_is_forgotten_only_when_that_is_said(place: Path) -> None:
@@ -380,9 +394,7 @@ def test_an_extractor_that_cannot_take_turns_one_by_one_or_names_no_model_is_ref
 @needs_spacy
 def test_no_vector_is_left_of_a_forgotten_name_that_spacy_found_and_that_meant_somebody_else(place: Path) -> None:
     def is_cached(name: str) -> bool:
-        with closing(sqlite3.connect(place / "cache.sqlite")) as cache:
-            digest = hashlib.sha256(name.encode()).digest()
-            return cache.execute("SELECT 1 FROM vectors WHERE digest = ?", (digest,)).fetchone() is not None
+        return hashlib.sha256(name.encode()).digest() in cached(place)
 
     with opened(place, consolidation="rules-spacy") as memory:
         told = memory.add(**SALE | {"speaker": "Melanie", "text": "Mel is what Tom calls me at work in Berlin."})

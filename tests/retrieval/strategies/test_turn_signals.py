@@ -8,7 +8,7 @@ import pytest
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.times import epoch
 from locigraph.retrieval.strategies.turn_signals import GRAPH_SIGNALS, SIGNALS, TurnSignals
-from tests.fakes import FakeEncoder, make_turns
+from tests.fakes import FakeEncoder, make_turn, make_turns
 from tests.fakes_graph import TEXT_DIM, Extra, make_snapshot
 
 ENCODER = FakeEncoder(TEXT_DIM)
@@ -47,6 +47,13 @@ def test_the_turn_before_counts_for_the_one_after_it_alone() -> None:
 
 def test_a_wide_window_reaches_two_turns_to_either_side() -> None:
     assert [value > 0 for value in values("canoe", "bm25_wide")[0]] == [True, True, True, *[False] * 5]
+
+
+@pytest.mark.parametrize(("signal", "found"), [("bm25_window", [0, 2]), ("bm25_wide", [0, 2, 4]), ("bm25_before", [2])])
+def test_windows_are_of_a_session_s_own_turns_where_sessions_alternate(signal: str, found: list[int]) -> None:
+    snapshot = make_snapshot([make_turn(i, text, session=1 + i % 2) for i, text in enumerate(LINES)])
+    (scores,) = TurnSignals(snapshot, [signal]).of("canoe", ENCODER.encode(["canoe"])[0])
+    assert np.flatnonzero(scores).tolist() == found
 
 
 def test_a_topic_counts_for_the_turns_that_an_edge_joins_to_it() -> None:
