@@ -33,8 +33,9 @@ def spaces_of(name: str) -> set[str]:
 def test_the_adapter_is_of_the_default_text_encoder_and_has_seen_bundled_corpora_alone() -> None:
     adapter = read_adapter(ADAPTER, base=DEFAULT_MODEL)
     assert adapter.details["settings"]["corpus"]["sha256"] == load_corpus("jsonl", "threads").sha256
-    assert spaces_of("threads") <= adapter.spaces <= spaces_of("threads") | spaces_of("voices")
+    assert spaces_of("threads") <= adapter.spaces <= spaces_of("threads") | spaces_of("voices") | spaces_of("duets")
     assert len(adapter.spaces & spaces_of("voices")) == 23
+    assert len(adapter.spaces & spaces_of("duets")) == 13
     assert sum(path.stat().st_size for path in ADAPTER.iterdir()) < 3_000_000
 
 
@@ -76,12 +77,14 @@ def learnt_from() -> dict[str, set[str]]:
     named = [each["corpus"] for each in CONFIG["also"] if "corpus" in each]
     assert set(CONFIG["also"][0]) == {"store"}  # another extractor's graph of the same corpus
     assert named[0] == named[1]  # two extractors' graphs
+    assert named[2] == named[3]
     return {corpus["path"]: set(corpus["conversations"]) for corpus in named}
 
 
-def test_the_configuration_learns_from_the_part_of_voices_that_the_adapter_has_not_seen() -> None:
+@pytest.mark.parametrize("corpus", ["voices", "duets"])
+def test_the_configuration_learns_from_the_part_of_a_corpus_that_the_adapter_has_not_seen(corpus: str) -> None:
     assert CONFIG["corpus"] == {"path": "threads"}
-    assert learnt_from()["voices"] == spaces_of("voices") - read_adapter(ADAPTER, base=DEFAULT_MODEL).spaces
+    assert learnt_from()[corpus] == spaces_of(corpus) - read_adapter(ADAPTER, base=DEFAULT_MODEL).spaces
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -91,9 +94,10 @@ def test_it_has_seen_what_the_configuration_names(name: str) -> None:
         corpus = each["settings"]["corpus"]
         assert (corpus["path"], corpus["sha256"]) == ("threads", load_corpus("jsonl", "threads").sha256)
     named = learnt_from()
-    asked = loaded.spaces - spaces_of("threads") - named["voices"]
+    bundled = spaces_of("threads") | named["voices"] | named["duets"]
+    asked = loaded.spaces - bundled
     assert asked < named["longmemeval_s.json"]
-    assert spaces_of("threads") | named["voices"] < loaded.spaces
+    assert bundled < loaded.spaces
     assert len(named["longmemeval_s.json"]) - len(asked) == 4  # these questions have no evidence to learn from
 
 
