@@ -14,8 +14,8 @@ import locigraph
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.files import parsed_json
 from locigraph.kg.store import Store
-from locigraph.retrieval.text.text_encoder import CachedTextEncoder
-from locigraph.scripts.assembly.settings import DEFAULT, EncoderSettings
+from locigraph.retrieval.text.text_encoder import DEFAULT_MODEL, CachedTextEncoder
+from locigraph.scripts.assembly.settings import DEFAULT, DEFAULT_DTYPE, EncoderSettings
 
 if TYPE_CHECKING:
     from locigraph.retrieval.index.milvus import MilvusIndex
@@ -33,7 +33,7 @@ def encoder_settings(given: EncoderSettings, store: Store, checkpoint: str | Non
     """The text encoder that is meant: as given, else as the store remembers it, else the shipped one.
 
     Args:
-        given: As the user named it; ``default`` and fields that have their default are open.
+        given: As the user named it; an adapter ``default`` is open, and what is None.
         store: The graph.
         checkpoint: The checkpoint that the user named; one that was trained without adapter is used without.
 
@@ -41,15 +41,15 @@ def encoder_settings(given: EncoderSettings, store: Store, checkpoint: str | Non
         LocigraphError: If another model is given than the store was built with, whose vectors cannot be compared.
     """
     held = json.loads(store.setting(_ENCODER) or "{}")
-    usual = EncoderSettings()
-    if given.model not in (usual.model, held.get("model", given.model)):
+    if given.model not in (None, held.get("model", given.model)):
         raise LocigraphError(
             f"the store was built with text encoder {held['model']!r}, not {given.model!r}; leave out "
             "--encoder.model, or build another --store with it"
         )
-    names = {name: held[name] for name in ("model", "dtype") if name in held}
     found = replace(
-        given, **{name: value for name, value in names.items() if getattr(given, name) == getattr(usual, name)}
+        given,
+        model=given.model or held.get("model", DEFAULT_MODEL),
+        dtype=given.dtype or held.get("dtype", DEFAULT_DTYPE),
     )
     if given.adapter != DEFAULT:
         return found
@@ -58,7 +58,7 @@ def encoder_settings(given: EncoderSettings, store: Store, checkpoint: str | Non
     elif held.get("model") == found.model:
         adapter = str(SHIPPED_ADAPTER) if held["adapter"] == _SHIPPED else held["adapter"]
     else:
-        adapter = str(SHIPPED_ADAPTER) if found.model == usual.model and SHIPPED_ADAPTER.is_dir() else None
+        adapter = str(SHIPPED_ADAPTER) if found.model == DEFAULT_MODEL and SHIPPED_ADAPTER.is_dir() else None
     return replace(found, adapter=adapter)
 
 
