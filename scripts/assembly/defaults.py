@@ -55,7 +55,7 @@ def encoder_settings(given: EncoderSettings, store: Store, checkpoint: str | Non
         return found
     if checkpoint not in (None, DEFAULT) and "+" not in _text_encoder_of(checkpoint_folder(checkpoint, store)):
         adapter = None
-    elif held.get("model") == found.model:
+    elif "adapter" in held and held["model"] == found.model:
         adapter = str(SHIPPED_ADAPTER) if held["adapter"] == _SHIPPED else held["adapter"]
     else:
         adapter = str(SHIPPED_ADAPTER) if found.model == DEFAULT_MODEL and SHIPPED_ADAPTER.is_dir() else None
@@ -80,6 +80,17 @@ def remember_encoder(store: Store, used: EncoderSettings, encoder: CachedTextEnc
         encoder.without_adapter().load()
     adapter = None if used.adapter is None else _lasting(used.adapter, SHIPPED_ADAPTER)
     _remember(store, _ENCODER, json.dumps({"model": used.model, "dtype": used.dtype, "adapter": adapter}))
+
+
+def remember_indexed(store: Store, used: EncoderSettings) -> None:
+    """Keep model and number format of the text encoder whose vectors the index of a store holds.
+
+    The adapter that the store remembers stays, and is open where it remembers none.
+    """
+    named = {"model": used.model or DEFAULT_MODEL, "dtype": used.dtype or DEFAULT_DTYPE}
+    held = json.loads(store.setting(_ENCODER) or "{}")
+    kept = held if held.get("model") == named["model"] else {}
+    _remember(store, _ENCODER, json.dumps(kept | named))
 
 
 def checkpoint_folder(given: str, store: Store) -> Path:

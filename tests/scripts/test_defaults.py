@@ -10,7 +10,7 @@ from locigraph.kg.errors import LocigraphError
 from locigraph.kg.store import Store
 from locigraph.retrieval.text.text_encoder import DEFAULT_MODEL
 from locigraph.scripts.assembly import defaults
-from locigraph.scripts.assembly.settings import REMEMBERED, EncoderSettings
+from locigraph.scripts.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings
 from tests.faults.workbench import FakeCachedEncoder
 
 
@@ -39,6 +39,24 @@ def test_the_default_model_is_refused_by_name_where_another_has_built_the_store(
         assert defaults.encoder_settings(REMEMBERED, graph) == EncoderSettings("another", dtype="float32")
         with pytest.raises(LocigraphError, match=f"built with text encoder 'another', not {DEFAULT_MODEL!r}; leave"):
             defaults.encoder_settings(replace(REMEMBERED, model=DEFAULT_MODEL), graph)
+
+
+def test_what_an_index_holds_changes_the_number_format_and_leaves_the_adapter(tmp_path: Path) -> None:
+    with Store(tmp_path / "g.sqlite") as graph:
+        built_with(graph, EncoderSettings(DEFAULT_MODEL, adapter="/mine", dtype="float32"))
+        defaults.remember_indexed(graph, EncoderSettings(dtype="bfloat16"))
+        found = defaults.encoder_settings(REMEMBERED, graph)
+        assert found == EncoderSettings(DEFAULT_MODEL, adapter="/mine", dtype="bfloat16")
+
+
+def test_a_store_that_was_evaluated_alone_takes_the_shipped_adapter_of_its_model_as_a_new_one_does(
+    tmp_path: Path,
+) -> None:
+    for model in (None, "another"):
+        with Store(tmp_path / f"{model}.sqlite") as graph:
+            expected = defaults.encoder_settings(EncoderSettings(model, adapter=DEFAULT), graph)
+            defaults.remember_indexed(graph, EncoderSettings(model))
+            assert defaults.encoder_settings(REMEMBERED, graph) == expected
 
 
 def test_a_store_with_a_checkpoint_of_its_own_goes_back_to_the_shipped_one_by_name(tmp_path: Path) -> None:
