@@ -43,7 +43,7 @@ from locigraph.retrieval.evaluation import Fold, score_ranking
 from locigraph.retrieval.protocols import TextEncoder
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.assembly import graphs, opening
-from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings
+from locigraph.scripts.assembly.settings import DEFAULT_DTYPE, CorpusSettings, EncoderSettings
 from locigraph.scripts.experiments import learning
 from locigraph.training.comparison import rank_exactly
 from locigraph.training.config import Settings, TrainerConfig, TrainingConfig
@@ -186,7 +186,7 @@ def main() -> None:
     )
     parser.add_argument("--adapter", default="checkpoints/text")
     parser.add_argument("--cache")
-    parser.add_argument("--dtype", default=EncoderSettings().dtype, help="of the text encoder; not for --learnt_store")
+    parser.add_argument("--dtype", default=DEFAULT_DTYPE, help="of the text encoder; not for --learnt_store")
     options = records.options_of(parser)
     encoder = opening.text_encoder(EncoderSettings(adapter=options.adapter, cache=options.cache, dtype=options.dtype))
     with ExitStack() as held:

@@ -53,18 +53,20 @@ def ablate(
     from locigraph.scripts.assembly import graphs, opening
     from locigraph.scripts.assembly.language_models import clients_of
     from locigraph.scripts.experiments import learning, provenance
-    from locigraph.training.ablation import VARIANTS
     from locigraph.training.ablation import ablate as run
+    from locigraph.training.ablation import variants_of
     from locigraph.training.config import Settings
     from locigraph.training.folds import plan_folds
 
     provenance.source_commit()
     if variants is not None and not variants:
         raise LocigraphError("variants is empty; name some, or leave it out for all")
+    full = learning.settings_of(model, training)
+    known = variants_of(full)
     for name in variants or ():
-        if name not in VARIANTS:
-            raise LocigraphError(f"variant {name!r} is not known{nearest(name, VARIANTS)}")
-    chosen = {name: VARIANTS[name] for name in variants} if variants is not None else dict(VARIANTS)
+        if name not in known:
+            raise LocigraphError(f"variant {name!r} is not known{nearest(name, known)}")
+    chosen = known if variants is None else {name: known[name] for name in variants}
     folder = Path(output)
     path = store or str(folder / "graph.sqlite")
     read = opening.read_corpus(corpus, store=path)
@@ -88,7 +90,7 @@ def ablate(
         fold_of = {space: fold.index for fold in planned for space in fold.test}
         summary = run(
             chosen,
-            learning.settings_of(model, training),
+            full,
             planned,
             outcomes(read.questions, fold_of),
             run_fold,

@@ -63,11 +63,9 @@ def demo(
     )
     asked = opening.read_corpus(corpus).questions[0]
     print("ask the memory that was built:")
-    cache = "" if encoder.cache is None else f" --encoder.cache {shlex.quote(encoder.cache)}"
-    print(
-        f"  locigraph recall {shlex.quote(asked.text)} --space {shlex.quote(asked.space)} --store {output}/graph.sqlite"
-        + cache
-    )
+    named = {"space": asked.space, "store": f"{output}/graph.sqlite", "encoder.cache": encoder.cache}
+    options = [word for name, value in named.items() if value is not None for word in (f"--{name}", value)]
+    print(f"  {shlex.join(['locigraph', 'recall', asked.text, *options])}")
 
 
 if __name__ == "__main__":

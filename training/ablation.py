@@ -13,32 +13,45 @@ from locigraph.training.config import Settings, changed
 #: Name of the unchanged model in the results.
 FULL = "full"
 
-#: One change each; keys are fields of ``Settings`` joined by dots.
-VARIANTS: Mapping[str, Mapping[str, Any]] = {
-    "mixing": {"model.encoder": "mixing"},
-    "mixing, no pre-training": {"model.encoder": "mixing", "training.pretrain_epochs": 0},
-    "no attention": {"training.lr": 0.0},
-    "priors alone": {"training.lr": 0.0, "training.edge_lr": 0.0},
-    "untrained": {"training.lr": 0.0, "training.edge_lr": 0.0, "training.scalar_lr": 0.0},
-    "sketch 256": {"model.lexical_dim": 256},
-    "sketch 512": {"model.lexical_dim": 512},
-    "sketch 2048": {"model.lexical_dim": 2048},
-    "sketch 4096": {"model.lexical_dim": 4096},
-    "no speakers": {"model.speaker_dim": 0},
-    "no dates": {"model.date_dim": 0},
-    "wide context": {"model.speaker_dim": 64, "model.date_dim": 192},
-    "no neighbouring turns": {"model.excluded_relations": ["NEXT"]},
-    "no facts and events": {"model.excluded_relations": ["DERIVED_FROM"]},
-    "no facts": {"model.excluded_relations": ["fact"]},
-    "no events": {"model.excluded_relations": ["event"]},
-    "no topics": {"model.excluded_relations": ["topic"]},
-    "no graph": {"model.excluded_relations": ["*"]},
-    "no pre-training": {"training.pretrain_epochs": 0},
-    "no link prediction": {"training.pretrain_losses": {"pseudo_questions": 1.0, "views": 0.1}},
-    "no pseudo-questions": {"training.pretrain_losses": {"link": 0.2, "views": 0.1}},
-    "no two views": {"training.pretrain_losses": {"link": 0.2, "pseudo_questions": 1.0}},
-    "no fine-tuning": {"training.epochs": 0},
-}
+
+def variants_of(settings: Settings) -> dict[str, Mapping[str, Any]]:
+    """The changes to try on a full model, by name; the keys of a change are fields of ``Settings`` joined by dots.
+
+    Where a loss or a relation is left out, the others stay as the model has them.
+    """
+
+    def without(loss: str) -> Mapping[str, Any]:
+        left = {name: weight for name, weight in settings.training.pretrain_losses.items() if name != loss}
+        return {"training.pretrain_losses": left}
+
+    def excluding(relation: str) -> Mapping[str, Any]:
+        return {"model.excluded_relations": list(dict.fromkeys([*settings.model.excluded_relations, relation]))}
+
+    return {
+        "mixing": {"model.encoder": "mixing"},
+        "mixing, no pre-training": {"model.encoder": "mixing", "training.pretrain_epochs": 0},
+        "no attention": {"training.lr": 0.0},
+        "priors alone": {"training.lr": 0.0, "training.edge_lr": 0.0},
+        "untrained": {"training.lr": 0.0, "training.edge_lr": 0.0, "training.scalar_lr": 0.0},
+        "sketch 256": {"model.lexical_dim": 256},
+        "sketch 512": {"model.lexical_dim": 512},
+        "sketch 2048": {"model.lexical_dim": 2048},
+        "sketch 4096": {"model.lexical_dim": 4096},
+        "no speakers": {"model.speaker_dim": 0},
+        "no dates": {"model.date_dim": 0},
+        "wide context": {"model.speaker_dim": 64, "model.date_dim": 192},
+        "no neighbouring turns": excluding("NEXT"),
+        "no facts and events": excluding("DERIVED_FROM"),
+        "no facts": excluding("fact"),
+        "no events": excluding("event"),
+        "no topics": excluding("topic"),
+        "no graph": {"model.excluded_relations": ["*"]},
+        "no pre-training": {"training.pretrain_epochs": 0},
+        "no link prediction": without("link"),
+        "no pseudo-questions": without("pseudo_questions"),
+        "no two views": without("views"),
+        "no fine-tuning": {"training.epochs": 0},
+    }
 
 
 def ablate(

@@ -14,8 +14,8 @@ import locigraph
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.files import parsed_json
 from locigraph.kg.store import Store
-from locigraph.retrieval.text.text_encoder import CachedTextEncoder
-from locigraph.scripts.assembly.settings import DEFAULT, EncoderSettings
+from locigraph.retrieval.text.text_encoder import DEFAULT_MODEL, CachedTextEncoder
+from locigraph.scripts.assembly.settings import DEFAULT, DEFAULT_DTYPE, EncoderSettings
 
 if TYPE_CHECKING:
     from locigraph.retrieval.index.milvus import MilvusIndex
@@ -33,7 +33,7 @@ def encoder_settings(given: EncoderSettings, store: Store, checkpoint: str | Non
     """The text encoder that is meant: as given, else as the store remembers it, else the shipped one.
 
     Args:
-        given: As the user named it; ``default`` and fields that have their default are open.
+        given: As the user named it; an adapter ``default`` is open, and what is None.
         store: The graph.
         checkpoint: The checkpoint that the user named; one that was trained without adapter is used without.
 
@@ -41,24 +41,24 @@ def encoder_settings(given: EncoderSettings, store: Store, checkpoint: str | Non
         LocigraphError: If another model is given than the store was built with, whose vectors cannot be compared.
     """
     held = json.loads(store.setting(_ENCODER) or "{}")
-    usual = EncoderSettings()
-    if given.model not in (usual.model, held.get("model", given.model)):
+    if given.model not in (None, held.get("model", given.model)):
         raise LocigraphError(
             f"the store was built with text encoder {held['model']!r}, not {given.model!r}; leave out "
             "--encoder.model, or build another --store with it"
         )
-    names = {name: held[name] for name in ("model", "dtype") if name in held}
     found = replace(
-        given, **{name: value for name, value in names.items() if getattr(given, name) == getattr(usual, name)}
+        given,
+        model=given.model or held.get("model", DEFAULT_MODEL),
+        dtype=given.dtype or held.get("dtype", DEFAULT_DTYPE),
     )
     if given.adapter != DEFAULT:
         return found
     if checkpoint not in (None, DEFAULT) and "+" not in _text_encoder_of(checkpoint_folder(checkpoint, store)):
         adapter = None
-    elif held.get("model") == found.model:
+    elif "adapter" in held and held["model"] == found.model:
         adapter = str(SHIPPED_ADAPTER) if held["adapter"] == _SHIPPED else held["adapter"]
     else:
-        adapter = str(SHIPPED_ADAPTER) if found.model == usual.model and SHIPPED_ADAPTER.is_dir() else None
+        adapter = str(SHIPPED_ADAPTER) if found.model == DEFAULT_MODEL and SHIPPED_ADAPTER.is_dir() else None
     return replace(found, adapter=adapter)
 
 
@@ -80,6 +80,17 @@ def remember_encoder(store: Store, used: EncoderSettings, encoder: CachedTextEnc
         encoder.without_adapter().load()
     adapter = None if used.adapter is None else _lasting(used.adapter, SHIPPED_ADAPTER)
     _remember(store, _ENCODER, json.dumps({"model": used.model, "dtype": used.dtype, "adapter": adapter}))
+
+
+def remember_indexed(store: Store, used: EncoderSettings) -> None:
+    """Keep model and number format of the text encoder whose vectors the index of a store holds.
+
+    The adapter that the store remembers stays, and is open where it remembers none.
+    """
+    named = {"model": used.model or DEFAULT_MODEL, "dtype": used.dtype or DEFAULT_DTYPE}
+    held = json.loads(store.setting(_ENCODER) or "{}")
+    kept = held if held.get("model") == named["model"] else {}
+    _remember(store, _ENCODER, json.dumps(kept | named))
 
 
 def checkpoint_folder(given: str, store: Store) -> Path:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from locigraph.retrieval.text.text_encoder import DEFAULT_MODEL
-
+#: Number format of the text encoder where none is named.
+DEFAULT_DTYPE: Literal["float32"] = "float32"
 #: Stands for the adapter or checkpoint that a store remembers, or the shipped one.
 DEFAULT = "default"
 
@@ -41,22 +41,25 @@ class CorpusSettings:
 class EncoderSettings:
     """The text encoder.
 
+    Commands that make graphs of their own, such as ``evaluate``, do not ask the store what it remembers.
+
     Attributes:
         model: Hugging Face name or directory of a sentence-transformers model. A directory is identified by its path,
-            so use another directory for a changed model.
+            so use another directory for a changed model. null for the one that the store remembers, or
+            all-MiniLM-L6-v2.
         adapter: Folder of an adapter of it (locigraph adapt), which v2 uses; null for the model as it is; ``default``
-            for the one that the store remembers, or the shipped one. Commands that make graphs of their own, such as
-            ``evaluate``, take ``default`` for the shipped one.
+            for the one that the store remembers, or the shipped one.
         device: torch device; null lets torch choose.
-        dtype: ``bfloat16`` is faster, at a cosine of .998 to ``float32``.
+        dtype: ``bfloat16`` is faster, at a cosine of .998 to ``float32``; null for the one that the store remembers, or
+            ``float32``.
         cache: SQLite file that caches every vector, so that no text is encoded twice; null for the one of the user,
             ``locigraph/text_cache.sqlite`` in ``$XDG_CACHE_HOME`` or ``~/.cache``.
     """
 
-    model: str = DEFAULT_MODEL
+    model: str | None = None
     adapter: str | None = None
     device: str | None = None
-    dtype: Literal["float32", "bfloat16"] = "float32"
+    dtype: Literal["float32", "bfloat16"] | None = None
     cache: str | None = None
 
 

@@ -20,7 +20,7 @@ from locigraph.retrieval.multi_query import with_queries
 from locigraph.retrieval.protocols import Retriever
 from locigraph.retrieval.query_generator import QueryGenerator
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder, plain_and_adapted
-from locigraph.scripts.assembly import graphs, opening
+from locigraph.scripts.assembly import defaults, graphs, opening
 from locigraph.scripts.assembly.fold_task import Asker, FoldTask
 from locigraph.scripts.assembly.queries import notes_of, version_of
 from locigraph.scripts.assembly.search_parts import SearchParts, indexer_of, reranked
@@ -101,7 +101,7 @@ class Evaluation:
         Args:
             store: The graph.
             index: Vector index.
-            encoder: Settings of the text encoder, for the graphs of other corpora.
+            encoder: Settings of the text encoder, for the graphs of other corpora, and which the store remembers.
             details: What else the manifest records.
         """
         corpus, questions = self.corpus, self.corpus.questions
@@ -116,6 +116,7 @@ class Evaluation:
             for conversation in corpus.conversations:  # as the papers of strategies that search along links have them
                 Linker(graph).run(conversation.space)
             indexer_of(graph, vectors, self.encoder).drain(progress=True)
+            defaults.remember_indexed(graph, encoder)
             for used in plain_and_adapted(self.encoder):
                 used.encode([q.text for q in (*questions, *corpus.unanswerable)], progress="encode questions")
             views = graphs.views_of(graph, corpus, self.encoder)

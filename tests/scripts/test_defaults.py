@@ -1,9 +1,62 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from locigraph.kg.errors import LocigraphError
 from locigraph.kg.store import Store
+from locigraph.retrieval.text.text_encoder import DEFAULT_MODEL
 from locigraph.scripts.assembly import defaults
+from locigraph.scripts.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings
+from tests.faults.workbench import FakeCachedEncoder
+
+
+def built_with(graph: Store, used: EncoderSettings) -> None:
+    encoder = FakeCachedEncoder("fake", cache=Path(graph.url.removeprefix("sqlite:///")).with_name("cache.sqlite"))
+    defaults.remember_encoder(graph, used, encoder)
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [({}, "bfloat16"), ({"cache": "c.sqlite"}, "bfloat16"), ({"dtype": "float32"}, "float32")],
+)
+def test_a_number_format_that_is_given_is_meant_though_it_is_the_default(
+    given: dict[str, Any], meant: str, tmp_path: Path
+) -> None:
+    with Store(tmp_path / "g.sqlite") as graph:
+        assert defaults.encoder_settings(REMEMBERED, graph).dtype == "float32"
+        built_with(graph, EncoderSettings(DEFAULT_MODEL, dtype="bfloat16"))
+        found = defaults.encoder_settings(replace(REMEMBERED, **given), graph)
+        assert (found.model, found.dtype) == (DEFAULT_MODEL, meant)
+
+
+def test_the_default_model_is_refused_by_name_where_another_has_built_the_store(tmp_path: Path) -> None:
+    with Store(tmp_path / "g.sqlite") as graph:
+        built_with(graph, EncoderSettings("another", dtype="float32"))
+        assert defaults.encoder_settings(REMEMBERED, graph) == EncoderSettings("another", dtype="float32")
+        with pytest.raises(LocigraphError, match=f"built with text encoder 'another', not {DEFAULT_MODEL!r}; leave"):
+            defaults.encoder_settings(replace(REMEMBERED, model=DEFAULT_MODEL), graph)
+
+
+def test_what_an_index_holds_changes_the_number_format_and_leaves_the_adapter(tmp_path: Path) -> None:
+    with Store(tmp_path / "g.sqlite") as graph:
+        built_with(graph, EncoderSettings(DEFAULT_MODEL, adapter="/mine", dtype="float32"))
+        defaults.remember_indexed(graph, EncoderSettings(dtype="bfloat16"))
+        found = defaults.encoder_settings(REMEMBERED, graph)
+        assert found == EncoderSettings(DEFAULT_MODEL, adapter="/mine", dtype="bfloat16")
+
+
+def test_a_store_that_was_evaluated_alone_takes_the_shipped_adapter_of_its_model_as_a_new_one_does(
+    tmp_path: Path,
+) -> None:
+    for model in (None, "another"):
+        with Store(tmp_path / f"{model}.sqlite") as graph:
+            expected = defaults.encoder_settings(EncoderSettings(model, adapter=DEFAULT), graph)
+            defaults.remember_indexed(graph, EncoderSettings(model))
+            assert defaults.encoder_settings(REMEMBERED, graph) == expected
 
 
 def test_a_store_with_a_checkpoint_of_its_own_goes_back_to_the_shipped_one_by_name(tmp_path: Path) -> None:

@@ -8,23 +8,35 @@ from locigraph.gnn.encoders import GRAPH_ENCODERS
 from locigraph.gnn.relations import RELATIONS, network_relations
 from locigraph.retrieval.evaluation import Fold, QuestionOutcome, StrategyRun
 from locigraph.retrieval.evaluation.ablation_report import ablation_figure, ablation_rows, ablation_table
-from locigraph.training.ablation import FULL, VARIANTS, ablate
+from locigraph.training.ablation import FULL, ablate, variants_of
 from locigraph.training.config import Settings, changed
 from locigraph.training.objectives import LOSSES
 
 
 def test_every_shipped_variant_changes_the_default_configuration() -> None:
     default = Settings()
-    assert [name for name, changes in VARIANTS.items() if changed(default, changes) == default] == []
+    assert [name for name, changes in variants_of(default).items() if changed(default, changes) == default] == []
 
 
 def test_every_shipped_variant_names_losses_encoders_and_relations_that_there_are() -> None:
-    for name, changes in VARIANTS.items():
+    for name, changes in variants_of(Settings()).items():
         settings = changed(Settings(), changes)
         assert settings.model.encoder in GRAPH_ENCODERS, name
         assert set(settings.training.pretrain_losses) <= set(LOSSES), name
         kept = network_relations(settings.model.excluded_relations)  # refuses an unknown name
         assert (len(kept) < len(RELATIONS)) == bool(settings.model.excluded_relations), name
+
+
+def test_a_variant_leaves_the_other_losses_and_relations_of_a_model_as_they_are() -> None:
+    full = changed(
+        Settings(),
+        {"training.pretrain_losses": {"link": 0.7, "views": 0.4}, "model.excluded_relations": ["topic"]},
+    )
+    variants = {name: changed(full, changes) for name, changes in variants_of(full).items()}
+    assert variants["no two views"].training.pretrain_losses == {"link": 0.7}
+    assert variants["no pseudo-questions"] == full  # which has none
+    assert variants["no facts"].model.excluded_relations == ["topic", "fact"]
+    assert variants["no topics"] == full
 
 
 def planted_summary(variants: Sequence[str]) -> tuple[str, str, list[float]]:

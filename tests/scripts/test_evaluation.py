@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import importlib
+import shlex
+from pathlib import Path
+
+import pytest
+
+from locigraph.kg.store import Store
+from locigraph.retrieval.errors import IndexMismatchError
+from locigraph.scripts.assembly import defaults, opening
+from locigraph.scripts.assembly.settings import REMEMBERED, CorpusSettings, EncoderSettings
+from locigraph.scripts.demo import demo
+from locigraph.scripts.evaluate import evaluate
+from locigraph.scripts.recall import recall
+from tests.faults.workbench import FakeCachedEncoder
+
+TWO = CorpusSettings("sample", conversations=["harbor", "ward"])
+
+
+def test_the_store_of_an_evaluation_is_asked_with_the_number_format_that_its_index_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def encoder(settings: EncoderSettings) -> FakeCachedEncoder:
+        return FakeCachedEncoder("fake", cache=tmp_path / "cache.sqlite", dtype=settings.dtype or "float32")
+
+    monkeypatch.setattr(opening, "text_encoder", encoder)
+    store = str(tmp_path / "g.sqlite")
+
+    def run(given: EncoderSettings) -> None:
+        evaluate(corpus=TWO, strategies="v1", encoder=given, store=store, output=str(tmp_path / "out"))
+
+    run(EncoderSettings(dtype="bfloat16"))
+    capsys.readouterr()
+    recall("Which ride did Tomas sign up for?", space="harbor", strategy="v1", store=store)
+    assert "s02:t05" in capsys.readouterr().out
+    with pytest.raises(IndexMismatchError, match="has version 'fake@bfloat16' but 'fake' is needed"):
+        run(EncoderSettings())
+    with Store(store, access="read") as graph:
+        assert defaults.encoder_settings(REMEMBERED, graph).dtype == "bfloat16"
+
+
+def test_the_demo_names_a_command_that_a_shell_reads_whatever_its_folder_is_called(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The package's attribute of this name is the function.
+    monkeypatch.setattr(importlib.import_module("locigraph.scripts.evaluate"), "evaluate", lambda **options: None)
+    demo(corpus=TWO, output="my runs", encoder=EncoderSettings(cache="a cache.sqlite"))
+    command = shlex.split(capsys.readouterr().out.splitlines()[-1])
+    assert command[:2] == ["locigraph", "recall"]
+    assert command[3:] == ["--space", "harbor", "--store", "my runs/graph.sqlite", "--encoder.cache", "a cache.sqlite"]
