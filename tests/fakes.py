@@ -35,6 +35,8 @@ class FakeEncoder:
         self._model_id = model_id
         #: How many texts were encoded.
         self.encoded = 0
+        #: It has none.
+        self.adapter = None
 
     @property
     def model_id(self) -> str:
