@@ -13,7 +13,7 @@ from locigraph.kg.types import SpaceId, TurnId, TurnState
 _LOG = logging.getLogger(__name__)
 _NODES, _EDGES = tables.nodes.c, tables.relations.c
 _OTHER, _SAME = tables.relations.alias("other").c, tables.relations.alias("same").c
-# An edge that ``resolve`` has moved from an entity to the one that it merged it into; the archived entity keeps its own.
+# An edge that ``resolve`` has made for the entity that it merged another into, which keeps its own edge.
 _IS_MOVED = exists().where(
     and_(_OTHER.source == _EDGES.source, _OTHER.label == _EDGES.label, _OTHER.target == _SAME.source),
     and_(_SAME.label == "SIMILAR_TO", _SAME.target == _EDGES.target),
