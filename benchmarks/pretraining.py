@@ -39,7 +39,7 @@ def main() -> None:
     gold = {q.question_id: set(map(str, q.evidence)) for q in corpus.questions}
     rows = []
     with opening.existing_store(options.store) as store:
-        views = graphs.views_of(store, corpus, encoder)
+        views = graphs.views_of(store, encoder)
         for count in options.conversations:
             for pretrain_epochs in (0, TrainingConfig().pretrain_epochs):
                 training = TrainingConfig(pretrain_epochs=pretrain_epochs, epochs=20 if count else 0)

@@ -158,8 +158,9 @@ def passed(store: str, corpus: CorpusSettings, encoder: CachedTextEncoder) -> It
             for each in PASSES.values():
                 each(graph, encoder.without_adapter(), space)
         graphs.embed_all([c.space for c in read.conversations], graph, encoder)
-        views = Views.of_corpus(
-            lambda space, as_of: with_turns(graph.snapshot(space, as_of=as_of, embedding_model=encoder.model_id)), read
+        views = Views(
+            lambda space, as_of: with_turns(graph.snapshot(space, as_of=as_of, embedding_model=encoder.model_id)),
+            graph.last_spoken(),
         )
         trainer = learning.fold_trainer(read, views, TrainerConfig(csv_log=False), encoder, seed=0)
         yield Passed(read, views, trainer)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from locigraph.kg.corpora import Corpus
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.times import epoch
 from locigraph.kg.types import SpaceId
@@ -41,12 +40,6 @@ class Views:
         self._load = load
         self._last_turn = last_turn
         self._held: dict[View, Snapshot] = {}
-
-    @classmethod
-    def of_corpus(cls, load: Callable[[SpaceId, datetime | None], Snapshot], corpus: Corpus) -> Views:
-        """Views of a corpus' conversations; the last turn is the latest dated one, wherever it stands."""
-        dated = {c.space: [t.spoken_at for t in c.turns if t.spoken_at is not None] for c in corpus.conversations}
-        return cls(load, {space: max(times) if times else None for space, times in dated.items()})
 
     def of(self, space: SpaceId, as_of: datetime | None) -> View:
         """The view that shows a space as of a time; the present one when nothing came later."""

@@ -32,7 +32,7 @@ from locigraph.retrieval.text.text_encoder import load_model
 from locigraph.training.config import AdapterConfig, TrainerConfig
 from locigraph.training.errors import TrainingDataError, TrainingError
 from locigraph.training.examples import EpochDataModule
-from locigraph.training.identity import ADAPTER_ALGORITHM, RunIdentity
+from locigraph.training.identity import ADAPTER_ALGORITHM, RunIdentity, recorded_devices
 from locigraph.training.lightning_run import RankingModule, is_first_process, remove_resume_point, run_lightning
 from locigraph.training.ranking_scores import inner_products
 from locigraph.training.snapshots import (
@@ -227,7 +227,7 @@ def train_adapter(
         seed,
         model,
         trainer.precision,
-        trainer.devices,
+        recorded_devices(trainer),
         *sides_of(data),
         data={"texts": _fingerprint([example for example, _ in examples])},
         questions=questions_fingerprint(graphs),

@@ -152,6 +152,13 @@ class TrainerConfig:
     wandb_mode: Literal["disabled", "offline", "online"] = "disabled"
     wandb_project: str = "locigraph"
 
+    @property
+    def num_devices(self) -> int | str:
+        """Number of devices, where ``auto`` is one; other text that Lightning reads, such as ``0,2``, as it is."""
+        # A space is a step, and steps are short: several processes have to be asked for.
+        given = "1" if self.devices == "auto" else str(self.devices).strip()
+        return int(given) if given.isdecimal() else given
+
 
 @dataclass(frozen=True)
 class Settings:

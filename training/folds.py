@@ -79,7 +79,7 @@ class FoldTrainer:
     def __post_init__(self) -> None:
         if self.trainer.fast_dev_run:
             raise TrainingError("trainer.fast_dev_run trains nothing that could be compared; it is for locigraph train")
-        if self.trainer.devices not in ("auto", "1", 1):
+        if self.trainer.num_devices != 1:
             raise TrainingError(
                 f"trainer.devices is {self.trainer.devices}; training inside folds uses one device, since every "
                 "process of several would write the index too: leave it out"

@@ -17,7 +17,7 @@ from locigraph.training.checkpoint import Checkpoint, load_checkpoint
 from locigraph.training.config import Settings, TrainerConfig, TrainingConfig
 from locigraph.training.errors import CheckpointError, TrainingDataError
 from locigraph.training.examples import EpochDataModule, SpaceExample, make_example
-from locigraph.training.identity import CHECKPOINT_ALGORITHM, RunIdentity
+from locigraph.training.identity import CHECKPOINT_ALGORITHM, RunIdentity, recorded_devices
 from locigraph.training.lightning_run import RankingModule, is_first_process, remove_resume_point, run_lightning
 from locigraph.training.network import GraphRetrieval, weights_of
 from locigraph.training.objectives import LOSSES, Scorer, require_known_names
@@ -156,7 +156,7 @@ def train_checkpoint(
         seed,
         text_encoder,
         trainer.precision,
-        trainer.devices,
+        recorded_devices(trainer),
         *sides_of(data),
         data={graph.name: graph.snapshot.fingerprint for graph in graphs},
         questions=questions_fingerprint(graphs),

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from locigraph.training.config import TrainerConfig
+
 #: Number of the algorithm that makes checkpoints: features, encoders, losses, sampling, stopping. Raise it whenever the
 #: same data and settings come to other weights or other vectors; ``tests/training/test_identity.py`` fails until then.
 CHECKPOINT_ALGORITHM = 6
@@ -25,7 +27,7 @@ class RunIdentity:
         seed: Random seed.
         text_encoder: ID of the text encoder, its adapter and its precision included.
         precision: Precision of the training.
-        devices: Number of devices, or ``auto``.
+        devices: Number of devices; ``auto`` for one, as all manifests have it.
         train: Spaces that are learnt from, sorted.
         validation: Spaces that decide when to stop, sorted.
         data: Fingerprint of each graph, or of all texts, by name.
@@ -54,3 +56,11 @@ class RunIdentity:
     def fingerprint(self) -> str:
         """Twelve hexadecimal digits; names the resume points of the training."""
         return hashlib.sha256(json.dumps(self.as_json(), sort_keys=True).encode()).hexdigest()[:12]
+
+
+def recorded_devices(trainer: TrainerConfig) -> int | str:
+    """The devices of a training as its identity has them, the same for ``auto`` and for the one device that it means.
+
+    That is ``auto``, which finished trainings and shipped checkpoints have in their manifests.
+    """
+    return "auto" if trainer.num_devices == 1 else trainer.num_devices

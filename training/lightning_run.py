@@ -276,7 +276,6 @@ def run_lightning(
     callbacks: list[L.Callback] = [best, StepProgress(f"{name} {path.name.partition('-')[0]}")]
     if not config.fast_dev_run:
         callbacks.append(ResumePoint(resume))
-    several = config.devices not in (1, "1", "auto")
     with warnings.catch_warnings():
         # Lightning advises more data-loader workers; the examples are in memory already.
         warnings.filterwarnings("ignore", message=".*does not have many workers.*")
@@ -287,10 +286,9 @@ def run_lightning(
         warnings.filterwarnings("ignore", message=".*Total length of `list` across ranks is zero.*")
         trainer = _trainer(
             accelerator=config.accelerator,
-            # One process a machine unless more are asked for: a space is a step, and steps are short.
-            devices=1 if config.devices == "auto" else config.devices,
+            devices=config.num_devices,
             # A space may lack node types or relations, whose parameters then get no gradient.
-            strategy=DDPStrategy(find_unused_parameters=True) if several else "auto",
+            strategy=DDPStrategy(find_unused_parameters=True) if config.num_devices != 1 else "auto",
             precision=config.precision,
             max_epochs=epochs,
             gradient_clip_val=gradient_clip,

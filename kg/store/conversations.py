@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 
 from sqlalchemy import func, select
 
@@ -121,6 +122,11 @@ class Conversations(Database):
         self.require_space(space)
         with self._read() as connection:
             return turns_.speakers(connection, space)
+
+    def last_spoken(self) -> dict[SpaceId, datetime | None]:
+        """When the last turn of each space was spoken, wherever it stands; None where no turn of it has a time."""
+        with self._read() as connection:
+            return turns_.last_spoken(connection)
 
     def voices(self, space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, frozenset[str]]:
         """Whose words nodes hold: the speakers of their turns, but not of those that only said the same again."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import Connection, and_, delete, exists, or_, select, update
 
 from locigraph.kg.schema import MERGED_BY
 from locigraph.kg.store import changes, labels, outbox, tables
@@ -12,11 +12,18 @@ from locigraph.kg.types import SpaceId, TurnId, TurnState
 
 _LOG = logging.getLogger(__name__)
 _NODES, _EDGES = tables.nodes.c, tables.relations.c
+_OTHER, _SAME = tables.relations.alias("other").c, tables.relations.alias("same").c
+# An edge that ``resolve`` has made for the entity that it merged another into, which keeps its own edge.
+_IS_MOVED = exists().where(
+    and_(_OTHER.source == _EDGES.source, _OTHER.label == _EDGES.label, _OTHER.target == _SAME.source),
+    and_(_SAME.label == "SIMILAR_TO", _SAME.target == _EDGES.target),
+)
+_IS_LINK = and_(_EDGES.turn_id.is_(None), or_(_EDGES.label == "CAUSES", and_(_EDGES.label == "MENTIONS", ~_IS_MOVED)))
 # What is in the graph because a command was run on it, and how to find it.
 _MADE_BY = {
     "classify": _NODES.type.in_(("event_category", "knowledge_category")),
     "reflect": _NODES.type == "reflection",
-    "link": _NODES.key.in_(select(_EDGES.source).where(_EDGES.label == "CAUSES", _EDGES.turn_id.is_(None))),
+    "link": _NODES.key.in_(select(_EDGES.source).where(_IS_LINK)),
     "resolve": _NODES.attributes[MERGED_BY].as_string().in_(("spelling", "meaning")),
 }
 

@@ -6,6 +6,7 @@ import secrets
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from operator import attrgetter
 
 from sqlalchemy import Connection, func, insert, select, update
@@ -14,6 +15,7 @@ from locigraph.kg.errors import StoreError, shortened
 from locigraph.kg.store import rewind, scopes, sequence, tables, tombstones
 from locigraph.kg.store.rows import require_same, turn_of, turn_row
 from locigraph.kg.store.statements import chunks
+from locigraph.kg.times import moment
 from locigraph.kg.types import NodeId, Scope, SpaceId, Turn, TurnId, TurnState
 
 
@@ -143,6 +145,13 @@ def speakers(connection: Connection, space: SpaceId) -> list[str]:
     table = tables.turns
     query = select(table.c.speaker).where(table.c.space == space).distinct().order_by(table.c.speaker)
     return list(connection.scalars(query))
+
+
+def last_spoken(connection: Connection) -> dict[SpaceId, datetime | None]:
+    """When the last turn of each space was spoken; None where no turn of it has a time."""
+    table = tables.turns.c
+    query = select(table.space, func.max(table.spoken_at)).group_by(table.space)
+    return {SpaceId(space): moment(latest) for space, latest in connection.execute(query)}
 
 
 def voices(connection: Connection, space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, frozenset[str]]:

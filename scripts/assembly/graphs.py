@@ -262,10 +262,10 @@ def embed_all(
     )
 
 
-def views_of(graph: Store, corpus: Corpus, encoder: CachedTextEncoder | None) -> Views:
-    """Snapshots of a corpus' spaces, with an encoder's embeddings, or without any."""
+def views_of(graph: Store, encoder: CachedTextEncoder | None) -> Views:
+    """Snapshots of a store's spaces, with an encoder's embeddings, or without any."""
     model = None if encoder is None else encoder.model_id
-    return Views.of_corpus(lambda space, as_of: graph.snapshot(space, as_of=as_of, embedding_model=model), corpus)
+    return Views(lambda space, as_of: graph.snapshot(space, as_of=as_of, embedding_model=model), graph.last_spoken())
 
 
 @contextmanager
@@ -274,4 +274,4 @@ def built_views(corpus: Corpus, extractor: Extractor, encoder: CachedTextEncoder
     with Store(store) as graph:
         build_graph(corpus, extractor, graph, encoder)
         encoder.encode([q.text for q in corpus.questions], progress="encode questions")
-        yield views_of(graph, corpus, encoder)
+        yield views_of(graph, encoder)

@@ -119,7 +119,7 @@ class Evaluation:
             defaults.remember_indexed(graph, encoder)
             for used in plain_and_adapted(self.encoder):
                 used.encode([q.text for q in (*questions, *corpus.unanswerable)], progress="encode questions")
-            views = graphs.views_of(graph, corpus, self.encoder)
+            views = graphs.views_of(graph, self.encoder)
             look_again = reranked(self.reranker)
 
             def asked_as_set(retriever: Retriever) -> Retriever:

@@ -100,7 +100,7 @@ def training_sets(
     """
     check_validation(validation)  # before the graph is opened
     with existing_store(store) as graph, more_training_sets(also, corpus, encoder, validation=validation) as others:
-        views = views_of(graph, corpus, None if encoder is None else text_encoder(encoder))
+        views = views_of(graph, None if encoder is None else text_encoder(encoder))
         yield [training_set(views, corpus, validation=validation), *others]
 
 
@@ -129,7 +129,7 @@ def more_training_sets(
             else:
                 texts = encoder
             store = opened.enter_context(existing_store(each.store))
-            views = views_of(store, corpus, None if texts is None else text_encoder(texts))
+            views = views_of(store, None if texts is None else text_encoder(texts))
             sets.append(training_set(views, corpus, validation=validation, judges=each.judges))
         yield sets
 

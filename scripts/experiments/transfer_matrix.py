@@ -201,7 +201,7 @@ class TransferMatrix:
             encoder = opening.text_encoder(settings)
             encoder.encode([q.text for q in corpus.questions], progress=f"encode questions of {name}")
             store = self._opened.enter_context(opening.existing_store(given.store))
-            self._graphs[name] = _Graph(store, corpus, encoder, views_of(store, corpus, encoder))
+            self._graphs[name] = _Graph(store, corpus, encoder, views_of(store, encoder))
         return self._graphs[name]
 
     def _training_set(self, name: str) -> TrainingSet:

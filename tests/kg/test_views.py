@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 
-from locigraph.kg.corpora import Corpus
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import SpaceId
 from locigraph.kg.views import View, Views
-from tests.fakes import MONDAY, SPACE, make_conversation, make_turns
+from tests.fakes import MONDAY, SPACE, make_turns
 from tests.fakes_graph import make_snapshot
 
 TURNS = make_turns(["one", "two", "three"])
@@ -38,11 +36,3 @@ def test_a_time_after_the_last_turn_is_the_present() -> None:
     dated = Views(known, {SPACE: MONDAY})
     assert dated.of(SPACE, MONDAY) == dated.of(SPACE, None) == View(SPACE)
     assert dated.of(SPACE, MONDAY - timedelta(seconds=1)).as_of is not None
-
-
-def test_the_last_turn_of_a_corpus_is_its_latest_wherever_it_stands() -> None:
-    conversation = make_conversation(["one", "two"], space=SPACE)
-    turns = tuple(reversed(conversation.turns))
-    held = Views.of_corpus(known, Corpus("jsonl", "x", "sha", (replace(conversation, turns=turns),), (), {}))
-    assert held.of(SPACE, MONDAY + timedelta(minutes=1)) == View(SPACE)
-    assert held.of(SPACE, MONDAY) == View(SPACE, MONDAY)

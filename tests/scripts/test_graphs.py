@@ -18,7 +18,7 @@ from locigraph.kg.corpora import Conversation, Corpus
 from locigraph.kg.errors import LocigraphError, StoreError, TurnConflictError
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId, Turn, TurnId, TurnState
-from locigraph.scripts.assembly.graphs import GraphWriter, build_graph, builders_of, encoded_of
+from locigraph.scripts.assembly.graphs import GraphWriter, build_graph, builders_of, encoded_of, views_of
 from tests.consolidation.extractors.test_names import has_spacy_names
 from tests.fakes import MONDAY, SPACE, FakeEncoder, FakeExtractor, make_conversation, make_turn, make_turns
 from tests.kg.dumps import QUEUE, dump
@@ -162,6 +162,22 @@ def test_what_the_rules_of_a_space_had_encoded_is_found_again_by_its_own_rules()
     own = RuleExtractor(lambda text: iter([Mention("lisbon", "location")]), "rules-own")
     assert "lisbon" in encoded_of([turn], [], {SPACE: own})
     assert "lisbon" not in encoded_of([turn], [], {SPACE: RuleExtractor()})
+
+
+def test_a_question_sees_nothing_said_after_it_though_its_own_file_ends_before(tmp_path: Path) -> None:
+    turns = make_turns(["one", "two", "three"])
+    with Store(tmp_path / "graph.sqlite") as store:
+        build(corpus(Conversation(SPACE, turns[::-1])), store)
+        build(corpus(Conversation(SPACE, turns[:2])), store)  # the file of the question
+        views = views_of(store, cast(Any, PlainEncoder()))
+        seen = {place: views.at(SPACE, turns[place].spoken_at).num_nodes for place in range(3)}
+        assert seen == {place: views.at(SPACE, None).num_nodes * (place + 1) // 3 for place in range(3)}
+
+
+def test_a_space_whose_turns_have_no_time_is_seen_as_it_is(tmp_path: Path) -> None:
+    with Store(tmp_path / "graph.sqlite") as store:
+        store.append_turns([make_turn(0, "one", dated=False), make_turn(1, "two", space=SPACES[0])])
+        assert store.last_spoken() == {SPACE: None, SPACES[0]: MONDAY + timedelta(minutes=1)}
 
 
 def test_a_space_is_foreseen_by_the_rules_that_built_it_and_else_by_the_plain_ones(tmp_path: Path) -> None:

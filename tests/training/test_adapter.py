@@ -151,6 +151,7 @@ def test_a_finished_training_is_read_and_one_of_other_settings_is_made_anew(base
     stamp = (first.folder / "manifest.json").stat().st_mtime_ns
     assert trained(base, tmp_path, short).version == first.version
     assert (first.folder / "manifest.json").stat().st_mtime_ns == stamp
+    assert first.details["identity"]["devices"] == "auto"  # as the shipped adapter has it, though one was asked for
     other = trained(base, tmp_path, short, questions=DATA.questions[1:])
     assert other.details["identity"] != first.details["identity"]
     (tmp_path / "adapter" / "manifest.json").write_text("{}")  # damaged: made anew

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from locigraph.gnn.encoders import GRAPH_ENCODERS
-from locigraph.training.config import AdapterConfig, ModelConfig, Settings, TrainingConfig, changed
+from locigraph.training.config import AdapterConfig, ModelConfig, Settings, TrainerConfig, TrainingConfig, changed
 from locigraph.training.errors import TrainingError
 from locigraph.training.objectives import LOSSES
 
@@ -31,6 +31,13 @@ def test_a_change_of_an_unknown_field_names_the_nearest() -> None:
         changed(Settings(), {"model.lexcal_dim": 1})
     with pytest.raises(TrainingError, match=r"modle\.encoder.*'model'"):
         changed(Settings(), {"modle.encoder": "hgt"})
+
+
+@pytest.mark.parametrize(
+    ("devices", "number"), [("auto", 1), (1, 1), ("1", 1), (2, 2), (" 2", 2), (0, 0), (-1, "-1"), ("0,2", "0,2")]
+)
+def test_a_number_of_devices_is_one_however_it_is_written(devices: int | str, number: int | str) -> None:
+    assert TrainerConfig(devices=devices).num_devices == number
 
 
 @pytest.mark.parametrize(

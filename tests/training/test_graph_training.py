@@ -137,7 +137,7 @@ def test_a_finished_training_is_loaded_and_another_made_when_anything_differs(tm
         {"epochs": 2},
         {"seed": 1},
         {"text_encoder": "another"},
-        {"trainer": replace(CPU, devices="auto")},
+        {"trainer": replace(CPU, precision="bf16-mixed")},
         {"settings": small_settings(finetune=1, encoder="mixing")},
     ]
     for number, other in enumerate(others):
@@ -145,6 +145,12 @@ def test_a_finished_training_is_loaded_and_another_made_when_anything_differs(tm
         _, written = train(folder)
         assert train(folder, **other)[1] != written, other
         assert list(folder.glob("*.ckpt")) == []
+
+
+def test_a_training_on_one_device_is_the_same_however_that_is_said(tmp_path: Path) -> None:
+    first = train(tmp_path)
+    assert first[1] == train(tmp_path, trainer=replace(CPU, devices="auto"))[1]
+    assert made_of(tmp_path, BOTH_SIDES).details["identity"]["devices"] == "auto"  # as shipped checkpoints have it
 
 
 def test_graphs_of_another_extractor_are_learnt_from_as_well(tmp_path: Path) -> None:

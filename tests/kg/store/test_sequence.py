@@ -10,9 +10,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from locigraph.kg.errors import StoreError
+from locigraph.kg.schema import MERGED_BY
 from locigraph.kg.store import Store, sequence
 from locigraph.kg.store.sequence import merged
-from locigraph.kg.types import GraphChange, NewNode, SpaceId, Turn, TurnId, TurnState
+from locigraph.kg.types import (
+    GraphChange,
+    NewNode,
+    NewRelation,
+    NodeStatus,
+    NodeUpdate,
+    SpaceId,
+    Turn,
+    TurnId,
+    TurnState,
+)
 from tests.fakes import MONDAY, SPACE, change_of, make_turn, make_turns
 
 TURNS = make_turns(["a", "b", "c"], ["d", "e"], ["f", "g", "h"])
@@ -137,6 +148,29 @@ def test_what_second_passes_made_is_named_where_a_space_is_made_anew(
     assert [record.message for record in caplog.records] == [
         f"space {SPACE!r}: its graph is made anew, since turn 't1' comes before others; run locigraph reflect again"
     ]
+
+
+@pytest.mark.parametrize("made_by", ["link", "resolve"])
+def test_links_to_entities_are_named_where_a_space_is_made_anew_and_those_that_a_merging_moved_are_not(
+    made_by: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second, *_ = TURNS[3:]
+    tom, spelt = (NewNode(name, "entity", name, name, (first.turn_id,)) for name in ("Tom", "tom"))
+    with Store(tmp_path / "graph.sqlite") as store:
+        store.append_turns(TURNS[3:])
+        mention = NewRelation("episode", "MENTIONS", "tom")
+        ids = store.commit(change_of(first, nodes=[tom, spelt], relations=[mention]))
+        later = store.commit(change_of(second))
+        if made_by == "link":
+            made = GraphChange(SPACE, MONDAY, relations=(NewRelation(later["episode"], "MENTIONS", ids["Tom"]),))
+        else:
+            merged_away = NodeUpdate(ids["tom"], status=NodeStatus.ARCHIVED, attributes={MERGED_BY: "spelling"})
+            moved = NewRelation(ids["episode"], "MENTIONS", ids["Tom"])
+            alias = NewRelation(ids["tom"], "SIMILAR_TO", ids["Tom"])
+            made = GraphChange(SPACE, MONDAY, updates=(merged_away,), relations=(moved, alias))
+        store.commit(made)
+        store.append_turns(TURNS[1:2])
+    assert caplog.records[0].message.endswith(f"comes before others; run locigraph {made_by} again")
 
 
 def test_a_turn_at_the_end_leaves_the_rest_as_it_is(tmp_path: Path) -> None:
