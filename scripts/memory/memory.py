@@ -411,7 +411,7 @@ class Memory:
                 checkpoint=None if live_embeddings is None else live_embeddings.version,
                 reason=self._parts.no_v2,
                 due_rows=self._graph.outbox_size(),
-                due_spaces=len(self._graph.changed_spaces()),
+                due_spaces=self._parts.due_spaces(),
             )
 
     def warm_up(self) -> None:

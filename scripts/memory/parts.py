@@ -125,12 +125,18 @@ class Parts:
 
     def flush(self) -> None:
         """Bring what is due in the indexes up to date; a reader leaves it."""
-        is_due = self.has_forgotten or self.graph.outbox_size() or self.graph.changed_spaces()
-        if is_due and not self.is_readonly:
+        if self.is_readonly:
+            return
+        if self.has_forgotten or self.graph.outbox_size() or self.due_spaces():
             self.drain()
             if (embeddings := self.live()) is not None:
                 embeddings.update()
             self.has_forgotten = False
+
+    def due_spaces(self) -> int:
+        """Number of spaces whose graph embeddings are due; without a usable checkpoint none are, though listed."""
+        changed = len(self.graph.changed_spaces())
+        return changed if changed and self.live() is not None else 0
 
     def live(self) -> LiveEmbeddings | None:
         """The graph embeddings; None, with the reason in ``no_v2``, where no checkpoint can be used."""

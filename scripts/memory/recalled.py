@@ -58,7 +58,7 @@ class MemoryState:
         checkpoint: Version of the checkpoint with which v2 answers; None if v1 answers.
         reason: Why v2 cannot answer; empty if it can.
         due_rows: Number of node rows that are not yet in the index.
-        due_spaces: Number of spaces whose graph embeddings the next recall brings up to date.
+        due_spaces: Number of spaces whose graph embeddings the next recall brings up to date; 0 if v1 answers.
     """
 
     checkpoint: str | None

@@ -322,6 +322,30 @@ def test_v1_answers_with_a_note_where_no_checkpoint_can_be_used(place: Path) -> 
         assert memory.recall("bike", space="ana").notes == ("v1 answers, since v2 cannot: no checkpoint is named",)
 
 
+def test_without_a_checkpoint_no_graph_embeddings_are_due_and_closing_again_has_nothing_to_do(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drained: list[Parts] = []
+    drain = Parts.drain
+
+    def counted(parts: Parts) -> None:
+        drained.append(parts)
+        drain(parts)
+
+    monkeypatch.setattr(Parts, "drain", counted)
+    with Memory.open(place / "memory.sqlite", checkpoint=None) as memory:
+        memory.add(**SALE)
+        assert memory.state().due_spaces == 0
+    assert len(drained) == 1
+    with Memory.open(place / "memory.sqlite", checkpoint=None) as memory:
+        assert memory.recall("bike", space="ana")
+    assert len(drained) == 1
+    with opened(place) as memory:  # what is listed is still done for whoever has a checkpoint
+        assert memory.state().due_spaces == 1
+    with opened(place) as memory:
+        assert (memory.state().due_spaces, len(drained)) == (0, 2)
+
+
 def test_a_checkpoint_that_was_named_once_is_the_stores_own(place: Path) -> None:
     with opened(place) as memory:
         memory.add(**SALE)
