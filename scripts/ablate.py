@@ -61,15 +61,15 @@ def ablate(
     provenance.source_commit()
     if variants is not None and not variants:
         raise LocigraphError("variants is empty; name some, or leave it out for all")
+    folder = Path(output)
+    path = store or str(folder / "graph.sqlite")
+    read = opening.read_corpus(corpus, store=path)
     full = learning.settings_of(model, training)
     known = variants_of(full)
     for name in variants or ():
         if name not in known:
             raise LocigraphError(f"variant {name!r} is not known{nearest(name, known)}")
     chosen = known if variants is None else {name: known[name] for name in variants}
-    folder = Path(output)
-    path = store or str(folder / "graph.sqlite")
-    read = opening.read_corpus(corpus, store=path)
     opening.require_questions(read, "there is nothing to evaluate")
 
     from locigraph.training.comparison import rank_exactly  # imports the vector index
