@@ -210,7 +210,7 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
         "snapshot": lambda at: at.store.snapshot(at.name, embedding_model=at.memory._encoder.model_id),
         **dict.fromkeys(
             (
-                "close", "empty_log", "faults", "identity", "spent_by_stage", "spaces", "scopes",
+                "close", "empty_log", "faults", "identity", "spent_by_stage", "spaces", "scopes", "last_spoken",
                 "misplaced", "read_outbox", "has_forgotten", "relist_outbox", "acknowledge_outbox", "changed_spaces",
             )
         ),
