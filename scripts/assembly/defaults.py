@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import locigraph
 from locigraph.kg.errors import LocigraphError
@@ -46,11 +46,10 @@ def encoder_settings(given: EncoderSettings, store: Store, checkpoint: str | Non
             f"the store was built with text encoder {held['model']!r}, not {given.model!r}; leave out "
             "--encoder.model, or build another --store with it"
         )
-    found = replace(
-        given,
-        model=given.model or held.get("model", DEFAULT_MODEL),
-        dtype=given.dtype or held.get("dtype", DEFAULT_DTYPE),
+    model, dtype = model_and_dtype(
+        replace(given, model=given.model or held.get("model"), dtype=given.dtype or held.get("dtype"))
     )
+    found = replace(given, model=model, dtype=dtype)
     if given.adapter != DEFAULT:
         return found
     if checkpoint not in (None, DEFAULT) and "+" not in _text_encoder_of(checkpoint_folder(checkpoint, store)):
@@ -70,6 +69,11 @@ def _text_encoder_of(checkpoint: Path) -> str:
         return "+"
 
 
+def model_and_dtype(given: EncoderSettings) -> tuple[str, Literal["float32", "bfloat16"]]:
+    """Model and number format of a text encoder, the usual ones where none is named."""
+    return given.model or DEFAULT_MODEL, given.dtype or DEFAULT_DTYPE
+
+
 def remember_encoder(store: Store, used: EncoderSettings, encoder: CachedTextEncoder) -> None:
     """Keep the text encoder that a store is built with.
 
@@ -87,10 +91,10 @@ def remember_indexed(store: Store, used: EncoderSettings) -> None:
 
     The adapter that the store remembers stays, and is open where it remembers none.
     """
-    named = {"model": used.model or DEFAULT_MODEL, "dtype": used.dtype or DEFAULT_DTYPE}
+    model, dtype = model_and_dtype(used)
     held = json.loads(store.setting(_ENCODER) or "{}")
-    kept = held if held.get("model") == named["model"] else {}
-    _remember(store, _ENCODER, json.dumps(kept | named))
+    kept = held if held.get("model") == model else {}
+    _remember(store, _ENCODER, json.dumps(kept | {"model": model, "dtype": dtype}))
 
 
 def checkpoint_folder(given: str, store: Store) -> Path:

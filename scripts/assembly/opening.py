@@ -15,9 +15,9 @@ from locigraph.kg.errors import LocigraphError
 from locigraph.kg.store import Store
 from locigraph.kg.store.engine import file_of
 from locigraph.kg.types import Question, SpaceId, TurnState
-from locigraph.retrieval.text.text_encoder import DEFAULT_MODEL, CachedTextEncoder
-from locigraph.scripts.assembly.defaults import SHIPPED_ADAPTER
-from locigraph.scripts.assembly.settings import DEFAULT, DEFAULT_DTYPE, CorpusSettings, EncoderSettings, IndexSettings
+from locigraph.retrieval.text.text_encoder import CachedTextEncoder
+from locigraph.scripts.assembly.defaults import SHIPPED_ADAPTER, model_and_dtype
+from locigraph.scripts.assembly.settings import DEFAULT, CorpusSettings, EncoderSettings, IndexSettings
 
 _UNNAMED = "sample"  # the corpus that is read where none is named
 
@@ -56,12 +56,13 @@ def require_questions(corpus: Corpus, lack: str) -> None:
 def text_encoder(settings: EncoderSettings) -> CachedTextEncoder:
     """The text encoder with its cache; where no store has said otherwise, ``default`` is the shipped adapter."""
     adapter = str(SHIPPED_ADAPTER) if settings.adapter == DEFAULT else settings.adapter
+    model, dtype = model_and_dtype(settings)
     return CachedTextEncoder(
-        settings.model or DEFAULT_MODEL,
+        model,
         cache=text_cache(settings),
         adapter=None if adapter is None else Path(adapter),
         device=settings.device,
-        dtype=settings.dtype or DEFAULT_DTYPE,
+        dtype=dtype,
     )
 
 
