@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -197,3 +198,10 @@ def change_of(
 def fact(ref: str, description: str, *turns: Turn, kind: str = "knowledge_node") -> NewNode:
     """A new node that was drawn from turns; its label is its description."""
     return NewNode(ref, kind, description[:40], description, tuple(turn.turn_id for turn in turns))
+
+
+def side_by_side(work: Callable[[int], None], number: int) -> None:
+    """Call ``work`` with 0 to ``number`` - 1, each in a thread of its own, and raise what any of them raised."""
+    with ThreadPoolExecutor(number) as pool:
+        for each in [pool.submit(work, each) for each in range(number)]:
+            each.result()

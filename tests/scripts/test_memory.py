@@ -49,7 +49,7 @@ from locigraph.scripts.spaces import spaces
 from locigraph.training.pseudo_questions import questions_about
 from tests.consolidation.extractors.test_names import needs_spacy
 from tests.consolidation.stub_server import Stub, extracted, stub_server
-from tests.fakes import MONDAY, make_turns
+from tests.fakes import MONDAY, make_turns, side_by_side
 from tests.faults.workbench import FakeCachedEncoder
 
 SALE = {
@@ -613,23 +613,13 @@ def test_what_was_added_before_a_crash_is_found_after_it(place: Path) -> None:
 
 
 def test_several_threads_may_add_and_ask(place: Path) -> None:
-    errors: list[BaseException] = []
-
-    def work(number: int, memory: Memory) -> None:
-        try:
-            for turn in range(3):
-                memory.add(**SALE | {"space": f"user{number}", "turn_id": f"t{turn}", "text": f"Bike {turn} is sold."})
-                assert len(memory.recall("bike", space=f"user{number}")) >= turn + 1
-        except BaseException as error:
-            errors.append(error)
+    def work(number: int) -> None:
+        for turn in range(3):
+            memory.add(**SALE | {"space": f"user{number}", "turn_id": f"t{turn}", "text": f"Bike {turn} is sold."})
+            assert len(memory.recall("bike", space=f"user{number}")) >= turn + 1
 
     with opened(place) as memory:
-        threads = [Thread(target=work, args=(number, memory)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert errors == []
+        side_by_side(work, 4)
         assert memory.spaces() == [f"user{number}" for number in range(4)]
 
 

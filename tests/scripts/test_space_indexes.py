@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
@@ -16,7 +15,7 @@ from locigraph.retrieval.index.milvus_collection import Collection
 from locigraph.scripts.assembly import opening
 from locigraph.scripts.assembly.settings import EncoderSettings
 from locigraph.scripts.assembly.space_indexes import KeptIndexes
-from tests.fakes import make_turns
+from tests.fakes import make_turns, side_by_side
 from tests.scripts.test_memory import SALE, Adapted, opened
 
 STRATEGIES = ["v1", "bm25", "dense", "v1-adapted"]
@@ -67,26 +66,16 @@ def test_what_is_added_or_forgotten_is_seen_by_the_very_next_recall(
 
 
 def test_threads_see_what_they_have_added_whoever_else_asks(place: Path) -> None:
-    errors: list[BaseException] = []
-
-    def work(number: int, memory: Memory) -> None:
-        try:
-            for turn in range(4):
-                name = f"{number}:{turn}"
-                memory.add(**SALE | {"session": f"s{number}", "turn_id": name, "text": f"Boat {number} {turn} is red."})
-                for strategy in ("v1", "bm25"):
-                    hits = memory.recall("boat", space="ana", strategy=strategy, top_k=99, fold=None)
-                    assert name in {each for hit in hits for each in hit.turn_ids}
-        except BaseException as error:
-            errors.append(error)
+    def work(number: int) -> None:
+        for turn in range(4):
+            name = f"{number}:{turn}"
+            memory.add(**SALE | {"session": f"s{number}", "turn_id": name, "text": f"Boat {number} {turn} is red."})
+            for strategy in ("v1", "bm25"):
+                hits = memory.recall("boat", space="ana", strategy=strategy, top_k=99, fold=None)
+                assert name in {each for hit in hits for each in hit.turn_ids}
 
     with opened(place) as memory:
-        threads = [Thread(target=work, args=(number, memory)) for number in range(3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert errors == []
+        side_by_side(work, 3)
 
 
 def test_a_space_that_does_not_change_is_read_and_its_rows_are_counted_once(
