@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,8 +30,15 @@ NO_KEYS = Keyring()
 
 
 @contextmanager
-def serving(place: Path, *, keys: Keyring = NO_KEYS, **limits: int) -> Iterator[httpx.Client]:
-    """A client of a server in this process that has the memory of a folder; ``ready`` when it is entered."""
+def serving(place: Path, *, keys: Keyring = NO_KEYS, is_loaded: bool = True, **limits: int) -> Iterator[httpx.Client]:
+    """A client of a server in this process that has the memory of a folder.
+
+    Args:
+        place: The folder.
+        keys: Who may ask.
+        is_loaded: Whether to wait until models and checkpoint are loaded.
+        limits: Of requests, as ``application`` takes them.
+    """
     memory = Memory.open(place / "memory.sqlite", checkpoint=str(place / "checkpoint"))
     app = application(
         memory, keys=keys, hosts={"127.0.0.1"}, **{"requests_per_minute": 60_000, "max_request_bytes": 100_000} | limits
@@ -42,11 +50,20 @@ def serving(place: Path, *, keys: Keyring = NO_KEYS, **limits: int) -> Iterator[
         thread.start()
         try:
             with httpx.Client(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=60) as client:
-                assert client.get("/health").status_code == 200
+                if is_loaded:
+                    _wait_until_loaded(client)
                 yield client
         finally:
             server.should_exit = True
             thread.join()
+
+
+def _wait_until_loaded(client: httpx.Client) -> None:
+    """Wait until models and checkpoint are loaded, which a server does while it answers already."""
+    deadline = time.monotonic() + 60
+    while (answer := client.get("/ready")).status_code != 200:
+        assert time.monotonic() < deadline, answer.text
+        time.sleep(0.02)
 
 
 def bearer(key: str) -> dict[str, str]:

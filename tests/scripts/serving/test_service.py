@@ -36,7 +36,7 @@ def test_a_server_that_cannot_load_its_models_lives_and_says_why_it_is_not_ready
         raise error
 
     monkeypatch.setattr(FakeCachedEncoder, "load", fail)
-    with serving(place) as client:
+    with serving(place, is_loaded=False) as client:
         assert client.get("/health").json() == {"status": "ok"}
         answer = client.get("/ready")
         while answer.json()["detail"].startswith("models are being loaded"):
