@@ -24,7 +24,7 @@ from locigraph.kg.types import NodeId, SpaceId, TurnId
 from locigraph.retrieval.index.bm25 import Bm25Index
 from locigraph.retrieval.index.descriptions import index_type
 from locigraph.retrieval.index.milvus import Collection, CollectionSpec, IndexRow, MilvusIndex
-from locigraph.retrieval.protocols import SearchScope
+from locigraph.retrieval.protocols import SearchFilter
 from locigraph.retrieval.rank_fusion import reciprocal_rank_fusion
 from locigraph.training.config import ModelConfig
 from locigraph.training.network import GraphRetrieval
@@ -67,7 +67,7 @@ def _measured(nodes: int, widths: Sequence[int], folder: Path, *, all_nodes: boo
         def v1() -> object:
             words = [f"w{w}" for w in rng.zipf(1.3, 6) % _WORDS]
             lexical: list[str] = [key for key, _ in bm25.search(words, top_k=_DEPTH)]
-            found = v1_vectors.search(_unit(next(queries)), SearchScope("t0", searchable_types()), top_k=_DEPTH)
+            found = v1_vectors.search(_unit(next(queries)), SearchFilter("t0", searchable_types()), top_k=_DEPTH)
             return reciprocal_rank_fusion([lexical, [str(match.node_id) for match in found]])
 
         searches["v1"] = v1
@@ -88,7 +88,7 @@ def _measured(nodes: int, widths: Sequence[int], folder: Path, *, all_nodes: boo
 
 def _v2(collection: Collection, vectors: Iterator[NDArray[np.float32]]) -> Callable[[], object]:
     def search() -> object:
-        return collection.search(_unit(next(vectors)), SearchScope("t0", (EPISODE,)), top_k=_DEPTH)
+        return collection.search(_unit(next(vectors)), SearchFilter("t0", (EPISODE,)), top_k=_DEPTH)
 
     return search
 

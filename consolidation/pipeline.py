@@ -16,7 +16,7 @@ import numpy as np
 from locigraph.consolidation.blueprint import Blueprint, Wording, check_blueprint, check_wording
 from locigraph.consolidation.change import ChangeBuilder, merge_topics
 from locigraph.consolidation.errors import ConsolidationError
-from locigraph.consolidation.protocols import Accounted, Context, ContextSource, Extractor, TextEncoder
+from locigraph.consolidation.protocols import Context, ContextSource, Extractor, MeteredExtractor, TextEncoder
 from locigraph.consolidation.space_state import SUPERSEDED_BY, SpaceState
 from locigraph.kg.store import Store
 from locigraph.kg.types import GraphChange, NewNode, Node, NodeId, SpaceId, Turn, TurnState
@@ -112,7 +112,7 @@ class Consolidator:
         pending = self._store.turns(space, state=TurnState.PENDING)
         if not pending:
             return
-        if isinstance(self._extractor, Accounted):
+        if isinstance(self._extractor, MeteredExtractor):
             _remember_version(self._store, space, self._extractor.version)
         state = self._state_with(space, pending)
         for turn in pending:

@@ -61,7 +61,7 @@ class Extractor(Protocol):
 
 
 @runtime_checkable
-class Accounted(Protocol):
+class MeteredExtractor(Protocol):
     """An extractor that asks others: it waits for them, counts what it spends, and can say before what it will.
 
     Attributes:

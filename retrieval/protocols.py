@@ -37,7 +37,7 @@ class Hit:
         turn_ids: Source turns of the node, in conversation order; metrics over turns count these.
         score: The score by which hits are sorted; comparable only within one result.
         signals: Score per signal, such as ``{"bm25": 7.1, "ann": .61}``; a signal that did not find the node is absent.
-        same: Source turns of near-duplicate hits that were folded into this one (see ``retrieval.view``).
+        same: Source turns of near-duplicate hits that were folded into this one (see ``retrieval.hit_filters``).
         space: The space of the node and its turns. Strategies leave it empty.
         elsewhere: Like ``same``, for hits in other spaces, by space.
         until: The day on which a later fact superseded this one; None while it holds, and for turns and events, which
@@ -152,7 +152,7 @@ class QueryEncoder(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class SearchScope:
+class SearchFilter:
     """The nodes that a search may return: only those of the named spaces.
 
     Attributes:
@@ -185,6 +185,6 @@ class VectorMatch:
 class VectorSearch(Protocol):
     """A vector index, as far as strategies use it."""
 
-    def search(self, vector: NDArray[np.float32], scope: SearchScope, *, top_k: int) -> list[VectorMatch]:
+    def search(self, vector: NDArray[np.float32], scope: SearchFilter, *, top_k: int) -> list[VectorMatch]:
         """Rows of the greatest similarity, best first."""
         ...

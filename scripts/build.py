@@ -58,7 +58,7 @@ def build(
     from collections import Counter
 
     from locigraph.consolidation.errors import LanguageModelError
-    from locigraph.consolidation.protocols import Accounted
+    from locigraph.consolidation.protocols import MeteredExtractor
     from locigraph.kg.counts import counted
     from locigraph.kg.store import Store, TurnFailure
     from locigraph.kg.types import Scope, SpaceId
@@ -107,7 +107,7 @@ def build(
                 forgotten[space] = len(graph.forgotten(space, [turn.turn_id for turn in conversation.turns]))
     if stopped is not None:
         raise stopped
-    if isinstance(extractor, Accounted):
+    if isinstance(extractor, MeteredExtractor):
         for stage, spent in extractor.ledger.by_stage().items():
             print(f"{stage}: {spent}")
     held = ", ".join(f"{n} {t}" for t, n in sorted(counts.items()))

@@ -34,18 +34,18 @@ def classify(
     from locigraph.consolidation.protocols import TextEncoder
     from locigraph.kg.store import Store
     from locigraph.kg.types import SpaceId
-    from locigraph.scripts.assembly import resident
+    from locigraph.scripts.assembly import second_passes
     from locigraph.scripts.assembly.language_models import client_if_named
 
     client = client_if_named("category", llm, max_tokens=max_tokens, max_cost=max_cost)
 
-    def work(graph: Store, plain: TextEncoder, space: SpaceId, is_stopped: resident.Stopped) -> Classified:
+    def work(graph: Store, plain: TextEncoder, space: SpaceId, is_stopped: second_passes.Stopped) -> Classified:
         classifier = Classifier(graph, plain, threshold=threshold)
         if client is None:
             return classifier.run(space, key_terms, is_stopped=is_stopped)
         return classifier.run(space, LLMNamer(client, space), is_stopped=is_stopped)
 
-    resident.run("classify", store, encoder, Classified(), work, once=once, interval=interval, client=client)
+    second_passes.run("classify", store, encoder, Classified(), work, once=once, interval=interval, client=client)
 
 
 if __name__ == "__main__":

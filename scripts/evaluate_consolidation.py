@@ -50,7 +50,7 @@ def evaluate_consolidation(
     import json
     import time
 
-    from locigraph.consolidation.protocols import Accounted
+    from locigraph.consolidation.protocols import MeteredExtractor
     from locigraph.kg.errors import LocigraphError
     from locigraph.kg.files import replace_file
     from locigraph.kg.store import Store
@@ -77,14 +77,14 @@ def evaluate_consolidation(
     for name in ("rules", "recorded", *(["llm"] if llm.model else [])):
         extractor = graphs.extractor_for(name, read, clients)
         with Store(folder / f"{name}.sqlite") as graph:
-            if isinstance(extractor, Accounted):
+            if isinstance(extractor, MeteredExtractor):
                 _refuse_other_version(graph, extractor.version)
             begun = time.perf_counter()
             failed = graphs.build_graph(read, extractor, graph, text_encoder)
             row: dict[str, Any] = {"seconds": time.perf_counter() - begun, "failed": sum(map(len, failed.values()))}
             found = _judged(read, graph, text_encoder, threshold)
         row |= {**found.shares(), "counts": asdict(found), "made": found.made}
-        if isinstance(extractor, Accounted):
+        if isinstance(extractor, MeteredExtractor):
             ledger = extractor.ledger
             stages = {stage: asdict(spent) for stage, spent in ledger.by_stage().items()}
             row |= asdict(ledger.total) | {"tokens": ledger.total.tokens, "stages": stages}

@@ -33,15 +33,15 @@ def link(
     from locigraph.consolidation.protocols import TextEncoder
     from locigraph.kg.store import Store
     from locigraph.kg.types import SpaceId
-    from locigraph.scripts.assembly import resident
+    from locigraph.scripts.assembly import second_passes
     from locigraph.scripts.assembly.language_models import client_if_named
 
     client = client_if_named("links", llm, max_tokens=max_tokens, max_cost=max_cost)
 
-    def work(graph: Store, plain: TextEncoder, space: SpaceId, is_stopped: resident.Stopped) -> Linked:
+    def work(graph: Store, plain: TextEncoder, space: SpaceId, is_stopped: second_passes.Stopped) -> Linked:
         return Linker(graph).run(space, client, is_stopped=is_stopped)
 
-    resident.run("link", store, encoder, Linked(), work, once=once, interval=interval, client=client)
+    second_passes.run("link", store, encoder, Linked(), work, once=once, interval=interval, client=client)
 
 
 if __name__ == "__main__":

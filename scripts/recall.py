@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from locigraph.retrieval.view import DEFAULT_FOLD
+from locigraph.retrieval.hit_filters import DEFAULT_FOLD
 from locigraph.scripts.assembly.settings import (
     DEFAULT,
     QUICK_LLM,

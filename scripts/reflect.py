@@ -35,19 +35,19 @@ def reflect(
     from locigraph.consolidation.reflection import Reflected, Reflector
     from locigraph.kg.store import Store
     from locigraph.kg.types import SpaceId
-    from locigraph.scripts.assembly import resident
+    from locigraph.scripts.assembly import second_passes
     from locigraph.scripts.assembly.language_models import client_if_named
 
     client = client_if_named("reflection", llm, max_tokens=max_tokens, max_cost=max_cost)
 
     retried: set[SpaceId] = set()
 
-    def work(graph: Store, plain: TextEncoder, space: SpaceId, is_stopped: resident.Stopped) -> Reflected:
+    def work(graph: Store, plain: TextEncoder, space: SpaceId, is_stopped: second_passes.Stopped) -> Reflected:
         again = retry_failed and space not in retried  # a service does so in its first pass
         retried.add(space)
         return Reflector(graph, plain).run(space, client, retry_failed=again, is_stopped=is_stopped)
 
-    resident.run("reflect", store, encoder, Reflected(), work, once=once, interval=interval, client=client)
+    second_passes.run("reflect", store, encoder, Reflected(), work, once=once, interval=interval, client=client)
 
 
 if __name__ == "__main__":

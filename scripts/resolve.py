@@ -30,15 +30,15 @@ def resolve(
     from locigraph.kg.errors import LocigraphError
     from locigraph.kg.store import Store
     from locigraph.kg.types import SpaceId
-    from locigraph.scripts.assembly import resident
+    from locigraph.scripts.assembly import second_passes
 
     if not 0 < threshold <= 1:
         raise LocigraphError(f"threshold is {threshold}; expected a cosine above 0, at most 1")
 
-    def work(graph: Store, plain: TextEncoder, space: SpaceId, is_stopped: resident.Stopped) -> Merged:
+    def work(graph: Store, plain: TextEncoder, space: SpaceId, is_stopped: second_passes.Stopped) -> Merged:
         return Merger(graph, plain, threshold=threshold).run(space, is_stopped=is_stopped)
 
-    resident.run("resolve", store, encoder, Merged(), work, once=once, interval=interval)
+    second_passes.run("resolve", store, encoder, Merged(), work, once=once, interval=interval)
 
 
 if __name__ == "__main__":

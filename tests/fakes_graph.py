@@ -21,7 +21,7 @@ from locigraph.kg.types import NodeId, Question, SpaceId, Turn, TurnId
 from locigraph.retrieval.errors import IndexUnavailableError
 from locigraph.retrieval.index.documents import LexicalIndex
 from locigraph.retrieval.index.memory_vectors import MemoryVectors
-from locigraph.retrieval.protocols import Hit, SearchScope, VectorMatch
+from locigraph.retrieval.protocols import Hit, SearchFilter, VectorMatch
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.config import ModelConfig, Settings, TrainerConfig, TrainingConfig
 from locigraph.training.network import GraphRetrieval, weights_of
@@ -220,7 +220,7 @@ def vectors_of(*snapshots: Snapshot) -> MemoryVectors:
 class BrokenVectors:
     """A vector search whose index cannot be reached."""
 
-    def search(self, vector: NDArray[np.float32], scope: SearchScope, *, top_k: int) -> list[VectorMatch]:
+    def search(self, vector: NDArray[np.float32], scope: SearchFilter, *, top_k: int) -> list[VectorMatch]:
         raise IndexUnavailableError("index 'nowhere': cannot search")
 
 
@@ -229,9 +229,9 @@ class FixedVectors:
 
     def __init__(self, matches: Sequence[VectorMatch]) -> None:
         self._matches = list(matches)
-        self.scopes: list[SearchScope] = []
+        self.scopes: list[SearchFilter] = []
 
-    def search(self, vector: NDArray[np.float32], scope: SearchScope, *, top_k: int) -> list[VectorMatch]:
+    def search(self, vector: NDArray[np.float32], scope: SearchFilter, *, top_k: int) -> list[VectorMatch]:
         self.scopes.append(scope)
         return self._matches[:top_k]
 

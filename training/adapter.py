@@ -39,8 +39,8 @@ from locigraph.training.snapshots import (
     TrainingSet,
     graphs_of,
     questions_fingerprint,
+    seen_texts_of,
     sides_of,
-    wordings_of,
 )
 
 _ENCODED_AT_ONCE = 32
@@ -266,7 +266,7 @@ def train_adapter(
         return None
     if is_first_process():
         recorded = {**details, "identity": identity.as_json(), "validation": result}
-        save_adapter(encoder, target, base=model, details=recorded, seen=wordings_of(graphs))
+        save_adapter(encoder, target, base=model, details=recorded, seen=seen_texts_of(graphs))
         remove_resume_point(path)
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         torch.distributed.barrier()  # the others read what the first has written

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from locigraph.kg.language.wordings import Wordings
+from locigraph.kg.language.seen_texts import SeenTexts
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.errors import CheckpointError
 from locigraph.training.fusion import DETAIL
@@ -67,7 +67,7 @@ def averaged(checkpoints: Sequence[Checkpoint], **details: Any) -> Checkpoint:
             "averaged": {checkpoint.version: checkpoint.details for checkpoint in checkpoints},
             **_fusion(checkpoints),
         },
-        Wordings.union(known) if len(known) == len(seen) else None,
+        SeenTexts.union(known) if len(known) == len(seen) else None,
     )
 
 

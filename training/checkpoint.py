@@ -22,7 +22,7 @@ from locigraph.gnn.query import query_scale, query_widths
 from locigraph.gnn.sketch import ContextHash, LexicalSketch
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.files import check_seal, parsed_json, replaced_folder, sealed, whole_folder
-from locigraph.kg.language.wordings import Wordings
+from locigraph.kg.language.seen_texts import SeenTexts
 from locigraph.kg.schema import schema_hash
 from locigraph.retrieval.text.text_encoder import is_same_model
 from locigraph.training.config import MAX_WIDTH, ModelConfig
@@ -50,7 +50,7 @@ class Checkpoint:
         text_encoder: ID of the text encoder whose vectors it takes.
         text_dim: Width of those vectors.
         details: What else the manifest records: identity of the training, seed, commit, validation scores.
-        seen: Wordings of the turns and questions that it was trained or validated on; None where it does not say.
+        seen: SeenTexts of the turns and questions that it was trained or validated on; None where it does not say.
     """
 
     weights: Mapping[str, NDArray[Any]]
@@ -58,7 +58,7 @@ class Checkpoint:
     text_encoder: str
     text_dim: int
     details: dict[str, Any]
-    seen: Wordings | None = None
+    seen: SeenTexts | None = None
 
     @property
     def spaces(self) -> frozenset[str]:
@@ -161,7 +161,7 @@ def load_checkpoint(folder: Path, *, text_encoder: str | None = None) -> Checkpo
             raise ValueError(f"text_dim is {manifest['text_dim']}; expected 1 to {MAX_WIDTH}")
         details = manifest.get("details", {})
         checkpoint = Checkpoint(
-            weights, model, str(manifest["text_encoder"]), manifest["text_dim"], details, Wordings.read(folder)
+            weights, model, str(manifest["text_encoder"]), manifest["text_dim"], details, SeenTexts.read(folder)
         )
         checkpoint.query_scale  # noqa: B018  (raises where its weights are missing)
     except (KeyError, TypeError, ValueError, RuntimeError, OSError, LocigraphError, SafetensorError) as error:

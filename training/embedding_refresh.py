@@ -21,7 +21,7 @@ from locigraph.kg.views import View
 from locigraph.retrieval.index.descriptions import index_type, snapshot_rows
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS, GRAPH_COLLECTION, PREFIX
 from locigraph.retrieval.index.milvus import Collection, CollectionSpec, MilvusIndex
-from locigraph.retrieval.protocols import SearchScope
+from locigraph.retrieval.protocols import SearchFilter
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.errors import TrainingError
 from locigraph.training.inference import encode_graph
@@ -186,7 +186,7 @@ def _sample_recall(collection: Collection, name: str, ids: Sequence[str], exact:
         # Equal scores at the border are as good as each other.
         border = np.sort(scores)[-top_k] - 1e-4 * abs(scores).max()
         wanted = {ids[i] for i in np.flatnonzero(scores >= border).tolist()}
-        matches = collection.search(exact[pick], SearchScope(name), top_k=top_k)
+        matches = collection.search(exact[pick], SearchFilter(name), top_k=top_k)
         found += sum(match.node_id in wanted for match in matches) / top_k
     recall = found / len(picks)
     if recall < _LEAST_RECALL:

@@ -9,7 +9,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from locigraph.kg.language.wordings import Wordings, wording
+from locigraph.kg.language.seen_texts import SeenTexts, wording
 from locigraph.kg.types import Question
 from locigraph.kg.views import Views
 from locigraph.retrieval.evaluation import Fold, LeakError, check_folds, check_text_leak, make_folds
@@ -171,9 +171,9 @@ def refuse_known(made: Checkpoint | TextAdapter, questions: Sequence[Question], 
             )
 
 
-def seen_by(*made: Checkpoint | TextAdapter | None) -> Wordings:
+def seen_by(*made: Checkpoint | TextAdapter | None) -> SeenTexts:
     """The wordings that some checkpoints and adapters say they have seen."""
-    return Wordings.union(each.seen for each in made if each is not None and each.seen is not None)
+    return SeenTexts.union(each.seen for each in made if each is not None and each.seen is not None)
 
 
 def refuse_fitted(adapter: TextAdapter | None, validation: Sequence[str]) -> None:

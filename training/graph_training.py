@@ -29,8 +29,8 @@ from locigraph.training.snapshots import (
     TrainingSet,
     graphs_of,
     questions_fingerprint,
+    seen_texts_of,
     sides_of,
-    wordings_of,
 )
 
 #: The stages in the order in which they run.
@@ -224,7 +224,7 @@ def train_checkpoint(
             "stages": stages,
             "seconds": round(time.monotonic() - started, 1),
         },
-        wordings_of(graphs),
+        seen_texts_of(graphs),
     )
     if not trainer.fast_dev_run and is_first_process():  # with several devices all of them come by here
         checkpoint.save(folder / "checkpoint")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from locigraph.kg.language.wordings import Wordings, is_distinctive
+from locigraph.kg.language.seen_texts import SeenTexts, is_distinctive
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import Question, SpaceId, Turn
 from locigraph.kg.views import View, Views
@@ -81,7 +81,7 @@ def _graphs_of(data: TrainingSet, label: str) -> list[TrainingGraph]:
     ]
 
 
-def wordings_of(graphs: Sequence[TrainingGraph]) -> Wordings:
+def seen_texts_of(graphs: Sequence[TrainingGraph]) -> SeenTexts:
     """What a training sees in words: all questions, and the turns that two people would not say alike by chance."""
     asked = (question.text for graph in graphs for question in graph.questions)
     said = (
@@ -90,7 +90,7 @@ def wordings_of(graphs: Sequence[TrainingGraph]) -> Wordings:
         for row, speaker in zip(graph.snapshot.episode_rows.tolist(), graph.snapshot.speakers, strict=True)
         if row >= 0
     )
-    return Wordings(chain(asked, filter(is_distinctive, said)))
+    return SeenTexts(chain(asked, filter(is_distinctive, said)))
 
 
 def questions_fingerprint(graphs: Sequence[TrainingGraph]) -> str:

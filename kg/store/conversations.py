@@ -128,10 +128,10 @@ class Conversations(Database):
         with self._read() as connection:
             return turns_.last_spoken(connection)
 
-    def voices(self, space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, frozenset[str]]:
+    def speakers_of(self, space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, frozenset[str]]:
         """Whose words nodes hold: the speakers of their turns, but not of those that only said the same again."""
         with self._read() as connection:
-            return turns_.voices(connection, space, ids)
+            return turns_.speakers_of(connection, space, ids)
 
     def retry_turn(self, space: SpaceId, turn_id: TurnId) -> None:
         """Put a failed turn back among the pending.

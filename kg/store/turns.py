@@ -154,7 +154,7 @@ def last_spoken(connection: Connection) -> dict[SpaceId, datetime | None]:
     return {SpaceId(space): moment(latest) for space, latest in connection.execute(query)}
 
 
-def voices(connection: Connection, space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, frozenset[str]]:
+def speakers_of(connection: Connection, space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, frozenset[str]]:
     """Speakers of the turns whose words are in nodes, by node; nodes that are not stored are left out."""
     n, p, t = tables.nodes, tables.provenance, tables.turns
     found: dict[NodeId, set[str]] = {}

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from locigraph.kg.counts import counted
-from locigraph.kg.language.wordings import Wordings, is_distinctive, wording
+from locigraph.kg.language.seen_texts import SeenTexts, is_distinctive, wording
 from locigraph.retrieval.evaluation.errors import EvaluationError, LeakError
 
 
@@ -148,17 +148,17 @@ def copied_evidence(
     Returns:
         IDs of the questions, in the order of ``evidence``.
     """
-    held = {space: Wordings(filter(is_distinctive, turns.values())) for space, turns in texts.items()}
+    held = {space: SeenTexts(filter(is_distinctive, turns.values())) for space, turns in texts.items()}
     found = set()
     for fold in folds:
-        learnt = Wordings.union(held.get(space, Wordings()) for space in (*fold.train, *fold.validation))
+        learnt = SeenTexts.union(held.get(space, SeenTexts()) for space in (*fold.train, *fold.validation))
         tested = {question: asked for question, asked in evidence.items() if asked[0] in fold.test}
         found |= {*seen_evidence(learnt, tested, texts)}
     return [question for question in evidence if question in found]
 
 
 def seen_evidence(
-    learnt: Wordings, evidence: Mapping[str, tuple[str, Sequence[str]]], texts: Mapping[str, Mapping[str, str]]
+    learnt: SeenTexts, evidence: Mapping[str, tuple[str, Sequence[str]]], texts: Mapping[str, Mapping[str, str]]
 ) -> list[str]:
     """Questions with evidence that is, word for word, among training texts.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from locigraph.kg.times import epoch
 from locigraph.retrieval.errors import FilterError
-from locigraph.retrieval.protocols import SearchScope
+from locigraph.retrieval.protocols import SearchFilter
 
 
-def filter_expression(scope: SearchScope) -> str:
+def filter_expression(scope: SearchFilter) -> str:
     """Milvus boolean expression of a scope.
 
     Raises:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from locigraph.kg.types import SpaceId
-from locigraph.retrieval.protocols import SearchScope, VectorMatch, VectorSearch
+from locigraph.retrieval.protocols import SearchFilter, VectorMatch, VectorSearch
 
 
 class JointVectors:
@@ -24,6 +24,6 @@ class JointVectors:
         self._vectors = vectors
         self._spaces = tuple(spaces)
 
-    def search(self, vector: NDArray[np.float32], scope: SearchScope, *, top_k: int) -> list[VectorMatch]:
+    def search(self, vector: NDArray[np.float32], scope: SearchFilter, *, top_k: int) -> list[VectorMatch]:
         """See ``VectorSearch``."""
         return self._vectors.search(vector, replace(scope, space=self._spaces), top_k=top_k)

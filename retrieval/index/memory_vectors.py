@@ -17,7 +17,7 @@ from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.times import epoch
 from locigraph.kg.types import NodeId
 from locigraph.retrieval.errors import FilterError
-from locigraph.retrieval.protocols import SearchScope, VectorMatch
+from locigraph.retrieval.protocols import SearchFilter, VectorMatch
 
 
 class MemoryVectors:
@@ -92,7 +92,7 @@ class MemoryVectors:
         for held in (self._rows, self._position, self._room):
             held.pop(space, None)
 
-    def search(self, vector: NDArray[np.float32], scope: SearchScope, *, top_k: int) -> list[VectorMatch]:
+    def search(self, vector: NDArray[np.float32], scope: SearchFilter, *, top_k: int) -> list[VectorMatch]:
         """Rows of the greatest similarity in the scope's spaces, best first; ties by node ID."""
         if not scope.space:
             raise FilterError("a search must name its space; pass the space whose memory is asked")

@@ -19,7 +19,7 @@ from locigraph.kg.types import NodeId, TurnId
 from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.index.filters import filter_expression, quote
 from locigraph.retrieval.index.milvus_client import GuardedClient
-from locigraph.retrieval.protocols import MOST_FOUND, SearchScope, VectorMatch
+from locigraph.retrieval.protocols import MOST_FOUND, SearchFilter, VectorMatch
 
 IndexType = Literal["FLAT", "HNSW"]
 Metric = Literal["COSINE", "IP"]
@@ -180,7 +180,7 @@ class Collection:
             found.update((int(row["node_key"]), np.asarray(row["vector"], dtype=np.float32)) for row in rows)
         return found
 
-    def search(self, vector: NDArray[np.float32], scope: SearchScope, *, top_k: int) -> list[VectorMatch]:
+    def search(self, vector: NDArray[np.float32], scope: SearchFilter, *, top_k: int) -> list[VectorMatch]:
         """Nearest rows of the scope's spaces, best first; ties by node ID. There are never more than 16,384.
 
         Raises:

@@ -10,7 +10,7 @@ from locigraph.kg.types import SpaceId
 from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.hits import hits_of_matches
 from locigraph.retrieval.index.milvus import Collection
-from locigraph.retrieval.protocols import DEFAULT_TOP_K, NodeTexts, QueryEncoder, Result, SearchScope
+from locigraph.retrieval.protocols import DEFAULT_TOP_K, NodeTexts, QueryEncoder, Result, SearchFilter
 from locigraph.retrieval.stopwatch import Stopwatch
 
 #: The graph has moved what facts and events know into the vectors of their turns, so turns alone are searched.
@@ -60,7 +60,7 @@ class GraphEmbeddingRetriever:
         vector = self._encoder.encode_query(query, asked_at=as_of)
         watch.encoded()
         view = space if self._view_of is None else self._view_of(space, as_of)
-        matches = self._collection.search(vector, SearchScope(view, _TYPES, as_of), top_k=top_k)
+        matches = self._collection.search(vector, SearchFilter(view, _TYPES, as_of), top_k=top_k)
         timing = watch.timing()
         # Asked for even when nothing was found: an unknown space is an error and not an empty result.
         texts = self._texts(space, [match.node_id for match in matches], as_of)

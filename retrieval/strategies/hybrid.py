@@ -15,7 +15,7 @@ from locigraph.retrieval.protocols import (
     DEFAULT_TOP_K,
     Hit,
     Result,
-    SearchScope,
+    SearchFilter,
     TextEncoder,
     VectorSearch,
 )
@@ -95,7 +95,7 @@ class HybridRetriever:
 
         for each, vector in zip(queries, vectors, strict=True):
             types = self._types if each.types is None else each.types
-            search = partial(self._vectors.search, vector, SearchScope(space, types, as_of), top_k=depth)
+            search = partial(self._vectors.search, vector, SearchFilter(space, types, as_of), top_k=depth)
             ann = search if self._pool is None else self._pool.submit(search).result
             bm25 = self._lexical.search(each.text, space, types=types, as_of=as_of, top_k=depth)
             take("bm25", [(document.node_id, score) for document, score in bm25], each.window)

@@ -13,7 +13,7 @@ from locigraph.retrieval.protocols import (
     Hit,
     NodeTexts,
     Result,
-    SearchScope,
+    SearchFilter,
     TextEncoder,
     VectorSearch,
 )
@@ -45,7 +45,7 @@ class DenseRetriever:
         watch = Stopwatch()
         vector = self._encoder.encode([query])[0]
         watch.encoded()
-        matches = self._vectors.search(vector, SearchScope(space, _TURNS, as_of), top_k=top_k)
+        matches = self._vectors.search(vector, SearchFilter(space, _TURNS, as_of), top_k=top_k)
         timing = watch.timing()
         # Asked for even when nothing was found: an unknown space is an error and not an empty result.
         texts = self._texts(space, [match.node_id for match in matches], as_of)

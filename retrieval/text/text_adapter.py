@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from locigraph.kg.files import check_seal, parsed_json, replaced_folder, sealed, whole_folder
-from locigraph.kg.language.wordings import Wordings
+from locigraph.kg.language.seen_texts import SeenTexts
 from locigraph.retrieval.errors import TextEncoderError
 
 if TYPE_CHECKING:
@@ -37,14 +37,14 @@ class TextAdapter:
         base: Name of the text encoder that it changes.
         version: Twelve hexadecimal digits of a hash of its weights and configuration.
         details: What the manifest records of the training: data, seed, commit, validation scores.
-        seen: Wordings of the turns and questions that it was trained or validated on; None where it does not say.
+        seen: SeenTexts of the turns and questions that it was trained or validated on; None where it does not say.
     """
 
     folder: Path
     base: str
     version: str
     details: Mapping[str, Any]
-    seen: Wordings | None = None
+    seen: SeenTexts | None = None
 
     @property
     def spaces(self) -> frozenset[str]:
@@ -73,7 +73,7 @@ def add_adapter(model: SentenceTransformer, *, rank: int, dropout: float) -> Non
 
 
 def save_adapter(
-    model: SentenceTransformer, folder: Path, *, base: str, details: Mapping[str, Any], seen: Wordings
+    model: SentenceTransformer, folder: Path, *, base: str, details: Mapping[str, Any], seen: SeenTexts
 ) -> TextAdapter:
     """Write the adapter of a model to a folder; an adapter that is there is replaced.
 
@@ -82,7 +82,7 @@ def save_adapter(
         folder: Folder to write.
         base: Name of the text encoder.
         details: What the manifest shall record of the training.
-        seen: Wordings of the turns and questions of the training.
+        seen: SeenTexts of the turns and questions of the training.
     """
     from peft import get_peft_model_state_dict
     from safetensors.torch import save_file
@@ -121,7 +121,7 @@ def read_adapter(folder: Path, *, base: str) -> TextAdapter:
         if "text_encoder" in manifest and "base" not in manifest:
             raise TextEncoderError(f"{folder}: holds a checkpoint, not an adapter of a text encoder; see --checkpoint")
         found = TextAdapter(
-            folder, str(manifest["base"]), str(manifest["version"]), dict(manifest["details"]), Wordings.read(folder)
+            folder, str(manifest["base"]), str(manifest["version"]), dict(manifest["details"]), SeenTexts.read(folder)
         )
         version = _version(folder)
         len(found.spaces)  # fails where the manifest does not say what the adapter was trained on

@@ -15,7 +15,7 @@ from tqdm import tqdm
 from locigraph.consolidation.extractors import EXTRACTORS, Clients, rules_of
 from locigraph.consolidation.extractors.rules import RuleExtractor
 from locigraph.consolidation.pipeline import Consolidator, built_by, refuse_other_extractor
-from locigraph.consolidation.protocols import Accounted, Extractor
+from locigraph.consolidation.protocols import Extractor, MeteredExtractor
 from locigraph.kg.corpora import Conversation, Corpus
 from locigraph.kg.counts import Spent, counted
 from locigraph.kg.language.redaction import redacted_turn
@@ -103,7 +103,7 @@ class GraphWriter:
         store.append_turns(turns, scoped=scoped, may_rewind=may_rewind)
         known = {*store.spaces()}
         spaces = [space for space in given if space in known]
-        if isinstance(extractor, Accounted):
+        if isinstance(extractor, MeteredExtractor):
             extractor.ledger.bind(store)
         pending = [turn for space in spaces for turn in store.turns(space, state=TurnState.PENDING)]
         if pending:
@@ -113,7 +113,7 @@ class GraphWriter:
             self._encoder.encode([*texts, *extractor.expected_texts(pending)], progress=bar_name)
             with tqdm(desc="consolidate", total=len(pending), unit="turn", disable=not progress) as bar:
                 consolidate = partial(self._consolidate, on_turn=bar.update)
-                if isinstance(extractor, Accounted) and extractor.concurrency > 1:
+                if isinstance(extractor, MeteredExtractor) and extractor.concurrency > 1:
                     _side_by_side(consolidate, spaces, extractor)
                 else:
                     for space in spaces:
@@ -138,7 +138,9 @@ class GraphWriter:
                     del self._kept[each]
 
 
-def _side_by_side(consolidate: Callable[[SpaceId], object], spaces: Sequence[SpaceId], extractor: Accounted) -> None:
+def _side_by_side(
+    consolidate: Callable[[SpaceId], object], spaces: Sequence[SpaceId], extractor: MeteredExtractor
+) -> None:
     """Consolidate several spaces at a time, for an extractor that waits for others most of the time.
 
     An error in one of them, a limit or an interruption lets no further request begin. Replies that are under way are
@@ -192,7 +194,7 @@ def foreseen(corpus: Corpus, extractor: Extractor, store: Store | None) -> str:
         pending.append([turn for turn in conversation.turns if turn.turn_id not in gone | done])
         forgotten += len(gone)
     cost = ""
-    if isinstance(extractor, Accounted):
+    if isinstance(extractor, MeteredExtractor):
         cost = f", about {sum((extractor.estimate(turns) for turns in pending), Spent())}; nothing was asked"
     undated = sum(turn.spoken_at is None for turns in pending for turn in turns)
     said = (

@@ -55,12 +55,12 @@ def clients_of(
         scribe, concurrency = settings.scribe, settings.concurrency
     if concurrency < 1:
         raise LocigraphError(f"{option}.concurrency is {concurrency}; expected 1 or more conversations at a time")
-    prices = [settings.read_price, settings.written_price, scribe.read_price, scribe.written_price]
+    prices = [settings.input_price, settings.output_price, scribe.input_price, scribe.output_price]
     if any(price is not None and not 0 <= price < float("inf") for price in prices):
         raise LocigraphError(f"the prices of {option} are {prices}; expected 0 or more for a million tokens")
     if max_cost is not None and not any(prices):
         raise LocigraphError(
-            f"{of_limits}max_cost is {max_cost}, but {option}.read_price and {option}.written_price are 0; give the "
+            f"{of_limits}max_cost is {max_cost}, but {option}.input_price and {option}.output_price are 0; give the "
             "prices"
         )
     shared = ledger or Ledger(max_tokens=max_tokens, max_cost=max_cost)
@@ -81,14 +81,14 @@ def clients_of(
         if not used.base_url and settings.mode != "replay":
             raise LocigraphError(f"{option}.base_url names no endpoint; name one, such as http://localhost:8000/v1")
         key = os.environ.get(used.api_key_env)
-        parameters = {"temperature": settings.temperature, "max_tokens": settings.max_reply_tokens}
+        parameters = {"temperature": settings.temperature, "max_tokens": settings.max_output_tokens}
         endpoint = Endpoint(
             used.base_url or "http://replayed.invalid/v1",
             used.model,
             key or "none",
             None if key else used.api_key_env,
             {name: value for name, value in parameters.items() if value is not None},
-            Prices(used.read_price, used.written_price),
+            Prices(used.input_price, used.output_price),
             settings.timeout_s,
             settings.deadline_s,
             # Nothing is waited for in a replay, and one conversation after another makes the same store byte by byte.

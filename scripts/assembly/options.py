@@ -61,7 +61,7 @@ def check_recall(
     if strategy is not None and strategy not in recalled():
         if strategy not in STRATEGIES:
             raise UnknownNameError("strategy", strategy, recalled())
-        is_v2 = STRATEGIES[strategy].is_claimant
+        is_v2 = STRATEGIES[strategy].is_proposed
         ending = "recall has it as v2 with --checkpoint" if is_v2 else "it learns there, inside folds"
         raise LocigraphError(f"strategy {strategy!r} is for locigraph evaluate; {ending}")
     if top_k < 1:

@@ -75,14 +75,15 @@ class GraphSettings:
         store: Path or URL of the graph.
         corpus: The corpus it was built from; null for the command's own, of which it is another extractor's graph.
         dtype: Precision of the text encoder it was built with; null for the command's own.
-        judges: Whether its questions are used for early stopping only and not for training. The best epoch for one kind
-            of talk may be worse for others, so validate on a kind that is not trained on (with ``validation: 0``).
+        validation_only: Whether its questions are used for early stopping only and not for training. The best epoch for
+            one kind of talk may be worse for others, so validate on a kind that is not trained on (with
+            ``validation: 0``).
     """
 
     store: str
     corpus: CorpusSettings | None = None
     dtype: Literal["float32", "bfloat16"] | None = None
-    judges: bool = False
+    validation_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,15 +94,15 @@ class ScribeSettings:
         base_url: URL of an OpenAI-compatible endpoint.
         model: Name of the model there.
         api_key_env: Environment variable that holds the key.
-        read_price: Price of a million tokens that it reads.
-        written_price: Price of a million tokens that it writes.
+        input_price: Price of a million tokens that it reads.
+        output_price: Price of a million tokens that it writes.
     """
 
     base_url: str | None = None
     model: str | None = None
     api_key_env: str | None = None
-    read_price: float | None = None
-    written_price: float | None = None
+    input_price: float | None = None
+    output_price: float | None = None
 
 
 @dataclass(frozen=True)
@@ -115,11 +116,11 @@ class ModelSettings:
         cassette: SQLite file that records requests and replies, so that none is sent twice; ``sample`` is bundled.
         mode: ``auto`` sends only requests that are not recorded, ``record`` sends all again, ``replay`` sends none.
         temperature: Sampling temperature of the replies; null for models without such a parameter.
-        max_reply_tokens: Largest number of tokens in a reply; null for models without a parameter ``max_tokens``.
+        max_output_tokens: Largest number of tokens in a reply; null for models without a parameter ``max_tokens``.
         timeout_s: Longest wait for one reply.
         deadline_s: Longest time for one request with all its repetitions.
-        read_price: Price of a million tokens that the model reads, in any currency.
-        written_price: Price of a million tokens that it writes.
+        input_price: Price of a million tokens that the model reads, in any currency.
+        output_price: Price of a million tokens that it writes.
     """
 
     base_url: str | None = None
@@ -128,11 +129,11 @@ class ModelSettings:
     cassette: str = "runs/llm.sqlite"
     mode: Literal["auto", "record", "replay"] = "auto"
     temperature: float | None = 0.0
-    max_reply_tokens: int | None = 2_000
+    max_output_tokens: int | None = 2_000
     timeout_s: float = 120.0
     deadline_s: float = 600.0
-    read_price: float = 0.0
-    written_price: float = 0.0
+    input_price: float = 0.0
+    output_price: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -29,14 +29,14 @@ class Strategy:
         description: One sentence for help texts and reports.
         make: Builds the retriever over an indexed graph; None for a strategy that learns or takes a checkpoint.
         learn: For a strategy that learns inside the folds of an evaluation: learns in one fold and asks its questions.
-        transfer: For a strategy that takes what a given checkpoint has learnt: asks all questions.
+        zero_shot: For a strategy that takes what a given checkpoint has learnt: asks all questions.
         changes: For a graph network that is trained inside folds, what it changes in the settings that are given.
         is_random: Whether what it learns depends on the random seed.
         needs_index: Whether it searches the vector index.
         uses_adapter: Whether it takes the text encoder's adapter; the others take the text encoder as it is.
         needs_adapter: Whether it is refused without one.
         has_adapted: Whether the table also holds it with the adapter, as ``<name>-adapted``.
-        is_baseline: Whether claimants are tested against it when the caller names no baselines.
+        is_baseline: Whether v2 and its variants are tested against it when the caller names no baselines.
         in_recall: Whether ``locigraph recall`` offers it.
     """
 
@@ -44,7 +44,7 @@ class Strategy:
     description: str
     make: Callable[[SearchParts, Strategy], Retriever] | None = None
     learn: Callable[[FoldTask, Strategy], StrategyRun] | None = None
-    transfer: Callable[[Asker, Checkpoint, Strategy], StrategyRun] | None = None
+    zero_shot: Callable[[Asker, Checkpoint, Strategy], StrategyRun] | None = None
     changes: Mapping[str, Any] = field(default_factory=dict)
     is_random: bool = False
     needs_index: bool = False
@@ -62,10 +62,10 @@ class Strategy:
     @property
     def needs_checkpoint(self) -> bool:
         """Whether it takes what a given checkpoint has learnt."""
-        return self.transfer is not None
+        return self.zero_shot is not None
 
     @property
-    def is_claimant(self) -> bool:
+    def is_proposed(self) -> bool:
         """Whether it searches graph embeddings, and so is what the baselines are for."""
         return (self.is_trained or self.needs_checkpoint) and not self.is_baseline
 
@@ -163,11 +163,11 @@ def _learn_assomem(task: FoldTask, strategy: Strategy) -> StrategyRun:
     return task.asker.retriever(make(weights), task.questions, name=strategy.name)
 
 
-def _transfer(asker: Asker, checkpoint: Checkpoint, strategy: Strategy) -> StrategyRun:
+def _zero_shot(asker: Asker, checkpoint: Checkpoint, strategy: Strategy) -> StrategyRun:
     return asker.checkpoint(checkpoint, asker.questions, name=strategy.name)
 
 
-def _transfer_fusion(asker: Asker, checkpoint: Checkpoint, strategy: Strategy) -> StrategyRun:
+def _zero_shot_fusion(asker: Asker, checkpoint: Checkpoint, strategy: Strategy) -> StrategyRun:
     from locigraph.training.fusion import fusion_of
 
     return asker.fusion(fusion_of(checkpoint), asker.questions, name=strategy.name)
@@ -239,7 +239,7 @@ STRATEGIES: Table[Strategy] = Table(
             Strategy(
                 "v2-zero",
                 "v2 zero-shot: a checkpoint that has not seen the corpus, as it is",
-                transfer=_transfer,
+                zero_shot=_zero_shot,
                 needs_index=True,
                 uses_adapter=True,
                 in_recall=False,
@@ -266,7 +266,7 @@ STRATEGIES: Table[Strategy] = Table(
             Strategy(
                 "fusion-zero",
                 "the linear fusion zero-shot: weights learnt from the same questions as the checkpoint",
-                transfer=_transfer_fusion,
+                zero_shot=_zero_shot_fusion,
                 uses_adapter=True,
                 is_baseline=True,
                 in_recall=False,

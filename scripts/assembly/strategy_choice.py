@@ -46,17 +46,17 @@ def comparisons(strategies: Sequence[str], baselines: str | None) -> list[tuple[
             those with the adapter), or for all others where none of these is run.
 
     Returns:
-        The first claimant and each of the baselines. Without a claimant, all others and each of the baselines, or None
-        where none are named: the report's own choice.
+        The first proposed strategy (v2 and its variants) and each of the baselines. Without one, all others and each of
+        the baselines, or None where none are named: the report's own choice.
 
     Raises:
         UnknownNameError: If a baseline is no strategy.
         LocigraphError: If none of the baselines is run, or nothing is left to test against them.
     """
-    claimant = next((name for name in strategies if STRATEGIES[name].is_claimant), None)
-    if baselines is None and claimant is None:
+    proposed = next((name for name in strategies if STRATEGIES[name].is_proposed), None)
+    if baselines is None and proposed is None:
         return None
-    others = [name for name in strategies if name != claimant]
+    others = [name for name in strategies if name != proposed]
     if baselines is not None:
         tested = [name for name in names(baselines, STRATEGIES) if name in others]
         if not tested and names(baselines, STRATEGIES):
@@ -69,10 +69,10 @@ def comparisons(strategies: Sequence[str], baselines: str | None) -> list[tuple[
         if any(row.needs_adapter for row in rows):  # v1 as it is besides
             rows = [row for row in rows if row.uses_adapter or row.name == "v1"]
         tested = [row.name for row in rows] or others
-    claimants = [name for name in others if name not in tested] if claimant is None else [claimant]
-    if tested and not claimants:
+    candidates = [name for name in others if name not in tested] if proposed is None else [proposed]
+    if tested and not candidates:
         raise LocigraphError(f"baselines is {baselines!r}: no strategy is left to test against them; add one")
-    return [(name, baseline) for name in claimants for baseline in tested]
+    return [(name, baseline) for name in candidates for baseline in tested]
 
 
 def unused_options(

@@ -12,7 +12,7 @@ from locigraph.consolidation.linking import Linker
 from locigraph.consolidation.protocols import Extractor
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.counts import counted
-from locigraph.kg.language.wordings import Wordings
+from locigraph.kg.language.seen_texts import SeenTexts
 from locigraph.kg.store import Store
 from locigraph.retrieval.evaluation import Fold, Results, StrategyRun
 from locigraph.retrieval.evaluation.asking import joined_runs
@@ -167,7 +167,7 @@ class Evaluation:
             strategies=explained,
         )
 
-    def _learnt_from(self) -> Wordings:
+    def _learnt_from(self) -> SeenTexts:
         """What the given checkpoint and adapter have seen; notes where one of them does not say."""
         for label, made in (("adapter", self.encoder.adapter), ("checkpoint", self.checkpoint)):
             if made is not None and made.seen is None:
@@ -180,9 +180,9 @@ class Evaluation:
     def _learnt(
         self, row: Strategy, asker: Asker, trainer: FoldTrainer, reader: SignalReader, parts: SearchParts
     ) -> list[StrategyRun]:
-        if row.transfer is not None:
+        if row.zero_shot is not None:
             assert self.checkpoint is not None
-            return [row.transfer(asker, self.checkpoint, row)]
+            return [row.zero_shot(asker, self.checkpoint, row)]
         assert row.learn is not None
         runs = []
         for seed in self.plan.seeds if row.is_random else self.plan.seeds[:1]:

@@ -42,14 +42,14 @@ def settings_of(model: ModelConfig, training: TrainingConfig) -> Settings:
     return made
 
 
-def training_set(views: Views, corpus: Corpus, *, validation: int, judges: bool = False) -> TrainingSet:
+def training_set(views: Views, corpus: Corpus, *, validation: int, validation_only: bool = False) -> TrainingSet:
     """A corpus to learn from.
 
     Args:
         views: Its graphs.
         corpus: Its questions; without any, all its conversations are learnt from, since none could judge.
         validation: Conversations held back to decide when to stop, evenly from the list of all.
-        judges: Whether all are held back for that.
+        validation_only: Whether all are held back for that.
 
     Raises:
         LocigraphError: If ``validation`` is negative or leaves none to learn from, or it is to judge and has no
@@ -57,7 +57,7 @@ def training_set(views: Views, corpus: Corpus, *, validation: int, judges: bool 
     """
     check_validation(validation)
     spaces = sorted({q.space for q in corpus.questions})
-    if judges:
+    if validation_only:
         require_questions(corpus, "it cannot judge when to stop")
         return TrainingSet(corpus.questions, (), tuple(spaces), views)
     if not corpus.questions:
@@ -130,7 +130,7 @@ def more_training_sets(
                 texts = encoder
             store = opened.enter_context(existing_store(each.store))
             views = views_of(store, None if texts is None else text_encoder(texts))
-            sets.append(training_set(views, corpus, validation=validation, judges=each.judges))
+            sets.append(training_set(views, corpus, validation=validation, validation_only=each.validation_only))
         yield sets
 
 

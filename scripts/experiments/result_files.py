@@ -11,7 +11,7 @@ from typing import Any
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.counts import counted, is_or_are
 from locigraph.kg.files import replace_file
-from locigraph.kg.language.wordings import Wordings
+from locigraph.kg.language.seen_texts import SeenTexts
 from locigraph.retrieval.evaluation import (
     Fold,
     QuestionOutcome,
@@ -42,7 +42,7 @@ def write_results(
     manifest: Mapping[str, Any],
     *,
     seed: int,
-    learnt: Wordings,
+    learnt: SeenTexts,
     strategies: Mapping[str, str] | None = None,
 ) -> Results:
     """Score runs and write rankings.jsonl, contexts.jsonl.gz, question_scores.jsonl.gz, results.json and the report.
@@ -52,7 +52,7 @@ def write_results(
         corpus: Whose questions were asked.
         runs: By strategy and seed.
         folds: Of the trained strategy; empty without one.
-        pairs: Strategies to compare, the claimant first; None for the default pairs.
+        pairs: Strategies to compare, the proposed one first; None for the default pairs.
         notes: For the report.
         manifest: How the numbers came to be.
         seed: Random seed of the statistics.
@@ -71,8 +71,8 @@ def write_results(
     repetitions = by_strategy(runs)
     said = list(notes)
     if pairs:
-        claimant, baseline = pairs[0]
-        for run in repetitions[claimant]:
+        proposed, baseline = pairs[0]
+        for run in repetitions[proposed]:
             of_seed = "" if run.seed is None else f" (seed {run.seed})"
             said.append(a_a_note(questions, run, repetitions[baseline][0], seed=seed) + of_seed)
     if left_out:
@@ -112,7 +112,7 @@ def write_results(
     return results
 
 
-def learnt_questions(corpus: Corpus, folds: Sequence[Fold], learnt: Wordings) -> list[str]:
+def learnt_questions(corpus: Corpus, folds: Sequence[Fold], learnt: SeenTexts) -> list[str]:
     """IDs of the questions that no comparison may take in, since what answers them was learnt from.
 
     Args:

@@ -34,14 +34,14 @@ from locigraph.training.folds import refuse_known, seen_by
 from locigraph.training.snapshots import TrainingSet
 
 _METRICS = ("recall@10", "ndcg@10")
-(_CLAIM,) = (row for row in STRATEGIES.values() if row.transfer is not None and row.is_claimant)
+(_PROPOSED,) = (row for row in STRATEGIES.values() if row.zero_shot is not None and row.is_proposed)
 #: What takes what a checkpoint has learnt, and what learns nothing; both search exactly.
 BASELINES: Table[Strategy] = Table(
     "baseline",
     [
         row
         for row in STRATEGIES.values()
-        if row is not _CLAIM and (row.transfer is not None or (row.make is not None and not row.needs_index))
+        if row is not _PROPOSED and (row.zero_shot is not None or (row.make is not None and not row.needs_index))
     ],
 )
 
@@ -138,12 +138,12 @@ class TransferMatrix:
             if made is not None:
                 refuse_known(made, questions, option=option)
         asker = Asker(questions, graph.encoder, graph.views)
-        learnt = [_CLAIM, *(BASELINES[name] for name in self._baselines)]
-        runs = [each.transfer(asker, checkpoint, each) for each in learnt if each.transfer is not None]
+        learnt = [_PROPOSED, *(BASELINES[name] for name in self._baselines)]
+        runs = [each.zero_shot(asker, checkpoint, each) for each in learnt if each.zero_shot is not None]
         runs += self._learning_nothing(tested)
         scored = outcomes(questions, {})
         left_out = learnt_questions(graph.corpus, (), seen_by(checkpoint, graph.encoder.adapter))
-        pairs = [(_CLAIM.name, baseline) for baseline in self._baselines]
+        pairs = [(_PROPOSED.name, baseline) for baseline in self._baselines]
         summary = summarise(scored, runs, comparisons=pairs, metrics=_METRICS, left_out=left_out, seed=self._seed)
         write_question_scores(self._folder / f"{row}--{tested}.scores.jsonl.gz", scored, runs, left_out=left_out)
         self.cells.append(
@@ -163,8 +163,8 @@ class TransferMatrix:
 
     def table(self) -> str:
         """The matrix in Markdown: a line for each cell."""
-        shown = [_CLAIM.name, *self._baselines]
-        head = ["trained on", "tested on", *shown, *(f"{_CLAIM.name} − {name}" for name in self._baselines)]
+        shown = [_PROPOSED.name, *self._baselines]
+        head = ["trained on", "tested on", *shown, *(f"{_PROPOSED.name} − {name}" for name in self._baselines)]
         lines = [head, ["---"] * len(head)]
         for cell in self.cells:
             means = ["/".join(f"{cell['means'][s][m]:.3f}" for m in _METRICS) for s in shown]
@@ -207,7 +207,7 @@ class TransferMatrix:
     def _training_set(self, name: str) -> TrainingSet:
         graph = self._graph(name)
         return learning.training_set(
-            graph.views, graph.corpus, validation=self._validation, judges=self._named[name].judges
+            graph.views, graph.corpus, validation=self._validation, validation_only=self._named[name].validation_only
         )
 
     def _learning_nothing(self, name: str) -> list[StrategyRun]:

@@ -50,9 +50,9 @@ class AskedSpaces:
         self.is_joint = is_joint
         self.name = SpaceId("spaces asked together") if is_joint else spaces[0]
 
-    def voices(self, space: SpaceId, ids: Sequence[NodeId]) -> Mapping[NodeId, frozenset[str]]:
-        """See ``Store.voices``."""
-        return read_by_space(ids, self._graph.voices) if self.is_joint else self._graph.voices(space, ids)
+    def speakers_of(self, space: SpaceId, ids: Sequence[NodeId]) -> Mapping[NodeId, frozenset[str]]:
+        """See ``Store.speakers_of``."""
+        return read_by_space(ids, self._graph.speakers_of) if self.is_joint else self._graph.speakers_of(space, ids)
 
     def speakers(self, named: str | Sequence[str] | None) -> list[str] | None:
         """The speakers of a view; raises LocigraphError for one who says nothing in the spaces."""

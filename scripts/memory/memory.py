@@ -14,15 +14,15 @@ from locigraph.kg.language.redaction import redacted_turn
 from locigraph.kg.store import Store
 from locigraph.kg.types import Scope, SpaceId, TurnId
 from locigraph.retrieval.errors import RetrievalError
+from locigraph.retrieval.hit_filters import DEFAULT_FOLD, FilteredRetriever
 from locigraph.retrieval.text.text_encoder import plain_and_adapted
-from locigraph.retrieval.view import DEFAULT_FOLD, FilteredRetriever
 from locigraph.scripts.assembly import opening, options
 from locigraph.scripts.assembly.search_parts import reranked
 from locigraph.scripts.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings, LLMSettings
 from locigraph.scripts.memory import forgetting
 from locigraph.scripts.memory.additions import after_outage, extractor_maker, fault_of_added, new_turn_id, turns_of
 from locigraph.scripts.memory.asked_spaces import AskedSpaces, named_spaces
-from locigraph.scripts.memory.open_lock import OpenLock
+from locigraph.scripts.memory.closable_lock import ClosableLock
 from locigraph.scripts.memory.parts import Parts
 from locigraph.scripts.memory.recalled import MemoryState, Recalled
 
@@ -53,9 +53,9 @@ class Memory:
         if not isinstance(parts, Parts):
             raise TypeError(f"Memory({shortened(parts)}): make a memory with Memory.open(path)")
         name = f"memory {parts.graph.url!r}"
-        self._lock = OpenLock(name)
+        self._lock = ClosableLock(name)
         # Taken before the other one: what asks language models lets questions be answered.
-        self._writing = OpenLock(name)
+        self._writing = ClosableLock(name)
         self._parts = parts
         self._graph, self._encoder, self._is_readonly = parts.graph, parts.encoder, parts.is_readonly
         self._redact = redact
@@ -381,7 +381,7 @@ class Memory:
             )
             with self._parts.retriever(asked, strategy, queries) as (name, found_by, notes):
                 several = with_queries(found_by, queries, lambda _: self._last_day(asked.spaces))
-                viewed = FilteredRetriever(several, asked.voices, speakers=asked.speakers(speaker), fold=fold)
+                viewed = FilteredRetriever(several, asked.speakers_of, speakers=asked.speakers(speaker), fold=fold)
                 retriever = reranked(reranker)(viewed)
                 if budget_tokens is None:
                     found = retriever.retrieve(question, asked.name, as_of=time, top_k=top_k)

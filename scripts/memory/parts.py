@@ -203,10 +203,10 @@ class Parts:
         # Milvus Lite lets one process at a time in: who needs no vectors need not wait for another.
         index = self.index() if row.needs_index else None
         if row.needs_index and not self.is_readonly:
-            room = _DUE_AT_MOST if row.is_claimant and not self.graph.has_forgotten() else 0
+            room = _DUE_AT_MOST if row.is_proposed and not self.graph.has_forgotten() else 0
             if self.graph.outbox_size() > room:
                 self.drain()
-        if row.is_claimant:
+        if row.is_proposed:
             from locigraph.retrieval.strategies.graph_embedding import GraphEmbeddingRetriever
             from locigraph.training.inference import CheckpointQueryEncoder
 

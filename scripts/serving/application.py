@@ -20,7 +20,7 @@ from starlette.routing import Route
 from locigraph import __version__
 from locigraph.kg.errors import LocigraphError
 from locigraph.scripts.memory import AsyncMemory, Memory
-from locigraph.scripts.serving.door import CALLER, Door
+from locigraph.scripts.serving.gate import CALLER, Gate
 from locigraph.scripts.serving.keys import Keyring
 from locigraph.scripts.serving.operations import OPERATIONS, Operation
 from locigraph.scripts.serving.problems import INTERNAL, Problem, invalid, problem, problem_of, told_of
@@ -50,7 +50,7 @@ def application(
     hosts: Collection[str],
     requests_per_minute: int,
     max_request_bytes: int,
-) -> Door:
+) -> Gate:
     """Serves a memory, which it closes when it ends.
 
     Args:
@@ -113,7 +113,7 @@ def application(
 
     # Without GET: nothing is pushed, and a stream that a client holds open would delay the end of the server.
     app.router.routes.append(Route("/mcp", StreamableHTTPASGIApp(sessions), methods=["POST"]))
-    return Door(
+    return Gate(
         app,
         service,
         keys=keys,

@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 from locigraph.kg.errors import LocigraphError, UnknownSpaceError, nearest, shortened
 from locigraph.kg.registry import Table
 from locigraph.kg.types import Scope
-from locigraph.retrieval.view import DEFAULT_FOLD
+from locigraph.retrieval.hit_filters import DEFAULT_FOLD
 from locigraph.scripts.memory import Memory
 from locigraph.scripts.serving.keys import Caller
 from locigraph.scripts.serving.problems import UNKNOWN_FIELD

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import uvicorn
 
-from locigraph.scripts.serving.door import Door
+from locigraph.scripts.serving.gate import Gate
 
 #: How long requests may take when the server is asked to stop; then those without an answer are refused.
 _STOP_S = 25
@@ -30,7 +30,7 @@ class Server(uvicorn.Server):
         greet: Called once clients are answered.
     """
 
-    def __init__(self, app: Door, greet: Callable[[], None]) -> None:
+    def __init__(self, app: Gate, greet: Callable[[], None]) -> None:
         super().__init__(
             uvicorn.Config(
                 app, log_level="warning", access_log=False, server_header=False, ws="none", lifespan="on",

@@ -14,9 +14,9 @@ from pydantic import BaseModel
 from locigraph.kg.errors import LocigraphError
 from locigraph.scripts.memory import AsyncMemory, MemoryState
 from locigraph.scripts.serving.keys import Caller
-from locigraph.scripts.serving.line import Line
 from locigraph.scripts.serving.operations import Operation, Request
 from locigraph.scripts.serving.problems import INTERNAL, BusyError
+from locigraph.scripts.serving.request_queue import RequestQueue
 
 log = logging.getLogger("locigraph.serve")
 _MOST_WAITING = 1_000
@@ -40,7 +40,7 @@ class Service:
         self._memory = memory
         self._reading: asyncio.Task[MemoryState] | None = None
         self._last: MemoryState | None = None
-        self._line = Line(memory, self._observe, waits_for_models=waits_for_models)
+        self._queue = RequestQueue(memory, self._observe, waits_for_models=waits_for_models)
         self._waiting = 0
         self.not_ready = "models are being loaded; ask again in some seconds"
         self.registry = CollectorRegistry()
@@ -79,7 +79,7 @@ class Service:
         """The state of the memory; while a long write lets nobody look, the last one known.
 
         Args:
-            read: Reads it, beside what waits in line.
+            read: Reads it, beside what waits in the queue.
 
         Raises:
             BusyError: If none is known.
@@ -106,7 +106,7 @@ class Service:
         self._waiting += 1
         end = "failed"
         try:
-            answer = await self._line.answer(operation, asked, caller)
+            answer = await self._queue.answer(operation, asked, caller)
             end = "ok"
         except LocigraphError:
             end = "refused"
@@ -118,7 +118,7 @@ class Service:
 
     def stop(self) -> None:
         """Refuse what has no answer yet, and all that comes."""
-        self._line.stop()
+        self._queue.stop()
 
     def _observe(self, name: str, waited: float, took: float) -> None:
         self._waited.labels(name).observe(waited)

@@ -26,7 +26,7 @@ from pydantic import ValidationError
 from locigraph import __version__
 from locigraph.kg.errors import LocigraphError
 from locigraph.scripts.memory import AsyncMemory, Memory
-from locigraph.scripts.serving.door import CALLER
+from locigraph.scripts.serving.gate import CALLER
 from locigraph.scripts.serving.keys import OWNER
 from locigraph.scripts.serving.operations import OPERATIONS
 from locigraph.scripts.serving.problems import INTERNAL, invalid

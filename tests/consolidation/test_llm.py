@@ -172,8 +172,8 @@ def test_a_useless_reply_is_told_to_the_model_once_and_then_kept_as_a_dead_lette
 @pytest.mark.parametrize("fault", OUTAGES)
 def test_a_failure_for_the_moment_is_waited_out(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(llm, "_FIRST_PAUSE_S", 0.01)
-    with stub_server(Stub(three, rate=1, faults=[fault], most=2, slow_s=0.6)) as stub:
-        asked = of_stub(stub, tmp_path, timeout_s=0.3)
+    with stub_server(Stub(three, rate=1, faults=[fault], most=2, slow_s=2)) as stub:
+        asked = of_stub(stub, tmp_path, timeout_s=1.0)
         assert asked.ask(ASKED, SCHEMA, boats, purpose=WHY) == 3
     assert len(stub.requests) == 3
     assert asked.ledger.total.calls == 1
@@ -190,11 +190,11 @@ def test_the_deadline_bounds_all_repetitions_together(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fault", ["slow", "drops"])
 def test_an_answer_that_comes_too_slowly_does_not_outlast_the_deadline(fault: str, tmp_path: Path) -> None:
-    with stub_server(Stub(three, rate=1, faults=[fault], slow_s=2)) as stub:
+    with stub_server(Stub(three, rate=1, faults=[fault], slow_s=4)) as stub:
         begun = time.monotonic()
         with pytest.raises(LanguageModelError, match="timed out"):
             of_stub(stub, tmp_path, timeout_s=1.0, deadline_s=1.2).ask(ASKED, SCHEMA, boats, purpose=WHY)
-        assert time.monotonic() - begun < 2
+        assert time.monotonic() - begun < 3.5
 
 
 def test_a_refused_request_is_asked_again_when_the_endpoint_says_so(tmp_path: Path) -> None:

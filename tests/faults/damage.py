@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
-from locigraph.kg.language.wordings import Wordings
+from locigraph.kg.language.seen_texts import SeenTexts
 from locigraph.retrieval.errors import TextEncoderError
 from locigraph.retrieval.text import text_adapter
 from locigraph.retrieval.text.text_adapter import read_adapter
@@ -86,7 +86,7 @@ def _make_adapter(folder: Path) -> None:
     folder.mkdir()
     (folder / text_adapter._CONFIG).write_text(json.dumps({"r": 2, "target_modules": ["query"]}))
     save_file({"query.lora_A.weight": np.ones((2, 16), dtype=np.float32)}, folder / text_adapter._WEIGHTS)
-    Wordings(["What was sold?"]).save(folder)
+    SeenTexts(["What was sold?"]).save(folder)
     manifest = {"base": "fake", "version": text_adapter._version(folder)}
     details = {"identity": {"train": ["elsewhere"], "validation": []}}
     (folder / text_adapter._MANIFEST).write_text(json.dumps(manifest | {"details": details}))

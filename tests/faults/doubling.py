@@ -32,15 +32,15 @@ from locigraph.kg.language.dates import calendar_parts, resolve_times
 from locigraph.kg.language.english import is_english
 from locigraph.kg.language.mentions import named_dates, named_people
 from locigraph.kg.language.redaction import redacted
+from locigraph.kg.language.seen_texts import wording
 from locigraph.kg.language.tokens import terms
-from locigraph.kg.language.wordings import wording
 from locigraph.kg.store import Store
 from locigraph.kg.types import NodeId
+from locigraph.retrieval.hit_filters import folded
 from locigraph.retrieval.packing import count_tokens
 from locigraph.retrieval.protocols import Hit
 from locigraph.retrieval.query_generator import generate_queries
 from locigraph.retrieval.strategies.magma import intent_of
-from locigraph.retrieval.view import folded
 from locigraph.training.pseudo_questions import questions_about
 from tests.fakes import MONDAY, SPACE, FakeContext, FakeEncoder, make_turn, make_turns
 from tests.fakes_graph import Extra, hit, make_snapshot

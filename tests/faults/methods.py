@@ -22,7 +22,7 @@ from locigraph.retrieval.index.documents import LexicalIndex
 from locigraph.retrieval.index.joint_vectors import JointVectors
 from locigraph.retrieval.index.memory_vectors import MemoryVectors
 from locigraph.retrieval.index.milvus import Collection, MilvusIndex
-from locigraph.retrieval.protocols import SearchScope, VectorMatch
+from locigraph.retrieval.protocols import SearchFilter, VectorMatch
 from locigraph.scripts.assembly import opening
 from locigraph.scripts.assembly.search_parts import indexer_of
 from locigraph.scripts.memory import AsyncMemory, Memory
@@ -185,7 +185,7 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
         "turns": lambda at: at.store.turns(at.name),
         "turn_counts": lambda at: at.store.turn_counts(at.name),
         "speakers": lambda at: at.store.speakers(at.name),
-        "voices": lambda at: at.store.voices(at.name, at.nodes),
+        "speakers_of": lambda at: at.store.speakers_of(at.name, at.nodes),
         "retry_turn": lambda at: at.store.retry_turn(at.name, at.turns[0]),
         "failures": lambda at: at.store.failures(at.name),
         "commit": lambda at: at.store.commit(_update(at)),
@@ -235,7 +235,7 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
         "node_keys": lambda at: at.collection.node_keys(at.name),
         "rows": lambda at: at.collection.rows(at.name),
         "vectors": lambda at: at.collection.vectors(at.name, at.keys),
-        "search": lambda at: at.collection.search(at.query, SearchScope((at.name, "nobody")), top_k=100),
+        "search": lambda at: at.collection.search(at.query, SearchFilter((at.name, "nobody")), top_k=100),
         **dict.fromkeys(("require", "describe_itself", "flush", "spaces")),
     },
     LexicalIndex: {
@@ -254,13 +254,13 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
         ),
         "remove": lambda at: at.vectors.remove(at.name, at.nodes[0]),
         "drop": lambda at: at.vectors.drop(at.name),
-        "search": lambda at: at.vectors.search(at.query, SearchScope((at.name, "nobody")), top_k=100),
+        "search": lambda at: at.vectors.search(at.query, SearchFilter((at.name, "nobody")), top_k=100),
     },
     JointVectors: {
-        "search": lambda at: JointVectors(at.collection, [at.name]).search(at.query, SearchScope("any"), top_k=100),
+        "search": lambda at: JointVectors(at.collection, [at.name]).search(at.query, SearchFilter("any"), top_k=100),
     },
     LiveEmbeddings: {
-        "current": lambda at: at.live.current([at.name]).search(_of_width(at), SearchScope(at.name), top_k=100),
+        "current": lambda at: at.live.current([at.name]).search(_of_width(at), SearchFilter(at.name), top_k=100),
         "collection": lambda at: at.live.collection([at.name]).rows(at.name),
         "drift": lambda at: at.live.drift(at.name),
         **dict.fromkeys(("update", "refresh", "verify")),

@@ -35,7 +35,7 @@ from locigraph.retrieval.index.descriptions import DescriptionIndexer
 from locigraph.retrieval.index.documents import LexicalIndex
 from locigraph.retrieval.index.memory_vectors import MemoryVectors
 from locigraph.retrieval.index.milvus import MilvusIndex
-from locigraph.retrieval.protocols import SearchScope
+from locigraph.retrieval.protocols import SearchFilter
 from tests.fakes import MONDAY, FakeEncoder, change_of, fact, make_turns
 from tests.faults import methods
 from tests.faults.children import in_child
@@ -170,7 +170,7 @@ def _scopes(store: Store, indexer: DescriptionIndexer, name: SpaceId) -> None:
         memory.add_snapshot(store.snapshot(space, embedding_model=_ENCODER.model_id))
     query = _ENCODER.encode(["I painted victim"])[0]
     for searched in (indexer.collection(), memory):
-        assert {match.node_id for match in searched.search(query, SearchScope((name, "nobody")), top_k=50)} == own
+        assert {match.node_id for match in searched.search(query, SearchFilter((name, "nobody")), top_k=50)} == own
 
 
 def _indexes(store: Store, indexer: DescriptionIndexer, name: SpaceId) -> None:
@@ -191,8 +191,8 @@ def _indexes(store: Store, indexer: DescriptionIndexer, name: SpaceId) -> None:
     assert collection.vectors(name, victims) == {}
     assert name in collection.spaces()
     for searched in (collection, memory):
-        assert len(searched.search(query, SearchScope(name), top_k=50)) == 3
-        assert len(searched.search(query, SearchScope(name, ("episode",), MONDAY), top_k=50)) <= 2
+        assert len(searched.search(query, SearchFilter(name), top_k=50)) == 3
+        assert len(searched.search(query, SearchFilter(name, ("episode",), MONDAY), top_k=50)) <= 2
     for document, _ in lexical.search("painted canoe red", name, top_k=50):
         assert own[document.node_id] == document.description
 

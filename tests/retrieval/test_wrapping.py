@@ -6,11 +6,11 @@ from datetime import datetime
 import pytest
 
 from locigraph.kg.types import NodeId, SpaceId
+from locigraph.retrieval.hit_filters import FilteredRetriever
 from locigraph.retrieval.multi_query import MultiQueryRetriever
 from locigraph.retrieval.packing import Budget, ContextRules, HasContextRules
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, HasContextOrder, HasRerankTexts, Hit, Result, Retriever
 from locigraph.retrieval.query_generator import generate_queries
-from locigraph.retrieval.view import FilteredRetriever
 from locigraph.retrieval.wrapping import WrappingRetriever
 from tests.fakes import SPACE
 from tests.fakes_graph import hit

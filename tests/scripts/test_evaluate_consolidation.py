@@ -31,7 +31,7 @@ def test_a_model_is_judged_beside_rules_and_records_with_what_it_cost(
     command = ["evaluate-consolidation", "--corpus.path", "chat.jsonl"]
     command += ["--encoder.model", tiny_text_encoder(tmp_path / "tiny"), "--threshold", "0.99", "--llm.model", "m"]
     with stub_server(Stub(extracted, rate=1, faults=["prose"], most=1)) as stub:
-        asked = ["--output", "out", "--llm.base_url", stub.url, "--llm.written_price", "50"]
+        asked = ["--output", "out", "--llm.base_url", stub.url, "--llm.output_price", "50"]
         code, out, error = run(capsys, *command, *asked)
     assert code == 0, error
     rows = json.loads(Path("out/consolidation.json").read_text())["rows"]

@@ -70,10 +70,10 @@ def test_a_search_of_other_data_or_another_text_encoder_is_not_used(tmp_path: Pa
 def test_a_graph_that_judges_is_held_back_as_a_whole() -> None:
     spaces = [SpaceId(f"s{i}") for i in range(3)]
     asked = tuple(Question(space, f"q{space}", "Hello?", "c", ()) for space in spaces)
-    made = training_set(VIEWS, corpus_of(spaces, asked), validation=0, judges=True)
+    made = training_set(VIEWS, corpus_of(spaces, asked), validation=0, validation_only=True)
     assert (made.train, made.validation, made.questions) == ((), tuple(spaces), asked)
     with pytest.raises(LocigraphError, match="x: no question with evidence; it cannot judge"):
-        training_set(VIEWS, corpus_of(spaces, ()), validation=0, judges=True)
+        training_set(VIEWS, corpus_of(spaces, ()), validation=0, validation_only=True)
 
 
 def test_a_model_that_writes_questions_has_the_limits_and_parameters_of_other_models(tmp_path: Path) -> None:
@@ -81,14 +81,14 @@ def test_a_model_that_writes_questions_has_the_limits_and_parameters_of_other_mo
         return 200, json.dumps({"answers": [{"statement": 1, "questions": ["Who left?"]}]})
 
     with endpoint(answer) as (url, seen):
-        given = WriterSettings(url, "m", cassette=str(tmp_path / "c.sqlite"), max_tokens=500, max_reply_tokens=90)
+        given = WriterSettings(url, "m", cassette=str(tmp_path / "c.sqlite"), max_tokens=500, max_output_tokens=90)
         writer = question_writer(given)
         assert writer.write(["Ben left"]) == [["Who left?"]]
         assert (seen[0]["temperature"], seen[0]["max_tokens"]) == (0.0, 90)
         with pytest.raises(LimitReachedError, match="stopped by max_tokens 500"):
             writer.write([f"Ann left {place}" for place in "abcdefgh"])
     assert len(seen) == 1
-    with pytest.raises(LocigraphError, match=r"^writer\.max_cost is 1\.0, but writer\.read_price"):
+    with pytest.raises(LocigraphError, match=r"^writer\.max_cost is 1\.0, but writer\.input_price"):
         question_writer(WriterSettings(url, "m", max_cost=1.0))
     with pytest.raises(LocigraphError, match=r"^writer\.timeout_s is 0"):
         question_writer(WriterSettings(url, "m", timeout_s=0))

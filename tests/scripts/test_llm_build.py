@@ -217,7 +217,7 @@ def test_the_command_builds_stops_with_code_3_and_goes_on(
         # What is done can be asked meanwhile.
         code, out, error = run(capsys, "recall", "Who sings?", "--space", "harbor", "--store", "g.sqlite")
         assert (code, "are not consolidated yet" in out) == (0, True), error
-        code, out, error = run(capsys, *command, "--max_tokens", "400000", "--llm.read_price", "1")
+        code, out, error = run(capsys, *command, "--max_tokens", "400000", "--llm.input_price", "1")
         assert (code, "architect: 33 calls" in out) == (0, True), error
         code, out, error = run(capsys, *command)
         assert code == 0, error
@@ -279,8 +279,8 @@ BAD_CALLS = {
     "no model": (["--llm.base_url", NOWHERE], "llm.model is ''"),
     "no endpoint": (["--llm.model", "m"], "llm.base_url names no endpoint"),
     "negative limit": (["--llm.model", "m", "--max_tokens", "-1"], "max_tokens is -1"),
-    "cost without prices": (["--llm.model", "m", "--max_cost", "1"], "max_cost is 1.0, but llm.read_price"),
-    "endless prices": (["--llm.model", "m", "--llm.read_price", ".inf"], "prices of llm"),
+    "cost without prices": (["--llm.model", "m", "--max_cost", "1"], "max_cost is 1.0, but llm.input_price"),
+    "endless prices": (["--llm.model", "m", "--llm.input_price", ".inf"], "prices of llm"),
     "no time": (["--llm.model", "m", "--llm.timeout_s", "0"], "llm.timeout_s is 0"),
 }
 

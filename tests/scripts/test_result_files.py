@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from locigraph.kg.corpora import Conversation, Corpus
-from locigraph.kg.language.wordings import Wordings
+from locigraph.kg.language.seen_texts import SeenTexts
 from locigraph.kg.types import Question, SpaceId, TurnId
 from locigraph.retrieval.evaluation import Fold, StrategyRun
 from locigraph.retrieval.evaluation.question_scores import compare_again
@@ -35,7 +35,7 @@ def test_files_hold_every_run_and_a_second_gold(tmp_path: Path) -> None:
     runs = [run("v1", "t1"), run("v2", "t0", 0), run("v2", "t1", 1)]
     folds = [Fold(0, (), (), tuple(SPACES[:3])), Fold(1, (), (), tuple(SPACES[3:]))]
     results = write_results(
-        tmp_path, corpus(), runs, folds, [("v2", "v1")], ["a note"], {"commit": "x"}, seed=0, learnt=Wordings()
+        tmp_path, corpus(), runs, folds, [("v2", "v1")], ["a note"], {"commit": "x"}, seed=0, learnt=SeenTexts()
     )
     assert json.loads((tmp_path / "results.json").read_text()) == json.loads(json.dumps(results))
     # One seed finds all, the other none.
@@ -73,7 +73,7 @@ def test_questions_whose_evidence_or_wording_was_learnt_are_in_the_means_but_in_
         replace(run("v1", "t0"), rankings={name: ("t1" if turn == "t0" else "t0",) for name, turn in found.items()}),
         replace(run("v2", "t0"), rankings={name: (turn,) for name, turn in found.items()}),
     ]
-    seen = Wordings([learnt.upper(), "who moved the PIANO"])
+    seen = SeenTexts([learnt.upper(), "who moved the PIANO"])
     results = write_results(tmp_path, changed, runs, [], [("v2", "v1")], [], {}, seed=0, learnt=seen)
     assert results["left_out"] == ids[:2]
     assert results["strategies"]["v2"]["overall"]["recall@10"] == pytest.approx(2 / 6)
@@ -85,6 +85,6 @@ def test_questions_whose_evidence_or_wording_was_learnt_are_in_the_means_but_in_
 
 def test_where_everything_was_learnt_nothing_is_compared(tmp_path: Path) -> None:
     runs = [run("v1", "t1"), run("v2", "t0")]
-    results = write_results(tmp_path, corpus(), runs, [], [("v2", "v1")], [], {}, seed=0, learnt=Wordings(["What?"]))
+    results = write_results(tmp_path, corpus(), runs, [], [("v2", "v1")], [], {}, seed=0, learnt=SeenTexts(["What?"]))
     assert results["comparisons"] == []
     assert results["strategies"]["v2"]["overall"]["recall@10"] == 1.0

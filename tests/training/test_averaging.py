@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from locigraph.kg.language.wordings import Wordings
+from locigraph.kg.language.seen_texts import SeenTexts
 from locigraph.training.averaging import averaged
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.errors import CheckpointError
@@ -19,7 +19,7 @@ def trained_on(space: str, weight: float, *, fusion: dict[str, float] | None = N
     weights = {name: np.full_like(array, weight) for name, array in made.weights.items()}
     identity = {"train": [space], "validation": [f"{space}-held"], "seed": 0}
     details: dict[str, Any] = {"identity": identity} | ({} if fusion is None else {DETAIL: fusion})
-    return replace(made, weights=weights, details=details, seen=Wordings([space]))
+    return replace(made, weights=weights, details=details, seen=SeenTexts([space]))
 
 
 def test_the_weights_of_network_and_fusion_are_the_mean() -> None:

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from locigraph.gnn.encoders import GRAPH_ENCODERS
-from locigraph.kg.language.wordings import Wordings
+from locigraph.kg.language.seen_texts import SeenTexts
 from locigraph.kg.registry import UnknownNameError
 from locigraph.training.checkpoint import Checkpoint, load_checkpoint
 from locigraph.training.config import ModelConfig
@@ -166,7 +166,7 @@ def test_a_checkpoint_serves_its_text_encoder_in_either_number_format(folder: Pa
 
 def test_a_checkpoint_keeps_the_wordings_it_has_seen(tmp_path: Path) -> None:
     assert load_checkpoint(_saved(small_checkpoint(), tmp_path)).seen is None  # of an earlier version, say
-    found = load_checkpoint(_saved(replace(small_checkpoint(), seen=Wordings(["Who sold it?"])), tmp_path)).seen
+    found = load_checkpoint(_saved(replace(small_checkpoint(), seen=SeenTexts(["Who sold it?"])), tmp_path)).seen
     assert found is not None
     assert "who sold it" in found
     (tmp_path / "checkpoint" / "wordings.npy").write_bytes(b"x")

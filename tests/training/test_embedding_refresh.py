@@ -18,7 +18,7 @@ from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.index.descriptions import snapshot_rows
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
 from locigraph.retrieval.index.milvus import Collection, CollectionSpec, MilvusIndex
-from locigraph.retrieval.protocols import SearchScope
+from locigraph.retrieval.protocols import SearchFilter
 from locigraph.retrieval.strategies.graph_embedding import GraphEmbeddingRetriever
 from locigraph.training import embedding_refresh
 from locigraph.training.checkpoint import Checkpoint, load_checkpoint
@@ -302,7 +302,7 @@ def test_a_query_encoder_of_another_checkpoint_is_refused(index: MilvusIndex) ->
         "Who keeps the otter?", VIEWS[0].space
     )
     assert len(hits.hits) == 6
-    found = collection.search(encoder.encode_query("otter"), SearchScope(VIEWS[0].name), top_k=20)
+    found = collection.search(encoder.encode_query("otter"), SearchFilter(VIEWS[0].name), top_k=20)
     assert len(found) == TURNS
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locigraph.gnn.encoders import GRAPH_ENCODERS
-from locigraph.kg.language.wordings import Wordings
+from locigraph.kg.language.seen_texts import SeenTexts
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.times import epoch
 from locigraph.kg.types import Question, SpaceId
@@ -91,7 +91,7 @@ def test_another_adapter_of_the_text_encoder_is_another_identity(tmp_path: Path)
         model = load_model(base, device="cpu")
         add_adapter(model, rank=2, dropout=0.0)
         seen: dict[str, list[str]] = {"train": [], "validation": []}
-        adapter = save_adapter(model, tmp_path / str(seed), base=base, details={"identity": seen}, seen=Wordings())
+        adapter = save_adapter(model, tmp_path / str(seed), base=base, details={"identity": seen}, seen=SeenTexts())
         encoders.append(
             CachedTextEncoder(base, cache=tmp_path / "cache.sqlite", adapter=tmp_path / str(seed), device="cpu")
         )

@@ -572,8 +572,8 @@ def test_a_node_holds_the_words_of_those_who_gave_them_and_not_of_those_who_repe
     made = store.commit(change_of(turns[0], nodes=[fact("f", "Ann repairs boats", turns[0])]))["f"]
     repeats = NodeUpdate(made, add_provenance=(turns[1].turn_id,))
     store.commit(replace(change_of(turns[1]), updates=(repeats,)))
-    assert store.voices(SPACE, [made, NodeId("absent")]) == {made: {turns[0].speaker}}
-    assert store.voices(OTHER_SPACE, [made]) == {}
+    assert store.speakers_of(SPACE, [made, NodeId("absent")]) == {made: {turns[0].speaker}}
+    assert store.speakers_of(OTHER_SPACE, [made]) == {}
     assert store.speakers(SPACE) == sorted({turns[0].speaker, "Eve"})
 
 

@@ -18,7 +18,7 @@ from locigraph.kg.types import GraphChange, NodeId, NodeStatus, NodeUpdate, Spac
 from locigraph.retrieval.errors import IndexMismatchError, IndexUnavailableError
 from locigraph.retrieval.index.descriptions import DESCRIPTIONS, DescriptionIndexer, Difference, index_type
 from locigraph.retrieval.index.milvus import Collection, CollectionSpec, IndexRow, MilvusIndex
-from locigraph.retrieval.protocols import SearchScope
+from locigraph.retrieval.protocols import SearchFilter
 from tests.fakes import OTHER_SPACE, SPACE, FakeEncoder, change_of, fact, make_turn, make_turns
 
 ENCODER = FakeEncoder(16)
@@ -74,7 +74,7 @@ def test_drain_writes_every_active_node_and_a_second_drain_nothing(store: Store,
     assert indexer.drain() == 0
     assert store.read_outbox(limit=10) == []
     assert indexer.verify() == [Difference(SPACE, 0, 0, 0)]
-    (best, *_) = indexer.collection().search(query("The canoe is red"), SearchScope(SPACE), top_k=3)
+    (best, *_) = indexer.collection().search(query("The canoe is red"), SearchFilter(SPACE), top_k=3)
     assert best.type == "knowledge_node"
     assert best.score == pytest.approx(1, abs=1e-5)
 
@@ -226,7 +226,7 @@ def test_a_rewritten_description_is_indexed_anew(store: Store, clean: MilvusInde
     turn = store.turns(OTHER_SPACE)[1]
     store.commit(GraphChange(OTHER_SPACE, turn.recorded_at, updates=(update,), embedding_model=ENCODER.model_id))
     indexer.drain()
-    (best, *_) = indexer.collection().search(query(text), SearchScope(OTHER_SPACE), top_k=1)
+    (best, *_) = indexer.collection().search(query(text), SearchFilter(OTHER_SPACE), top_k=1)
     assert best.node_id == made["f"]
     assert best.score == pytest.approx(1, abs=1e-5)
     assert all(found.is_clean for found in indexer.verify())

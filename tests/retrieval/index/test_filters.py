@@ -12,17 +12,17 @@ from locigraph.kg.types import NodeId, TurnId
 from locigraph.retrieval.errors import FilterError
 from locigraph.retrieval.index.filters import filter_expression, quote
 from locigraph.retrieval.index.milvus import Collection, CollectionSpec, IndexRow, MilvusIndex
-from locigraph.retrieval.protocols import SearchScope
+from locigraph.retrieval.protocols import SearchFilter
 
 # Letters that mean something to a filter's grammar, or to the escaping.
 HOSTILE = st.text(alphabet="\"'\\a %_()[]=|&,{}\u00e9\u4e2d", min_size=1, max_size=12)
 
 
 def test_scope_becomes_a_hand_written_expression() -> None:
-    scope = SearchScope("harbor", ("episode", "reflection"), datetime(1970, 1, 2, tzinfo=UTC))
+    scope = SearchFilter("harbor", ("episode", "reflection"), datetime(1970, 1, 2, tzinfo=UTC))
     expected = 'space == "harbor" and type in ["episode", "reflection"] and recorded_at <= 86400'
     assert filter_expression(scope) == expected
-    assert filter_expression(SearchScope(("a", 'b"'))) == 'space in ["a", "b\\""]'
+    assert filter_expression(SearchFilter(("a", 'b"'))) == 'space in ["a", "b\\""]'
 
 
 def test_quotation_marks_and_backslashes_are_escaped() -> None:
@@ -53,9 +53,9 @@ def test_control_characters_are_refused(value: str) -> None:
 def test_a_scope_must_name_its_space_and_some_type() -> None:
     for spaces in ("", (), ("harbor", "")):
         with pytest.raises(FilterError, match="must name its space"):
-            filter_expression(SearchScope(spaces))
+            filter_expression(SearchFilter(spaces))
     with pytest.raises(FilterError, match="types is empty"):
-        filter_expression(SearchScope("harbor", ()))
+        filter_expression(SearchFilter("harbor", ()))
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ QUERY = np.ones(2, dtype=np.float32)
 @given(HOSTILE)
 @pytest.mark.parametrize("template", ["{}", 'x" or space == "victim{}', '{}" or "1" == "1', '\\" or 1 == 1 or "{}'])
 def test_a_hostile_space_never_sees_the_rows_of_another(collection: Collection, template: str, name: str) -> None:
-    assert collection.search(QUERY, SearchScope(template.format(name)), top_k=5) == []
+    assert collection.search(QUERY, SearchFilter(template.format(name)), top_k=5) == []
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -86,7 +86,7 @@ def test_hostile_spaces_that_are_asked_together_never_see_the_rows_of_another(
     collection: Collection, template: str, names: list[str]
 ) -> None:
     spaces = tuple(template.format(name) for name in names)
-    assert collection.search(QUERY, SearchScope(spaces), top_k=5) == []
+    assert collection.search(QUERY, SearchFilter(spaces), top_k=5) == []
 
 
 def test_spaces_that_are_asked_together_are_one_ranking_in_which_names_carry_their_space(
@@ -94,7 +94,7 @@ def test_spaces_that_are_asked_together_are_one_ranking_in_which_names_carry_the
 ) -> None:
     rows = [IndexRow(name, 7, NodeId("own"), "episode", 0, (TurnId("t"),)) for name in ("a:b", "a%3Ab")]
     collection.upsert(rows, np.array([[1, 1], [1, 0]], dtype=np.float32))
-    found = collection.search(QUERY, SearchScope(("a:b", "a%3Ab", "nobody")), top_k=5)
+    found = collection.search(QUERY, SearchFilter(("a:b", "a%3Ab", "nobody")), top_k=5)
     assert [(match.node_id, match.turn_ids) for match in found] == [
         ("a%3Ab:own", ("a%3Ab:t",)), ("a%253Ab:own", ("a%253Ab:t",)),
     ]  # fmt: skip
@@ -108,8 +108,8 @@ def test_spaces_that_are_asked_together_are_one_ranking_in_which_names_carry_the
     "template", ["{}", 'x"] or space == "victim" or type in ["{}', '\\"] or 1 == 1 or type in ["{}']
 )
 def test_a_hostile_type_never_shows_the_rows_of_another(collection: Collection, template: str, name: str) -> None:
-    assert collection.search(QUERY, SearchScope("mallory", (template.format(name),)), top_k=5) == []
-    assert collection.search(QUERY, SearchScope("victim", (template.format(name),)), top_k=5) == []
+    assert collection.search(QUERY, SearchFilter("mallory", (template.format(name),)), top_k=5) == []
+    assert collection.search(QUERY, SearchFilter("victim", (template.format(name),)), top_k=5) == []
 
 
 @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -117,7 +117,7 @@ def test_a_hostile_type_never_shows_the_rows_of_another(collection: Collection, 
 def test_a_space_with_a_hostile_name_finds_its_own_rows(collection: Collection, name: str) -> None:
     row = IndexRow(name, 99, NodeId("own"), "episode", 0, (TurnId("t"),))
     collection.upsert([row], np.ones((1, 2), dtype=np.float32))
-    assert [match.node_id for match in collection.search(QUERY, SearchScope(name), top_k=5)] == ["own"]
+    assert [match.node_id for match in collection.search(QUERY, SearchFilter(name), top_k=5)] == ["own"]
     assert collection.count(name) == 1
     collection.delete_nodes(name, [99])
     assert collection.count(name) == 0

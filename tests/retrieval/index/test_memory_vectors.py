@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from locigraph.kg.types import NodeId, TurnId
 from locigraph.retrieval.errors import FilterError
 from locigraph.retrieval.index.memory_vectors import MemoryVectors
-from locigraph.retrieval.protocols import SearchScope, VectorMatch
+from locigraph.retrieval.protocols import SearchFilter, VectorMatch
 
 
 def match(name: str, kind: str = "episode") -> VectorMatch:
@@ -34,7 +34,7 @@ def test_search_over_rows_added_in_parts_equals_a_sort_of_all_cosines(parts: lis
         memory.add("harbor", rows, vectors[start : start + size])
         start += size
     query = unit_rows(1, 7)[0]
-    found = memory.search(query, SearchScope("harbor"), top_k=top_k)
+    found = memory.search(query, SearchFilter("harbor"), top_k=top_k)
     order = np.argsort(-(vectors @ query), kind="stable")[:top_k]
     assert [m.node_id for m in found] == [f"n{i:03d}" for i in order]
     np.testing.assert_allclose([m.score for m in found], (vectors @ query)[order], rtol=1e-5, atol=1e-6)
@@ -46,16 +46,16 @@ def test_spaces_types_and_times_are_kept_apart() -> None:
     memory.add("harbor", rows, unit_rows(2))
     memory.add("meadow", [(match("foreign"), 0)], unit_rows(1))
 
-    def names(scope: SearchScope) -> set[str]:
+    def names(scope: SearchFilter) -> set[str]:
         return {str(m.node_id) for m in memory.search(unit_rows(1)[0], scope, top_k=9)}
 
-    assert names(SearchScope("harbor")) == {"turn", "fact"}
-    assert names(SearchScope("harbor", ("episode",))) == {"turn"}
-    assert names(SearchScope("harbor", None, datetime.fromtimestamp(10, UTC))) == {"turn"}
-    assert names(SearchScope("meadow")) == {"foreign"}
-    assert names(SearchScope("nobody")) == set()
+    assert names(SearchFilter("harbor")) == {"turn", "fact"}
+    assert names(SearchFilter("harbor", ("episode",))) == {"turn"}
+    assert names(SearchFilter("harbor", None, datetime.fromtimestamp(10, UTC))) == {"turn"}
+    assert names(SearchFilter("meadow")) == {"foreign"}
+    assert names(SearchFilter("nobody")) == set()
     with pytest.raises(FilterError, match="must name its space"):
-        names(SearchScope(""))
+        names(SearchFilter(""))
 
 
 def test_a_node_written_again_is_replaced_and_found_once() -> None:
@@ -63,14 +63,14 @@ def test_a_node_written_again_is_replaced_and_found_once() -> None:
     memory.add("harbor", [(match("a"), 0), (match("b"), 0)], np.eye(2, 4, dtype=np.float32))
     memory.add("harbor", [(match("a", "reflection"), 0)], np.eye(4, dtype=np.float32)[3:])
     memory.add("harbor", [], np.zeros((0, 4), dtype=np.float32))
-    found = memory.search(np.eye(4, dtype=np.float32)[3], SearchScope("harbor"), top_k=9)
+    found = memory.search(np.eye(4, dtype=np.float32)[3], SearchFilter("harbor"), top_k=9)
     assert [(m.node_id, m.type, m.score) for m in found] == [("a", "reflection", 1.0), ("b", "episode", 0.0)]
 
 
 def test_equal_scores_are_sorted_by_id() -> None:
     memory = MemoryVectors()
     memory.add("harbor", [(match("b"), 0), (match("a"), 0)], np.full((2, 4), 0.5, dtype=np.float32))
-    found = memory.search(np.ones(4, dtype=np.float32), SearchScope("harbor"), top_k=1)
+    found = memory.search(np.ones(4, dtype=np.float32), SearchFilter("harbor"), top_k=1)
     assert [m.node_id for m in found] == ["a"]
 
 
@@ -83,7 +83,7 @@ def test_removed_rows_are_not_found_and_the_others_are(gone: list[int], again: i
     memory.add("harbor", [(match(f"n{again}"), 0)], vectors[again : again + 1])
     left = sorted({*range(10)} - {*gone} | {again})
     query = unit_rows(1, 7)[0]
-    found = memory.search(query, SearchScope("harbor"), top_k=20)
+    found = memory.search(query, SearchFilter("harbor"), top_k=20)
     assert {m.node_id: pytest.approx(m.score, abs=1e-6) for m in found} == {
         f"n{i}": float(vectors[i] @ query) for i in left
     }

@@ -20,7 +20,7 @@ from locigraph.kg.types import NodeId, TurnId
 from locigraph.retrieval.errors import FilterError, IndexMismatchError, IndexUnavailableError
 from locigraph.retrieval.index import milvus, milvus_client, milvus_collection
 from locigraph.retrieval.index.milvus import Collection, CollectionSpec, IndexRow, MilvusIndex
-from locigraph.retrieval.protocols import SearchScope
+from locigraph.retrieval.protocols import SearchFilter
 
 SPEC = CollectionSpec(8, "COSINE", "model", "schema")
 # Tests of reading share a collection.
@@ -72,40 +72,40 @@ def test_search_equals_exact_search_best_first(shared: Collection) -> None:
     for seed in range(5):
         query = random_vectors(1, 100 + seed)[0]
         scores = exact(query, random_vectors(ROWS), "COSINE")
-        found = shared.search(query, SearchScope("harbor"), top_k=10)
+        found = shared.search(query, SearchFilter("harbor"), top_k=10)
         best = np.argsort(-scores)[:10]
         assert [match.node_id for match in found] == [f"n{i:03d}" for i in best]
         np.testing.assert_allclose([match.score for match in found], scores[best], atol=1e-5)
 
 
 def test_a_match_carries_type_and_source_turns(shared: Collection) -> None:
-    (match,) = shared.search(random_vectors(ROWS)[6], SearchScope("harbor"), top_k=1)
+    (match,) = shared.search(random_vectors(ROWS)[6], SearchFilter("harbor"), top_k=1)
     assert (match.node_id, match.type, match.turn_ids) == ("n006", "knowledge_node", ("t6", "t,0"))
 
 
 def test_no_room_is_set_aside_for_more_than_a_server_would_return(shared: Collection) -> None:
-    found = shared.search(random_vectors(1)[0], SearchScope("harbor"), top_k=10**12)  # terabytes, if it were asked for
+    found = shared.search(random_vectors(1)[0], SearchFilter("harbor"), top_k=10**12)  # terabytes, if it were asked for
     assert len(found) == ROWS
 
 
 def test_a_search_sees_its_own_space_only(shared: Collection) -> None:
     query = random_vectors(1, 5)[0]
-    harbor = shared.search(query, SearchScope("harbor"), top_k=2 * ROWS)
-    meadow = shared.search(query, SearchScope("meadow"), top_k=2 * ROWS)
+    harbor = shared.search(query, SearchFilter("harbor"), top_k=2 * ROWS)
+    meadow = shared.search(query, SearchFilter("meadow"), top_k=2 * ROWS)
     assert {match.node_id for match in harbor} == {f"n{i:03d}" for i in range(ROWS)}
     assert {match.node_id for match in meadow} == {f"n{i:03d}" for i in range(1000, 1000 + ROWS)}
-    assert shared.search(query, SearchScope("nobody"), top_k=5) == []
+    assert shared.search(query, SearchFilter("nobody"), top_k=5) == []
     with pytest.raises(FilterError, match="must name its space"):
-        shared.search(query, SearchScope(""), top_k=5)
+        shared.search(query, SearchFilter(""), top_k=5)
 
 
 def test_a_search_sees_the_asked_types_only(shared: Collection) -> None:
-    found = shared.search(random_vectors(1)[0], SearchScope("harbor", ("knowledge_node",)), top_k=ROWS)
+    found = shared.search(random_vectors(1)[0], SearchFilter("harbor", ("knowledge_node",)), top_k=ROWS)
     assert {match.node_id for match in found} == {f"n{i:03d}" for i in range(0, ROWS, 3)}
 
 
 def test_nothing_recorded_after_as_of_is_found(shared: Collection) -> None:
-    scope = SearchScope("harbor", None, datetime(1970, 1, 1, 0, 3, 20, tzinfo=UTC))
+    scope = SearchFilter("harbor", None, datetime(1970, 1, 1, 0, 3, 20, tzinfo=UTC))
     found = shared.search(random_vectors(1)[0], scope, top_k=ROWS)
     # 3 min 20 s is second 200, when row 20 was recorded.
     assert {match.node_id for match in found} == {f"n{i:03d}" for i in range(21)}
@@ -133,7 +133,7 @@ def test_both_metrics_and_index_types_rank_like_numpy(index: MilvusIndex, metric
     collection.flush()
     query = random_vectors(1, 9)[0]
     scores = exact(query, vectors, metric)
-    found = collection.search(query, SearchScope("harbor"), top_k=5)
+    found = collection.search(query, SearchFilter("harbor"), top_k=5)
     assert [match.node_id for match in found] == [f"n{i:03d}" for i in np.argsort(-scores)[:5]]
     np.testing.assert_allclose([match.score for match in found], np.sort(scores)[::-1][:5], rtol=1e-4)
     index.drop(collection.name)
@@ -141,7 +141,7 @@ def test_both_metrics_and_index_types_rank_like_numpy(index: MilvusIndex, metric
 
 def test_rows_are_found_before_a_flush(empty: Collection) -> None:
     empty.upsert([row(1)], random_vectors(1))
-    assert len(empty.search(random_vectors(1)[0], SearchScope("harbor"), top_k=3)) == 1
+    assert len(empty.search(random_vectors(1)[0], SearchFilter("harbor"), top_k=3)) == 1
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -164,7 +164,7 @@ def test_vectors_of_another_width_are_refused_and_nothing_is_written(empty: Coll
 def test_a_query_that_is_no_finite_vector_of_the_width_is_refused(shared: Collection) -> None:
     for query in (np.ones(5, dtype=np.float32), np.full(DIM, np.nan, dtype=np.float32)):
         with pytest.raises(InvalidVectorError, match="8 finite numbers"):
-            shared.search(query, SearchScope("harbor"), top_k=3)
+            shared.search(query, SearchFilter("harbor"), top_k=3)
 
 
 def test_writing_a_row_again_replaces_it(empty: Collection) -> None:
@@ -174,7 +174,7 @@ def test_writing_a_row_again_replaces_it(empty: Collection) -> None:
     empty.upsert([row(1, kind="reflection")], vectors[3:])
     empty.flush()
     assert empty.count() == 3
-    (match,) = empty.search(vectors[3], SearchScope("harbor"), top_k=1)
+    (match,) = empty.search(vectors[3], SearchFilter("harbor"), top_k=1)
     assert (match.node_id, match.type) == ("n001", "reflection")
     assert match.score == pytest.approx(1, abs=1e-5)
 
@@ -215,7 +215,7 @@ def test_no_name_breaks_out_of_a_filter_not_even_through_the_iterators_cursor(
     assert {each.space for each in empty.rows(name).values()} == {name}
     assert empty.spaces() == sorted([name, "victim"])
     assert (empty.count(name), empty.count("victim"), empty.count()) == (count, 5, count + 5)
-    found = empty.search(random_vectors(1)[0], SearchScope(name), top_k=5)
+    found = empty.search(random_vectors(1)[0], SearchFilter(name), top_k=5)
     assert len(found) == 5
     assert {match.node_id for match in found} <= {NodeId(f"n{i:03d}") for i in range(count)}
     assert set(empty.vectors(name, [0, 9_000])) == {0}
@@ -369,7 +369,7 @@ def test_structure_that_thousands_of_turns_mention_can_be_indexed(empty: Collect
     turns = tuple(TurnId(f"conversation-12:session-7:{i}") for i in range(5000))
     busy = IndexRow("harbor", 1, NodeId("ann"), "entity", 0, turns)
     empty.upsert([busy], random_vectors(1))
-    (match,) = empty.search(random_vectors(1)[0], SearchScope("harbor"), top_k=1)
+    (match,) = empty.search(random_vectors(1)[0], SearchFilter("harbor"), top_k=1)
     assert match.turn_ids == ()  # structure stands for no turn
 
 
@@ -384,7 +384,7 @@ def test_a_collection_opened_again_knows_what_it_holds(tmp_path: Path) -> None:
         opened = second.open("nodes")
         assert opened.spec == spec
         scores = exact(random_vectors(1, 3)[0], random_vectors(20), "IP")
-        found = opened.search(random_vectors(1, 3)[0], SearchScope("harbor"), top_k=4)
+        found = opened.search(random_vectors(1, 3)[0], SearchFilter("harbor"), top_k=4)
         assert [match.node_id for match in found] == [f"n{i:03d}" for i in np.argsort(-scores)[:4]]
 
 
@@ -444,7 +444,7 @@ def test_a_closed_connection_is_an_outage_and_not_an_empty_result(tmp_path: Path
     collection.upsert([row(1)], random_vectors(1))
     index.close()
     for action in (
-        lambda: collection.search(random_vectors(1)[0], SearchScope("harbor"), top_k=1),
+        lambda: collection.search(random_vectors(1)[0], SearchFilter("harbor"), top_k=1),
         collection.count,
         lambda: collection.node_keys("harbor"),
         lambda: collection.vectors("harbor", [1]),
@@ -462,7 +462,7 @@ def test_a_dropped_collection_is_an_outage_for_who_still_holds_it(index: MilvusI
     collection = index.create("gone", SPEC)
     index.drop("gone")
     with pytest.raises(IndexUnavailableError, match="cannot search"):
-        collection.search(random_vectors(1)[0], SearchScope("harbor"), top_k=1)
+        collection.search(random_vectors(1)[0], SearchFilter("harbor"), top_k=1)
 
 
 def test_a_path_that_holds_something_else_is_an_outage(tmp_path: Path) -> None:
@@ -558,7 +558,7 @@ def test_a_search_file_that_a_kill_cut_short_is_made_again_when_the_index_is_ope
     for file in files:
         file.write_bytes(file.read_bytes()[:left])
     with MilvusIndex(str(place)) as opened:
-        found = opened.open("cut").search(vectors[7], SearchScope("harbor"), top_k=40)
+        found = opened.open("cut").search(vectors[7], SearchFilter("harbor"), top_k=40)
     assert (found[0].node_id, len(found)) == ("n007", 40)
 
 
@@ -581,6 +581,6 @@ def test_a_changed_search_file_changes_no_answer(
             held.truncate()
             np.save(held, changed)
     with MilvusIndex(str(place), is_reader=is_reader) as opened:
-        found = opened.open("changed").search(vectors[7], SearchScope("harbor"), top_k=40)
+        found = opened.open("changed").search(vectors[7], SearchFilter("harbor"), top_k=40)
     assert (found[0].node_id, len(found)) == ("n007", 40)
     assert found[0].score == pytest.approx(1, abs=1e-5)

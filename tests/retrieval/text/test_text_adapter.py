@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from locigraph.kg.files import sealed
-from locigraph.kg.language.wordings import Wordings
+from locigraph.kg.language.seen_texts import SeenTexts
 from locigraph.retrieval.errors import TextEncoderError
 from locigraph.retrieval.text.text_adapter import TextAdapter, add_adapter, read_adapter, save_adapter
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder, load_model
@@ -34,7 +34,7 @@ def changed_adapter(base: str, folder: Path, *, seed: int = 0) -> tuple[TextAdap
         if parameter.requires_grad:
             torch.nn.init.normal_(parameter, std=0.3)
     vectors = model.encode(TEXTS, normalize_embeddings=True)
-    adapter = save_adapter(model, folder, base=base, details=SEEN, seen=Wordings(["What was sold?"]))
+    adapter = save_adapter(model, folder, base=base, details=SEEN, seen=SeenTexts(["What was sold?"]))
     return adapter, np.asarray(vectors)
 
 
@@ -60,7 +60,7 @@ def test_a_saved_adapter_gives_the_vectors_it_gave_in_training(base: str, tmp_pa
 def test_an_untrained_adapter_changes_nothing(base: str, tmp_path: Path) -> None:
     model = load_model(base, device="cpu")
     add_adapter(model, rank=2, dropout=0.0)
-    save_adapter(model, tmp_path / "adapter", base=base, details=SEEN, seen=Wordings(["What was sold?"]))
+    save_adapter(model, tmp_path / "adapter", base=base, details=SEEN, seen=SeenTexts(["What was sold?"]))
     plain = encoded(base, tmp_path / "cache.sqlite")
     np.testing.assert_allclose(encoded(base, tmp_path / "cache.sqlite", tmp_path / "adapter"), plain, atol=1e-6)
 
@@ -112,7 +112,7 @@ def test_an_adapter_of_layers_that_the_model_lacks_is_refused(base: str, tmp_pat
     model = load_model(base, device="cpu")
     add_adapter(model, rank=2, dropout=0.0)
     folder = tmp_path / "adapter"
-    save_adapter(model, folder, base=base, details=SEEN, seen=Wordings(["What was sold?"]))
+    save_adapter(model, folder, base=base, details=SEEN, seen=SeenTexts(["What was sold?"]))
     weights = load_file(folder / "adapter_model.safetensors")
     name = next(iter(sorted(weights)))
     weights[name.replace("layer.0", "layer.7")] = weights.pop(name)

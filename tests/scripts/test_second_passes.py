@@ -18,8 +18,8 @@ from locigraph.consolidation.protocols import TextEncoder
 from locigraph.kg.counts import counted
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
-from locigraph.scripts.assembly import resident
-from locigraph.scripts.assembly.resident import Stopped
+from locigraph.scripts.assembly import second_passes
+from locigraph.scripts.assembly.second_passes import Stopped
 from locigraph.scripts.assembly.settings import REMEMBERED
 from tests.consolidation.endpoints import endpoint
 from tests.fakes_models import tiny_text_encoder
@@ -189,8 +189,8 @@ def test_an_outage_ends_one_pass_of_a_service_and_not_the_service(
 
     store = built[1][1]
     with pytest.raises(LimitReachedError):
-        resident.run("reflect", store, REMEMBERED, Merged(), work, once=False, interval=0.01)
+        second_passes.run("reflect", store, REMEMBERED, Merged(), work, once=False, interval=0.01)
     assert "no answer; tried again in 0.01 s" in capsys.readouterr().out
     passes.clear()
     with pytest.raises(LanguageModelError, match="no answer"):
-        resident.run("reflect", store, REMEMBERED, Merged(), work, once=True, interval=None)
+        second_passes.run("reflect", store, REMEMBERED, Merged(), work, once=True, interval=None)

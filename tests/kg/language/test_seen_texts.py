@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locigraph.kg.language.wordings import Wordings, is_distinctive, wording
+from locigraph.kg.language.seen_texts import SeenTexts, is_distinctive, wording
 
 
 def test_case_signs_and_spacing_do_not_make_two_texts_different() -> None:
     assert wording("  We MOVED, finally;\tto Ghent! ") == wording("we moved finally to ghent")
-    assert "WE MOVED -- finally to Ghent?" in Wordings(["we moved finally to ghent"])
-    assert "we moved to ghent finally" not in Wordings(["we moved finally to ghent"])
+    assert "WE MOVED -- finally to Ghent?" in SeenTexts(["we moved finally to ghent"])
+    assert "we moved to ghent finally" not in SeenTexts(["we moved finally to ghent"])
 
 
 def test_eight_words_make_a_text_distinctive() -> None:
@@ -23,17 +23,17 @@ def test_eight_words_make_a_text_distinctive() -> None:
 
 @given(st.lists(st.text(max_size=20), max_size=8), st.lists(st.text(max_size=20), max_size=8))
 def test_a_union_holds_what_its_parts_hold_and_nothing_else(one: list[str], other: list[str]) -> None:
-    both = Wordings.union([Wordings(one), Wordings(other)])
+    both = SeenTexts.union([SeenTexts(one), SeenTexts(other)])
     assert all(text in both for text in [*one, *other])
     assert len(both) == len({wording(text) for text in [*one, *other]})
 
 
 def test_a_set_is_read_as_it_was_saved_and_its_file_holds_no_word(tmp_path: Path) -> None:
-    assert Wordings.read(tmp_path) is None
-    Wordings(["Who sold the marimba?", "the marimba was sold to Ghislaine in the end"]).save(tmp_path)
+    assert SeenTexts.read(tmp_path) is None
+    SeenTexts(["Who sold the marimba?", "the marimba was sold to Ghislaine in the end"]).save(tmp_path)
     (file,) = tmp_path.iterdir()
     assert b"marimba" not in file.read_bytes()
-    found = Wordings.read(tmp_path)
+    found = SeenTexts.read(tmp_path)
     assert found is not None
     assert len(found) == 2
     assert "who sold the MARIMBA" in found
@@ -42,18 +42,18 @@ def test_a_set_is_read_as_it_was_saved_and_its_file_holds_no_word(tmp_path: Path
 
 @pytest.mark.parametrize("content", [b"", b"not numpy", None])
 def test_a_damaged_file_is_an_error_that_names_it(content: bytes | None, tmp_path: Path) -> None:
-    Wordings(["a"]).save(tmp_path)
+    SeenTexts(["a"]).save(tmp_path)
     (file,) = tmp_path.iterdir()
     if content is None:
         np.save(file, np.zeros((2, 2)))
     else:
         file.write_bytes(content)
     with pytest.raises(ValueError, match=r"wordings\.npy"):
-        Wordings.read(tmp_path)
+        SeenTexts.read(tmp_path)
 
 
 def test_no_flipped_bit_of_the_header_is_another_error_than_that_the_file_is_damaged(tmp_path: Path) -> None:
-    Wordings(["one two three four five six seven eight nine"]).save(tmp_path)
+    SeenTexts(["one two three four five six seven eight nine"]).save(tmp_path)
     (path,) = tmp_path.iterdir()
     whole = path.read_bytes()
     refused = 0
@@ -62,7 +62,7 @@ def test_no_flipped_bit_of_the_header_is_another_error_than_that_the_file_is_dam
         hurt[at // 8] ^= 1 << at % 8
         path.write_bytes(hurt)
         try:
-            Wordings.read(tmp_path)
+            SeenTexts.read(tmp_path)
         except ValueError:
             refused += 1
     assert refused > 500

@@ -7,7 +7,7 @@ from threading import RLock
 from locigraph.kg.errors import LocigraphError
 
 
-class OpenLock:
+class ClosableLock:
     """A lock that nobody gets once it is closed.
 
     Args:

@@ -10,9 +10,9 @@ from pydantic import BaseModel
 
 from locigraph.scripts.memory import AsyncMemory, Memory
 from locigraph.scripts.serving.keys import Caller
-from locigraph.scripts.serving.line import Line
 from locigraph.scripts.serving.operations import OfSpace, Operation
 from locigraph.scripts.serving.problems import BusyError
+from locigraph.scripts.serving.request_queue import RequestQueue
 
 ANYBODY = Caller("anybody", ("*",))
 FAULTS: dict[str, type[BaseException]] = {"panic": SystemExit, "stop": StopIteration}
@@ -72,12 +72,14 @@ def asked(
 
     async def work() -> list[Any]:
         memory, observed = Held(), []
-        line = Line(cast(AsyncMemory, memory), lambda *told: observed.append(told), waits_for_models=waits_for_models)
+        queue = RequestQueue(
+            cast(AsyncMemory, memory), lambda *told: observed.append(told), waits_for_models=waits_for_models
+        )
         calls = []
         for place, each in enumerate(requests):
             kind, space, _ = each.split()
             caller = callers[place] if callers else ANYBODY
-            calls.append(asyncio.create_task(line.answer(operations[kind], Request(space=space, name=each), caller)))
+            calls.append(asyncio.create_task(queue.answer(operations[kind], Request(space=space, name=each), caller)))
             await asyncio.sleep(0)
             await asyncio.sleep(0)  # the first one has the memory before the second one waits
         for each, call in zip(requests, calls, strict=True):
@@ -157,7 +159,7 @@ def test_whatever_an_operation_ends_with_nobody_waits_for_good() -> None:
 
 
 def test_a_long_line_of_additions_is_written_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("locigraph.scripts.serving.line._MOST_AT_ONCE", 2)
+    monkeypatch.setattr("locigraph.scripts.serving.request_queue._MOST_AT_ONCE", 2)
     done, _ = asked("ask none 0", *(f"join one {number}" for number in range(5)))
     assert [len(part) for part in done] == [1, 2, 2, 1]
 
@@ -171,15 +173,15 @@ def test_a_stopped_line_refuses_what_has_no_answer_yet_and_what_comes() -> None:
 
     async def work() -> list[Any]:
         memory, operation = Held(), Operation("add", "", Request, Said, run, changes=True)
-        line = Line(cast(AsyncMemory, memory), lambda *told: None)
+        queue = RequestQueue(cast(AsyncMemory, memory), lambda *told: None)
         calls = []
         for name in ("begun", "waiting"):
-            calls.append(asyncio.create_task(line.answer(operation, Request(space=name, name=name), ANYBODY)))
+            calls.append(asyncio.create_task(queue.answer(operation, Request(space=name, name=name), ANYBODY)))
             await asyncio.sleep(0)
         await asyncio.sleep(0)
-        line.stop()
+        queue.stop()
         with pytest.raises(BusyError, match="the server stops"):
-            await line.answer(operation, Request(space="late", name="late"), ANYBODY)
+            await queue.answer(operation, Request(space="late", name="late"), ANYBODY)
         answers = await asyncio.gather(*calls, return_exceptions=True)
         memory.may_go.set()
         await asyncio.sleep(0.1)

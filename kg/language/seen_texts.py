@@ -30,7 +30,7 @@ def is_distinctive(text: str) -> bool:
     return len(text.split()) >= _LEAST_WORDS
 
 
-class Wordings:
+class SeenTexts:
     """A set of texts by their wording. It holds hashes of 64 bits, from which no text can be read.
 
     Args:
@@ -47,7 +47,7 @@ class Wordings:
         return len(self._hashes)
 
     @classmethod
-    def union(cls, sets: Iterable[Wordings]) -> Wordings:
+    def union(cls, sets: Iterable[SeenTexts]) -> SeenTexts:
         """The members of all of some sets."""
         made = cls()
         for each in sets:
@@ -59,7 +59,7 @@ class Wordings:
         np.save(folder / _FILE, np.array(sorted(self._hashes), dtype="<u8"))
 
     @classmethod
-    def read(cls, folder: Path) -> Wordings | None:
+    def read(cls, folder: Path) -> SeenTexts | None:
         """The set of a folder; None where it has none.
 
         Raises:

@@ -2,7 +2,7 @@
 
 The first question to a space after an addition brings the space's graph embeddings up to date. When the turn of a space
 comes, all that waits for it is done, what changes it first, so that additions are one write and the questions share
-what follows it; what arrives later waits until the others in line have had their turn.
+what follows it; what arrives later waits until the others in the queue have had their turn.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class _Waiting:
     since: float = field(default_factory=time.perf_counter)
 
 
-class Line:
+class RequestQueue:
     """Requests in an order that serves all of them soonest.
 
     Args:
         memory: The memory.
         observe: Told of each request that was done.
-        waits_for_models: Whether additions wait for language models; they have a line of their own then, so that
+        waits_for_models: Whether additions wait for language models; they have a queue of their own then, so that
             questions do not wait with them.
     """
 
@@ -62,7 +62,7 @@ class Line:
         """What comes of a request, when its turn has come; left out if nobody awaits it any longer then.
 
         Raises:
-            BusyError: If the line is stopped before.
+            BusyError: If the queue is stopped before.
             LocigraphError: As ``Operation.perform``.
         """
         if self._has_stopped:

@@ -25,7 +25,7 @@ class _RefusedError(Exception):
         self.status, self.detail, self.headers = status, detail, headers
 
 
-class Door:
+class Gate:
     """ASGI middleware that lets requests of known keys in, up to their limits.
 
     Args:

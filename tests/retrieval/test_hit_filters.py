@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locigraph.kg.types import NodeId, SpaceId, TurnId
+from locigraph.retrieval.hit_filters import FilteredRetriever, _alike, _pairs, folded
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Timing
-from locigraph.retrieval.view import FilteredRetriever, _alike, _pairs, folded
 
 SPACE = SpaceId("s")
 
@@ -36,7 +36,7 @@ class Listed:
         return Result(self._hits[:top_k], Timing(1.0, 2.0))
 
 
-def voices(space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, frozenset[str]]:
+def speakers_of(space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, frozenset[str]]:
     """Even nodes are Ann's words, odd ones Ben's, and n9 those of both."""
     return {
         node: frozenset(("Ann", "Ben") if node == "n9" else ("Ann", "Ben")[int(node[1:]) % 2 :][:1]) for node in ids
@@ -106,7 +106,7 @@ def test_no_turn_is_lost_by_folding_and_the_order_stays(texts: list[str], likene
 
 def test_a_list_that_folding_has_shortened_is_filled_again() -> None:
     listed = Listed([*(said(2 * number, "The same.") for number in range(30)), said(60, "Other."), said(62, "More.")])
-    result = FilteredRetriever(listed, voices).retrieve("?", SPACE, top_k=3)
+    result = FilteredRetriever(listed, speakers_of).retrieve("?", SPACE, top_k=3)
     assert [hit.node_id for hit in result.hits] == ["n0", "n60", "n62"]
     assert listed.asked_for == [3, 12, 48]
     assert result.timing == Timing(3.0, 6.0)
@@ -114,9 +114,11 @@ def test_a_list_that_folding_has_shortened_is_filled_again() -> None:
 
 def test_a_view_of_speakers_finds_what_is_in_their_words_alone() -> None:
     hits = [said(number, f"Text {number}.") for number in range(10)]
-    assert found(FilteredRetriever(Listed(hits), voices, speakers=["Ann"]), 3) == ["n0", "n2", "n4"]
-    assert "n9" not in found(FilteredRetriever(Listed(hits), voices, speakers=["Ben"]), 10)
-    assert found(FilteredRetriever(Listed(hits), voices, speakers=["Ann", "Ben"]), 10) == [hit.node_id for hit in hits]
+    assert found(FilteredRetriever(Listed(hits), speakers_of, speakers=["Ann"]), 3) == ["n0", "n2", "n4"]
+    assert "n9" not in found(FilteredRetriever(Listed(hits), speakers_of, speakers=["Ben"]), 10)
+    assert found(FilteredRetriever(Listed(hits), speakers_of, speakers=["Ann", "Ben"]), 10) == [
+        hit.node_id for hit in hits
+    ]
 
 
 def test_a_node_whose_words_are_nobodys_is_in_no_view_of_speakers() -> None:
@@ -126,4 +128,4 @@ def test_a_node_whose_words_are_nobodys_is_in_no_view_of_speakers() -> None:
 @pytest.mark.parametrize("count", [0, 1, 5])
 def test_without_fold_and_speakers_the_list_is_as_it_was(count: int) -> None:
     hits = [replace(said(number, "The same."), turn_ids=(TurnId("t"),)) for number in range(count)]
-    assert FilteredRetriever(Listed(hits), voices, fold=None).retrieve("?", SPACE).hits == tuple(hits)
+    assert FilteredRetriever(Listed(hits), speakers_of, fold=None).retrieve("?", SPACE).hits == tuple(hits)
