@@ -6,8 +6,9 @@
     python -m benchmarks.second_pass_network --store data/sample_llm.sqlite --corpus sample --format jsonl \
         --conversations harbor --learnt_store voices.sqlite --rows sub_event cause --start .15 .1
 
-All second passes go over a copy of the store; ``link`` finds causes by their cue phrases. Parts of events come from
-language models alone, so from a cassette. A turn takes in what is joined to what was drawn from it: the graph joins
+The second passes of ``--passes`` go over a copy of the store, by rules; ``link`` finds causes by their cue phrases. With
+``--passes`` and no name the store is taken as it is, with what ``locigraph reflect --llm.model NAME`` has written, say.
+Parts of events come from language models alone, so from a cassette. A turn takes in what is joined to what was drawn from it: the graph joins
 reflections to facts, and parts to events, so an edge from each to the turn is added to the snapshot. Each row is tried
 by itself; ``category+reflection`` tries two together. The weights of the new relations start at 0, or where ``--start``
 says, which is what is tested where the learnt graphs hold no such edge. One seed, exact search. With ``--learnt_store``
@@ -149,14 +150,14 @@ class Passed:
 
 
 @contextmanager
-def passed(store: str, corpus: CorpusSettings, encoder: CachedTextEncoder) -> Iterator[Passed]:
-    """A copy of a built store, over which all second passes have gone."""
+def passed(store: str, corpus: CorpusSettings, encoder: CachedTextEncoder, passes: Sequence[str]) -> Iterator[Passed]:
+    """A copy of a built store, over which second passes have gone."""
     read = opening.read_corpus(corpus)
     encoder.encode([question.text for question in read.questions], progress="encode questions")
     with tempfile.TemporaryDirectory() as copied, Store(shutil.copy(store, f"{copied}/g.sqlite")) as graph:
         for space in tqdm([c.space for c in read.conversations], desc="second passes", unit="space"):
-            for each in PASSES.values():
-                each(graph, encoder.without_adapter(), space)
+            for name in passes:
+                PASSES[name](graph, encoder.without_adapter(), space)
         graphs.embed_all([c.space for c in read.conversations], graph, encoder)
         views = Views(
             lambda space, as_of: with_turns(graph.snapshot(space, as_of=as_of, embedding_model=encoder.model_id)),
@@ -182,6 +183,7 @@ def main() -> None:
     parser.add_argument(
         "--rows", nargs="+", type=_rows, default=[(name,) for name in ROWS], help=f"of {', '.join(ROWS)}, or a+b"
     )
+    parser.add_argument("--passes", nargs="*", choices=list(PASSES), default=list(PASSES))
     parser.add_argument(
         "--start", type=float, nargs=2, default=[0.0, 0.0], help="weights of text and words before training"
     )
@@ -192,14 +194,14 @@ def main() -> None:
     encoder = opening.text_encoder(EncoderSettings(adapter=options.adapter, cache=options.cache, dtype=options.dtype))
     with ExitStack() as held:
         corpus = CorpusSettings(options.corpus, options.format, conversations=options.conversations)
-        asked = held.enter_context(passed(options.store, corpus, encoder))
+        asked = held.enter_context(passed(options.store, corpus, encoder, options.passes))
         if options.learnt_store is None:
             learnt, settings = asked, Settings()
             folds = list(plan_folds(asked.questions, folds=options.folds, validation=options.validation, seed=0))
         else:
             other = CorpusSettings(options.learnt_corpus, conversations=options.learnt_conversations)
             usual = opening.text_encoder(EncoderSettings(adapter=options.adapter, cache=options.cache))
-            learnt = held.enter_context(passed(options.learnt_store, other, usual))
+            learnt = held.enter_context(passed(options.learnt_store, other, usual, options.passes))
             settings = Settings(training=TrainingConfig(epochs=options.epochs, pretrain_epochs=0))
             spaces, tested = ({q.space for q in each.questions} for each in (learnt, asked))
             folds = [Fold(0, tuple(sorted(spaces)), (), tuple(sorted(tested)))]
