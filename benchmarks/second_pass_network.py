@@ -6,14 +6,14 @@
     python -m benchmarks.second_pass_network --store data/sample_llm.sqlite --corpus sample --format jsonl \
         --conversations harbor --learnt_store voices.sqlite --rows sub_event cause --start .15 .1
 
-The second passes of ``--passes`` go over a copy of the store, by rules; ``link`` finds causes by their cue phrases. With
-``--passes`` and no name the store is taken as it is, with what ``locigraph reflect --llm.model NAME`` has written, say.
-Parts of events come from language models alone, so from a cassette. A turn takes in what is joined to what was drawn from it: the graph joins
-reflections to facts, and parts to events, so an edge from each to the turn is added to the snapshot. Each row is tried
-by itself; ``category+reflection`` tries two together. The weights of the new relations start at 0, or where ``--start``
-says, which is what is tested where the learnt graphs hold no such edge. One seed, exact search. With ``--learnt_store``
-(and ``--learnt_corpus``, a bundled corpus) the network learns from another corpus, of which nothing is held back, as
-the shipped checkpoint does; otherwise it learns in folds.
+The second passes of ``--passes`` go over a copy of the store, by rules; ``link`` finds causes by their cue phrases.
+With ``--passes`` and no name the store is taken as it is, with what ``locigraph reflect --llm.model NAME`` has
+written, say. Parts of events come from language models alone, so from a cassette. A turn takes in what is joined to
+what was drawn from it: the graph joins reflections to facts, and parts to events, so an edge from each to the turn is
+added to the snapshot. Each row is tried by itself; ``category+reflection`` tries two together. The weights of the new
+relations start at 0, or where ``--start`` says, which is what is tested where the learnt graphs hold no such edge.
+One seed, exact search. With ``--learnt_store`` (and ``--learnt_corpus``, a bundled corpus) the network learns from
+another corpus, of which nothing is held back, as the shipped checkpoint does; otherwise it learns in folds.
 """
 
 from __future__ import annotations
