@@ -18,7 +18,7 @@ def prompt(stage: str) -> str:
     return files("locigraph.consolidation").joinpath("prompts", f"{stage}.txt").read_text(encoding="utf-8")
 
 
-def messages(stage: str, data: Mapping[str, Any] | str) -> list[Message]:
-    """The instructions of a stage and the data that they are about, as JSON unless they are text already."""
-    told = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
+def messages(stage: str, document: Mapping[str, Any]) -> list[Message]:
+    """The instructions of a stage, and the document that they are about as JSON, which keeps the two apart."""
+    told = json.dumps(document, ensure_ascii=False)
     return [{"role": "system", "content": prompt(stage)}, {"role": "user", "content": told}]

@@ -6,8 +6,9 @@ import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
 from tqdm import tqdm
 
 from locigraph.consolidation.cassette import key_of
@@ -15,20 +16,21 @@ from locigraph.consolidation.errors import LanguageModelError
 from locigraph.consolidation.ledger import Purpose
 from locigraph.consolidation.llm import ChatClient, Message
 from locigraph.consolidation.prompting import messages, prompt
-from locigraph.consolidation.replies import Form, filled, strict_schema
+from locigraph.consolidation.replies import Form, filled, read_reply, strict_schema
 
 _STAGE = "questions"
 _MOST_QUESTIONS, _MOST_CHARACTERS = 2, 300
+_MOST_ASKED = 8  # a reply may hold more questions than are used
 _BATCH = 20
 
 
 class _Answer(Form):
-    statement: int
-    questions: list[str]
+    statement: Annotated[int, Field(ge=1, le=_BATCH)]
+    questions: list[Annotated[str, Field(max_length=_MOST_CHARACTERS)]] = Field(max_length=_MOST_ASKED)
 
 
 class _Answers(Form):
-    answers: list[_Answer]
+    answers: list[_Answer] = Field(max_length=_BATCH)
 
 
 _SCHEMA = strict_schema(_Answers)
@@ -65,7 +67,7 @@ class LLMQuestions:
         requests = {s: self._client.request(_messages([s]), _SCHEMA) for s in statements}
         keys = {statement: key_of(request) for statement, request in requests.items()}
         held = cassette.find(list(keys.values()))
-        found = {s: json.loads(held[key])["answers"][0]["questions"] for s, key in keys.items() if key in held}
+        found = {s: read_reply(held[key], _of_one)[0] for s, key in keys.items() if key in held}
         missing = [statement for statement in keys if statement not in found]
         if missing:
             cassette.require(requests[missing[0]])
@@ -92,12 +94,16 @@ class LLMQuestions:
 
 
 def _messages(statements: Sequence[str]) -> list[Message]:
-    listed = "\n".join(f"{number}. {statement}" for number, statement in enumerate(statements, start=1))
-    return messages(_STAGE, listed)
+    listed = [{"statement": number, "text": statement} for number, statement in enumerate(statements, start=1)]
+    return messages(_STAGE, {"statements": listed})
 
 
 def _reply(questions: Sequence[str]) -> str:
     return json.dumps({"answers": [{"statement": 1, "questions": questions}]})
+
+
+def _of_one(reply: Any) -> list[list[str]]:
+    return questions_of(reply, 1)
 
 
 def questions_of(reply: Any, count: int) -> list[list[str]]:
@@ -116,9 +122,6 @@ def questions_of(reply: Any, count: int) -> list[list[str]]:
         raise ValueError(f"the answers are about statements {numbers}; expected 1 to {count}, each once and in order")
     for answer in answers:
         for question in answer.questions:
-            if not question.endswith(("?", "？")) or len(question) > _MOST_CHARACTERS:
-                raise ValueError(
-                    f"statement {answer.statement}: {question[:80]!r} is no question of at most {_MOST_CHARACTERS} "
-                    "characters"
-                )
+            if not question.endswith(("?", "？")):
+                raise ValueError(f"statement {answer.statement}: {question[:80]!r} is no question; end it with '?'")
     return [answer.questions[:_MOST_QUESTIONS] for answer in answers]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from locigraph.kg.language.tokens import STOP_WORDS, words
 
-# Frequent words of Spanish, French, German, Italian, Portuguese and Dutch that are none of English.
+# Frequent words of Spanish, French, German, Italian, Portuguese, Dutch, Swedish, Danish, Norwegian, Polish, Czech and
+# Turkish that are none of English.
 _FOREIGN = frozenset(
     """
     que el los las una por con para mi muy pero su se lo del es en y está más como cuando también porque este
@@ -13,17 +16,23 @@ _FOREIGN = frozenset(
     che di gli è per ho non mia sono molto della nel alla anche più
     os um uma não eu com meu minha mas muito em da isso você
     ik het een van niet dat op met voor zijn maar mijn ook
+    jag är och att inte bor nu för till också som mycket jeg ikke og hun af på til nå nu bor
+    nie się jest na że jak ale już mam mój moja bardzo nic jsem já že ale také mám můj moje
+    ve bir bu çok için ile ama benim değil gibi daha var yok
     """.split()  # noqa: SIM905  (as in kg.language.tokens)
 )
 _FEWEST = 2  # foreign words; one alone may be of a name or title
-# Frequent words of English; "am" and single letters are words of many languages.
+# Frequent words of English; "am", single letters and what contractions leave ("I've") are words of other languages too.
 _FREQUENT = """
     feel go going good happy hey know last like love new next night oh said say says see sounds thanks think today
     tomorrow went work year years yesterday
     """
 _ENGLISH = frozenset(
-    word for word in (STOP_WORDS - _FOREIGN).union(_FREQUENT.split()) if len(word) > 1 and word != "am"
+    word
+    for word in (STOP_WORDS - _FOREIGN).union(_FREQUENT.split()) - {"am", "ve", "ll", "re", "ma", "don"}
+    if len(word) > 1
 )
+_CONTRACTION = re.compile(r"\w['\u2019](?:ve|ll|re)\b|n['\u2019]t\b", re.IGNORECASE)
 # English that somebody has said is rarely below this; a language whose words are not listed here has next to none.
 _LEAST_ENGLISH = 0.1
 _LEAST_WORDS = 6  # fewer may all be names and exclamations
@@ -40,7 +49,7 @@ def is_english(text: str) -> bool:
     if sum(sign > "\u024f" for sign in letters) > len(letters) / 2:  # beyond the Latin letters
         return False
     without_numbers = [word for word in said if word.isalpha()]
-    english = sum(word in _ENGLISH for word in without_numbers)
+    english = sum(word in _ENGLISH for word in without_numbers) + len(_CONTRACTION.findall(text))
     if len(without_numbers) >= _LEAST_WORDS and english < _LEAST_ENGLISH * len(without_numbers):
         return False
     foreign = sum(word in _FOREIGN for word in said)

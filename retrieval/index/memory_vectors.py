@@ -108,9 +108,12 @@ class MemoryVectors:
             return []
         scores = self._room[scope.space][: len(held)] @ vector
         latest = None if scope.as_of is None else epoch(scope.as_of)
-        matches = [
-            VectorMatch(row.node_id, row.type, row.turn_ids, float(score))
-            for (row, recorded_at), score in zip(held, scores, strict=True)
-            if (scope.types is None or row.type in scope.types) and (latest is None or recorded_at <= latest)
-        ]
+        matches: list[VectorMatch] = []
+        for at in np.argsort(-scores).tolist():  # results of all rows would take longer to make than the search
+            row, recorded_at = held[at]
+            score = float(scores[at])
+            if matches and len(matches) >= top_k and score < matches[-1].score:
+                break
+            if (scope.types is None or row.type in scope.types) and (latest is None or recorded_at <= latest):
+                matches.append(VectorMatch(row.node_id, row.type, row.turn_ids, score))
         return sorted(matches, key=lambda match: (-match.score, match.node_id))[:top_k]

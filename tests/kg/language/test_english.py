@@ -11,7 +11,7 @@ from locigraph.kg.language.english import is_english
         "I went to Paris and saw the river.", "La La Land was so good!", "Loved painting sunsets!", "", "🎉🎉", "Ok 👍",
         "We had crème brûlée at Le Petit, it was the best thing I ate all year.", "Hasta la vista, Ben!",
         "See ya! Catch ya later, my dear.", "Interesting! Sounds like an awesome immersive experience.",
-        "Thanks, gonna go, sorry. Cheers! Bye!",
+        "Thanks, gonna go, sorry. Cheers! Bye!", "Fekadu's ADR? Sure, push half, I'll.",
     ],
 )  # fmt: skip
 def test_english_is_told_from_names_and_titles_of_other_languages(text: str) -> None:
@@ -36,6 +36,10 @@ def test_english_is_told_from_names_and_titles_of_other_languages(text: str) -> 
         "A hugom tegnap vett egy piros biciklit Budapesten, és led is van rajta.",
         "Kemarin saya pergi ke Bandung bersama Sari dan membeli sepeda merah.",
         "Hôm qua tôi đi Hà Nội với Lan và mua xe.",
+        "Jag bor i Stockholm nu.",
+        "Jeg bor i Oslo.",
+        "Moja siostra jest lekarzem.",
+        "Dün akşam Ayşe ve Mehmet ile uzun uzun konuştuk.",
         "Eilen olin Helsingissä Annan kanssa ja ostimme punaisen pyörän.",
         "昨日、東京で赤い自転車を買いました。",
         "Вчера я купил красный велосипед в Москве.",
