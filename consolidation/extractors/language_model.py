@@ -31,7 +31,7 @@ from locigraph.consolidation.blueprint import (
 )
 from locigraph.consolidation.errors import ReplyFormatError, UnusableReplyError
 from locigraph.consolidation.ledger import Purpose, tokens_of
-from locigraph.consolidation.prompting import messages, prompt
+from locigraph.consolidation.prompting import Document, messages, prompt
 from locigraph.consolidation.protocols import Context
 from locigraph.consolidation.replies import Form, Schema, filled, one_line, strict_schema
 from locigraph.kg.counts import Spent
@@ -243,7 +243,7 @@ class LLMExtractor:
             document, schema = _to_plan(turn, context, _Names.of(nothing))
             said = int(_WORDS_WRITTEN * tokens_of(turn.utterance)) + _JSON_WRITTEN
             for stage, client in (("architect", self._architect), ("scribe", self._scribe)):
-                read = tokens_of(prompt(stage)) + tokens_of(document) + _NODES_READ
+                read = tokens_of(prompt(stage)) + tokens_of(json.dumps(document, ensure_ascii=False)) + _NODES_READ
                 if stage == "architect":
                     read += tokens_of(json.dumps(schema))
                 cost = (read * client.prices.read + said * client.prices.written) / 1e6
@@ -251,7 +251,7 @@ class LLMExtractor:
         return total
 
     def _ask(
-        self, client: ChatClient, stage: str, turn: Turn, asked: tuple[str, Schema], read: Callable[[Any], _Made]
+        self, client: ChatClient, stage: str, turn: Turn, asked: tuple[Document, Schema], read: Callable[[Any], _Made]
     ) -> _Made:
         document, schema = asked
         purpose = Purpose(stage, turn.space, turn.turn_id)
@@ -261,7 +261,7 @@ class LLMExtractor:
             raise UnusableReplyError(f"{stage}: {error}") from error
 
 
-def _to_plan(turn: Turn, context: Context, names: _Names) -> tuple[str, Schema]:
+def _to_plan(turn: Turn, context: Context, names: _Names) -> tuple[Document, Schema]:
     shown = list(names.ids)
     nodes = {node.id: node for node in context.shown}
     document = _document(
@@ -299,7 +299,7 @@ def _offered(context: Context) -> dict[str, str]:
     return {label.name: label.description for label in (*plannable_labels(), *context.labels)}
 
 
-def _to_write(turn: Turn, plan: Blueprint, context: Context, short: Mapping[NodeId, str]) -> tuple[str, Schema]:
+def _to_write(turn: Turn, plan: Blueprint, context: Context, short: Mapping[NodeId, str]) -> tuple[Document, Schema]:
     texts = {node.id: node.description for node in context.shown}
     planned = []
     for operation in plan.operations:
@@ -311,15 +311,15 @@ def _to_write(turn: Turn, plan: Blueprint, context: Context, short: Mapping[Node
     return _document(turn, context, plan=planned), strict_schema(WordingForm, {"refs": refs})
 
 
-def _document(turn: Turn, context: Context, **more: Any) -> str:
-    """The data that a model sees, as JSON: whatever is said stays inside the quotes."""
+def _document(turn: Turn, context: Context, **more: Any) -> Document:
+    """The data that a model sees; as JSON, so that whatever is said stays inside the quotes."""
     earlier = [{"speaker": each.speaker, "said": each.text[:_MOST_OF_EARLIER]} for each in context.recent]
     said = {"speaker": turn.speaker, "said": turn.text[:_MOST_OF_TURN]}
     if turn.image_caption:
         said["shows_image"] = turn.image_caption[:_MOST_OF_EARLIER]
     if turn.spoken_at is not None:
         said["on"] = f"{turn.spoken_at:%A} {_day(turn.spoken_at)}"
-    return json.dumps({**more, "earlier_turns": earlier, "turn": said}, ensure_ascii=False)
+    return {**more, "earlier_turns": earlier, "turn": said}
 
 
 def _plan_of(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from locigraph.kg.language.tokens import STOP_WORDS, words
 
 _BREAK = re.compile(r"(?<=[.!?])\s+|\n+")
-_QUOTE = re.compile(r'["“”„«»]')
+_QUOTE = re.compile(r'["“”„«»‹›「」『』`]')
 # Single quotation marks are also apostrophes: a pair of them around words, with apostrophes only inside words.
 _SINGLE_QUOTED = re.compile(r"(?<!\w)['‘](?=\w)(?:[^'’‘]|(?<=\w)['’](?=\w))*['’](?!\w)")
 _PHRASE_BREAK = re.compile(r"[^\w'\s-]|\d")
@@ -30,14 +30,15 @@ def sentences(text: str) -> list[str]:
 def unquoted(parts: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Each sentence of a text, with what is left of it outside quotations; these may span sentences.
 
-    A line that begins with ">" is a quotation, as in letters.
+    A line that begins with ">" is a quotation, as in letters, and so is what follows a colon at the end of a line.
     """
-    is_quoted = False
+    is_quoted = is_announced = False
     for sentence in parts:
         pieces = _QUOTE.split(sentence)
         own = " ".join(pieces[is_quoted::2])
-        yield sentence, "" if sentence.startswith(">") else _SINGLE_QUOTED.sub(" ", own)
+        yield sentence, "" if sentence.startswith(">") or is_announced else _SINGLE_QUOTED.sub(" ", own)
         is_quoted ^= len(pieces) % 2 == 0
+        is_announced = sentence.endswith(":")
 
 
 def in_third_person(sentence: str, speaker: str) -> str:

@@ -19,12 +19,21 @@ _SLOTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("work", re.compile(rf"(?:{_WORKING}|{_MY}job)(?: now)? (?:is )?as an? (?P<value>\w+(?: \w+)?)")),
     ("favourite", re.compile(rf"{_MY}favou?rite (?P<what>\w+) is (?:now )?(?!not\b|no\b)(?P<value>[\w'’ ]+)")),
 )
-# Where the clause begins that holds the statement, and what in it makes the statement somebody else's or untrue.
-_CLAUSE = re.compile(r"[,;:()–—]|\b(?:and|but|so|because|since|when|while|now that)\b")
-_NOT_STATED = re.compile(
-    r"\b(?:not|never|no longer|nobody|cannot|hardly|almost|nearly|say|says|said|saying|tell|tells|told|claims?|claimed"
-    r"|thinks?|thought|believes?|believed|wrote|writes|asks?|asked|heard|hears|assumes?|assumed|insists?|insisted"
-    r"|pretend\w*|imagin\w+|suppos\w+|dream\w*|jok\w+|lied|lying)\b|n['’]t\b",
+# Where the clause begins that holds the statement, and what in it makes the statement untrue.
+_JOINED = r"[;()–—]|\b(?:and|but|so|because|since|when|while|now that)\b"
+_CLAUSE = re.compile(rf"[,:]|{_JOINED}")
+_DENIED = re.compile(
+    r"\b(?:not|never|no longer|nobody|cannot|hardly|almost|nearly|pretend\w*|imagin\w+|suppos\w+|dream\w*|jok\w+"
+    r"|lied|lying)\b|n['’]t\b",
+    re.IGNORECASE,
+)
+# Who says something may stand before it with a comma or colon, or behind it with a comma; it needs no quotation marks.
+_REPORT = re.compile(_JOINED)
+_REPORTED_AFTER = re.compile(r",[^,;.]{0,40}")
+_REPORTED = re.compile(
+    r"\b(?:say|says|said|saying|tell|tells|told|telling|claims?|claimed|thinks?|thought|believes?|believed|wrote|writes"
+    r"|written|writing|asks?|asked|heard|hears|assumes?|assumed|insists?|insisted|replied|replies|answered|answers"
+    r"|texted|texts|quot\w+|reads?)\b",
     re.IGNORECASE,
 )
 # What anywhere in a sentence makes it one about what is not, or is no more.
@@ -58,9 +67,20 @@ def stated_slot(sentence: str, speaker: str) -> Slot | None:
     for name, pattern in _SLOTS:
         for match in pattern.finditer(sentence):
             before = sentence[: match.start()]
-            clause = before[max((found.end() for found in _CLAUSE.finditer(before)), default=0) :]
-            if not _NOT_STATED.search(clause):
+            if not (_DENIED.search(_last(_CLAUSE, before)) or _is_reported(before, sentence[match.end() :])):
                 groups = match.groupdict()
                 what = f":{groups['what'].lower()}" if "what" in groups else ""
                 return Slot(f"{speaker}:{name}{what}", groups["value"].strip().lower())
     return None
+
+
+def _is_reported(before: str, after: str) -> bool:
+    """Whether a statement may be somebody else's, by what stands before and behind it."""
+    told = _last(_REPORT, before)
+    behind = _REPORTED_AFTER.search(after)
+    return ":" in told or bool(_REPORTED.search(told) or (behind and _REPORTED.search(behind[0])))
+
+
+def _last(separator: re.Pattern[str], text: str) -> str:
+    """What follows the last separator in a text."""
+    return text[max((found.end() for found in separator.finditer(text)), default=0) :]

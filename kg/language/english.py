@@ -32,7 +32,9 @@ _ENGLISH = frozenset(
     for word in (STOP_WORDS - _FOREIGN).union(_FREQUENT.split()) - {"am", "ve", "ll", "re", "ma", "don"}
     if len(word) > 1
 )
-_CONTRACTION = re.compile(r"\w['\u2019](?:ve|ll|re)\b|n['\u2019]t\b", re.IGNORECASE)
+_SURELY = re.compile(
+    r"\bI\b|\w['\u2019](?:ve|ll|re)\b|n['\u2019]t\b"
+)  # "I" and contractions, which are not in the list
 # English that somebody has said is rarely below this; a language whose words are not listed here has next to none.
 _LEAST_ENGLISH = 0.1
 _LEAST_WORDS = 6  # fewer may all be names and exclamations
@@ -49,7 +51,7 @@ def is_english(text: str) -> bool:
     if sum(sign > "\u024f" for sign in letters) > len(letters) / 2:  # beyond the Latin letters
         return False
     without_numbers = [word for word in said if word.isalpha()]
-    english = sum(word in _ENGLISH for word in without_numbers) + len(_CONTRACTION.findall(text))
+    english = sum(word in _ENGLISH for word in without_numbers) + len(_SURELY.findall(text))
     if len(without_numbers) >= _LEAST_WORDS and english < _LEAST_ENGLISH * len(without_numbers):
         return False
     foreign = sum(word in _FOREIGN for word in said)

@@ -12,6 +12,7 @@ from locigraph.kg.language.english import is_english
         "We had crème brûlée at Le Petit, it was the best thing I ate all year.", "Hasta la vista, Ben!",
         "See ya! Catch ya later, my dear.", "Interesting! Sounds like an awesome immersive experience.",
         "Thanks, gonna go, sorry. Cheers! Bye!", "Fekadu's ADR? Sure, push half, I'll.",
+        "I bought a green wooden canoe.",
     ],
 )  # fmt: skip
 def test_english_is_told_from_names_and_titles_of_other_languages(text: str) -> None:
