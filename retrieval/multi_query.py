@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import datetime
 
 from locigraph.kg.types import NodeId, SpaceId
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Retriever, Timing
-from locigraph.retrieval.query_generator import QueryGenerator
+from locigraph.retrieval.query_generator import LastDay, QueryGenerator
 from locigraph.retrieval.rank_fusion import FEW_RRF_K, reciprocal_rank_fusion
+from locigraph.retrieval.strategies.graph_embedding import GraphEmbeddingRetriever
 from locigraph.retrieval.strategies.hybrid import HybridRetriever
 from locigraph.retrieval.wrapping import WrappingRetriever
-
-#: The day of the last turn of a space, from which a question of the present is asked; None without dates.
-LastDay = Callable[[SpaceId], date | None]
 
 
 class MultiQueryRetriever(WrappingRetriever):
@@ -60,8 +57,11 @@ class MultiQueryRetriever(WrappingRetriever):
 def with_queries(retriever: Retriever, queries: QueryGenerator | None, last_day: LastDay) -> Retriever:
     """A strategy that is asked the queries of a generator, or the question as it is where there is none.
 
-    v1 stays as it is: it takes the generator itself, and fuses the rankings of all its searches.
+    v1 stays as it is: it takes the generator itself, and fuses the rankings of all its searches. v2 makes one vector of
+    all queries, and one search.
     """
     if queries is None or isinstance(retriever, HybridRetriever):
         return retriever
+    if isinstance(retriever, GraphEmbeddingRetriever):
+        return retriever.with_queries(queries, last_day)
     return MultiQueryRetriever(retriever, queries, last_day)

@@ -16,6 +16,7 @@ from locigraph.kg.counts import counted
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.language.dates import resolve_times
 from locigraph.kg.times import day_end, day_start, epoch
+from locigraph.kg.types import SpaceId
 
 #: Most clauses of a question that are searched for by themselves: each costs two searches.
 MAX_CLAUSES = 8
@@ -49,6 +50,8 @@ class SearchQuery:
 
 #: Makes the queries of a question, the first of which is the question itself; relative times are read from the day.
 QueryGenerator = Callable[[str, date | None], Sequence[SearchQuery]]
+#: The day of the last turn of a space, from which a question of the present is asked; None without dates.
+LastDay = Callable[[SpaceId], date | None]
 
 
 class WrittenQuery(Protocol):

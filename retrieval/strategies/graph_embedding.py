@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from datetime import datetime
+from typing import Self
+
+import numpy as np
 
 from locigraph.kg.schema import EPISODE
 from locigraph.kg.types import SpaceId
@@ -11,6 +15,7 @@ from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.hits import hits_of_matches
 from locigraph.retrieval.index.milvus import Collection
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, NodeTexts, QueryEncoder, Result, SearchFilter
+from locigraph.retrieval.query_generator import LastDay, QueryGenerator
 from locigraph.retrieval.stopwatch import Stopwatch
 
 #: The graph has moved what facts and events know into the vectors of their turns, so turns alone are searched.
@@ -51,13 +56,34 @@ class GraphEmbeddingRetriever:
         self._encoder = encoder
         self._texts = texts
         self._view_of = view_of
+        self._queries: tuple[QueryGenerator, LastDay] | None = None
+
+    def with_queries(self, queries: QueryGenerator, last_day: LastDay) -> Self:
+        """The same search for the mean of a question's vector and the mean of those of its other queries.
+
+        Scores are inner products, so a turn's score is the same mean of its scores for each query, by one search.
+
+        Args:
+            queries: Makes the queries of a question, the question itself first.
+            last_day: Reads from which day a question of the present is asked.
+        """
+        asked = copy.copy(self)
+        asked._queries = queries, last_day
+        return asked
 
     def retrieve(
         self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
     ) -> Result:
         """The best nodes for a query; see ``Retriever``. Signal: ``graph`` (inner product)."""
+        others: list[str] = []
+        if self._queries is not None:
+            generate, last_day = self._queries
+            others = [each.text for each in generate(query, last_day(space) if as_of is None else as_of.date())][1:]
         watch = Stopwatch()
         vector = self._encoder.encode_query(query, asked_at=as_of)
+        if others:
+            more = [self._encoder.encode_query(text, asked_at=as_of) for text in others]
+            vector = (vector + np.mean(more, axis=0)) / 2
         watch.encoded()
         view = space if self._view_of is None else self._view_of(space, as_of)
         matches = self._collection.search(vector, SearchFilter(view, _TYPES, as_of), top_k=top_k)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from locigraph.kg.errors import UnknownSpaceError
 from locigraph.kg.types import SpaceId
 from locigraph.retrieval.errors import IndexMismatchError, IndexUnavailableError
 from locigraph.retrieval.index.milvus import Collection, CollectionSpec, IndexRow, MilvusIndex
+from locigraph.retrieval.query_generator import SearchQuery
 from locigraph.retrieval.strategies.graph_embedding import GraphEmbeddingRetriever
 from tests.fakes import MONDAY, SPACE, make_turns
 from tests.fakes_graph import Extra, TableQueryEncoder, make_snapshot
@@ -52,6 +53,26 @@ def test_turns_are_ranked_by_inner_product_in_one_search(collection: Collection)
     assert result.hits[0].signals == {"graph": 2.0}
     assert (result.hits[0].turn_ids, result.hits[0].description) == (("t0",), "Ann: one")
     assert ranking(retriever, top_k=1) == [("n0", 2.0)]
+
+
+def test_several_queries_are_one_search_for_the_mean_of_the_question_and_of_the_others(collection: Collection) -> None:
+    table = {"across": [1, 0], "up": [0, 1], "down": [0, -3]}
+    query = TableQueryEncoder("checkpoint-1", {text: np.asarray(v, dtype=np.float32) for text, v in table.items()})
+    days: list[date | None] = []
+
+    def queries(question: str, asked_on: date | None) -> list[SearchQuery]:
+        days.append(asked_on)
+        return [SearchQuery(text) for text in table]
+
+    plain = GraphEmbeddingRetriever(collection, query, TEXTS)
+    asked = plain.with_queries(queries, lambda space: MONDAY.date())
+    # The vector is ([1, 0] + ([0, 1] + [0, -3]) / 2) / 2 = [.5, -.5]; the turns are [2, 0], [1, 1] and [0, 3].
+    assert ranking(asked) == [("n0", 1.0), ("n1", 0.0), ("n2", -1.5)]
+    assert ranking(asked, as_of=LATER) == [("n0", 1.0), ("n1", 0.0)]
+    assert days == [MONDAY.date(), LATER.date()]
+    assert ranking(plain) == [("n0", 2.0), ("n1", 1.0), ("n2", 0.0)]
+    alone = plain.with_queries(lambda question, asked_on: [SearchQuery(question)], lambda space: None)
+    assert ranking(alone) == ranking(plain)
 
 
 def test_later_nodes_are_invisible_and_the_query_is_told_the_time(collection: Collection) -> None:
