@@ -94,6 +94,11 @@ class Conversations(Database):
         with self._read() as connection:
             return tombstones.forgotten_among(connection, space, turn_ids)
 
+    def has_forgotten_of(self, space: SpaceId) -> bool:
+        """Whether a turn of a space was forgotten; the space itself may be gone."""
+        with self._read() as connection:
+            return tombstones.any_of(connection, space)
+
     def restore(self, space: SpaceId, turn_ids: Sequence[TurnId] | None = None) -> int:
         """Let forgotten turns be appended again, all of a space where none are named; returns how many."""
         with self._write() as connection:

@@ -41,6 +41,7 @@ def erase_turns(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnI
     labels.forget_turns(connection, sorted(turn_keys.values()))
     for chunk in chunks(sorted(turn_keys.values())):
         connection.execute(delete(tables.turns).where(tables.turns.c.key.in_(chunk)))
+    turns.drop_reasons(connection, space)
     expenses.forget_turns(connection, space, turn_keys.keys())
     if bridges:
         connection.execute(insert(relations), bridges)

@@ -38,6 +38,12 @@ def forgotten_among(connection: Connection, space: SpaceId, turn_ids: Iterable[T
     return frozenset(_contents(connection, space, turn_ids))
 
 
+def any_of(connection: Connection, space: SpaceId) -> bool:
+    """Whether a turn of a space was forgotten."""
+    found = select(tables.tombstones.c.turn).where(tables.tombstones.c.space == space).limit(1)
+    return connection.execute(found).first() is not None
+
+
 def without_forgotten(connection: Connection, turns: Sequence[Turn]) -> list[Turn]:
     """The turns without those that were forgotten.
 
@@ -76,10 +82,10 @@ def remove(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId] | 
 
 def _contents(connection: Connection, space: SpaceId, turn_ids: Iterable[TurnId]) -> dict[TurnId, str]:
     """Digest of the content of each of some turns that was forgotten; only their tombstones are read."""
+    if not any_of(connection, space):
+        return {}  # and the store may have no key yet, which only a forgetting draws
     table = tables.tombstones
     of_space = select(table.c.turn, table.c.content).where(table.c.space == space)
-    if connection.execute(of_space.limit(1)).first() is None:
-        return {}  # and the store may have no key yet, which only a forgetting draws
     key = _key(connection)
     named = {_digest(turn_id, key): turn_id for turn_id in turn_ids}
     return {

@@ -109,6 +109,14 @@ def failures(connection: Connection, space: SpaceId) -> list[TurnFailure]:
     return [TurnFailure(TurnId(row.turn_id), row.error or "") for row in rows]
 
 
+def drop_reasons(connection: Connection, space: SpaceId) -> None:
+    """Erase why turns of a space failed: the reasons may quote what a language model made of forgotten turns."""
+    table = tables.turns
+    failed = table.c.space == space, table.c.error.is_not(None)
+    reason = "the reason was erased when turns of this space were forgotten; try the turn again to hear it"
+    connection.execute(update(table).where(*failed).values(error=reason))
+
+
 def set_state(connection: Connection, space: SpaceId, turn_id: TurnId, state: TurnState, error: str | None) -> None:
     """Set how far a turn's consolidation has come; raises StoreError if the space does not hold the turn."""
     table = tables.turns

@@ -216,10 +216,10 @@ class DescriptionIndexer:
         Graph embeddings are gone until the next refresh.
 
         Raises:
-            IndexMismatchError: If the store holds no nodes, or one without a vector of this indexer's model, or a
-                server's collection is of another store; the index stays as it was.
+            IndexMismatchError: If the store holds a node without a vector of this indexer's model, or an index on a
+                server is of another store, or the store holds no nodes; the index stays as it was.
         """
-        if not any(self._store.node_counts(space) for space in self._store.spaces()):
+        if not self._index.is_embedded and not any(self._store.node_counts(each) for each in self._store.spaces()):
             raise IndexMismatchError("the store holds no nodes, so there is nothing to index; run locigraph build")
         self._clear()
         return self._write_due(progress)  # lists every node, since there is no collection

@@ -104,7 +104,7 @@ class HippoRagRetriever(GraphRetriever[HippoGraph]):
         """See ``GraphRetriever``. Signals: ``cosine``, ``ppr``."""
         cosine = graph.cosine(asked.vector)
         teleport = self._entity_weights(graph, cosine)
-        teleport[graph.turns] = self._turn_weight * min_max(cosine[graph.turns])
+        teleport[graph.turns] = self._turn_weight * _scaled(cosine[graph.turns])
         if not teleport.any():  # a single turn, say, which is no more similar than itself
             rows = graph.best(cosine, graph.turns)
             return Ranking(rows, cosine[rows], {"cosine": cosine})
@@ -115,13 +115,18 @@ class HippoRagRetriever(GraphRetriever[HippoGraph]):
     def _entity_weights(self, graph: HippoGraph, cosine: NDArray[np.float64]) -> NDArray[np.float64]:
         """Weights of the starting entities: the mean over their facts of similarity / number of turns, [nodes]."""
         fit = np.zeros(len(cosine))
-        fit[graph.facts] = min_max(cosine[graph.facts])
+        fit[graph.facts] = _scaled(cosine[graph.facts])
         kept = np.isin(graph.fact, graph.best(fit, graph.facts, self._facts))
         fact, entity = graph.fact[kept], graph.entity[kept]
         named = np.maximum(np.bincount(entity, minlength=len(cosine)), 1)
         weights = np.bincount(entity, fit[fact], minlength=len(cosine)) / named / np.maximum(graph.turn_counts, 1)
         kept_entities = graph.best(weights, np.unique(entity), self._entities)
         return np.nan_to_num(only(weights, kept_entities))
+
+
+def _scaled(cosines: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Scaled to [0, 1] as by the authors' code: ones where all are equal, so that a single fact starts the walk."""
+    return min_max(cosines) if len(cosines) and np.ptp(cosines) > 0 else np.ones(len(cosines))
 
 
 def _joined(fact: NDArray[np.int64], entity: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

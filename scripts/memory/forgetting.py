@@ -35,21 +35,24 @@ def forget(parts: Parts, space: str | Sequence[str] | None, named: Collection[Tu
     """Erase turns of one space, or whole spaces where none are named; see ``Memory.forget``."""
     graph = parts.graph
     was_cut = graph.has_forgotten()
-    is_done = named is not None and graph.forgotten(SpaceId(str(space)), named) >= {*named}
-    if is_done and not was_cut:
-        graph.empty_log()
-        return 0
     try:
+        is_done = named is not None and graph.forgotten(SpaceId(str(space)), named) >= {*named}
         erased = 0 if is_done else _erase(parts, named_spaces(graph, space, scope), named)
     except (UnknownSpaceError, UnknownScopeError):
-        if not was_cut:
+        spaces = [space] if isinstance(space, str) else space or ()
+        if not was_cut and not any(graph.has_forgotten_of(SpaceId(each)) for each in spaces):
             graph.empty_log()
             raise
         erased = 0
+    # Also where nothing was left to erase: what forgot it may have been cut after the store forgot.
     parts.has_forgotten = True
     try:
         parts.drain()
     except RetrievalError as error:
+        if not was_cut and not erased:  # whoever has the index open brings it up to date
+            parts.has_forgotten = False
+            graph.empty_log()
+            return 0
         raise LocigraphError(
             f"{counted(erased, 'node')} of {space or scope} {is_or_are(erased)} erased from the store, but not "
             f"yet from the index ({error}); forget again completes it"

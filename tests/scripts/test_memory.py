@@ -46,6 +46,7 @@ from locigraph.scripts.memory import Recalled
 from locigraph.scripts.memory.parts import Parts
 from locigraph.scripts.show import show
 from locigraph.scripts.spaces import spaces
+from locigraph.training.live_embeddings import LiveEmbeddings
 from locigraph.training.pseudo_questions import questions_about
 from tests.consolidation.extractors.test_names import needs_spacy
 from tests.consolidation.stub_server import Stub, extracted, stub_server
@@ -126,6 +127,30 @@ def test_what_is_forgotten_is_gone_and_stays_so(place: Path) -> None:
         assert memory.restore(space="ana", turn_ids=[sold]) == 1
         memory.add(**SALE, turn_id="t1")
         assert len(memory.recall("bike", space="ana")) == 2
+
+
+@pytest.mark.parametrize("whole_space", [False, True])
+def test_a_forgetting_that_was_cut_before_the_graph_embeddings_were_made_anew_is_completed_by_the_same_call(
+    place: Path, monkeypatch: pytest.MonkeyPatch, whole_space: bool
+) -> None:
+    what: dict[str, Any] = {"whole_space": True} if whole_space else {"turn_ids": ["t1"]}
+    with opened(place) as memory:
+        memory.add_many([SALE | {"turn_id": "t1"}, SALE | {"turn_id": "t2", "text": "It is gone."}])
+        memory.add(**SALE | {"space": "bo"})
+
+    def cut(embeddings: LiveEmbeddings, *, progress: str | None = None) -> int:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LiveEmbeddings, "update", cut)
+        with pytest.raises(KeyboardInterrupt), opened(place) as memory:
+            assert memory.forget(space="ana", **what) > 0
+    with opened(place) as memory:
+        assert memory.forget(space="ana", **what) == 0
+        with pytest.raises(UnknownSpaceError):
+            memory.forget(space="nobody", **what)
+    with opened(place, access="read") as reader:
+        assert reader.recall("bike", space="bo").strategy == "v2"
 
 
 def test_what_a_server_has_completed_to_forget_is_forgotten_already(

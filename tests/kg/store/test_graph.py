@@ -354,6 +354,20 @@ def test_a_refused_change_leaves_every_table_as_it_was(
 # --- spaces --------------------------------------------------------------------------------------------------------
 
 
+def test_why_a_turn_failed_is_forgotten_with_any_turn_of_its_space_since_it_may_quote_it(store: Store) -> None:
+    filled(store)
+    store.append_turns(make_turns(["Mine."], space=OTHER_SPACE))
+    later = replace(make_turn(5, "And this?"), turn_id=TurnId("t5"))
+    store.append_turns([later])
+    store.commit(GraphChange(SPACE, MONDAY, TurnId("t5"), failure="mention 'the canoe is red' is too long"))
+    store.commit(GraphChange(OTHER_SPACE, MONDAY, TurnId("t0"), failure="no plan"))
+    store.forget(SPACE, [TurnId("t0")])
+    (failure,) = store.failures(SPACE)
+    assert "canoe" not in failure.error
+    assert "try the turn again" in failure.error
+    assert [each.error for each in store.failures(OTHER_SPACE)] == ["no plan"]
+
+
 def test_no_method_shows_a_space_what_belongs_to_another(store: Store) -> None:
     encoder = FakeEncoder()
     mine = filled(store, encoder=encoder)

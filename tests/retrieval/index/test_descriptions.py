@@ -356,9 +356,17 @@ def test_vectors_of_another_model_are_refused(store: Store, clean: MilvusIndex) 
     assert len(store.read_outbox(limit=10)) == 3
 
 
-def test_an_empty_store_is_not_indexed(tmp_path: Path, clean: MilvusIndex) -> None:
-    with Store(tmp_path / "empty.sqlite") as empty, pytest.raises(IndexMismatchError, match="nothing to index"):
-        indexer_of(empty, clean).rebuild()
+def test_the_damaged_index_of_a_store_that_holds_nothing_any_more_is_made_anew(store: Store, tmp_path: Path) -> None:
+    with MilvusIndex(str(tmp_path / "index.db")) as index:
+        indexer_of(store, index).drain()
+    store.forget_spaces(store.spaces())
+    hurt(tmp_path / "index.db" / "aliases.json", "emptied")
+    with MilvusIndex(str(tmp_path / "index.db")) as index:
+        indexer_of(store, index).rebuild()
+    tell(store, OTHER_SPACE)
+    with MilvusIndex(str(tmp_path / "index.db")) as index:
+        indexer_of(store, index).drain()
+        assert indexer_of(store, index).verify() == [Difference(OTHER_SPACE, 0, 0, 0)]
 
 
 def test_small_collections_are_searched_exactly_and_large_ones_by_hnsw() -> None:

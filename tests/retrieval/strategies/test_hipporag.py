@@ -49,6 +49,15 @@ def test_a_turn_without_the_words_is_found_by_its_entities() -> None:
     assert retriever(space_of()).retrieve("Who went to the lake?", SPACE).hits[0].turn_ids == ("t1",)
 
 
+def test_the_only_fact_of_a_space_starts_the_walk() -> None:
+    turns = make_turns(["so long", "we went to the water"])
+    extras = [Extra("knowledge_node", "Ben went to the lake", (1,)), Extra("entity", "lake")]
+    snapshot = make_snapshot(turns, extras, [(2, "MENTIONS", 3), (1, "MENTIONS", 3)])
+    hits = retriever(snapshot, turn_weight=1e-9).retrieve("Who went to the lake?", SPACE).hits
+    assert hits[0].turn_ids == ("t1",)
+    assert hits[0].score > 0.1 > hits[1].score
+
+
 def test_entities_of_like_names_are_joined() -> None:
     turns = make_turns(["I bought it", "we rowed", "so long"])
     extras = [Extra("knowledge_node", "a fine canoe", (0,)), Extra("knowledge_node", "some bread", (2,))]
