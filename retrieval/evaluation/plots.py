@@ -202,11 +202,12 @@ def quality_figure(strategies: Mapping[str, StrategySummary]) -> str:
     with mpl.rc_context(_style("quality")):
         figure = Figure(figsize=(8.4, 5.4), layout="constrained")
         axes = figure.subplots()
+        points: list[tuple[str, tuple[float, float]]] = []
         for index, (name, summary) in enumerate(strategies.items()):
             point = max(summary["latency_ms"]["p50"], 0.01), summary["overall"]["recall@10"]
-            marker = _MARKERS[index % len(_MARKERS)]
+            points.append((_shortened(name, 28), point))
+            marker = _MARKERS[index // len(PALETTE) % len(_MARKERS)]  # no two points have colour and marker in common
             axes.plot(*point, marker=marker, linestyle="", markersize=7.0, color=PALETTE[index % len(PALETTE)])
-            _annotate(axes, _shortened(name, 28), point)
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
@@ -214,6 +215,7 @@ def quality_figure(strategies: Mapping[str, StrategySummary]) -> str:
         axes.grid(True)
         axes.set_xlabel("median milliseconds per question, query encoding apart, log scale")
         axes.set_title("Evidence recall@10 against search time; up and left is better")
+        _annotate_apart(figure, axes, points)
         return _svg(figure, "Evidence recall@10 against the median search time, by strategy")
 
 
@@ -224,6 +226,27 @@ def _style(figure_name: str) -> dict[Any, Any]:
 
 def _annotate(axes: Axes, text: str, point: tuple[float, float]) -> None:
     axes.annotate(text, point, xytext=(8, 0), textcoords="offset points", va="center", fontsize=9)
+
+
+def _annotate_apart(figure: Figure, axes: Axes, points: Sequence[tuple[str, tuple[float, float]]]) -> None:
+    """Names beside points, each as low as it must be to stay off the names above it; a line leads to its point."""
+    figure.draw_without_rendering()  # sets the places of the points, in pixels
+    scale = 72 / figure.dpi
+    places = axes.transData.transform([point for _, point in points]) * scale
+    taken: list[tuple[float, float, float]] = []  # left, right and height of the names so far
+    for at in sorted(range(len(points)), key=lambda i: -places[i][1]):
+        text, point = points[at]
+        left, height = float(places[at][0]) + 8, float(places[at][1])
+        right = left + 5 * len(text)
+        for other_left, other_right, other_height in taken:
+            if left < other_right and other_left < right and height > other_height - 10:
+                height = other_height - 10
+        taken.append((left, right, height))
+        lower = height - float(places[at][1])
+        line = {"arrowstyle": "-", "linewidth": 0.4, "shrinkA": 0, "shrinkB": 3} if lower < -4 else None
+        axes.annotate(
+            text, point, xytext=(8, lower), textcoords="offset points", va="center", fontsize=8, arrowprops=line
+        )
 
 
 def _shortened(text: str, limit: int = 34) -> str:

@@ -23,13 +23,17 @@ _TURNS = (EPISODE,)
 
 
 class DenseRetriever:
-    """Turns by the cosine of their embedding and the question's, as in plain RAG.
+    """Turns by the cosine of their embedding and the question's.
 
     Args:
         vectors: Index of description embeddings.
         encoder: Text encoder that made these embeddings.
         texts: Reads the texts of the hits.
         name: Name of the strategy in results.
+
+    Source:
+        The retriever of Lewis et al. 2020, "Retrieval-Augmented Generation", arXiv:2005.11401, section 2.2 (the inner
+        product of two encoders' vectors); here one encoder makes both, and vectors have length 1.
     """
 
     def __init__(self, vectors: VectorSearch, encoder: TextEncoder, texts: NodeTexts, *, name: str = "dense") -> None:

@@ -104,7 +104,8 @@ class TemprRetriever(GraphRetriever[TemprGraph]):
         *Token budget* (eq. 7 and 17; 4,096 in the authors' code): it bounds the context, not the search, by
         ``retrieval.packing.count_tokens``; a memory that does not fit is passed over, where the paper ends. Like
         ``thinking_budget``, it is an argument of this class: no command changes either, and ``--budget_tokens`` can
-        only ask for less.
+        only ask for less. ``thinking_budget`` is the lowest of the three budgets in the authors' code, whose recall
+        takes 300 by default. A cross-encoder reads the best 50 (``retrieval.rerank``).
 
     Source:
         Latimer et al. 2025, "Hindsight is 20/20", arXiv:2512.12818, section 4.2 (TEMPR, recall), eq. 7 to 17; links of
