@@ -172,6 +172,8 @@ class DescriptionIndexer:
 
     def verify(self) -> list[Difference]:
         """Compare the rows and vectors of every space with the store; rows of a space that is gone are surplus."""
+        if self._is_nothing_due() and not self._index.has(DESCRIPTIONS):
+            return []
         collection = self.collection()
         known = set(self._store.spaces())
         gone = sorted(set(collection.spaces()) - known)
@@ -219,10 +221,13 @@ class DescriptionIndexer:
             IndexMismatchError: If the store holds a node without a vector of this indexer's model, or an index on a
                 server is of another store, or the store holds no nodes; the index stays as it was.
         """
-        if not self._index.is_embedded and not any(self._store.node_counts(each) for each in self._store.spaces()):
+        if not self._index.is_embedded and self._is_nothing_due():
             raise IndexMismatchError("the store holds no nodes, so there is nothing to index; run locigraph build")
         self._clear()
         return self._write_due(progress)  # lists every node, since there is no collection
+
+    def _is_nothing_due(self) -> bool:
+        return not any(self._store.node_counts(space) for space in self._store.spaces())
 
     def _clear(self) -> None:
         for space in self._store.spaces():

@@ -363,6 +363,7 @@ def test_the_damaged_index_of_a_store_that_holds_nothing_any_more_is_made_anew(s
     hurt(tmp_path / "index.db" / "aliases.json", "emptied")
     with MilvusIndex(str(tmp_path / "index.db")) as index:
         indexer_of(store, index).rebuild()
+        assert indexer_of(store, index).verify() == []
     tell(store, OTHER_SPACE)
     with MilvusIndex(str(tmp_path / "index.db")) as index:
         indexer_of(store, index).drain()
