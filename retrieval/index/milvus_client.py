@@ -122,7 +122,8 @@ class GuardedClient:
         return call
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
-        return self.guarded(method.replace("_", " "), getattr(self._client, method))
+        what = method.replace("has_", "look for_").replace("_", " ")
+        return self.guarded(what, getattr(self._client, method))
 
 
 def _require_own_folder(path: str) -> None:
