@@ -51,20 +51,25 @@ def verify(
                 if embeddings is None:
                     print(f"no graph embeddings were compared: {reason}")
                 else:
+                    listed = graph.changed_spaces()
+                    # Compared before the update, which mends what it meets.
+                    found = embeddings.verify([space for space in graph.spaces() if space not in listed])
                     embeddings.update()
-                    differences[" graph embeddings"] = embeddings.verify()
+                    compared = {each.space for each in found}
+                    found += embeddings.verify([space for space in graph.spaces() if space not in compared])
+                    differences[" graph embeddings"] = found
             wrong = [
                 f"{space}: {fault}; run locigraph build with the file of the conversation"
                 for space, fault in graph.misplaced().items()
             ]
             partial = opening.partial_memory(graph, graph.spaces())
             has_failed = any(graph.failures(space) for space in graph.spaces())
-    for kind, compared in differences.items():
-        for found in compared:
-            state = "clean" if found.is_clean else "differs"
-            counts = f"{found.missing} missing, {found.surplus} surplus, {found.changed} changed"
-            print(printable(f"{found.space}{kind}: {state} ({counts})"))
-    if not all(found.is_clean for compared in differences.values() for found in compared):
+    for kind, each_space in differences.items():
+        for each in each_space:
+            state = "clean" if each.is_clean else "differs"
+            counts = f"{each.missing} missing, {each.surplus} surplus, {each.changed} changed"
+            print(printable(f"{each.space}{kind}: {state} ({counts})"))
+    if not all(each.is_clean for each_space in differences.values() for each in each_space):
         wrong.insert(0, "the index differs from the store; run locigraph verify --rebuild true")
     if wrong or partial:
         print(printable("\n".join([*wrong, *partial])))

@@ -186,10 +186,18 @@ class LiveEmbeddings:
                 )
         return found
 
-    def verify(self) -> list[Difference]:
-        """Compare the rows of every space with its turns, and the vectors with those that the checkpoint gives now."""
+    def verify(self, spaces: Sequence[SpaceId] | None = None) -> list[Difference]:
+        """Compare the rows of spaces with their turns, and the vectors with those that the checkpoint gives now.
+
+        Args:
+            spaces: The spaces; None for all.
+
+        Returns:
+            What was found for each; empty where no collection of this checkpoint is in use.
+        """
         found = self._in_use()
-        return [] if found is None else [self._difference(found, space) for space in self._store.spaces()]
+        asked = self._store.spaces() if spaces is None else spaces
+        return [] if found is None else [self._difference(found, space) for space in asked]
 
     def _difference(self, collection: Collection, space: SpaceId) -> Difference:
         snapshot = self._snapshot(space)

@@ -6,6 +6,7 @@ shown. A session is what was said on one day.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
@@ -17,6 +18,7 @@ from locigraph.kg.corpora.parsing import (
     file_sha256,
     number_turns,
     parse_json,
+    passed_over,
     refuse_repeated,
 )
 from locigraph.kg.errors import CorpusFormatError
@@ -33,15 +35,16 @@ def read(path: str) -> Corpus:
     if not isinstance(document, list):
         raise CorpusFormatError(path, None, "(top)", document, "the list of conversations of conversations.json")
     conversations: dict[SpaceId, Conversation] = {}
+    skipped: Counter[str] = Counter()
     for number, item in enumerate(document):
         head = Record(item, path, None, f"[{number}]")
         space = SpaceId(head.optional_string("conversation_id") or head.string("id"))
         refuse_repeated(path, "id", space, conversations)
-        conversations[space] = Conversation(space, number_turns(space, list(_said(Record(item, path, space)))))
-    return Corpus("chatgpt", path, file_sha256(path), tuple(conversations.values()), (), {})
+        conversations[space] = Conversation(space, number_turns(space, list(_said(Record(item, path, space), skipped))))
+    return Corpus("chatgpt", path, file_sha256(path), tuple(conversations.values()), (), {}, notes=passed_over(skipped))
 
 
-def _said(conversation: Record) -> Iterator[Utterance]:
+def _said(conversation: Record, skipped: Counter[str]) -> Iterator[Utterance]:
     for node in _branch(conversation):
         message = node.data.get("message")
         if message is None:
@@ -53,6 +56,7 @@ def _said(conversation: Record) -> Iterator[Utterance]:
         # Parts that are no text are images and files.
         text = "\n".join(part for part in content.items("parts", required=False) if isinstance(part, str))
         if speaker is None or not text.strip():
+            skipped["messages of systems and tools" if speaker is None else "messages without text"] += 1
             continue
         time = None if held.data.get("create_time") is None else held.epoch("create_time")
         yield Utterance(held.string("id"), "undated" if time is None else time.date().isoformat(), speaker, text, time)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -17,6 +18,8 @@ from locigraph.kg.errors import CorpusFileError, CorpusFormatError
 from locigraph.kg.files import parsed_json
 from locigraph.kg.times import TIME_RANGE, is_in_range
 from locigraph.kg.types import UNSTORABLE, SpaceId, Turn, TurnId
+
+_NOT_SPACE = re.compile(r"\S")
 
 
 @dataclass(frozen=True)
@@ -226,17 +229,30 @@ def json_lines(path: str) -> Iterator[tuple[int, Any]]:
             try:
                 value = parse_json(path, line, number)
             except CorpusFormatError:
-                if number > 1 or not _is_json(text):
+                if number > 1 or not text.lstrip().startswith(("{", "[")) or not _is_json(text):
                     raise
-                expected = "one JSON object a line; this file is one document over several lines (jq -c . joins them)"
+                expected = f"one JSON object a line; this file has documents over several lines ({_cure(text)})"
                 raise CorpusFormatError(path, None, "line 1", line[:30], expected) from None
+            if number == 1 and isinstance(value, list):
+                expected = f"one JSON object a line; this file is one list ({_cure(text)})"
+                raise CorpusFormatError(path, None, "line 1", line[:30], expected)
             yield number, value
 
 
+def _cure(text: str) -> str:
+    is_list = text.lstrip().startswith("[")
+    return "jq -c '.[]' makes lines of its members" if is_list else "jq -c . makes a line of each"
+
+
 def _is_json(text: str) -> bool:
+    """Whether a text is JSON documents, one after another."""
+    decoder = json.JSONDecoder()
+    at = 0 if (first := _NOT_SPACE.search(text)) is None else first.start()
     try:
-        parsed_json(text)
-    except ValueError:
+        while at < len(text):
+            _, end = decoder.raw_decode(text, at)
+            at = len(text) if (rest := _NOT_SPACE.search(text, end)) is None else rest.start()
+    except (ValueError, RecursionError):
         return False
     return True
 

@@ -45,7 +45,8 @@ def read(path: str) -> Corpus:
             raise CorpusFormatError(str(file), None, "(top)", messages, "a list of messages")
         for number, item in enumerate(messages):
             message = Record(item, str(file), str(space), f"[{number}]")
-            if message.data.get("subtype") not in (None, "thread_broadcast", "me_message"):
+            of_app = "bot_id" in message.data and "user" not in message.data
+            if of_app or message.data.get("subtype") not in (None, "thread_broadcast", "me_message"):
                 skipped["notices and messages of apps"] += 1
                 continue
             words = _words(message.text("text"), names) if message.data.get("text") else ""

@@ -36,8 +36,18 @@ def require_same(held: Turn, turn: Turn) -> None:
         if was[name] != now[name]:
             raise TurnConflictError(
                 f"space {turn.space!r}: turn {turn.turn_id!r} is stored with another {name} "
-                f"({shortened(was[name])} against {shortened(now[name])}); give the new turn a new id"
+                f"({' against '.join(_apart(was[name], now[name]))}); give the new turn a new id"
             )
+
+
+def _apart(was: object, now: object) -> tuple[str, str]:
+    """Two values as an error shows them: long texts from shortly before the place where they differ."""
+    same = 0
+    if isinstance(was, str) and isinstance(now, str):
+        same = next((at for at, (a, b) in enumerate(zip(was, now, strict=False)) if a != b), min(len(was), len(now)))
+    if same <= 40:
+        return shortened(was), shortened(now)
+    return shortened(f"...{str(was)[same - 20 :]}"), shortened(f"...{str(now)[same - 20 :]}")
 
 
 def content_of(turn: Turn) -> dict[str, str | int | None]:

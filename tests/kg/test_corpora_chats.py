@@ -236,5 +236,5 @@ def test_whatever_a_file_holds_it_is_read_or_refused_in_one_line(content: Any, f
 
 def test_one_document_over_several_lines_is_told_from_jsonl(tmp_path: Path) -> None:
     pretty = written(tmp_path, "chats.jsonl", json.dumps({"conversation_id": "a", "sessions": []}, indent=1))
-    with pytest.raises(CorpusFormatError, match="one document over several lines"):
+    with pytest.raises(CorpusFormatError, match="documents over several lines \\(jq -c [.] makes"):
         load_corpus("jsonl", pretty)

@@ -11,6 +11,7 @@ import pytest
 from locigraph.kg.errors import InvalidVectorError, LocigraphError
 from locigraph.kg.types import SpaceId
 from locigraph.retrieval.index.descriptions import DESCRIPTIONS
+from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
 from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.scripts.verify import verify
 from tests.scripts.test_memory import SALE, opened
@@ -34,6 +35,22 @@ def test_a_row_that_the_index_lacks_is_counted_and_ends_with_1_until_the_index_i
     assert "the index differs from the store; run locigraph verify --rebuild true" in said
     verify(store=store, checkpoint=checkpoint, rebuild=True)
     assert "differs" not in capsys.readouterr().out
+
+
+def test_a_row_that_the_graph_embeddings_lack_ends_with_1(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store, checkpoint = str(place / "memory.sqlite"), str(place / "checkpoint")
+    with opened(place) as memory:
+        memory.add(**SALE)
+    with MilvusIndex(str(place / "memory.index.db")) as index:
+        held = index.open(GRAPH_ALIAS)
+        held.delete_nodes(SpaceId("ana"), sorted(held.node_keys(SpaceId("ana")))[:1])
+        held.flush()
+    with pytest.raises(SystemExit) as ended:
+        verify(store=store, checkpoint=checkpoint)
+    assert ended.value.code == 1
+    assert "ana graph embeddings: differs (1 missing, 0 surplus, 0 changed)" in capsys.readouterr().out
+    verify(store=store, checkpoint=checkpoint, rebuild=True)
+    assert "ana graph embeddings: clean" in capsys.readouterr().out
 
 
 def test_a_damaged_vector_of_the_store_is_named_and_made_anew_by_the_next_add(place: Path) -> None:
