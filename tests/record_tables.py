@@ -128,7 +128,7 @@ def matrix(file: str) -> str:
 
 
 def unseen(file: str) -> str:
-    """Strategies on corpora unknown to the checkpoint, with v2's text encoder and then without; by recall on MSC or the first."""
+    """Strategies on corpora unknown to the checkpoint, with v2's text encoder, then without; the best first."""
     means: dict[str, dict[str, Any]] = {}
     for cell in _record(file)["cells"]:
         means.setdefault(cell["trained"], {})[cell["tested"]] = cell["means"]

@@ -26,6 +26,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
 def test_the_wheel_installs_nothing_but_locigraph(wheel: zipfile.ZipFile) -> None:
     tops = {name.split("/")[0] for name in wheel.namelist()}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"locigraph"}
+    assert "locigraph/py.typed" in wheel.namelist()  # type checkers of users read the types
 
 
 def test_the_wheel_holds_every_source_file_and_bundled_corpus(wheel: zipfile.ZipFile) -> None:

@@ -85,6 +85,18 @@ def test_of_a_chatgpt_conversation_the_branch_that_was_shown_last_is_read(tmp_pa
     assert first.spoken_at == datetime(2024, 5, 1, 10, 0, 0, 500_000, tzinfo=UTC)
 
 
+def test_what_a_chatgpt_export_holds_besides_the_talk_is_counted(tmp_path: Path) -> None:
+    export = chatgpt_export()
+    mapping = export[0]["mapping"]
+    for name, parent, role, parts in (("d", "c", "tool", ["{}"]), ("e", "d", "user", [{"image": 1}])):
+        message = {"id": name, "author": {"role": role}, "content": {"parts": parts}}
+        mapping[name] = {"id": name, "parent": parent, "children": [], "message": message}
+    export[0]["current_node"] = "e"
+    corpus = load_corpus("chatgpt", written(tmp_path, "conversations.json", export))
+    assert [text for _, _, text in said(corpus)] == ["Where is Ghent?", "In Belgium."]
+    assert corpus.notes == ("messages of systems and tools passed over: 1", "messages without text passed over: 1")
+
+
 def test_a_chatgpt_branch_that_is_a_ring_or_breaks_off_is_refused(tmp_path: Path) -> None:
     ring = chatgpt_export()
     ring[0]["mapping"]["a"]["parent"] = "c"
@@ -110,6 +122,7 @@ def test_a_slack_channel_is_one_conversation_with_a_session_a_day(tmp_path: Path
             {"type": "message", "subtype": "channel_join", "user": "U2", "text": "joined", "ts": "1714557600.1"},
             {"type": "message", "user": "U1", "text": "See <https://a.example|the list>", "ts": "1714557601.000100"},
             {"type": "message", "user": "U9", "text": "", "ts": "1714557602.000100"},
+            {"type": "message", "bot_id": "B1", "text": "Build passed", "ts": "1714557603.000100"},
         ],
     )
     corpus = load_corpus("slack", str(tmp_path / "plans"))
@@ -236,5 +249,16 @@ def test_whatever_a_file_holds_it_is_read_or_refused_in_one_line(content: Any, f
 
 def test_one_document_over_several_lines_is_told_from_jsonl(tmp_path: Path) -> None:
     pretty = written(tmp_path, "chats.jsonl", json.dumps({"conversation_id": "a", "sessions": []}, indent=1))
-    with pytest.raises(CorpusFormatError, match="documents over several lines \\(jq -c [.] makes"):
+    with pytest.raises(CorpusFormatError, match=r"documents over several lines \(jq -c [.] makes"):
         load_corpus("jsonl", pretty)
+    several = written(tmp_path, "two.jsonl", {})
+    Path(several).write_text('{\n"conversation_id": "a"}\n\n{\n"conversation_id": "b"}\n')
+    with pytest.raises(CorpusFormatError, match=r"documents over several lines \(jq -c [.] makes"):
+        load_corpus("jsonl", several)
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_list_in_the_place_of_jsonl_is_told_how_to_become_lines(tmp_path: Path, indent: int | None) -> None:
+    chats = json.dumps([{"conversation_id": "a", "sessions": []}], indent=indent)
+    with pytest.raises(CorpusFormatError, match=r"jq -c '[.]\[\]' makes lines of its members"):
+        load_corpus("jsonl", written(tmp_path, "chats.jsonl", chats))

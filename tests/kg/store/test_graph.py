@@ -89,6 +89,13 @@ def test_appending_the_same_turns_again_adds_nothing(store: Store, tmp_path: Pat
     assert dump(tmp_path / "graph.sqlite") == before
 
 
+def test_long_texts_in_conflict_are_shown_where_they_differ(store: Store) -> None:
+    held = replace(make_turn(0, "x"), text="word " * 60 + "and then we met at noon.")
+    store.append_turns([held])
+    with pytest.raises(TurnConflictError, match=r"'[.]{3}.*at noon[.]' against '[.]{3}.*at night[.]'"):
+        store.append_turns([replace(held, text="word " * 60 + "and then we met at night.")])
+
+
 @pytest.mark.parametrize(
     ("changes", "fault"),
     [
