@@ -18,10 +18,15 @@ _KEYS = re.compile(
 )
 # "my password is hunter2", "PIN: 4711", "api_key=abc"; the word before stays.
 _NAMED = re.compile(
-    r"(?P<before>\b(?:password|passphrase|passwort|api[ _-]?key|secret[ _-]?key|access[ _-]?token|pin(?: code)?)\b"
+    r"(?P<before>(?:\b|_)(?:password|passphrase|passcode|passwort|pwd|api[ _-]?key|secret[ _-]?(?:access[ _-]?)?key"
+    r"|access[ _-]?token|pin(?: code)?)\b"
     r"['\"]?(?:\s{0,3}(?:\b(?:is|was)\b|[:=])){1,3}\s{0,3})"
     r"(?:(?P<quote>['\"])(?P<quoted>[^'\"\n]{1,200})(?P=quote)|['\"]?(?P<secret>[^\s'\",;]*[^\s'\",;.!?)]))",
     re.IGNORECASE,
+)
+# "Authorization: Bearer abc...", and the password in the URL of a database; what stands before it stays.
+_CARRIED = re.compile(
+    r"(?P<before>\bBearer {1,3})[\w.~+/=-]{16,}|(?P<address>://[^\s:/@]{1,64}:)[^\s@/]{1,200}(?=@)", re.ASCII
 )
 _CARD = re.compile(r"(?<![\d-])\d(?:[ -]?\d){12,18}(?![\d-])")
 
@@ -30,6 +35,7 @@ def redacted(text: str) -> str:
     """The text with ``REDACTED`` in the place of each secret that is recognised; others stay."""
     text = _KEYS.sub(lambda match: match[0] if match[0].startswith("eyJ") and not match["rest"] else REDACTED, text)
     text = _NAMED.sub(lambda match: match["before"] + (match["quote"] or "") + REDACTED + (match["quote"] or ""), text)
+    text = _CARRIED.sub(lambda match: (match["before"] or match["address"]) + REDACTED, text)
     return _CARD.sub(lambda match: REDACTED if _is_card(match[0]) else match[0], text)
 
 

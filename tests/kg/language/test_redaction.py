@@ -22,6 +22,11 @@ from locigraph.kg.language.redaction import redacted
         ("eyJhbGciOiJI.eyJzdWIiOiIx.SflKxwRJSMeKKF2Q", "[redacted]"),
         ("see eyJaaaaaaaa-eyJhbGciOiJI.eyJzdWIiOiIx.SflKxwRJSMeKKF2Q", "see [redacted]"),
         ("eyJaaaaaaaa.short and eyJhbGciOiJI.eyJzdWIiOiIx.SflKxwRJSMeKKF2Q", "eyJaaaaaaaa.short and [redacted]"),
+        ("AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG", "AWS_SECRET_ACCESS_KEY=[redacted]"),
+        ("pwd=hunter2;", "pwd=[redacted];"),
+        ("the passcode is 4711.", "the passcode is [redacted]."),
+        ("Authorization: Bearer abcdef0123456789ABCDEF", "Authorization: Bearer [redacted]"),
+        ("postgres://ana:hunter2@db.example/graph", "postgres://ana:[redacted]@db.example/graph"),
         ("card 4111 1111 1111 1111 please", "card [redacted] please"),
         ("-----BEGIN RSA PRIVATE KEY-----\nabc\n-----END RSA PRIVATE KEY-----\nbye", "[redacted]\nbye"),
     ],
@@ -36,6 +41,7 @@ def test_a_secret_is_replaced_and_the_words_around_it_stay(text: str, expected: 
     [
         "I forgot my password again.", "Order 4111 1111 1111 1112 is late.", "Call +49 30 1234567.",
         "The pin on my jacket is pretty", "We met on 2024-01-01 at 12:30.", "The API key expires soon.",
+        "The bearer of this letter", "See https://a.example:8080/x and ana@b.example",
     ],
 )  # fmt: skip
 def test_what_only_looks_like_one_is_left_as_it_is(text: str) -> None:
