@@ -32,7 +32,7 @@ SPACES = list(dict.fromkeys(turn.space for turn in TURNS))
 
 
 def build(store: Store, url: str, folder: Path, *, concurrency: int = 6, ledger: Ledger | None = None) -> list[SpaceId]:
-    endpoint = Endpoint(url, "m", timeout_s=5, deadline_s=0.01, concurrency=concurrency)
+    endpoint = Endpoint(url, "m", timeout_s=60, deadline_s=0.01, concurrency=concurrency)
     cassette = Cassette(folder / "replies.sqlite")
     extractor = LLMExtractor(*(ChatClient(endpoint, cassette, ledger or Ledger()) for _ in range(2)))
     writer = GraphWriter(store, extractor, cast(Any, FakeEncoder(512)))
