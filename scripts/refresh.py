@@ -29,8 +29,8 @@ def refresh(
     from locigraph.scripts.assembly import defaults, opening
     from locigraph.scripts.assembly.search_parts import indexer_of
 
+    opening.check_device(device)
     with opening.existing_store(store, access="write") as graph:
-        opening.check_device(device)
         used = defaults.encoder_settings(encoder, graph, checkpoint)
         text_encoder = opening.text_encoder(used)
         folder = defaults.checkpoint_folder(checkpoint, graph)
