@@ -67,7 +67,8 @@ class LLMQuestions:
         requests = {s: self._client.request(_messages([s]), _SCHEMA) for s in statements}
         keys = {statement: key_of(request) for statement, request in requests.items()}
         held = cassette.find(list(keys.values()))
-        found = {s: read_reply(held[key], _of_one)[0] for s, key in keys.items() if key in held}
+        of_one = partial(questions_of, count=1)
+        found = {s: read_reply(held[key], of_one)[0] for s, key in keys.items() if key in held}
         missing = [statement for statement in keys if statement not in found]
         if missing:
             cassette.require(requests[missing[0]])
@@ -100,10 +101,6 @@ def _messages(statements: Sequence[str]) -> list[Message]:
 
 def _reply(questions: Sequence[str]) -> str:
     return json.dumps({"answers": [{"statement": 1, "questions": questions}]})
-
-
-def _of_one(reply: Any) -> list[list[str]]:
-    return questions_of(reply, 1)
 
 
 def questions_of(reply: Any, count: int) -> list[list[str]]:

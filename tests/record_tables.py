@@ -150,16 +150,16 @@ def unseen(file: str) -> str:
 def in_folds(file: str, *names: str) -> str:
     """Strategies, each given as ``name=title``, on questions of LongMemEval that are not left out, by kind."""
     scored = _kept(file)
-    second = {each["question_id"] for each in _questions("longmemeval-150")}
+    ids = {each["question_id"] for each in _questions("longmemeval-150")}
+    second = [each for each in scored if each["question_id"] in ids]
     parts = [
         ("all {}", scored),
-        ("the {} of the second file", [each for each in scored if each["question_id"] in second]),
+        *([("the {} of the second file", second)] if len(second) < len(scored) else []),
         *((f"{title} ({{}})", [each for each in scored if each["category"] == kind]) for kind, title in _KINDS_OF_TALK),
     ]
     rows = [
         [title.format(len(part)), *(_pair(_mean(part, each.partition("=")[0])) for each in names)]
-        for number, (title, part) in enumerate(parts)
-        if number != 1 or len(part) < len(scored)
+        for title, part in parts
     ]
     return _table(("questions", *(each.partition("=")[2] for each in names)), rows)
 

@@ -241,9 +241,10 @@ class LLMExtractor:
         for number, turn in enumerate(turns):
             context = Context((), tuple(turns[max(0, number - 4) : number]))
             document, schema = _to_plan(turn, context, _Names.of(nothing))
+            shown = tokens_of(json.dumps(document, ensure_ascii=False)) + _NODES_READ
             said = int(_WORDS_WRITTEN * tokens_of(turn.utterance)) + _JSON_WRITTEN
             for stage, client in (("architect", self._architect), ("scribe", self._scribe)):
-                read = tokens_of(prompt(stage)) + tokens_of(json.dumps(document, ensure_ascii=False)) + _NODES_READ
+                read = tokens_of(prompt(stage)) + shown
                 if stage == "architect":
                     read += tokens_of(json.dumps(schema))
                 cost = (read * client.prices.read + said * client.prices.written) / 1e6

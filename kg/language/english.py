@@ -32,9 +32,8 @@ _ENGLISH = frozenset(
     for word in (STOP_WORDS - _FOREIGN).union(_FREQUENT.split()) - {"am", "ve", "ll", "re", "ma", "don"}
     if len(word) > 1
 )
-_SURELY = re.compile(
-    r"\bI\b|\w['\u2019](?:ve|ll|re)\b|n['\u2019]t\b"
-)  # "I" and contractions, which are not in the list
+# "I" and contractions, which the list leaves out.
+_SURELY = re.compile(r"\bI\b|\w['\u2019](?:ve|ll|re)\b|n['\u2019]t\b")
 # English that somebody has said is rarely below this; a language whose words are not listed here has next to none.
 _LEAST_ENGLISH = 0.1
 _LEAST_WORDS = 6  # fewer may all be names and exclamations

@@ -172,7 +172,7 @@ class DescriptionIndexer:
 
     def verify(self) -> list[Difference]:
         """Compare the rows and vectors of every space with the store; rows of a space that is gone are surplus."""
-        if self._is_nothing_due() and not self._index.has(DESCRIPTIONS):
+        if not self._index.has(DESCRIPTIONS) and self._is_nothing_due():
             return []
         collection = self.collection()
         known = set(self._store.spaces())

@@ -75,8 +75,8 @@ class HippoRagRetriever(GraphRetriever[HippoGraph]):
 
     Source:
         Gutiérrez et al. 2025, "From RAG to Memory" (HippoRAG 2), arXiv:2502.14802, section 3 (online retrieval);
-        constants as in the authors' code (OSU-NLP-Group/HippoRAG). The division by the number of
-        turns is the node specificity of HippoRAG, Gutiérrez et al. 2024, arXiv:2405.14831.
+        constants as in the authors' code (OSU-NLP-Group/HippoRAG). The division by the number of turns is the node
+        specificity of HippoRAG, Gutiérrez et al. 2024, arXiv:2405.14831.
     """
 
     def __init__(

@@ -49,14 +49,12 @@ def forget(parts: Parts, space: str | Sequence[str] | None, named: Collection[Tu
     try:
         parts.drain()
     except RetrievalError as error:
-        if not was_cut and not erased:  # whoever has the index open brings it up to date
-            parts.has_forgotten = False
-            graph.empty_log()
-            return 0
-        raise LocigraphError(
-            f"{counted(erased, 'node')} of {space or scope} {is_or_are(erased)} erased from the store, but not "
-            f"yet from the index ({error}); forget again completes it"
-        ) from error
+        if was_cut or erased:
+            raise LocigraphError(
+                f"{counted(erased, 'node')} of {space or scope} {is_or_are(erased)} erased from the store, but not "
+                f"yet from the index ({error}); forget again completes it"
+            ) from error
+        parts.has_forgotten = False  # whoever has the index open brings it up to date
     graph.empty_log()
     return erased
 

@@ -17,40 +17,29 @@ from locigraph.scripts.verify import verify
 from tests.scripts.test_memory import SALE, opened
 
 
-def test_a_row_that_the_index_lacks_is_counted_and_ends_with_1_until_the_index_is_made_anew(
-    place: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("collection", "named"), [(DESCRIPTIONS, "ana"), (GRAPH_ALIAS, "ana graph embeddings")], ids=["words", "v2"]
+)
+def test_a_row_that_an_index_lacks_is_counted_and_ends_with_1_until_the_index_is_made_anew(
+    place: Path, capsys: pytest.CaptureFixture[str], collection: str, named: str
 ) -> None:
     store, checkpoint = str(place / "memory.sqlite"), str(place / "checkpoint")
     with opened(place) as memory:
         memory.add(**SALE)
     with MilvusIndex(str(place / "memory.index.db")) as index:
-        held = index.open(DESCRIPTIONS)
+        held = index.open(collection)
         held.delete_nodes(SpaceId("ana"), sorted(held.node_keys(SpaceId("ana")))[:1])
         held.flush()
     with pytest.raises(SystemExit) as ended:
         verify(store=store, checkpoint=checkpoint)
     said = capsys.readouterr().out
     assert ended.value.code == 1
-    assert "ana: differs (1 missing, 0 surplus, 0 changed)" in said
+    assert f"{named}: differs (1 missing, 0 surplus, 0 changed)" in said
     assert "the index differs from the store; run locigraph verify --rebuild true" in said
     verify(store=store, checkpoint=checkpoint, rebuild=True)
-    assert "differs" not in capsys.readouterr().out
-
-
-def test_a_row_that_the_graph_embeddings_lack_ends_with_1(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    store, checkpoint = str(place / "memory.sqlite"), str(place / "checkpoint")
-    with opened(place) as memory:
-        memory.add(**SALE)
-    with MilvusIndex(str(place / "memory.index.db")) as index:
-        held = index.open(GRAPH_ALIAS)
-        held.delete_nodes(SpaceId("ana"), sorted(held.node_keys(SpaceId("ana")))[:1])
-        held.flush()
-    with pytest.raises(SystemExit) as ended:
-        verify(store=store, checkpoint=checkpoint)
-    assert ended.value.code == 1
-    assert "ana graph embeddings: differs (1 missing, 0 surplus, 0 changed)" in capsys.readouterr().out
-    verify(store=store, checkpoint=checkpoint, rebuild=True)
-    assert "ana graph embeddings: clean" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "differs" not in said
+    assert f"{named}: clean" in said
 
 
 def test_a_damaged_vector_of_the_store_is_named_and_made_anew_by_the_next_add(place: Path) -> None:
