@@ -62,8 +62,9 @@ def evaluate(
         checkpoint: Checkpoint of v2-zero; it must not know the corpus.
         searched: search.json of locigraph search, whose choice for each fold changes ``model`` and ``training``; null
             for none.
-        queries: How questions are turned into queries, whose rankings are fused: <queries>; null for the default of
-            each strategy: rules for v1, the question itself for the others.
+        queries: How questions are turned into queries, whose rankings are fused (v2 makes one search for the mean of
+            their vectors): <queries>; null for the default of each strategy: rules for v1, the question itself for the
+            others.
         reranker: Cross-encoder (Hugging Face name or folder) that reranks the best hits of every strategy; null for
             none.
         folds: Number of groups of conversations, each tested by a model that was trained on the others.

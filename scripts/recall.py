@@ -50,8 +50,9 @@ def recall(
         strategy: One of <recalled>. null takes v2, or v1 with a note if no checkpoint can be used.
         checkpoint: Folder of the checkpoint, for v2; ``default`` for the one that the store remembers, or the shipped
             one; null for none.
-        queries: How the question is turned into queries, whose rankings are fused: <queries>; null for the default
-            of each strategy: rules for v1, the question itself for the others.
+        queries: How the question is turned into queries, whose rankings are fused (v2 makes one search for the mean
+            of their vectors): <queries>; null for the default of each strategy: rules for v1, the question itself for
+            the others.
         llm: Language model of the queries; where it fails, rules make them.
         reranker: Cross-encoder (Hugging Face name or folder) that reranks the best hits; null for none.
         as_of: Use only what was known at this time (ISO 8601); null for now. v2 leaves out later turns, but the vectors
