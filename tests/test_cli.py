@@ -92,6 +92,10 @@ BAD_CALLS = {
         ["build", "--corpus.conversations", "x"],
         ["is 'x'; expected a list, such as '[\"a\", \"b\"]'"],
     ),
+    "a name that is read as a number": (
+        ["build", "--corpus.conversations", "[a, 7e974930]"],
+        ["One item was read as inf: put names that look like numbers, as 7e974930 does, in quotes"],
+    ),
     "a word for a number": (
         ["recall", "q", "--space", "x", "--top_k", "few"],
         ["top_k is 'few'; expected a whole num"],

@@ -89,7 +89,19 @@ def explained(message: str, parser: ArgumentParser) -> str:
     expected = wrong["one"] or wrong["any"].replace(", <class", " or <class")
     for name, words in _TYPES.items():
         expected = expected.replace(name, words)
-    return f"--{wrong['key']} is {shortened(wrong['value'])}; expected {expected}"
+    return f"--{wrong['key']} is {shortened(wrong['value'])}; expected {expected}{_unquoted(wrong['value'])}"
+
+
+def _unquoted(value: str) -> str:
+    """Which item of a list was read as something else than text, and what to do; empty if there is none."""
+    if not value.startswith("["):
+        return ""
+    others = [item for item in value.strip("[]").split(", ") if item and not item.startswith(("'", '"'))]
+    return (
+        f". One item was read as {others[0]}: put names that look like numbers, as 7e974930 does, in quotes"
+        if others
+        else ""
+    )
 
 
 def _fields(group: str, parser: ArgumentParser) -> list[str]:
