@@ -174,7 +174,7 @@ def test_a_question_id_must_be_new(tmp_path: Path) -> None:
         ("sample", 8, 746, 176, 0, 0),
         ("threads", 40, 8472, 2480, 4281, 0),
         ("voices", 42, 4478, 1413, 1755, 42),
-        ("duets", 19, 3238, 1304, 1188, 38),
+        ("duets", 64, 9648, 5372, 3355, 116),
     ],
 )
 def test_the_bundled_corpora_are_complete(

@@ -35,7 +35,7 @@ def test_the_adapter_is_of_the_default_text_encoder_and_has_seen_bundled_corpora
     assert adapter.details["settings"]["corpus"]["sha256"] == load_corpus("jsonl", "threads").sha256
     assert spaces_of("threads") <= adapter.spaces <= spaces_of("threads") | spaces_of("voices") | spaces_of("duets")
     assert len(adapter.spaces & spaces_of("voices")) == 23
-    assert len(adapter.spaces & spaces_of("duets")) == 13
+    assert len(adapter.spaces & spaces_of("duets")) == 43
     assert sum(path.stat().st_size for path in ADAPTER.iterdir()) < 3_000_000
 
 
