@@ -1,1 +1,1 @@
-"""The graph network: snapshots as tensors, encoders and losses. Plain modules and functions that read no files."""
+"""The graph network: conversion of snapshots to tensors, encoders and losses. Nothing here accesses files."""

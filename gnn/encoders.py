@@ -1,28 +1,29 @@
-"""Graph encoders, which encode each turn of a graph as one vector, and their table.
+"""Graph encoders, which encode each turn of a graph as one vector, and the table of all encoders.
 
-A vector is ``text | lexical | context | bias``. Each content block of a turn is a weighted sum of its own features and
-of its neighbours', which pass unchanged:
+A vector is the concatenation ``text | lexical | context | bias``. Each of the first three, the content blocks, is a
+weighted sum of the turn's own features and those of its neighbours, without a learnt projection:
 
     block(t) = own(t) * x(t)  +  sum over relations r and neighbours s of  weight_r(s, t) * x(s)
 
-so that the vector of a turn includes words and meaning of its facts and of neighbouring turns. The encoders differ only
-in ``weight_r(s, t)``. It is initialised with hand-set weights of the relations, which work without training, and
-depends on an edge logit, a learnt function of the edge that is 0 before training:
+so the vector of a turn also carries the words and the meaning of its facts and of neighbouring turns. The encoders
+differ only in ``weight_r(s, t)``. It starts from a hand-set weight of each relation, its prior, which works without
+training; and it depends on an edge logit, a learnt function of the edge that is 0 before training:
 
     mixing:  (prior_r + logit) / n,
              logit = features(s, t) @ theta_r
     hgt:     2 prior_r exp(logit / tau) / (n + sum of exp(logit / tau) over r's neighbours of t),
              logit = features(s, t) @ theta_r + (K e(s)) W_r (Q e(t)) / sqrt(d)
 
-where e is the text embedding in every block, and n the number of t's neighbours by r. The n in hgt's denominator is
-attention to n zero neighbours: a turn may also take nothing from a relation, which decides where it has one neighbour
-only. Untrained, both are the mean over each relation's neighbours times the relation's prior.
+where e is the text embedding, whatever the block, and n the number of t's neighbours by r. The n in hgt's denominator
+stands for n additional zero neighbours with logit 0. They allow a turn to take nothing from a relation; without them, a
+single neighbour would always get full attention. Before training, both encoders take the mean over each relation's
+neighbours and multiply it by the relation's prior.
 
 Source:
     Hu et al. 2020, "Heterogeneous Graph Transformer", arXiv:2003.01332, eq. 3 to 5: typed keys and queries, a matrix
-    and a prior for each relation. Deviations: the values are the content blocks themselves, one attention head for
-    each block; the softmax runs over the neighbours by one relation and zero neighbours (``add_zero_attn`` of
-    ``torch.nn.MultiheadAttention``), so that a relation's prior is its weight; edge features are added to the logits.
+    and a prior for each relation. Deviations: the values are the content blocks themselves, with one attention head per
+    block; the softmax runs over the neighbours by one relation, so that the prior sets the weight of the relation, and
+    over zero neighbours (as ``add_zero_attn`` of ``torch.nn.MultiheadAttention``); edge features add to the logits.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ from locigraph.gnn.relations import BLOCKS, network_relations
 from locigraph.kg.registry import Table
 
 _OWN = (0.5, 0.5)
-_NUM_TRAITS = len(TRAITS) + 2  # also: has a fact; log of the number of facts
+_NUM_TRAITS = len(TRAITS) + 2  # two more: whether the node has facts, and the log of their number
 #: Features of an edge: similarity, same speaker, time between the ends, traits of source and of target.
 EDGE_FEATURES = 3 + 2 * _NUM_TRAITS
-# About the mean similarity of neighbours, so that the feature is about 0 on average.
+# Roughly the mean similarity of neighbours; it is subtracted to centre the feature.
 _MEAN_SIMILARITY = 0.3
-# Divides the logits of attention, whose weights would move too slowly at the rate that suits those of mixing.
+# Divides the attention logits. Without it, attention would learn too slowly at the learning rate that suits ``mixing``.
 _TEMPERATURE = 0.1
 
 
@@ -57,8 +58,8 @@ class EncoderConfig:
         text_dim: Width of the description embeddings.
         lexical_dim: Width of the lexical sketch.
         context_dim: Width of the hashed speakers and dates.
-        attention_dim: Width of keys and queries of one head; used by ``hgt`` alone.
-        excluded_relations: Names of relations, or families, that are not used.
+        attention_dim: Width of the keys and queries of each attention head; only ``hgt`` uses it.
+        excluded_relations: Names of relations, or of relation families, that the encoder leaves out.
     """
 
     text_dim: int
@@ -75,12 +76,12 @@ class EncoderConfig:
 
 @dataclass(frozen=True, eq=False)
 class TurnVectors:
-    """The vectors of all turns, block by block, and the weights that they were made with.
+    """The vectors of all turns, block by block, and the weights of the sums that produced them.
 
     Attributes:
-        text, lexical, context, bias: [turns, width of the block].
-        own: Weight of the turn's own blocks, [turns, 3].
-        edge: Weight of each edge's neighbour, [edges, 3].
+        text, lexical, context, bias: The blocks, each [turns, width of the block].
+        own: Weight of each turn's own features in each content block, [turns, 3].
+        edge: Weight of each edge's neighbour in each content block, [edges, 3].
     """
 
     text: Tensor
@@ -91,15 +92,15 @@ class TurnVectors:
     edge: Tensor
 
     def joined(self) -> Tensor:
-        """What is stored, [turns, vector_dim]."""
+        """The blocks concatenated, as they are stored in the index, [turns, vector_dim]."""
         return torch.cat([self.text, self.lexical, self.context, self.bias], dim=1)
 
 
 class GraphEncoder(nn.Module):
-    """Base of the graph encoders: features of edges, priors of relations, and the weighted sums.
+    """Base class of the graph encoders: holds the relations' priors, and computes edge features and weighted sums.
 
     Args:
-        config: Sizes.
+        config: Sizes, and the relations to leave out.
     """
 
     block_mask: Tensor
@@ -114,20 +115,20 @@ class GraphEncoder(nn.Module):
         start = [relation.start for relation in self.relations]
         weights = torch.tensor([[weight or 0.0 for weight in row] for row in start])
         self.prior = nn.Parameter(weights.reshape(len(start), len(BLOCKS)))
-        # Which blocks each relation passes on, [relations, 3]; part of the table, not of the weights.
+        # Which blocks each relation passes on, [relations, 3]. The table determines it, so it is not saved.
         mask = torch.tensor([[float(weight is not None) for weight in row] for row in start])
         self.register_buffer("block_mask", mask.reshape(len(start), len(BLOCKS)), persistent=False)
         self.edge_features = nn.Parameter(torch.zeros(len(start), EDGE_FEATURES, len(BLOCKS)))
 
     def edge_logits(self, inputs: GraphInputs, traits: Tensor) -> Tensor:
-        """Logits of the weight of each edge's neighbour in each block, [edges, 3]; 0 before training.
+        """Edge logits (see the module's docstring), one per content block, [edges, 3]; 0 before training.
 
         Args:
-            inputs: The graph. Its edges may be any pairs of a node and a turn.
+            inputs: The graph. Its edges may join any node to any turn, for example as sampled non-edges.
             traits: Traits of all nodes, [nodes, 6].
         """
         features = _edge_features(inputs, traits)
-        # One relation at a time: a matrix for each edge would be far larger than the edges.
+        # One relation at a time: a copy of the relation's parameters for each edge would be far larger than the edges.
         return _by_relation(inputs, self.edge_features, lambda edges, theta: features[edges] @ theta)
 
     def edge_weights(self, inputs: GraphInputs, logits: Tensor) -> Tensor:
@@ -141,7 +142,7 @@ class GraphEncoder(nn.Module):
             inputs: The graph, made with this encoder's relations and sizes.
 
         Raises:
-            GraphError: If a width does not fit.
+            GraphError: If the width of a feature is not the one the encoder was made for.
         """
         self._check(inputs)
         turns = inputs.num_turns
@@ -156,12 +157,12 @@ class GraphEncoder(nn.Module):
         return TurnVectors(text, lexical, context, traits[:turns] @ self.bias_traits, own, edge)
 
     def traits(self, inputs: GraphInputs) -> Tensor:
-        """Traits of all nodes, [nodes, 6]: those of ``TRAITS``, whether it has facts, and log(1 + number of facts).
+        """Traits of all nodes, [nodes, 6]: ``TRAITS``, whether the node has facts, and log(1 + number of its facts).
 
-        Facts are counted on the graph's edges, so that an edge that is hidden for training is hidden here too.
+        Facts are counted from the edges of ``inputs``, so the count does not reveal edges that training has hidden.
         """
         device = inputs.source.device
-        # The dtype matters where all relations are excluded: an empty list would make numbers, which mask nothing.
+        # The dtype matters if all relations are excluded: an empty list would become a float tensor, which is no mask.
         is_counted = torch.tensor([each.is_counted for each in self.relations], dtype=torch.bool, device=device)
         target = inputs.target[is_counted[inputs.relation]]
         count = inputs.traits.new_zeros(len(inputs.text))
@@ -177,7 +178,7 @@ class GraphEncoder(nn.Module):
 
 
 class MixingEncoder(GraphEncoder):
-    """Relation mixing: an edge's features move its weight up or down. The ablation of ``hgt`` without attention."""
+    """Relation mixing: each edge's features raise or lower its weight. The ablation of ``hgt`` without attention."""
 
     def edge_weights(self, inputs: GraphInputs, logits: Tensor) -> Tensor:
         """(prior + logit) / number of the turn's neighbours by the same relation, [edges, 3]."""
@@ -190,7 +191,7 @@ class HGTEncoder(GraphEncoder):
     """Heterogeneous Graph Transformer whose values are the content blocks themselves.
 
     Args:
-        config: Sizes.
+        config: Sizes, and the relations to leave out.
     """
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -199,11 +200,11 @@ class HGTEncoder(GraphEncoder):
         types = len(node_types(self.relations))
         # Text embeddings have length 1, so these give keys and queries of unit variance.
         self.key = nn.Parameter(torch.randn(types, heads * width, config.text_dim))
-        self.query = nn.Parameter(torch.randn(heads * width, config.text_dim))  # only turns ask
+        self.query = nn.Parameter(torch.randn(heads * width, config.text_dim))  # only turns have queries
         self.matrix = nn.Parameter(torch.zeros(len(self.relations), heads, width, width))
 
     def edge_logits(self, inputs: GraphInputs, traits: Tensor) -> Tensor:
-        """The edge features' share plus the typed attention score of key and query, [edges, 3]."""
+        """The logit of the edge features plus the typed attention score of key and query, [edges, 3]."""
         heads, width = len(BLOCKS), self.config.attention_dim
         keys = inputs.text.new_zeros(len(inputs.text), heads * width)
         for position, weight in enumerate(self.key):
@@ -254,12 +255,12 @@ GRAPH_ENCODERS: Table[EncoderRow] = Table(
 
 
 def _segments(inputs: GraphInputs, relations: int) -> tuple[Tensor, int]:
-    """Number of each edge's pair of turn and relation, [edges], and how many pairs there are."""
+    """(Index of each edge's pair of turn and relation, [edges]; number of possible pairs)."""
     return inputs.target * relations + inputs.relation, inputs.num_turns * relations
 
 
 def _by_relation(inputs: GraphInputs, parameters: Tensor, score: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-    """Scores of all edges, [edges, 3], made relation by relation with the relation's own parameters."""
+    """Scores of all edges, [edges, 3], computed one relation at a time with the parameters of that relation."""
     places, scores = [], []
     for position, parameter in enumerate(parameters):
         edges = (inputs.relation == position).nonzero().squeeze(1)
@@ -277,7 +278,7 @@ def _edge_features(inputs: GraphInputs, traits: Tensor) -> Tensor:
     source, target = inputs.source, inputs.target
     similarity = (inputs.text[source] * inputs.text[target]).sum(1) - _MEAN_SIMILARITY
     same_speaker = (inputs.speakers[source] * inputs.speakers[target]).sum(1)
-    # The logarithm of the days between, about 1 for a month; 0 where an end is undated.
+    # log(1 + days between source and target), scaled to about 1 for a month; 0 if either is undated.
     gap = torch.log1p((inputs.days[source] - inputs.days[target]).abs().nan_to_num(0.0)) / 3.5
     return torch.cat([torch.stack([similarity, same_speaker, gap], dim=1), traits[source], traits[target]], dim=1)
 
@@ -286,7 +287,7 @@ def _neighbour_sums(inputs: GraphInputs, table: Tensor, bounds: Tensor, weight: 
     """Weighted sums of the neighbours' rows of a table, [turns, width]."""
     if not len(inputs.source) or not table.shape[1]:
         return table.new_zeros(inputs.num_turns, table.shape[1])
-    # A bag of embeddings reads a row and adds it in one go: no tensor of [edges, width] is made.
+    # ``embedding_bag`` reads and sums rows in one operation, without a tensor of shape [edges, width].
     return F.embedding_bag(
         inputs.source,
         table,

@@ -1,4 +1,4 @@
-"""From a snapshot to the tensors that the graph network reads, in one step."""
+"""Converts a snapshot into the tensors that the graph network reads."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from locigraph.kg.schema import EPISODE, NODE_TYPES
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.types import Turn
 
-#: What is known of a node besides its content: log length, whether it asks, shares an image, and is among the
-#: first two turns of its session.
+#: Features of a node besides its content: the log of its length; whether it asks a question, shares an image, and is
+#: one of the first two turns of its session.
 TRAITS = ("log_length", "is_question", "has_image", "opens_session")
 _DAY_S = 86_400.0
 
@@ -31,21 +31,21 @@ class Tensors:
     """Base of dataclasses that hold tensors."""
 
     def to(self, device: torch.device | str) -> Self:
-        """The same with its tensors, and all else that has a method ``to``, on a device."""
+        """A copy with its tensors, and all other fields that have a method ``to``, moved to a device."""
         held = {f.name: getattr(self, f.name) for f in fields(self)}
         return replace(self, **{name: each.to(device) for name, each in held.items() if hasattr(each, "to")})
 
 
 @dataclass(frozen=True, eq=False)
 class GraphInputs(Tensors):
-    """A space's turns and their neighbours. The turns are the first nodes, in the order of the conversation.
+    """The turns of a space and their neighbours. Turns come first among the nodes, in conversation order.
 
     Attributes:
         text: Embeddings of the descriptions, [nodes, text_dim].
-        lexical: Sketches of the descriptions' terms, [nodes, lexical_dim].
+        lexical: Lexical sketches of the descriptions, [nodes, lexical_dim].
         context: Hashed speaker and dates, [nodes, context_dim].
-        speakers: The speaker's part of the context, [nodes, speaker_dim]; 0 where nobody speaks.
-        traits: See ``TRAITS``, [nodes, 4].
+        speakers: The speaker's columns of ``context``, [nodes, speaker_dim]; 0 for nodes without a speaker.
+        traits: The features that ``TRAITS`` lists, [nodes, 4].
         days: When the node happened or was said, in days since 1970; NaN where undated, [nodes].
         node_type: Position of the node's type among ``node_types(relations)``, int64 [nodes].
         rows: Row of each node in the snapshot, int64 [nodes].
@@ -69,12 +69,12 @@ class GraphInputs(Tensors):
     num_turns: int
 
     def with_edges(self, keep: Tensor) -> GraphInputs:
-        """The same nodes with the edges of a mask, bool [edges]."""
+        """A copy with all nodes but only the edges where ``keep``, bool [edges], is true."""
         return replace(self, source=self.source[keep], target=self.target[keep], relation=self.relation[keep])
 
 
 def node_types(relations: Sequence[NetworkRelation]) -> tuple[str, ...]:
-    """The node types that some relations join, turns first."""
+    """The node types at the ends of some relations, turns first."""
     return tuple(dict.fromkeys([EPISODE, *(relation.source for relation in relations)]))
 
 
@@ -84,13 +84,13 @@ def graph_inputs(
     context: ContextHash,
     relations: Sequence[NetworkRelation] | None = None,
 ) -> GraphInputs:
-    """The active turns of a snapshot, and the active nodes that a relation joins to one of them.
+    """Build the inputs from the active turns of a snapshot and the active nodes that a relation joins to one of them.
 
     Args:
         snapshot: The graph, with embeddings.
         sketch: Makes the lexical features.
         context: Makes the features of speaker and time.
-        relations: The relations that the encoder reads; None takes all of the table.
+        relations: The relations that the encoder reads; None for all in the table.
 
     Raises:
         GraphError: If the snapshot has no turn or no embeddings.
@@ -126,7 +126,7 @@ def graph_inputs(
 
 
 def _network_types(snapshot: Snapshot) -> NDArray[np.str_]:
-    """The graph network's type of every node of a snapshot."""
+    """The graph network's type (``network`` in ``kg.schema``) of every node of a snapshot, [nodes]."""
     names, inverse = np.unique(snapshot.types, return_inverse=True)
     return np.asarray([NODE_TYPES[name].network for name in names.tolist()], dtype=np.str_)[inverse.reshape(-1)]
 
@@ -165,9 +165,9 @@ def _node_features(
         said[session] += 1
     names = [speaker.get(row) for row in rows.tolist()]
     texts = [snapshot.descriptions[row] for row in rows.tolist()]
-    # A speaker's own name before each of the turns would make it a term of them all.
+    # Descriptions of turns begin with the speaker's name; left in, it would be a term of all the speaker's turns.
     words = [terms(Turn.without_speaker(text, who) if who else text) for text, who in zip(texts, names, strict=True)]
-    # A fact's valid time is open-ended and begins when it was said: only turns and events are dated.
+    # The valid time of a fact is open-ended and starts when the fact was stated, so only turns and events are dated.
     is_dated = np.asarray([NODE_TYPES[str(kind)].dated for kind in snapshot.types[rows]], dtype=bool)
     first = np.where(is_dated, snapshot.valid_from[rows], NO_TIME)
     last = np.where(is_dated, snapshot.valid_to[rows], NO_TIME)

@@ -1,4 +1,4 @@
-"""The input of the graph network as PyG's ``HeteroData``, on which every model of PyTorch Geometric runs."""
+"""Converts the graph network's input to PyG's ``HeteroData``, on which every model of PyTorch Geometric runs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from locigraph.gnn.features import GraphInputs, node_types
 from locigraph.gnn.relations import NetworkRelation
 from locigraph.kg.schema import EPISODE
 
-if TYPE_CHECKING:  # the import takes seconds and brings data sets and transformers along
+if TYPE_CHECKING:  # the import takes seconds, since it also loads data sets and transformers
     from torch_geometric.data import HeteroData
 
 
 def to_hetero_data(inputs: GraphInputs, relations: Sequence[NetworkRelation]) -> HeteroData:
-    """A graph as ``HeteroData``, with the reverse of every relation, so that every node type receives messages.
+    """Convert a graph to ``HeteroData``, adding the reverse of every relation so that every node type gets messages.
 
     Args:
         inputs: The graph.

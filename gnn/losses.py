@@ -11,12 +11,13 @@ from locigraph.kg.counts import counted
 
 
 def multi_positive_loss(logits: Tensor, positive: Tensor, *, ignore: Tensor | None = None) -> Tensor:
-    """Softmax loss of each positive against all negatives of its row, without the other positives.
+    """Softmax loss of each positive against the negatives of its row; the row's other positives do not compete.
 
     Args:
         logits: Scores, [questions, candidates].
-        positive: True where the candidate is right, bool [questions, candidates]; at least one a row.
-        ignore: True where a candidate is neither, such as a probable false negative; None for nowhere.
+        positive: True where the candidate answers the question, bool [questions, candidates]; at least one per row.
+        ignore: True where a candidate is not to be used as a negative either, such as a likely false negative; None
+            ignores no candidate.
 
     Returns:
         Mean over positives within a question, then over questions, in nats; shape [].
@@ -31,7 +32,7 @@ def multi_positive_loss(logits: Tensor, positive: Tensor, *, ignore: Tensor | No
         raise ValueError("every question needs at least one positive candidate")
     hidden = positive if ignore is None else positive | ignore
     negative = logits.masked_fill(hidden, float("-inf")).logsumexp(1, keepdim=True)
-    # softplus(-inf - x) is 0: a question whose candidates are all right has nothing to learn.
+    # softplus(-inf - x) is 0, so a question without negatives adds nothing to the loss.
     losses = F.softplus(negative - logits) * positive
     return (losses.sum(1) / counts).mean()
 
@@ -60,7 +61,7 @@ def nt_xent(first: Tensor, second: Tensor, *, temperature: float = 0.2) -> Tenso
     if temperature <= 0:
         raise ValueError(f"temperature is {temperature}; it divides, so it must be positive")
     both = torch.cat([first, second])
-    with torch.autocast(both.device.type, enabled=False):  # in half precision near cosines would be equal
+    with torch.autocast(both.device.type, enabled=False):  # half precision would make close cosines equal
         logits = both.float() @ both.float().T / temperature
     logits.fill_diagonal_(float("-inf"))
     count = len(first)
@@ -76,10 +77,10 @@ def link_loss(positive: Tensor, negative: Tensor) -> Tensor:
         negative: Logits of sampled non-edges, [non-edges].
 
     Returns:
-        Mean of the two sides' means, in nats; log 2 before anything is learnt; shape [].
+        Average of the mean loss of edges and that of non-edges, in nats; log 2 if all logits are 0; shape [].
 
     Raises:
-        GraphError: If a side is empty.
+        GraphError: If there are no edges or no non-edges.
     """
     if not len(positive) or not len(negative):
         raise GraphError(

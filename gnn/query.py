@@ -1,4 +1,4 @@
-"""Features of a question in the same blocks as the vectors of turns, and their learnt weights.
+"""Features of a question, in the same blocks as the vectors of turns, and the learnt weights of these blocks.
 
 Nothing here needs PyTorch, whose import takes longer than a search.
 """
@@ -23,16 +23,16 @@ def query_features(
     *,
     asked_at: Sequence[datetime | None] | None = None,
 ) -> NDArray[np.float32]:
-    """Questions as blocks ``text | lexical | speaker | date | 1``, none weighted, float32 [questions, vector_dim].
+    """Unweighted features of questions, ``text | lexical | speaker | date | 1``, float32 [questions, vector_dim].
 
-    The lexical block is the signed count of the distinct terms in each bucket of the sketch.
+    Each bucket of the lexical block holds the sum of the signs of the question's distinct terms in that bucket.
 
     Args:
         texts: The questions.
         embeddings: float32 [questions, text_dim].
         sketch: The checkpoint's lexical sketch.
         context: The checkpoint's hash of speakers and dates.
-        asked_at: When each question was asked, which relative dates in it refer to; None where that is unknown.
+        asked_at: When each question was asked, which is what its relative dates refer to; None if unknown.
     """
     times = asked_at or [None] * len(texts)
     rest = np.zeros((len(texts), sketch.dim + context.dim + 1), dtype=np.float32)

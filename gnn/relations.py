@@ -14,9 +14,9 @@ from locigraph.kg.errors import nearest
 from locigraph.kg.registry import Table
 from locigraph.kg.schema import EPISODE, fact_types
 
-#: The content blocks of a vector that turns take from their neighbours, in the order of all weights.
+#: The content blocks of a vector, to which neighbours contribute. Weights are listed in this order.
 BLOCKS = ("text", "lexical", "context")
-#: Stands for all relations where names of excluded ones are listed.
+#: Stands for all relations in a list of excluded relations.
 EVERY_RELATION = "*"
 #: Turns up to this many turns apart in a session are neighbours.
 MAX_HOPS = 4
@@ -34,9 +34,9 @@ class NetworkRelation:
         hops: Number of consecutive edges from the neighbour to the turn.
         is_counted: Whether the number of these neighbours is a trait of the turn.
         start: Initial weights of the mean over the neighbours' text, lexical and context blocks. They are round numbers
-            in the proportions of hand-set smoothing that works without training. None excludes a block: the speaker and
-            date of another turn say nothing about this one, and with weights for them the model memorised the names and
-            dates of the training conversations and did worse on all others.
+            in the proportions of a hand-set smoothing that works without training. None excludes a block: the speaker
+            and date of another turn say nothing about this one, and when they had weights, the model memorised the
+            names and dates of the training conversations and did worse on all others.
     """
 
     name: str
@@ -49,7 +49,7 @@ class NetworkRelation:
 
     @property
     def is_answer(self) -> bool:
-        """Whether the neighbour states what the turn says, so that its edge tells which turn answers a question."""
+        """Whether the neighbour is a fact or event drawn from the turn, so that its edge gives the answer away."""
         return self.source in fact_types()
 
 
@@ -57,7 +57,7 @@ RELATIONS: Table[NetworkRelation] = Table(
     "network relation",
     [
         NetworkRelation("fact", "knowledge_node", "DERIVED_FROM", is_counted=True, start=(0.5, 0.5, None)),
-        # An event's date is its turn's date too.
+        # The date of an event also applies to its turn.
         NetworkRelation("event", "event_node", "DERIVED_FROM", start=(0.15, 0.1, 0.5)),
         NetworkRelation("topic", "concept", "HAS_CONCEPT", is_reversed=True, start=(0.1, 0.05, None)),
         NetworkRelation("previous", EPISODE, "NEXT", start=(0.15, 0.1, None)),
@@ -78,7 +78,7 @@ def network_relations(excluded: Sequence[str] = ()) -> tuple[NetworkRelation, ..
         excluded: Names of rows, or of families, which stand for all rows of the family; ``*`` stands for all rows.
 
     Raises:
-        GraphError: If a name is neither.
+        GraphError: If a name is not known.
     """
     known = {EVERY_RELATION, *RELATIONS, *(row.family for row in RELATIONS.values())}
     for name in excluded:

@@ -1,7 +1,7 @@
 """Features that add no cost at query time: a lexical sketch, and hashed speakers and dates.
 
-The sketch lets one inner product carry BM25: a document's vector holds its saturated, IDF-weighted term counts in
-hashed buckets, a query's vector its terms in the same buckets.
+With the sketch, a single inner product approximates BM25: a document's vector holds its saturated, IDF-weighted term
+counts in hashed buckets, and a query's vector holds its terms in the same buckets.
 
 Source:
     Bruch, Nardini, Ingber and Liberty 2023, "Bridging Dense and Sparse Maximum Inner Product Search"; count
@@ -31,16 +31,16 @@ _IDF_TYPES = (EPISODE, "knowledge_node")
 
 @lru_cache(maxsize=500_000)
 def stable_hash(text: str) -> int:
-    """64 bits that are the same on every machine and in every run."""
+    """A 64-bit hash of a text that is the same on every machine and in every run."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
 @dataclass(frozen=True)
 class LexicalSketch:
-    """BM25 in a fixed number of numbers: a document's saturated, IDF-weighted term counts in hashed buckets.
+    """BM25 in vectors of a fixed width: a document's saturated, IDF-weighted term counts in hashed buckets.
 
-    The IDF is Lucene's, that of Robertson and Sparck Jones with 1 added inside the logarithm, counted over the turns
-    and facts of the space. Lengths are normalised within a node type, since turns and labels differ in length.
+    The IDF is Lucene's variant (Robertson and Sparck Jones, with 1 added inside the logarithm), computed over the turns
+    and facts of the space. Lengths are normalised per node type, since turns and labels differ in length.
 
     Attributes:
         dim: Number of buckets.
@@ -89,7 +89,7 @@ class LexicalSketch:
 
 @dataclass(frozen=True)
 class ContextHash:
-    """Speakers and dates in a few hashed numbers, with random signs.
+    """Feature hashing of speakers and dates into a few dimensions, with hashed signs.
 
     Attributes:
         speaker_dim: Width for speakers; 0 leaves them out.
@@ -101,17 +101,17 @@ class ContextHash:
 
     @property
     def dim(self) -> int:
-        """Width of both."""
+        """Width of the speaker and date features together."""
         return self.speaker_dim + self.date_dim
 
     def node(self, speaker: str | None, first: int, last: int) -> NDArray[np.float32]:
         """Features of a node.
 
         Args:
-            speaker: Who said it; None when nobody did. Each word of the name counts for itself, so that a question
-                may name the first alone; together they have length 1.
-            first: Beginning of its time, seconds since 1970, or ``NO_TIME``.
-            last: End of its time, or ``NO_TIME``.
+            speaker: Who said it; None if nobody did. Each word of the name is hashed separately, so that a question may
+                use the first name alone; the speaker features together are scaled to a length of at most 1.
+            first: Start of its time in seconds since 1970, or ``NO_TIME``.
+            last: End of its time, likewise.
 
         Returns:
             float32 [dim].
