@@ -1,1 +1,1 @@
-"""Training of adapters and graph encoders, folds, checkpoints, refresh of embeddings and explanations."""
+"""Training of text adapters and graph encoders; folds, checkpoints, embedding refresh and explanations."""

@@ -1,6 +1,6 @@
 """Checkpoints: safetensors weights and a JSON manifest in a folder. Never pickle.
 
-A checkpoint is read without PyTorch, which only its network needs: questions are asked of vectors that are there.
+Only the network needs PyTorch; reading a checkpoint and encoding questions, to search stored vectors, do not.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ _WEIGHTS, _MANIFEST = "model.safetensors", "manifest.json"
 
 
 def features_of(model: ModelConfig) -> tuple[LexicalSketch, ContextHash]:
-    """What makes the lexical features, and those of speakers and dates, that a model reads."""
+    """The lexical sketch, and the hash of speakers and dates, that compute the input features of a model."""
     return LexicalSketch(model.lexical_dim), ContextHash(model.speaker_dim, model.date_dim)
 
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """A trained model with all that is needed to use it.
+    """A trained model with everything that is needed to use it.
 
     Attributes:
         weights: The weights by name; ``training.network.weights_of`` takes them from a network.
         model: The graph encoder and its widths.
-        text_encoder: ID of the text encoder whose vectors it takes.
-        text_dim: Width of those vectors.
-        details: What else the manifest records: identity of the training, seed, commit, validation scores.
-        seen: SeenTexts of the turns and questions that it was trained or validated on; None where it does not say.
+        text_encoder: ID of the text encoder whose embeddings the model reads.
+        text_dim: Width of those embeddings.
+        details: Other entries of the manifest: identity of the training, seed, commit, validation scores.
+        seen: The texts of the turns and questions that it was trained or validated on; None if they are not recorded.
     """
 
     weights: Mapping[str, NDArray[Any]]
@@ -71,7 +71,7 @@ class Checkpoint:
         """The model with its weights, in evaluation mode.
 
         Raises:
-            CheckpointError: If they are not those of such a model.
+            CheckpointError: If the weights do not fit the model.
         """
         from locigraph.training.network import network_of
 
@@ -84,18 +84,18 @@ class Checkpoint:
 
     @property
     def vector_dim(self) -> int:
-        """Width of the vectors that it makes."""
+        """Width of the vectors that the model makes of turns and questions."""
         return sum(query_widths(self.text_dim, *features_of(self.model)))
 
     @cached_property
     def query_scale(self) -> NDArray[np.float32]:
-        """By what it multiplies a question's features, float32 [vector_dim]; see ``gnn.query.query_scale``."""
+        """Factors that a question's features are multiplied by, float32 [vector_dim]; see ``gnn.query.query_scale``."""
         widths = query_widths(self.text_dim, *features_of(self.model))
         return query_scale(self.weights["queries.lexical_weight"], self.weights["queries.context_weight"], widths)
 
     @cached_property
     def version(self) -> str:
-        """Twelve hexadecimal digits of the weights and of all that using them needs; names the collection."""
+        """Hash of the weights and of all that is needed to use them, 12 hexadecimal digits; collections record it."""
         digest = hashlib.sha256(json.dumps(self._identity(), sort_keys=True).encode())
         for name, array in sorted(self.weights.items()):
             digest.update(name.encode())
@@ -112,7 +112,7 @@ class Checkpoint:
         }
 
     def save(self, folder: Path) -> None:
-        """Write the folder; one that is there is replaced."""
+        """Write the checkpoint to a folder; an existing folder is replaced."""
         manifest = self._identity() | {"version": self.version, "details": self.details}
         with replaced_folder(folder) as part:
             save_file(dict(self.weights), part / _WEIGHTS)
@@ -125,11 +125,11 @@ def load_checkpoint(folder: Path, *, text_encoder: str | None = None) -> Checkpo
     """Read a checkpoint.
 
     Args:
-        folder: Made by ``Checkpoint.save``.
-        text_encoder: ID of the text encoder it will be used with, in whatever number format; None skips that check.
+        folder: Folder that ``Checkpoint.save`` wrote.
+        text_encoder: ID of the text encoder that will be used, in any number format; None skips this check.
 
     Raises:
-        CheckpointError: Says which file or field is wrong.
+        CheckpointError: If the checkpoint is missing, damaged or does not fit; the message names the file or field.
     """
     folder = whole_folder(folder)
     try:
@@ -167,11 +167,11 @@ def load_checkpoint(folder: Path, *, text_encoder: str | None = None) -> Checkpo
     except (KeyError, TypeError, ValueError, RuntimeError, OSError, LocigraphError, SafetensorError) as error:
         raise CheckpointError(f"{folder}: damaged or of another version ({str(error)[:200]}); train again") from error
     for name, array in weights.items():
-        if not np.isfinite(array).all():  # every score would be NaN, and no order of turns means anything
+        if not np.isfinite(array).all():  # every score would be NaN, and every ranking meaningless
             raise CheckpointError(f"{folder / _WEIGHTS}: weight {name!r} holds NaN or infinity; train again")
     try:
         len(checkpoint.spaces)
-    except (KeyError, TypeError) as error:  # of what nobody knows what it has seen, nothing can be measured
+    except (KeyError, TypeError) as error:  # a model cannot be evaluated if it is unknown what it has seen
         raise CheckpointError(
             f"{folder / _MANIFEST}: does not say what it was trained and validated on ({error!r}); train again"
         ) from error
@@ -181,7 +181,7 @@ def load_checkpoint(folder: Path, *, text_encoder: str | None = None) -> Checkpo
             f"against {manifest.get('version')}); train again"
         )
     try:
-        check_seal(manifest)  # last: what can be said more exactly is said above
+        check_seal(manifest)  # last, since the checks above give more specific errors
     except ValueError as error:
         raise CheckpointError(f"{folder / _MANIFEST}: damaged ({error}); train again") from error
     return checkpoint

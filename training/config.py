@@ -1,4 +1,4 @@
-"""What decides a training. Every field can be set in YAML and on the command line; nothing heavy is imported here."""
+"""Settings of trainings. Every field can be set in YAML and on the command line; this module imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ MAX_WIDTH = 2**16
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The graph encoder and the width of what it stores.
+    """The graph encoder and the widths of the vectors that it makes.
 
     Attributes:
         encoder: Graph encoder: <encoders>.
-        lexical_dim: Buckets of the lexical sketch.
+        lexical_dim: Number of buckets of the lexical sketch.
         speaker_dim: Width for hashed speakers.
         date_dim: Width for hashed dates.
-        attention_dim: Width of keys and queries of one attention head; used by hgt alone.
-        excluded_relations: Relations that the encoder does not use: names of rows of the table of network relations,
-            or families of relations, such as NEXT; "*" stands for all of them.
+        attention_dim: Width of the keys and queries of each attention head; only hgt uses it.
+        excluded_relations: Relations that the encoder leaves out: names from the table of network relations, or
+            families of relations, such as NEXT; "*" stands for all of them.
     """
 
     encoder: str = "hgt"
@@ -45,18 +45,18 @@ class TrainingConfig:
     """Stages, losses and the optimiser (AdamW) of a training of the graph encoder.
 
     Attributes:
-        epochs: Largest number of passes over the training spaces with their questions; 0 leaves this stage out.
-        pretrain_epochs: Largest number of passes of the self-supervised stage before it, which learns from no
-            question; validation questions decide when it stops. 0 leaves the stage out.
+        epochs: Maximum number of epochs of fine-tuning on the training spaces and their questions; 0 skips this stage.
+        pretrain_epochs: Maximum number of epochs of the self-supervised stage before fine-tuning, which learns from no
+            questions, though validation questions decide when it stops; 0 skips this stage.
         pretrain_losses: Weight of each loss of the self-supervised stage; their names are: <losses>.
-        patience: Epochs without a better validation score before a stage stops early.
+        patience: Number of epochs without a better validation score after which a stage stops early.
         lr: Learning rate of keys, queries and attention matrices.
         scalar_lr: Learning rate of the priors of relations and of the other single weights.
         edge_lr: Learning rate of the weights of edge features.
-        weight_decay: Weight decay of what ``lr`` and ``edge_lr`` train.
-        warmup_steps: Steps over which the learning rates rise.
-        ema_decay: Decay of the exponential moving average of the parameters, which is what is validated and kept.
-        gradient_clip: Largest norm of the gradient; 0 switches clipping off.
+        weight_decay: Weight decay of the parameters that ``lr`` and ``edge_lr`` apply to.
+        warmup_steps: Number of steps over which the learning rates rise linearly.
+        ema_decay: Decay of the exponential moving average of the parameters; this average is validated and kept.
+        gradient_clip: Maximum norm of the gradient; 0 switches clipping off.
     """
 
     epochs: int = 20
@@ -88,18 +88,19 @@ class AdapterConfig:
     """Training of an adapter of the text encoder.
 
     Attributes:
-        rank: Rank of the changes to the weights.
-        epochs: Largest number of passes over the training questions.
-        patience: Epochs without a better validation score before the training stops early.
-        questions: Questions of one space in a step.
-        negatives: Other documents of the space that a step draws, beside the answers to its other questions.
-        max_tokens: Length to which texts are cut in training, in tokens.
-        temperature: Divides the cosines in the loss; above 0.
+        rank: Rank of the low-rank updates to the weights.
+        epochs: Maximum number of epochs over the training questions.
+        patience: Number of epochs without a better validation score after which the training stops early.
+        questions: Maximum number of questions in a step, all about one space.
+        negatives: Number of documents of the space that each step samples as negatives, in addition to the answers to
+            its other questions.
+        max_tokens: Length to which texts are truncated in training, in tokens.
+        temperature: Divides the cosine similarities in the loss; above 0.
         lr: Learning rate of AdamW; it rises over the first steps, then falls linearly to 0.
-        warmup_steps: Steps over which the learning rate rises; at most a quarter of all.
+        warmup_steps: Number of steps over which the learning rate rises; at most a quarter of all steps.
         weight_decay: Weight decay of AdamW.
-        dropout: Dropout on the input of the changes.
-        gradient_clip: Largest norm of the gradient; 0 switches clipping off.
+        dropout: Dropout rate on the input of the low-rank updates.
+        gradient_clip: Maximum norm of the gradient; 0 switches clipping off.
     """
 
     rank: int = 16
@@ -133,14 +134,14 @@ class TrainerConfig:
     """Where and how Lightning runs a training.
 
     Attributes:
-        accelerator: ``auto``, ``cpu``, ``gpu`` or another of Lightning's.
+        accelerator: ``auto``, ``cpu``, ``gpu`` or another accelerator that Lightning knows.
         devices: Number of devices, or ``auto`` for one.
         precision: ``32-true``, ``bf16-mixed`` or ``16-mixed``.
         compile: Whether to run the encoders through ``torch.compile``.
-        fast_dev_run: Whether to run one step of each stage only, to see that it works; writes no checkpoint.
+        fast_dev_run: Whether to run only one step of each stage, as a quick check; no checkpoint is written.
         csv_log: Whether to write metrics to a CSV file.
         wandb_mode: ``disabled`` (no logger), ``offline`` (files only) or ``online``.
-        wandb_project: Name of the project in Weights & Biases; each training is a run of its own in it.
+        wandb_project: Name of the project in Weights & Biases; each training is a separate run in it.
     """
 
     accelerator: str = "auto"
@@ -154,15 +155,15 @@ class TrainerConfig:
 
     @property
     def num_devices(self) -> int | str:
-        """Number of devices, where ``auto`` is one; other text that Lightning reads, such as ``0,2``, as it is."""
-        # A space is a step, and steps are short: several processes have to be asked for.
+        """Number of devices, with ``auto`` read as 1; any other text for Lightning, such as ``0,2``, is unchanged."""
+        # A step is a single space and therefore short, so several processes are used only on request.
         given = "1" if self.devices == "auto" else str(self.devices).strip()
         return int(given) if given.isdecimal() else given
 
 
 @dataclass(frozen=True)
 class Settings:
-    """All that decides the outcome of a training of the graph encoder, besides its data and its seed."""
+    """Settings of the graph encoder and of its training; data, text encoder, seed and trainer are given separately."""
 
     model: ModelConfig = field(default_factory=ModelConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
@@ -173,10 +174,10 @@ def changed(settings: Settings, changes: Mapping[str, Any]) -> Settings:
 
     Args:
         settings: Settings to start from.
-        changes: Values by field names joined by dots, such as ``model.encoder``.
+        changes: New values by dotted field name, such as ``model.encoder``.
 
     Raises:
-        TrainingError: If there is no such field; names the nearest.
+        TrainingError: If there is no such field, and names the nearest; or if a new value is out of range.
     """
     given: dict[str, dict[str, Any]] = {}
     for path, value in changes.items():
@@ -188,7 +189,7 @@ def changed(settings: Settings, changes: Mapping[str, Any]) -> Settings:
         if name not in fields:
             raise TrainingError(f"configuration: change of {path!r}: no such field{nearest(name, fields)}")
         given.setdefault(section, {})[name] = value
-    # The fields of a section change together: one alone may not fit the others as they were.
+    # All changes to a section are applied at once, since one alone may not fit the old values of the other fields.
     replaced = {name: dataclasses.replace(getattr(settings, name), **values) for name, values in given.items()}
     return dataclasses.replace(settings, **replaced)
 

@@ -4,7 +4,7 @@ LocigraphError (kg.errors)
 └── TrainingError
     ├── CheckpointError        a checkpoint is missing, damaged, or of another schema or text encoder
     ├── StaleEmbeddingsError   the graph has changed since it was embedded
-    └── TrainingDataError      there is nothing to learn from
+    └── TrainingDataError      there is nothing to learn from, or a space is in both training and validation
 """
 
 from locigraph.kg.errors import LocigraphError
@@ -23,4 +23,4 @@ class StaleEmbeddingsError(TrainingError):
 
 
 class TrainingDataError(TrainingError):
-    """There is no data to train on."""
+    """There is no data to train on, or a space is in both training and validation."""

@@ -39,13 +39,13 @@ _START_SCALE = 10.0
 
 
 class GraphTraining(RankingModule):
-    """Trains a ``GraphRetrieval`` through one stage.
+    """Lightning module that trains a ``GraphRetrieval`` through one stage.
 
     Args:
         network: The model; trained in place.
         config: Learning rates and regularisation.
-        losses: Weight of each self-supervised loss; None for ranking of the turns by questions.
-        seed: Random seed of hidden edges and drawn pairs.
+        losses: Weight of each self-supervised loss; None for the supervised stage, which learns to rank turns.
+        seed: Random seed of hidden edges and sampled pairs.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class GraphTraining(RankingModule):
         self.log_scale = nn.Parameter(torch.tensor(_START_SCALE).log())  # 1 / temperature of the ranking
 
     def training_step(self, batch: SpaceExample, batch_idx: int) -> Tensor:
-        """The stage's loss on one space; 0 when nothing applies to it."""
+        """The stage's loss on one space; 0 if none of its losses applies to the space."""
         parts: dict[str, Tensor] = {}
         if self.losses is None:
             if batch.questions is not None:
@@ -81,14 +81,14 @@ class GraphTraining(RankingModule):
         return self.log_scale.exp() * inner_products(self.network.queries(questions), vectors.joined())
 
     def validation_step(self, batch: SpaceExample, batch_idx: int) -> None:
-        """Recall and nDCG of the space's questions, in float32 as they will be asked."""
+        """Compute recall and nDCG of the space's questions, in float32 as at search time."""
         if batch.questions is not None:
             with torch.autocast(self.device.type, enabled=False):
                 stored = self.network.nodes(batch.inputs).joined()
                 self._scores.add(inner_products(self.network.queries(batch.questions), stored), batch.positive)
 
     def configure_optimizers(self) -> Any:
-        """AdamW with one group for single weights, one for edge features and one for attention; linear warm-up."""
+        """AdamW with linear warm-up; one parameter group each for single weights, edge features and attention."""
         nodes, queries, config = self.network.nodes, self.network.queries, self.config
         scalars = [nodes.own, nodes.prior, nodes.bias_traits, *queries.parameters(), self.log_scale]
         edges = [nodes.edge_features, nodes.own_traits]
@@ -121,10 +121,10 @@ def train_checkpoint(
     name: str = "train",
     experiment: str = "",
 ) -> Checkpoint:
-    """Train, or take up an interrupted training, or load the finished one of the same identity.
+    """Train a graph encoder, resume its interrupted training, or load the finished one of the same identity.
 
     Args:
-        data: At least one; several for several corpora, or for graphs that several extractors made of one.
+        data: At least one training set; several for several corpora, or for several extractors' graphs of one corpus.
         settings: Model, stages and optimiser.
         trainer: Where and how to run.
         embed: Text encoder.
@@ -132,15 +132,15 @@ def train_checkpoint(
         folder: The checkpoint is written to ``folder/checkpoint``, resume points and logs beside it.
         seed: Random seed.
         details: Recorded in the manifest.
-        learn_details: Learns what else is recorded there; not called where the training is finished.
-        writer: Turns facts into pseudo-questions, where the settings ask for some.
+        learn_details: Computes further entries of the manifest; not called if a finished training is loaded.
+        writer: Turns facts into pseudo-questions, if a loss in the settings needs them.
         name: Shown on the progress bar; name of the run in Weights & Biases.
         experiment: Groups the runs in Weights & Biases; empty for the folder's name.
 
     Raises:
-        UnknownNameError: If the settings name an encoder or a loss that there is not.
-        GraphError: If they exclude a relation that there is not.
-        TrainingDataError: If there is nothing to train on, or a space is on both sides.
+        UnknownNameError: If the settings name an unknown encoder or loss.
+        GraphError: If they exclude an unknown relation.
+        TrainingDataError: If there is nothing to train on, or a space is in both training and validation.
     """
     started = time.monotonic()
     training = settings.training
@@ -167,7 +167,7 @@ def train_checkpoint(
         return finished
     begun = time.monotonic()
     learnt = learn_details()
-    started += time.monotonic() - begun  # which is no time of the network's training
+    started += time.monotonic() - begun  # not counted as training time of the network
     examples = [
         make_example(
             graph.snapshot,
@@ -183,7 +183,7 @@ def train_checkpoint(
     torch.manual_seed(seed)
     network = GraphRetrieval(settings.model, text_dim=text_dim)
     folder.mkdir(parents=True, exist_ok=True)
-    # The fingerprint is in the names, so that another configuration's resume point is never taken up.
+    # The names contain the fingerprint, so that a resume point of another configuration is never used.
     paths = {stage: folder / f"{stage}-{identity.fingerprint}" for stage in STAGES}
     stages: dict[str, dict[str, float]] = {}
     for number, (stage, epochs) in enumerate(zip(STAGES, (training.pretrain_epochs, training.epochs), strict=True)):
@@ -193,7 +193,7 @@ def train_checkpoint(
         if trainer.compile:
             # In place, so that the names of the weights stay as they are.
             network.nodes.compile(dynamic=True)
-        stage_seed = 10 * seed + number  # of no other stage, whatever the seed
+        stage_seed = 10 * seed + number  # shared with no other stage or seed
         losses = training.pretrain_losses if stage == "pretrain" else None
         stages[stage] = run_lightning(
             GraphTraining(network, training, losses, seed=stage_seed),
@@ -226,9 +226,9 @@ def train_checkpoint(
         },
         seen_texts_of(graphs),
     )
-    if not trainer.fast_dev_run and is_first_process():  # with several devices all of them come by here
+    if not trainer.fast_dev_run and is_first_process():  # with several devices, every process gets here
         checkpoint.save(folder / "checkpoint")
-        for path in paths.values():  # of no more use, and larger than the checkpoint
+        for path in paths.values():  # no longer needed, and larger than the checkpoint
             remove_resume_point(path)
     return checkpoint
 
@@ -246,6 +246,6 @@ def _finished(folder: Path, identity: RunIdentity) -> Checkpoint | None:
         return None
     try:
         done = load_checkpoint(folder, text_encoder=identity.text_encoder)
-    except CheckpointError:  # written by an older version, or damaged: it is made anew
+    except CheckpointError:  # written by an older version, or damaged: train again
         return None
     return done if done.details.get("identity") == identity.as_json() else None

@@ -1,6 +1,6 @@
-"""Use of a checkpoint: vectors of questions and of the turns of a graph.
+"""Encodes questions, and the turns of a graph, with a checkpoint.
 
-PyTorch is imported where a graph is encoded: a question that is asked of vectors that are there needs none of it.
+PyTorch is imported only when a graph is encoded; encoding a question to search stored vectors does not need it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class CheckpointQueryEncoder:
-    """Makes vectors of questions with a checkpoint.
+    """Encodes questions with a checkpoint.
 
     Args:
         checkpoint: The trained model.
@@ -36,14 +36,14 @@ class CheckpointQueryEncoder:
         self.version: str = checkpoint.version
 
     def encode_query(self, text: str, *, asked_at: datetime | None = None) -> NDArray[np.float32]:
-        """float32 [dim]; see ``retrieval.protocols.QueryEncoder``."""
+        """Vector of a question, float32 [dim]; see ``retrieval.protocols.QueryEncoder``."""
         vector: NDArray[np.float32] = self.encode_queries([text], asked_at=[asked_at])[0]
         return vector
 
     def encode_queries(
         self, texts: Sequence[str], *, asked_at: Sequence[datetime | None] | None = None
     ) -> NDArray[np.float32]:
-        """float32 [questions, dim]."""
+        """Vectors of questions, float32 [questions, dim]."""
         checkpoint = self._checkpoint
         features = query_features(texts, self._embed(texts), *features_of(checkpoint.model), asked_at=asked_at)
         return features * checkpoint.query_scale
@@ -59,16 +59,15 @@ def inputs_of(checkpoint: Checkpoint, snapshot: Snapshot) -> GraphInputs:
 def encode_graph(
     checkpoint: Checkpoint, snapshot: Snapshot, *, device: str = "cpu"
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Vectors of the turns of a snapshot.
+    """Encode the turns of a snapshot.
 
     Args:
-        checkpoint: The model.
+        checkpoint: The trained model.
         snapshot: The graph, with embeddings of the checkpoint's text encoder.
         device: Where to run.
 
     Returns:
-        (rows of the active turns in the snapshot, their vectors, float32 [turns, dim]); both empty where nothing had
-        been said.
+        (rows of the active turns in the snapshot, their vectors, float32 [turns, dim]); both empty without active turns.
     """
     if not len(snapshot.active_rows((EPISODE,))):
         return np.zeros(0, dtype=np.int64), np.zeros((0, checkpoint.vector_dim), dtype=np.float32)

@@ -27,18 +27,18 @@ from locigraph.training.errors import TrainingError
 from locigraph.training.examples import EpochDataModule
 from locigraph.training.ranking_scores import RankingScores
 
-# Lightning sets its own level when it is imported; its remarks would come between the progress bars.
+# Lightning sets its log level on import; its messages would break up the progress bars.
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 
-# The first steps count more, so that the average is not ruled by the untrained weights.
+# Gives the first steps more weight, so that the untrained parameters do not dominate the moving average.
 _RAMP = 5
 
 
 class RankingModule(L.LightningModule):
-    """What all trainings share: epochs with seeds of their own, and validation scores that decide when to stop.
+    """Base of all training modules: seeds every epoch, and logs the validation scores that decide when to stop.
 
     Args:
-        seed: Random seed of all that a training draws. Each epoch begins from it, so that a resumed run draws the same.
+        seed: Random seed of the training. Each epoch's seed derives from it, so a resumed run draws the same numbers.
     """
 
     def __init__(self, *, seed: int) -> None:
@@ -54,11 +54,11 @@ class RankingModule(L.LightningModule):
         self._generator.manual_seed(epoch_seed)
 
     def on_validation_epoch_start(self) -> None:
-        """Forget the last epoch's questions."""
+        """Discard the scores of the last validation."""
         self._scores = RankingScores()
 
     def on_validation_epoch_end(self) -> None:
-        """Log means over questions; ``val/score``, the sum of recall and nDCG, decides when to stop."""
+        """Log means over questions; ``val/score``, the sum of mean recall and mean nDCG, decides when to stop."""
         self.log_dict(self._scores.means(), batch_size=1, sync_dist=True)
 
 
@@ -66,8 +66,8 @@ class AverageAndStop(L.Callback):
     """Validates with a moving average of the parameters, keeps the best one, and stops when it no longer improves.
 
     Args:
-        ema_decay: Decay of the average; 0 keeps the present parameters.
-        patience: Epochs without a better ``val/score`` before stopping.
+        ema_decay: Decay of the average; with 0 it is the current parameters.
+        patience: Number of epochs without a better ``val/score`` after which to stop.
 
     Source:
         Polyak and Juditsky 1992; exponential form as in Tarvainen and Valpola 2017.
@@ -92,13 +92,13 @@ class AverageAndStop(L.Callback):
         }  # fmt: skip
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take up the state from a resume point."""
+        """Restore the state from a resume point."""
         self._mean, self._best = state_dict["mean"], state_dict["best"]
         self._steps, self.best_epoch = state_dict["steps"], state_dict["best_epoch"]
         self.best_score, self.start_score = state_dict["best_score"], state_dict["start_score"]
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Stop at once where the run that is resumed had already stopped for lack of progress."""
+        """Stop at once if the resumed run had already stopped early."""
         self._stop_if_old(trainer, trainer.current_epoch - 1)
 
     def on_train_batch_end(
@@ -113,7 +113,7 @@ class AverageAndStop(L.Callback):
                 if held is None:
                     self._mean[name] = value.detach().clone()
                 else:
-                    # A resume point's tensors come back on the CPU.
+                    # Tensors restored from a resume point are on the CPU.
                     self._mean[name] = held.to(value.device).lerp_(value, 1 - keep)
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -126,7 +126,7 @@ class AverageAndStop(L.Callback):
         """Keep the average if it is the best so far, and put the parameters back."""
         score = float(trainer.callback_metrics.get("val/score", float("nan")))
         if not self._mean and not trainer.sanity_checking:  # before the first step
-            if math.isfinite(score):  # else no validation question can be answered
+            if math.isfinite(score):  # NaN if validation has no questions
                 self.start_score = self.best_score = score
                 self._best = {name: value.detach().clone() for name, value in pl_module.state_dict().items()}
         elif score > self.best_score:
@@ -149,40 +149,40 @@ class AverageAndStop(L.Callback):
 
 
 class ResumePoint(L.Callback):
-    """Saves at the end of every epoch all that the run needs to go on.
+    """Saves everything needed to resume the run at the end of every epoch.
 
     Args:
-        path: File to write. It is replaced in one step, so a crash leaves the last complete one.
+        path: File to write. It is replaced atomically, so a crash leaves the last complete one.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Write the file and put it in the place of the one before."""
+        """Write the file and replace the previous one with it."""
         part = self._path.with_suffix(".part")
         trainer.save_checkpoint(part, weights_only=False)
         if trainer.is_global_zero:
-            sync(part)  # else a power failure after the rename leaves an empty file under the right name
+            sync(part)  # otherwise a power failure after the rename could leave an empty file
             os.replace(part, self._path)
 
 
 def _readable_resume_point(path: Path) -> str | None:
-    """The resume point if it can be read; a damaged one is removed, and the stage begins anew."""
+    """The resume point, or None if it is missing or damaged; a damaged one is removed, and the stage starts over."""
     if not path.is_file():
         return None
     try:
         with zipfile.ZipFile(path) as file:
-            is_whole = file.testzip() is None  # compares checksums, which reading the file does not
+            is_whole = file.testzip() is None  # compares checksums, which loading does not
     except (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile):
         is_whole = False
     if not is_whole:
-        path.unlink(missing_ok=True)  # of several processes each finds it damaged
+        path.unlink(missing_ok=True)  # each of several processes may try to remove it
     return str(path) if is_whole else None
 
 
 def remove_resume_point(path: Path) -> None:
-    """Remove the resume point of a stage that is done; those of other settings stay, so that these can go on.
+    """Remove the resume point of a finished stage; those of other settings stay, so that their trainings can resume.
 
     Args:
         path: Path of the stage's resume point, without suffix: ``folder/<stage>-<fingerprint>``.
@@ -191,7 +191,7 @@ def remove_resume_point(path: Path) -> None:
 
 
 class StepProgress(L.Callback):
-    """One line for the whole stage, with rate and time left.
+    """One progress bar for the whole stage, with rate and time left.
 
     Args:
         name: Shown before the bar.
@@ -215,7 +215,7 @@ class StepProgress(L.Callback):
             self._bar.update()
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Show the last validation."""
+        """Show the scores of the last validation."""
         if self._bar is not None:
             shown = {
                 name.split("/")[1]: f"{float(trainer.callback_metrics[name]):.3f}"
@@ -232,8 +232,8 @@ class StepProgress(L.Callback):
 
 
 def is_first_process() -> bool:
-    """Whether this process writes what all of several devices have come to."""
-    # Lightning sets it as soon as it knows; without several processes there is none.
+    """Whether this process writes the results; of several processes, one per device, only the first does."""
+    # Lightning sets ``rank`` as soon as it knows it; with a single process it may be missing.
     return int(getattr(rank_zero_only, "rank", 0)) == 0
 
 
@@ -251,25 +251,26 @@ def run_lightning(
     group: str,
     logged: Mapping[str, Any],
 ) -> dict[str, float]:
-    """Train a module; an interrupted run is taken up at its last complete epoch.
+    """Train a module; an interrupted run is resumed after its last complete epoch.
 
     Args:
         module: Trained in place; left with the best validated moving average of its parameters or, without validation,
-            the last. Logs ``val/score``, the greater the better.
-        data: Examples to learn from, and those whose questions decide when to stop.
+            the last one. It must log ``val/score``, where higher is better.
+        data: Training examples, and validation examples whose questions decide when to stop.
         config: Where and how to run.
-        epochs: Largest number of epochs.
-        patience: Epochs without a better validation before stopping.
+        epochs: Maximum number of epochs.
+        patience: Number of epochs without a better validation score after which to stop.
         ema_decay: Decay of the moving average; 0 for none.
-        gradient_clip: Largest norm of the gradient.
+        gradient_clip: Maximum norm of the gradient; 0 switches clipping off.
         path: Path of the resume point and the logs, without suffix: ``folder/<stage>-<fingerprint>``.
         name: Shown on the progress bar; name of the run in Weights & Biases.
         group: Groups the runs of an experiment in Weights & Biases.
         logged: Hyper-parameters to log.
 
     Returns:
-        The best validation score, its epoch, and the score before the first step; epoch -1 if no epoch was better than
-        the start, whose parameters the module then keeps. Without validation only ``best_epoch``, -1.
+        ``val_score``, the best validation score; ``best_epoch``, its epoch, or -1 if no epoch was better than the
+        initial parameters, which the module then keeps; and ``start_score``, the score before the first step. Without
+        validation questions, only ``best_epoch``, which is -1.
     """
     best = AverageAndStop(ema_decay=ema_decay, patience=patience)
     resume = path.with_suffix(".ckpt")
@@ -280,9 +281,9 @@ def run_lightning(
         # Lightning advises more data-loader workers; the examples are in memory already.
         warnings.filterwarnings("ignore", message=".*does not have many workers.*")
         warnings.filterwarnings("ignore", message=".*GPU available but not used.*")
-        # The stages of a training share a run.
+        # All stages of a training share one run in Weights & Biases.
         warnings.filterwarnings("ignore", message=".*There is a wandb run already in progress.*")
-        # A training without validation spaces is one of the ways to train.
+        # Training without validation spaces is allowed.
         warnings.filterwarnings("ignore", message=".*Total length of `list` across ranks is zero.*")
         trainer = _trainer(
             accelerator=config.accelerator,
@@ -295,8 +296,8 @@ def run_lightning(
             fast_dev_run=config.fast_dev_run,
             logger=_loggers(config, path, name, group, logged),
             callbacks=callbacks,
-            # Training examples are dealt out by their own sampler. Every process validates on all spaces: shared out,
-            # some would count twice, and a process without a question would leave the others waiting.
+            # The data module has its own sampler for training examples. Every process validates on all spaces: if they
+            # were distributed, some would count twice, and a process without a question would leave the others waiting.
             use_distributed_sampler=False,
             enable_checkpointing=False,
             enable_progress_bar=False,
@@ -306,10 +307,10 @@ def run_lightning(
         )
         taken_up = _readable_resume_point(resume)
         if taken_up is None and data.validation:
-            trainer.validate(module, datamodule=data, verbose=False)  # the start, which a stage must improve on
+            trainer.validate(module, datamodule=data, verbose=False)  # the baseline that the stage must beat
         trainer.fit(module, datamodule=data, ckpt_path=taken_up, weights_only=True)
     best.finish(module)
-    if best.best_score == float("-inf"):  # nothing to validate on, or no question about it
+    if best.best_score == float("-inf"):  # no validation spaces, or no questions about them
         return {"best_epoch": -1}
     return {"best_epoch": best.best_epoch, "val_score": best.best_score, "start_score": best.start_score}
 
@@ -334,9 +335,9 @@ def _loggers(
         import wandb
 
         stage, _, fingerprint = path.name.partition("-")
-        # The same for all stages of a training, and for what goes on with it.
+        # The same for all stages of a training, and for the runs that resume it.
         run = hashlib.sha256(str(path.absolute().with_name(fingerprint)).encode()).hexdigest()[:16]
-        if wandb.run is not None and wandb.run.id != run:  # another training's, in this process
+        if wandb.run is not None and wandb.run.id != run:  # the run of another training in this process
             wandb.finish()
         logger = WandbLogger(
             project=config.wandb_project,

@@ -1,4 +1,4 @@
-"""What is trained: a graph encoder and a query encoder, as PyTorch modules."""
+"""The trained model: a graph encoder and a query encoder, as one PyTorch module."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from locigraph.training.config import ModelConfig
 
 
 class GraphRetrieval(nn.Module):
-    """What is trained and what a checkpoint holds: a graph encoder and a query encoder.
+    """The model that is trained and that a checkpoint holds: a graph encoder and a query encoder.
 
     Args:
         model: The graph encoder and its widths.
@@ -46,10 +46,10 @@ def weights_of(network: GraphRetrieval) -> dict[str, NDArray[Any]]:
 
 
 def network_of(model: ModelConfig, text_dim: int, weights: Mapping[str, NDArray[Any]]) -> GraphRetrieval:
-    """A network with such weights, in evaluation mode.
+    """Build a network with given weights, in evaluation mode.
 
     Raises:
-        RuntimeError: If they are not those of such a network.
+        RuntimeError: If the weights do not fit the network.
     """
     network = GraphRetrieval(model, text_dim=text_dim)
     network.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})

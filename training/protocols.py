@@ -1,4 +1,4 @@
-"""What training needs from other packages."""
+"""Interfaces of what training needs from other packages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-#: A text encoder: float32 [texts, dim], rows of length 1.
+#: A text encoder: maps texts to embeddings, float32 [texts, dim], rows of length 1.
 Embed = Callable[[Sequence[str]], NDArray[np.float32]]
 
 
@@ -17,9 +17,9 @@ class QuestionWriter(Protocol):
 
     @property
     def name(self) -> str:
-        """Identifies the writer and all that decides what it writes; part of a training's identity."""
+        """Identifies the writer and everything that affects what it writes; part of a training's identity."""
         ...
 
     def write(self, statements: Sequence[str]) -> list[list[str]]:
-        """Questions that each statement answers; an empty list where nothing can be asked."""
+        """The questions that each statement answers; an empty list for a statement about which none can be asked."""
         ...
