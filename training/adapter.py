@@ -1,4 +1,4 @@
-"""Training of adapters: low-rank adaptations of the text encoder, trained on questions before any graph network.
+"""Training of adapters: low-rank adaptations of the text encoder, trained on questions before the graph network.
 
 The positives of a question are the turns that answer it and the facts and events from these turns; the negatives are
 other nodes of the same conversation. The graph network is then trained on the adapted embeddings.
@@ -48,16 +48,16 @@ _ENCODED_AT_ONCE = 32
 
 @dataclass(frozen=True, eq=False)
 class TextExample(Tensors):
-    """Questions of a space, and the texts among which their answers are.
+    """Questions about a space, and the texts among which their answers are found.
 
     Attributes:
         name: Name of the space, or of a view of it.
         documents: Descriptions of turns, facts and events.
-        turns: Which documents are turns, int64 [turns].
+        turns: Positions of the turns among ``documents``, int64 [turns].
         questions: The questions' texts.
         positive: Which documents answer which question, bool [questions, documents].
-        ignored: Which documents may answer a question besides: those that come from several turns of which some are
-            evidence and some are not, bool [questions, documents].
+        ignored: Which documents are neither positive nor negative for a question: those from several turns of which
+            only some are evidence, bool [questions, documents].
     """
 
     name: str
@@ -68,7 +68,7 @@ class TextExample(Tensors):
     ignored: Tensor
 
     def parts(self, size: int) -> list[Self]:
-        """The same documents with at most ``size`` of the questions each."""
+        """Split the example into parts of at most ``size`` questions, each with all documents."""
         return [
             dataclasses.replace(
                 self,
@@ -81,7 +81,7 @@ class TextExample(Tensors):
 
 
 def text_example(snapshot: Snapshot, questions: Sequence[Question], *, name: str) -> TextExample:
-    """A space as texts; questions whose evidence the snapshot does not show are left out.
+    """Convert a space into texts; questions without evidence in the snapshot are left out.
 
     Args:
         snapshot: The graph as of the questions' time; its embeddings are not used.
@@ -110,12 +110,12 @@ def text_example(snapshot: Snapshot, questions: Sequence[Question], *, name: str
 
 
 class TextAdaptation(RankingModule):
-    """Trains an adapter.
+    """Lightning module that trains an adapter.
 
     Args:
         encoder: sentence-transformers model with a trainable adapter.
         config: Settings of the training.
-        examples: Number of examples in an epoch; the learning rate falls over all epochs together.
+        examples: Number of training examples per epoch; it sets the length of the learning-rate schedule.
         seed: Random seed of negatives and dropout.
     """
 
@@ -139,7 +139,7 @@ class TextAdaptation(RankingModule):
         return loss
 
     def validation_step(self, batch: TextExample, batch_idx: int) -> None:
-        """Recall and nDCG of the turns by cosine alone."""
+        """Compute recall and nDCG of the turns when ranked by cosine similarity alone."""
         turns = [batch.documents[i] for i in batch.turns.tolist()]
         self._scores.add(self._cosines(batch.questions, turns), batch.positive[:, batch.turns])
 
@@ -147,7 +147,7 @@ class TextAdaptation(RankingModule):
         return inner_products(self._embed(questions), self._embed(documents))
 
     def _embed(self, texts: Sequence[str]) -> Tensor:
-        """Unit-length embeddings, [texts, dim]; texts of like length together, which wastes least on padding."""
+        """Unit-length embeddings, [texts, dim]; texts are batched by length, which keeps padding low."""
         window = min(self.config.max_tokens, self.encoder.max_seq_length or self.config.max_tokens)
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
         rows = []
@@ -161,12 +161,12 @@ class TextAdaptation(RankingModule):
         return F.normalize(torch.cat(rows), dim=1)[place.to(self.device)]
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]  # torch overloads it
-        """The weights of the adapter alone; those of the encoder do not change."""
+        """The weights of the adapter alone, since those of the encoder do not change."""
         learnt = {name for name, parameter in self.named_parameters() if parameter.requires_grad}
         return {name: value for name, value in super().state_dict(*args, **kwargs).items() if name in learnt}
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """Take in the weights of the adapter; the encoder keeps its own."""
+        """Load the weights of the adapter; those of the encoder stay as they are."""
         missing = set(self.state_dict()) ^ set(state_dict)
         if strict and missing:
             raise KeyError(f"adapter weights differ in {sorted(missing)[0]!r}")
@@ -176,7 +176,7 @@ class TextAdaptation(RankingModule):
         """AdamW on the adapter's weights; the learning rate rises linearly, then falls linearly to 0."""
         learnt = [parameter for parameter in self.parameters() if parameter.requires_grad]
         optimiser = torch.optim.AdamW(learnt, lr=self.config.lr, weight_decay=self.config.weight_decay)
-        # Not the trainer's own estimate, which would take the first epoch's order for that of a resumed run.
+        # Not the trainer's own estimate: computing it would give a resumed run the order of the first epoch.
         steps = self.config.epochs * math.ceil(self._examples / self.trainer.world_size)
         warmup = max(1, min(self.config.warmup_steps, steps // 4))
         schedule = torch.optim.lr_scheduler.LambdaLR(
@@ -195,10 +195,10 @@ def train_adapter(
     seed: int,
     details: Mapping[str, Any],
 ) -> TextAdapter | None:
-    """Train an adapter, or resume an interrupted training, or read the finished one of the same settings.
+    """Train an adapter, resume its interrupted training, or read the finished one of the same identity.
 
     Args:
-        data: What may be seen of each corpus, at least one; embeddings of the graphs are not used.
+        data: One training set per corpus, at least one; the embeddings of the graphs are not used.
         config: Settings of the training.
         trainer: Devices, precision and logging.
         model: Name or folder of the text encoder.
@@ -210,8 +210,8 @@ def train_adapter(
         The adapter; None after a ``fast_dev_run``, which writes none.
 
     Raises:
-        TrainingDataError: If there is no question to learn from, or a space is on both sides.
-        TrainingError: If the trainer is to compile, which is for the graph network.
+        TrainingDataError: If there is no question to learn from, or a space is in both training and validation.
+        TrainingError: If ``trainer.compile`` is set, which is for the graph network only.
         TextEncoderError: If the text encoder cannot be loaded.
     """
     if trainer.compile:
@@ -239,11 +239,11 @@ def train_adapter(
             if done.details.get("identity") == identity.as_json():
                 return done
         except TextEncoderError:
-            pass  # damaged, or of another text encoder: made anew below
+            pass  # damaged, or of another text encoder: trained again below
     torch.manual_seed(seed)
     encoder = load_model(model, device="cpu")  # Lightning moves it
     add_adapter(encoder, rank=config.rank, dropout=config.dropout)
-    encoder.train()  # it comes as one that is used
+    encoder.train()  # it is loaded in evaluation mode
     steps = [part for example, is_training in examples if is_training for part in example.parts(config.questions)]
     checks = [example for example, is_training in examples if not is_training]
     module = TextAdaptation(encoder, config, examples=len(steps), seed=seed)
@@ -255,7 +255,7 @@ def train_adapter(
         trainer,
         epochs=config.epochs,
         patience=config.patience,
-        ema_decay=0.0,  # the rate falls to nothing instead
+        ema_decay=0.0,  # the learning rate falls to 0 instead
         gradient_clip=config.gradient_clip,
         path=path,
         name="adapter",
@@ -269,12 +269,12 @@ def train_adapter(
         save_adapter(encoder, target, base=model, details=recorded, seen=seen_texts_of(graphs))
         remove_resume_point(path)
     if torch.distributed.is_available() and torch.distributed.is_initialized():
-        torch.distributed.barrier()  # the others read what the first has written
+        torch.distributed.barrier()  # the other processes read what the first one has written
     return read_adapter(target, base=model)
 
 
 def _fingerprint(examples: Sequence[TextExample]) -> str:
-    """Twelve hexadecimal digits of all texts and which answers which; their wording stays out of the manifest."""
+    """Hash of all texts and of which answers which, 12 hexadecimal digits; it keeps the texts out of the manifest."""
     digest = hashlib.sha256()
     for example in examples:
         for text in (example.name, *example.documents, *example.questions):

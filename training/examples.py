@@ -1,4 +1,4 @@
-"""Spaces as training examples, and the Lightning data module that hands them out."""
+"""Spaces as training examples, and the Lightning data module that serves them."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class SpaceExample(Tensors):
         inputs: The graph.
         questions: Features of the questions, [questions, vector_dim]; None when there are none.
         positive: Which turns answer which question, bool [questions, turns].
-        pseudo: Questions made of the graph itself; None when there are none.
-        pseudo_positive: Which turns each of those came from, bool [pseudo-questions, turns].
+        pseudo: Features of pseudo-questions, made from the graph, [pseudo-questions, vector_dim]; None without any.
+        pseudo_positive: Which turns each pseudo-question came from, bool [pseudo-questions, turns].
     """
 
     name: str
@@ -56,15 +56,15 @@ def make_example(
     writer: QuestionWriter | None = None,
     name: str | None = None,
 ) -> SpaceExample:
-    """Turn a space into tensors.
+    """Convert a space into tensors.
 
     Args:
         snapshot: The graph as of the questions' time, with embeddings.
-        questions: Questions about this space; those whose evidence the snapshot does not show are left out.
-        model: Widths of the features, and the relations.
-        embed: Text embeddings, rows of length 1.
+        questions: Questions about this space; those without evidence in the snapshot are left out.
+        model: Widths of the features, and the relations to leave out.
+        embed: Text encoder.
         writer: Turns facts and events into pseudo-questions; None for no pseudo-questions.
-        name: Name of the example; None takes the space's.
+        name: Name of the example; None for the name of the space.
     """
     sketch, context = features_of(model)
     inputs = graph_inputs(snapshot, sketch, context, network_relations(model.excluded_relations))
@@ -92,11 +92,11 @@ def make_example(
 
 
 class _EpochSampler(Sampler[int]):
-    """A shuffle that depends on seed and epoch only, so that a resumed run sees the same order.
+    """Shuffles depending on seed and epoch only, so that a resumed run sees the same order.
 
-    It asks for the epoch itself, since Lightning takes the order of a resumed run before it calls ``set_epoch``. With
-    n processes each takes every n-th example of one order; where their number is not a multiple of n, the order is
-    continued from its beginning.
+    It calls ``epoch`` for the epoch, since Lightning iterates the sampler of a resumed run before calling
+    ``set_epoch``. Each of n processes takes every n-th example of one common order; if the number of examples is not a
+    multiple of n, the order wraps around.
     """
 
     def __init__(self, count: int, seed: int, epoch: Callable[[], int], *, rank: int = 0, processes: int = 1) -> None:
@@ -112,7 +112,7 @@ class _EpochSampler(Sampler[int]):
 
 
 class Example(Protocol):
-    """What one step learns from: a space, or a part of one."""
+    """The data of one training step: a space, or a part of one."""
 
     @property
     def name(self) -> str:
@@ -126,15 +126,15 @@ E = TypeVar("E", bound=Example)
 
 
 class EpochDataModule(L.LightningDataModule, Generic[E]):
-    """Hands out one example per step, in an order that depends on the seed and the epoch.
+    """Serves one example per step, in an order that depends on the seed and the epoch.
 
     Args:
-        train: Examples to learn from; a graph network's are whole spaces, since their graphs never touch.
+        train: Examples to learn from; for a graph network whole spaces, since no edge joins two spaces.
         validation: Examples whose questions decide when to stop.
         seed: Random seed of the order.
 
     Raises:
-        TrainingDataError: If there is nothing to train on, or a space is on both sides.
+        TrainingDataError: If there is nothing to train on, or a space is in both training and validation.
     """
 
     def __init__(self, train: Sequence[E], validation: Sequence[E], *, seed: int) -> None:
@@ -153,8 +153,8 @@ class EpochDataModule(L.LightningDataModule, Generic[E]):
         trainer = self.trainer
         place = {} if trainer is None else {"rank": trainer.global_rank, "processes": trainer.world_size}
         sampler = _EpochSampler(len(self.train), self._seed, self._epochs_done, **place)
-        # A loader draws a number whenever it begins, which a resumed run does at another point: not from torch's own
-        # generator, then, which dropout draws from.
+        # A loader draws a random number each time it starts, and a resumed run starts it at another point. A generator
+        # of its own keeps this from changing torch's global generator, which dropout uses.
         return DataLoader(
             self.train,  # type: ignore[arg-type]  # a list is a dataset
             batch_size=None,
@@ -163,14 +163,14 @@ class EpochDataModule(L.LightningDataModule, Generic[E]):
         )
 
     def _epochs_done(self) -> int:
-        # ``trainer.current_epoch`` still lags behind when a resumed run takes the order.
+        # ``trainer.current_epoch`` is not yet up to date when a resumed run asks for its order.
         if self.trainer is None:
             return 0
-        # Lightning types the progress as one of its bases, which does not count the processed.
+        # Lightning annotates ``current`` with a base class that has no ``processed``.
         return int(self.trainer.fit_loop.epoch_progress.current.processed)  # type: ignore[attr-defined]
 
     def val_dataloader(self) -> DataLoader[E] | list[DataLoader[E]]:
-        """Validation examples in order, all of them in every process; no loader at all when there are none."""
+        """Validation examples in a fixed order, all of them in every process; an empty list if there are none."""
         if not self.validation:
             return []
         return DataLoader(
@@ -181,5 +181,5 @@ class EpochDataModule(L.LightningDataModule, Generic[E]):
         )
 
     def transfer_batch_to_device(self, batch: E, device: torch.device, dataloader_idx: int) -> E:
-        """Lightning does not know how to move our dataclasses."""
+        """Move an example to a device; Lightning does not know how to move our dataclasses."""
         return batch.to(device)

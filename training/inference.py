@@ -67,7 +67,7 @@ def encode_graph(
         device: Where to run.
 
     Returns:
-        (rows of the active turns in the snapshot, their vectors, float32 [turns, dim]); both empty without active turns.
+        (rows of the active turns in the snapshot, their vectors, float32 [turns, dim]); both empty if there are none.
     """
     if not len(snapshot.active_rows((EPISODE,))):
         return np.zeros(0, dtype=np.int64), np.zeros((0, checkpoint.vector_dim), dtype=np.float32)

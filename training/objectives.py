@@ -1,7 +1,7 @@
-"""The losses of the self-supervised stage: one table.
+"""The losses of the self-supervised stage, and their table.
 
-Each looks at a space whose answer-giving edges are hidden. What is learnt is the same that ranking uses: the weights of
-relations and edges, and with ``hgt`` the typed attention.
+Each loss encodes a space with some of its edges hidden. The losses train the parameters that ranking uses: the weights
+of relations and edges and, with ``hgt``, the typed attention.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _VIEW_DROP = 0.2
 
 @dataclass(frozen=True)
 class Scorer:
-    """What a loss may use.
+    """The functions and the random generator that a loss may use.
 
     Attributes:
         encoder: The graph encoder.
-        rank: Scaled scores of questions against turn vectors, [questions, turns].
-        generator: Decides what is hidden and drawn; lives on the CPU.
+        rank: Computes scaled scores of questions against turn vectors, [questions, turns].
+        generator: Random generator, on the CPU, that decides which edges are hidden and which pairs are sampled.
     """
 
     encoder: GraphEncoder
@@ -40,7 +40,7 @@ class Scorer:
     generator: torch.Generator
 
     def random(self, *shape: int, like: Tensor) -> Tensor:
-        """Uniform numbers in [0, 1) on the device of a tensor."""
+        """Uniform random numbers in [0, 1), on the device of ``like``."""
         return torch.rand(*shape, generator=self.generator).to(like.device)
 
 
@@ -50,7 +50,7 @@ class Loss:
 
     Attributes:
         name: The name by which users choose it.
-        compute: Gives the loss, or None for a space that it does not apply to.
+        compute: Returns the loss, or None for a space that it does not apply to.
         description: One sentence for help texts.
         asks: Whether it needs pseudo-questions.
     """
@@ -62,10 +62,10 @@ class Loss:
 
 
 def pseudo_question_loss(scorer: Scorer, example: SpaceExample) -> Tensor | None:
-    """Contrast of text and node: pseudo-questions against the turns they came from.
+    """Contrastive loss of pseudo-questions against the turns they came from.
 
-    All fact and event edges of a random half of the turns are hidden, and only that half is ranked. Were only the
-    asked facts' edges hidden, a turn that still has facts could not be the answer, and just that would be learnt.
+    Of the turns with facts or events, a random half has all these edges hidden, and only that half is ranked. If only
+    the edges of the facts in question were hidden, the model would merely learn that no turn with facts is an answer.
     """
     if example.pseudo is None:
         return None
@@ -87,7 +87,7 @@ def link_prediction_loss(scorer: Scorer, example: SpaceExample) -> Tensor | None
     """Typed link prediction: hidden edges against non-edges from the same node to other turns.
 
     A pair's score is its edge logit (with ``hgt`` the attention score) plus the inner product of the neighbour's text
-    with the turn's encoded text block. Every edge from the node of a hidden edge to its turn is hidden with it.
+    with the turn's encoded text block. Hiding an edge also hides all other edges from the same node to the same turn.
     """
     inputs = example.inputs
     edges, turns = len(inputs.source), inputs.num_turns
@@ -112,9 +112,9 @@ def link_prediction_loss(scorer: Scorer, example: SpaceExample) -> Tensor | None
 
 
 def two_views_loss(scorer: Scorer, example: SpaceExample) -> Tensor | None:
-    """Contrast of two views (NT-Xent): a turn's text block with some edges left out, against the same with others."""
+    """Contrastive loss (NT-Xent) of a turn's text block in two views of the graph with different edges left out."""
     inputs = example.inputs
-    if inputs.num_turns < 2:  # a single turn has no other to differ from
+    if inputs.num_turns < 2:  # a single turn has no negatives
         return None
     views = []
     for _ in range(2):
@@ -139,11 +139,11 @@ LOSSES: Table[Loss] = Table(
 
 
 def require_known_names(settings: Settings) -> None:
-    """Refuse settings that name an encoder, a loss or a relation that there is not, before any work.
+    """Refuse settings that name an unknown encoder, loss or relation, before any work is done.
 
     Raises:
-        UnknownNameError: If it is an encoder or a loss; lists those that are known.
-        GraphError: If it is a relation.
+        UnknownNameError: If an encoder or a loss is unknown; lists the known ones.
+        GraphError: If a relation is unknown.
     """
     GRAPH_ENCODERS[settings.model.encoder]
     network_relations(settings.model.excluded_relations)

@@ -1,4 +1,4 @@
-"""Training questions that need no labels: what the graph already says, asked about the turns that said it."""
+"""Training questions that need no labels: made from facts and events, whose source turns are the answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import TurnId
 from locigraph.training.protocols import QuestionWriter
 
-_DATE_SUFFIX = re.compile(r"(?<!\s)\s*\([^()]*\d{4}\)\s*$")  # no run of blanks is tried from each of its places
+_DATE_SUFFIX = re.compile(r"(?<!\s)\s*\([^()]*\d{4}\)\s*$")  # lookbehind: else quadratic on blanks
 _PREFIX = re.compile(r"^(\w+): ")
 # Subject, a past or present verb, the rest.
 _STATEMENT = re.compile(
@@ -33,7 +33,7 @@ def pseudo_questions(snapshot: Snapshot, writer: QuestionWriter) -> list[tuple[s
 
 
 class RuleQuestions:
-    """The embedded writer: two questions for a statement whose shape the rules know."""
+    """The built-in writer: two questions for each statement that matches the rules' pattern."""
 
     name = "rules"
 
@@ -46,7 +46,7 @@ RULES = RuleQuestions()
 
 
 def questions_about(statement: str) -> list[str]:
-    """Questions that a statement answers, most specific first; empty when it has no shape that the rules know.
+    """Questions that a statement answers, most specific first; empty if the statement does not match the pattern.
 
     >>> questions_about("Ann bought a red canoe (7 May 2023)")
     ['What did Ann say about bought a red canoe?', 'When did Ann mention a red canoe?']

@@ -1,4 +1,4 @@
-"""Scores of questions against turns, and the validation scores that trainings stop by."""
+"""Scores of questions against turns, and the validation scores that decide when a training stops."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from locigraph.retrieval.evaluation import evidence_recall, ndcg
 
 
 def inner_products(queries: Tensor, stored: Tensor) -> Tensor:
-    """Scores of questions and turns, [questions, turns], never in half precision: there, near scores would be equal."""
+    """Scores of questions and turns, [questions, turns]; in float32, since half precision makes close scores equal."""
     with torch.autocast(queries.device.type, enabled=False):
         return queries.float() @ stored.float().T
 
 
 class RankingScores:
-    """Recall and nDCG of questions, gathered over validation spaces."""
+    """Evidence recall@10 and nDCG@10 of questions, collected over validation spaces."""
 
     def __init__(self) -> None:
         self._found: list[tuple[float, float]] = []
 
     def add(self, scores: Tensor, positive: Tensor) -> None:
-        """Take in questions.
+        """Add the questions about a space.
 
         Args:
-            scores: [questions, turns].
-            positive: Which turns are right, bool [questions, turns].
+            scores: Scores of the turns, [questions, turns].
+            positive: Which turns answer which question, bool [questions, turns].
         """
         best = scores.topk(min(10, scores.shape[1]), dim=1).indices.tolist()
         for ranking, right in zip(best, positive, strict=True):
@@ -34,7 +34,7 @@ class RankingScores:
             self._found.append((evidence_recall(found, gold, 10), ndcg(found, gold, 10)))
 
     def means(self) -> dict[str, float]:
-        """Means over questions by the names of the log, and ``val/score``, their sum; empty without questions."""
+        """Means over questions, by their names in the log, and their sum ``val/score``; empty without questions."""
         if not self._found:
             return {}
         recall, gain = (sum(values) / len(self._found) for values in zip(*self._found, strict=True))

@@ -20,10 +20,10 @@ class TrainingSet:
     """What a training may see of a corpus.
 
     Attributes:
-        questions: About training and validation spaces; those about others are passed over.
+        questions: Questions about the training and validation spaces; those about other spaces are ignored.
         train: Spaces to learn from.
         validation: Spaces that decide when to stop.
-        views: Their graphs.
+        views: The graphs of these spaces.
     """
 
     questions: tuple[Question, ...]
@@ -43,7 +43,7 @@ class TrainingGraph:
 
 
 def sides_of(data: Sequence[TrainingSet]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """All spaces that are learnt from, and all that decide when to stop, each sorted."""
+    """(All training spaces, all validation spaces), each sorted."""
     return (
         tuple(sorted({space for each in data for space in each.train})),
         tuple(sorted({space for each in data for space in each.validation})),
@@ -51,10 +51,10 @@ def sides_of(data: Sequence[TrainingSet]) -> tuple[tuple[str, ...], tuple[str, .
 
 
 def graphs_of(data: Sequence[TrainingSet]) -> list[TrainingGraph]:
-    """The graphs that some corpora are learnt from and validated on, with the questions about each.
+    """The training and validation graphs of some training sets, with the questions about each.
 
     Raises:
-        TrainingDataError: If a space is on both sides.
+        TrainingDataError: If a space is in both training and validation.
     """
     train, validation = sides_of(data)
     both = sorted({*train} & {*validation})
@@ -62,7 +62,7 @@ def graphs_of(data: Sequence[TrainingSet]) -> list[TrainingGraph]:
         raise TrainingDataError(
             f"space {both[0]!r} is among both the training and the validation spaces; leave it out of one"
         )
-    # Two corpora, or two graphs of one, may name a space alike.
+    # Two corpora, or two graphs of one corpus, may have spaces of the same name.
     return [g for n, each in enumerate(data) for g in _graphs_of(each, f"graph {n + 1}: " if n else "")]
 
 
@@ -72,17 +72,17 @@ def _graphs_of(data: TrainingSet, label: str) -> list[TrainingGraph]:
     for question in data.questions:
         if question.space in spaces:
             used.setdefault(data.views.of(question.space, question.asked_at), []).append(question)
-    # A space whose questions all look at an earlier graph is trained on that graph alone.
+    # If all questions about a space refer to earlier views, only those views are used, not the latest graph.
     used = {v: qs for v, qs in used.items() if qs or not any(o.space == v.space and used[o] for o in used)}
     return [
         TrainingGraph(label + view.name, data.views.snapshot(view), tuple(asked), view.space in data.train)
         for view, asked in used.items()
-        if data.views.snapshot(view).num_nodes  # none where a question was asked before the first turn
+        if data.views.snapshot(view).num_nodes  # empty if a question was asked before the first turn
     ]
 
 
 def seen_texts_of(graphs: Sequence[TrainingGraph]) -> SeenTexts:
-    """What a training sees in words: all questions, and the turns that two people would not say alike by chance."""
+    """The texts that a training sees: all questions, and turns too distinctive to be said twice by coincidence."""
     asked = (question.text for graph in graphs for question in graph.questions)
     said = (
         Turn.text_of(graph.snapshot.descriptions[row], speaker)
@@ -94,7 +94,7 @@ def seen_texts_of(graphs: Sequence[TrainingGraph]) -> SeenTexts:
 
 
 def questions_fingerprint(graphs: Sequence[TrainingGraph]) -> str:
-    """Twelve hexadecimal digits of all questions, in order; their wording stays out of the manifest."""
-    # Their order decides the order of the graphs, and so what a training comes to.
+    """Hash of all questions, in order, 12 hexadecimal digits; it keeps their wording out of the manifest."""
+    # The order of the questions decides that of the graphs, and so the outcome of the training.
     asked = [[q.question_id, q.text, str(q.asked_at), list(q.evidence)] for graph in graphs for q in graph.questions]
     return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:12]
