@@ -1,4 +1,4 @@
-"""Ablations: the same folds trained again with one thing changed, compared question by question with the full model."""
+"""Ablations: models trained on the same folds with one change, compared question by question with the full model."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ FULL = "full"
 
 
 def variants_of(settings: Settings) -> dict[str, Mapping[str, Any]]:
-    """The changes to try on a full model, by name; the keys of a change are fields of ``Settings`` joined by dots.
+    """The variants of a full model, by name: each maps dotted field names of ``Settings`` to new values.
 
-    Where a loss or a relation is left out, the others stay as the model has them.
+    A variant that leaves out a loss or a relation keeps the others as in ``settings``.
     """
 
     def without(loss: str) -> Mapping[str, Any]:
@@ -74,7 +74,7 @@ def ablate(
         seed: Random seed of the statistics.
 
     Returns:
-        What ``retrieval.evaluation.summarise`` gives, each variant compared with the full model.
+        The summary by ``retrieval.evaluation.summarise``, with each variant compared with the full model.
     """
     configs = {FULL: settings} | {name: changed(settings, changes) for name, changes in variants.items()}
     runs = [joined_runs([run_fold(name, variant, fold) for fold in folds]) for name, variant in configs.items()]

@@ -1,4 +1,4 @@
-"""Learning of AssoMem's weights, with a temperature that validation questions choose."""
+"""Learns AssoMem's weights, at a temperature chosen by validation questions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from locigraph.retrieval.evaluation import evidence_recall
 from locigraph.retrieval.hits import turns_of_hits
 from locigraph.retrieval.strategies.assomem import AssoMemRetriever, Weights, typed_signals, weights_of_types
 
-#: Those that validation chooses from; the paper does not say which it takes.
+#: The temperatures that validation chooses from; the paper does not state the one it uses.
 TEMPERATURES = (1.0, 0.1, 0.01)
 _TOP_K = 10
 
@@ -24,20 +24,20 @@ def learn_weights(
     validation: Sequence[Question],
     type_of: Callable[[str], str],
 ) -> WeightsOfQuestion:
-    """Weights by type of question, from training questions, at the temperature of the best validation recall@10.
+    """Learn weights per question type from training questions, at the temperature with the best validation recall@10.
 
     Args:
         make: Makes the strategy with the given weights.
         train: Questions to learn from.
-        validation: Questions that choose the temperature; without any it is the middle one.
-        type_of: Type of a question by its words.
+        validation: Questions that choose the temperature; if empty, the middle one is used.
+        type_of: Returns the type of a question, given its text.
     """
     tried: list[WeightsOfQuestion] = [lambda text: (1.0, 0.0, 0.0)]
 
     def weights_of(text: str) -> Weights:
         return tried[-1](text)
 
-    retriever = make(weights_of)  # one for all, since it keeps the graphs that it has made
+    retriever = make(weights_of)  # one for all weights, since it caches the graphs that it builds
     samples = typed_signals(retriever, train, type_of)
     learnt = [weights_of_types(samples, type_of, temperature=each) for each in TEMPERATURES]
     if not validation:

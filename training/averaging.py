@@ -1,9 +1,9 @@
-"""The mean of several checkpoints' weights: one model of the same size, on most corpora near the best of them.
+"""Averages the weights of several checkpoints: one model of the same size, on most corpora near the best of them.
 
-Trainings that begin at the same weights end near enough to each other for the weights between them to work, and what
-one learns that is particular to its corpora, or to the order in which it saw them, is outvoted by the others. Of
-trainings with other random seeds, keys and queries of the attention begin at other numbers, so that what the attention
-matrices have learnt over them mostly cancels out; all other weights begin at the same values.
+Trainings that start from the same weights end close enough together for their mean to work as well, and what only one
+of them has learnt, from its particular corpora or their order, is outvoted by the others. Trainings with different
+random seeds start from different keys and queries of the attention, so what their attention matrices have learnt mostly
+cancels out in the mean; all other weights start from the same values.
 
 Source:
     Wortsman et al. 2022, "Model soups: averaging weights of multiple fine-tuned models improves accuracy without
@@ -24,16 +24,16 @@ from locigraph.training.fusion import DETAIL
 
 
 def averaged(checkpoints: Sequence[Checkpoint], **details: Any) -> Checkpoint:
-    """One checkpoint with the mean of the weights of several, and of the weights of their linear fusions.
+    """Average the weights of several checkpoints, and of their linear fusions, into one checkpoint.
 
-    It has seen what any of them has seen.
+    The result records everything that any of them was trained or validated on.
 
     Args:
         checkpoints: At least two, of the same model and text encoder.
-        details: What else its manifest records.
+        details: Further entries of its manifest.
 
     Raises:
-        CheckpointError: If they do not fit together; says which and why.
+        CheckpointError: If there are fewer than two, or two do not fit together; says which and why.
     """
     if len(checkpoints) < 2:
         raise CheckpointError(f"{len(checkpoints)} checkpoint to average; name at least two")
@@ -72,7 +72,7 @@ def averaged(checkpoints: Sequence[Checkpoint], **details: Any) -> Checkpoint:
 
 
 def _fusion(checkpoints: Sequence[Checkpoint]) -> dict[str, dict[str, float]]:
-    """The mean of the fusions' weights, in the manifest's form; nothing where a checkpoint has none."""
+    """The mean of the fusions' weights, as an entry of the manifest; empty if a checkpoint has no fusion."""
     held = [checkpoint.details.get(DETAIL) for checkpoint in checkpoints]
     fusions = [each for each in held if isinstance(each, dict)]
     if len(fusions) < len(held):

@@ -43,12 +43,12 @@ def run_checkpoint(
         views: The questions' graphs.
         embed: Text encoder.
         wrap: Wraps the retriever, for example in a reranker.
-        name: Name of the run in the results; None for v2.
+        name: Name of the run in the results; None for the retriever's own, such as v2.
         pack_contexts: Whether to pack the hits into contexts.
         unanswerable: As in ``run_strategy``.
 
     Raises:
-        LeakError: If the checkpoint knows a question's conversation.
+        LeakError: If the checkpoint was trained or validated on the conversation of a question.
     """
     refuse_known(checkpoint, questions, option="checkpoint")
     needed = list(dict.fromkeys(views.of(q.space, q.asked_at) for q in (*questions, *unanswerable)))
@@ -67,8 +67,8 @@ def run_checkpoint(
     run = run_strategy(
         wrap(retriever), questions, views if pack_contexts else None, name=name, unanswerable=unanswerable
     )
-    # The comparison's embeddings serve this once; kept, they would fill the index with every fold. Of the same
-    # checkpoint and graphs a refresh may have put them in use, though.
+    # These embeddings serve only this run, and keeping those of every fold would fill the index. They are kept only if
+    # a refresh with the same checkpoint and graphs has put them in use.
     if index.alias_target(GRAPH_ALIAS) != done.collection:
         index.drop(done.collection)
     return run
@@ -77,7 +77,7 @@ def run_checkpoint(
 def rank_exactly(
     checkpoint: Checkpoint, questions: Sequence[Question], views: Views, embed: Embed, *, name: str
 ) -> StrategyRun:
-    """Rank turns by matrix product: what an exact index returns, without the time of writing one.
+    """Rank turns by a matrix product, which gives the results of an exact index without the time to write one.
 
     Args:
         checkpoint: The trained model.
@@ -87,7 +87,7 @@ def rank_exactly(
         name: Name of the run.
 
     Raises:
-        LeakError: If the checkpoint knows a question's conversation.
+        LeakError: If the checkpoint was trained or validated on the conversation of a question.
     """
     refuse_known(checkpoint, questions, option="checkpoint")
     encoder = CheckpointQueryEncoder(checkpoint, embed)

@@ -1,7 +1,7 @@
 """Batch refresh of the graph embeddings: encode, write, verify, flip the alias.
 
-Readers see the old collection or the new, never a mixture. The collection's name is a hash of checkpoint and data, so
-an interrupted refresh finds what it wrote and goes on.
+Readers see either the old collection or the new one, never a mixture. A collection's name is a hash of checkpoint and
+data, so a refresh that was interrupted finds what it had written and continues.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from locigraph.training.inference import encode_graph
 
 _SAMPLE = 20
 _SAMPLE_TOP_K = 10
-# Below this share of the exact neighbours an approximate index is refused.
+# An approximate index that finds less than this share of the exact neighbours is refused.
 _LEAST_RECALL = 0.9
-# Snapshots are kept between fingerprint and encoding up to this many bytes of embeddings; larger ones are read again.
+# Snapshots are cached from fingerprinting to encoding, up to this many bytes of embeddings; others are read again.
 _KEPT_BYTES = 2**29
 
 
 @dataclass(frozen=True, slots=True)
 class Refreshed:
-    """What a refresh did.
+    """The result of a refresh.
 
     Attributes:
         collection: Name of the collection.
         turns: Number of turns in it.
-        written: How many of them were written now.
-        sample_recall: Recall of a sample of searches against exact search; 1 when they agree.
+        written: Number of turns that this refresh wrote; an interrupted one may have written the others.
+        sample_recall: Recall of a sample of searches against exact search; 1 if they agree.
     """
 
     collection: str
@@ -64,29 +64,29 @@ def refresh(
 ) -> Refreshed:
     """Encode the turns of some views with a checkpoint and put their vectors in use.
 
-    Only turns are written, since only turns are searched, and a search pays for every row of a space.
+    Only turns are written, since only turns are searched and every further row of a space would slow its searches down.
 
     Args:
         index: Vector index to write to.
         checkpoint: The checkpoint that encodes.
         views: Spaces, or views of them, to encode.
-        load: Reads the snapshot of a view, with embeddings. Each is read once, unless all together take too much
-            memory.
-        store: Identity of the store whose graphs these are; empty for graphs that are compared once.
-        alias: Name that is pointed at the new collection when it is complete and verified; the collection before is
-            kept, older ones of the store are dropped. None points no name at it.
+        load: Reads the snapshot of a view, with embeddings. Each is read once, unless they take too much memory
+            together.
+        store: Identity of the store that the graphs belong to; empty for graphs of a single comparison.
+        alias: Alias that will point at the new collection once it is complete and verified. The previous collection is
+            kept, and older ones of the store are dropped. None sets no alias.
         device: Device on which graphs are encoded.
         progress: Name on the progress bar; None shows none.
 
     Raises:
-        TrainingError: If a vector is zero or not finite, two views have the same name, or the written collection does
-            not verify; the alias still points at the old one.
+        TrainingError: If there are no views, two views have the same name, a vector is zero or not finite, or the
+            written collection fails verification. The alias then still points at the old collection.
     """
     if not views:
         raise TrainingError("there is no space to refresh; run locigraph build first")
     named = {view.name: view for view in reversed(views)}
     for view in views:
-        if named[view.name] != view:  # each would be served the other's rows
+        if named[view.name] != view:  # searches of one would find the rows of the other
             raise TrainingError(f"{view} and {named[view.name]} have the same name in a collection; rename a space")
     snapshots = _Snapshots(load)
     digest = hashlib.sha256(f"{checkpoint.version}{store}".encode())
@@ -101,9 +101,9 @@ def refresh(
     collection = index.open_or_create(PREFIX + digest.hexdigest()[:16], spec)
     largest = max(views, key=lambda view: due[view])
     sample: tuple[list[str], NDArray[np.float32]] | None = None
-    if collection.count():  # of an interrupted refresh
+    if collection.count():  # rows of an interrupted refresh
         collection.flush()
-    # Counted before anything is written: a count reads every row that is not flushed, whatever space it is of.
+    # Counted before anything is written, since a count reads all rows that are not flushed, whatever their space.
     complete = {view for view in due if collection.count(view.name) == due[view]}
     written = 0
     with tqdm(desc=progress, total=total, unit="turn", disable=progress is None) as bar:
@@ -135,9 +135,9 @@ def refresh(
 
 
 def _put_in_use(index: MilvusIndex, alias: str, name: str, *, store: str) -> None:
-    """Point an alias at a collection, and drop the store's others but the one before."""
+    """Point an alias at a collection, and drop the store's other collections except the previous one."""
     previous = index.alias_target(alias)
-    if previous == name:  # nothing changed, and the version before stays the one before
+    if previous == name:  # nothing changed: keep the previous collection as well
         return
     index.point(alias, name)
     for other in index.owned(GRAPH_COLLECTION, store):
@@ -146,7 +146,7 @@ def _put_in_use(index: MilvusIndex, alias: str, name: str, *, store: str) -> Non
 
 
 class _Snapshots:
-    """Snapshots by view, kept while they fit."""
+    """A cache of snapshots by view, as long as they fit in memory."""
 
     def __init__(self, load: Callable[[View], Snapshot]) -> None:
         self._load = load
@@ -171,10 +171,10 @@ def require_usable(checkpoint: Checkpoint, vectors: NDArray[np.float32]) -> None
 
 
 def _sample_recall(collection: Collection, name: str, ids: Sequence[str], exact: NDArray[np.float32]) -> float:
-    """Recall of some searches of the index against exact ones.
+    """Recall of a sample of searches in the index against exact search.
 
     Raises:
-        TrainingError: If it is too low.
+        TrainingError: If the recall is too low.
     """
     if not len(ids):
         return 1.0
@@ -183,7 +183,7 @@ def _sample_recall(collection: Collection, name: str, ids: Sequence[str], exact:
     top_k = min(_SAMPLE_TOP_K, len(ids))
     for pick in picks.tolist():
         scores = exact @ exact[pick]
-        # Equal scores at the border are as good as each other.
+        # Turns with (almost) the same score at the cut-off are equally good.
         border = np.sort(scores)[-top_k] - 1e-4 * abs(scores).max()
         wanted = {ids[i] for i in np.flatnonzero(scores >= border).tolist()}
         matches = collection.search(exact[pick], SearchFilter(name), top_k=top_k)

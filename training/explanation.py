@@ -1,8 +1,8 @@
-"""Why a turn was found: the score of v2 is decomposed exactly, and checked by deleting the named neighbours.
+"""Explains why a turn was found: decomposes its score in v2 exactly, and checks each neighbour by deleting its edge.
 
-A stored vector is linear in the turn's own and its neighbours' features once the weights of the edges are computed, so
-the inner product with a question is a sum of one term per part: own meaning, own words, own speaker and date, each
-neighbour's meaning, words and date, and the turn's bias.
+Once the edge weights are computed, a stored vector is linear in the features of the turn and its neighbours. Its inner
+product with a question is therefore a sum of terms: the turn's own meaning, words, and speaker and date; each
+neighbour's meaning, words and date; and the turn's bias.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Influence:
         node_id: The neighbour.
         relation: Name of the network's relation between neighbour and turn, such as ``fact`` or ``previous``.
         description: The neighbour's text.
-        meaning, words, date: Its shares of the score by the text block, the lexical block and the context block.
-        effect: By how much the score falls when the edge is deleted from the graph and all weights are computed anew.
-            It may be negative: without an irrelevant neighbour, the others of its relation count for more.
+        meaning, words, date: What it adds to the score in the text, lexical and context block respectively.
+        effect: By how much the score falls if the edge is deleted from the graph and all weights are recomputed. It may
+            be negative: without an irrelevant neighbour, the other neighbours by the same relation weigh more.
     """
 
     node_id: NodeId
@@ -45,7 +45,7 @@ class Influence:
 
     @property
     def total(self) -> float:
-        """Sum of its shares."""
+        """Sum of meaning, words and date."""
         return self.meaning + self.words + self.date
 
 
@@ -57,7 +57,7 @@ class Explanation:
         turn_id: ID of the turn.
         description: The turn's text.
         score: Inner product of question and stored vector.
-        own_meaning, own_words, own_context: The turn's own shares (context: its speaker and date).
+        own_meaning, own_words, own_context: What the turn's own features add (context: its speaker and date).
         bias: What the turn's traits add, whatever the question.
         influences: What each neighbour adds, greatest effect first.
     """
@@ -85,14 +85,14 @@ def explain(
     top_k: int = 5,
     asked_at: datetime | None = None,
 ) -> list[Explanation]:
-    """The best turns for a question, each with the parts of its score.
+    """Find the best turns for a question, each with the parts of its score.
 
     Args:
         checkpoint: The checkpoint that made the graph embeddings.
         snapshot: The graph, with embeddings.
         question: The question's text.
         embed: The checkpoint's text encoder.
-        top_k: Turns to explain.
+        top_k: Number of turns to explain.
         asked_at: When the question is asked; relative dates in it refer to this time.
     """
     network = checkpoint.network.cpu().eval()  # live embeddings may have moved it to a GPU
@@ -107,7 +107,7 @@ def explain(
         scores = vectors.joined() @ query
         widths = [block.shape[1] for block in (vectors.text, vectors.lexical, vectors.context, vectors.bias)]
         parts = query.split(widths)
-        # What each node's features say to this question, before weights, [nodes, 3].
+        # Inner products of each node's unweighted features with the question, by content block, [nodes, 3].
         said = torch.stack([inputs.text @ parts[0], inputs.lexical @ parts[1], inputs.context @ parts[2]], dim=1)
         explanations = []
         for turn in scores.argsort(descending=True, stable=True)[:top_k].tolist():
@@ -137,9 +137,9 @@ def explain(
 
 
 def _without_edge(inputs: GraphInputs, edge: int) -> GraphInputs:
-    """One edge left out, and with it all edges that have no part in its turn's vector."""
+    """The graph without one edge, and without all edges that have no influence on the vector of that edge's turn."""
     into = inputs.target == inputs.target[edge]
-    # Whether a neighbouring turn has facts is a trait of it, which its weight depends on.
+    # Edges into neighbouring turns stay, since a neighbour's weight depends on whether it has facts.
     is_neighbour = torch.zeros(len(inputs.text), dtype=torch.bool, device=into.device)
     is_neighbour[inputs.source[into]] = True
     keep = into | is_neighbour[inputs.target]

@@ -1,4 +1,4 @@
-"""Folds: trainings that do not see what they are tested on."""
+"""Folds: trainings that never see the conversations that they are tested on."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ from locigraph.training.snapshots import TrainingSet
 
 
 def plan_folds(questions: Sequence[Question], *, folds: int, validation: int, seed: int) -> tuple[Fold, ...]:
-    """Folds over the conversations that have questions, checked for leaks.
+    """Divide the conversations that have questions into folds, and check these for leaks.
 
     Args:
         questions: Questions of the whole corpus.
         folds: Number of folds; at most one per conversation.
-        validation: Conversations of each fold's training side that decide when to stop.
+        validation: Number of conversations that each fold sets aside from training, to decide when to stop.
         seed: Random seed of the assignment.
 
     Raises:
-        TrainingError: If there are more folds than conversations.
-        LeakError: If a conversation is on both sides.
+        TrainingError: If there are fewer than 2 folds, or more folds than conversations.
+        EvaluationError: If a fold would have no conversation left to train on.
+        LeakError: If a conversation is in two parts of a fold, or is not tested exactly once.
     """
     weights = Counter(str(question.space) for question in questions)
     spaces = sorted(weights)
@@ -48,19 +49,19 @@ def plan_folds(questions: Sequence[Question], *, folds: int, validation: int, se
 
 @dataclass(frozen=True, eq=False)
 class FoldTrainer:
-    """Trains without a fold's test conversations, and without questions that are worded like theirs.
+    """Trains models without a fold's test conversations, and without questions worded like its test questions.
 
     Attributes:
         questions: Questions of the whole corpus.
         views: Graphs of the corpus.
-        trainer: Where and how to train; on one device.
+        trainer: Where and how to train; must be on one device.
         embed: Text encoder.
         text_encoder: ID of the text encoder.
         details: Recorded in the checkpoints' manifests, such as commit and versions.
         also: Other corpora to learn from in every fold.
-        writer: Turns facts into questions, where a configuration asks for some.
+        writer: Turns facts into pseudo-questions, if a loss in the settings needs them.
         experiment: Groups the trainings in Weights & Biases.
-        notes: What a report should say of the trainings so far.
+        notes: Remarks about the trainings so far that a report should include.
     """
 
     questions: Sequence[Question]
@@ -86,14 +87,14 @@ class FoldTrainer:
             )
 
     def data(self, fold: Fold) -> list[TrainingSet]:
-        """What may be learnt from for a fold: its training side and the other corpora; looked for once.
+        """The data that a fold may learn from: its training side and the other corpora; computed once per fold.
 
         Args:
             fold: The fold whose test conversations are left out.
 
         Raises:
-            LeakError: If one of the other corpora holds a test conversation, or a training question has the wording of
-                one that is tested.
+            LeakError: If one of the other corpora contains a test conversation, or a training question still has the
+                wording of a test question.
         """
         if fold not in self._data:
             self._data[fold] = self._without_leaks(fold)
@@ -112,12 +113,12 @@ class FoldTrainer:
         if left_out and note not in self.notes:
             self.notes.append(note)
         others = [dataclasses.replace(o, questions=without_wordings(o.questions, tested)) for o in self.also]
-        # On what goes in, whatever was left out above.
+        # Checks the final data, independently of the filtering above.
         check_text_leak([q.text for each in (own, *others) for q in each.questions], [q.text for q in tested])
         return [own, *others]
 
     def train(self, fold: Fold, settings: Settings, *, folder: Path, seed: int, name: str) -> Checkpoint:
-        """Train for a fold, or take up or load what is in the folder.
+        """Train for a fold, or resume or load the training that is in the folder.
 
         Args:
             fold: The fold whose test conversations are not seen.
@@ -147,7 +148,7 @@ class FoldTrainer:
 
 
 def without_wordings(questions: Sequence[Question], tested: Sequence[Question]) -> tuple[Question, ...]:
-    """The questions whose wording no tested question has."""
+    """The questions whose wording differs from that of every tested question."""
     known = {wording(q.text) for q in tested}
     return tuple(q for q in questions if wording(q.text) not in known)
 
@@ -158,10 +159,10 @@ def refuse_known(made: Checkpoint | TextAdapter, questions: Sequence[Question], 
     Args:
         made: The checkpoint or adapter.
         questions: Questions of the test.
-        option: Option by which it was named.
+        option: Name of the option that gave it, for the error message.
 
     Raises:
-        LeakError: If a question's space is among those it knows.
+        LeakError: If it was trained or validated on the space of a question.
     """
     for question in questions:
         if question.space in made.spaces:
@@ -172,15 +173,15 @@ def refuse_known(made: Checkpoint | TextAdapter, questions: Sequence[Question], 
 
 
 def seen_by(*made: Checkpoint | TextAdapter | None) -> SeenTexts:
-    """The wordings that some checkpoints and adapters say they have seen."""
+    """The texts that checkpoints and adapters record as seen, together; those that record none add nothing."""
     return SeenTexts.union(each.seen for each in made if each is not None and each.seen is not None)
 
 
 def refuse_fitted(adapter: TextAdapter | None, validation: Sequence[str]) -> None:
-    """Refuse to stop by conversations that the text encoder's adapter has learnt from: their questions fit too well.
+    """Refuse validation conversations that the text encoder's adapter was trained on, since their scores are too good.
 
     Raises:
-        LeakError: If the adapter was trained on one of them.
+        LeakError: If the adapter was trained on one of these conversations.
     """
     if adapter is None:
         return

@@ -1,7 +1,7 @@
-"""Fusions learnt from questions: what the same supervision and the same signals give without a graph network.
+"""Fusions learnt from questions: what the same supervision and the same signals achieve without a graph network.
 
-They are the strongest baselines of graph embeddings: a linear fusion, and boosted trees over the same signals. A score
-is made of every turn of a space at query time, so neither can be searched in a vector index.
+The two fusions, a linear one and boosted trees over the same signals, are the strongest baselines for graph embeddings.
+Both score every turn of a space at query time, so neither can be searched in a vector index.
 
 Source:
     Liu 2009, "Learning to Rank for Information Retrieval"; Friedman 2001, "Greedy Function Approximation: A Gradient
@@ -29,23 +29,23 @@ from locigraph.training.protocols import Embed
 from locigraph.training.ranking_scores import RankingScores
 from locigraph.training.snapshots import TrainingGraph, TrainingSet, graphs_of
 
-#: Strengths of the penalty on squared weights that are tried; validation questions choose.
+#: L2 penalties on the weights to try; validation questions choose among them.
 _PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2)
 _LARGEST_STEPS = 100
-#: Turns of a question that the trees learn from: the best by the linear fusion, and the right ones.
+#: Number of the linear fusion's best turns that the trees score; they learn from these and from the correct turns.
 _CANDIDATES = 50
-#: Name of the weights among the details of a checkpoint's manifest.
+#: Key of the weights in the details of a checkpoint's manifest.
 DETAIL = "fusion"
 
 
 @dataclass(frozen=True, eq=False)
 class SignalExample:
-    """Questions about a space.
+    """The signals and the correct turns of the questions about a space.
 
     Attributes:
         values: Signals, float32 [questions, signals, turns].
-        positive: Which turns are right, bool [questions, turns].
-        is_training: Whether to learn from them, or to choose by them.
+        positive: Which turns answer which question, bool [questions, turns].
+        is_training: True to learn from the questions, False to validate on them.
     """
 
     values: Tensor
@@ -54,7 +54,7 @@ class SignalExample:
 
 
 class SignalReader:
-    """Makes examples of graphs and questions, each only once however many folds it is in.
+    """Makes examples from graphs and questions; each is computed only once, however many folds use it.
 
     Args:
         embed: Text encoder.
@@ -97,14 +97,14 @@ class SignalReader:
 
 
 def learn_weights(examples: Sequence[SignalExample], signals: Sequence[str] = SIGNALS) -> WeightedSum:
-    """The linear fusion with the least ranking loss, penalised as validation questions choose.
+    """Fit the linear fusion with the lowest ranking loss, using the L2 penalty that does best on validation questions.
 
-    The loss is the graph network's (``multi_positive_loss``), and as in its training each space counts the same,
-    however many questions it has. It is convex in the weights, so nothing is random.
+    The loss is that of the graph network (``multi_positive_loss``), and as in its training, each space counts the same,
+    however many questions it has. The loss is convex in the weights, so nothing is random.
 
     Args:
-        examples: To learn from and, if there are any, to choose the penalty by; without, the middle one is taken.
-        signals: Their signals, in order.
+        examples: Training examples and, optionally, validation examples; without these, the middle penalty is used.
+        signals: Names of the examples' signals, in order.
     """
     checks = [example for example in examples if not example.is_training]
     if not checks:
@@ -114,7 +114,7 @@ def learn_weights(examples: Sequence[SignalExample], signals: Sequence[str] = SI
 
 
 def _as_sum(weights: Tensor, signals: Sequence[str]) -> WeightedSum:
-    # The ranking does not depend on their size.
+    # The ranking does not depend on the scale of the weights.
     scaled = weights / weights.abs().sum()
     return WeightedSum({name: round(value, 4) for name, value in zip(signals, scaled.tolist(), strict=True)})
 
@@ -146,11 +146,11 @@ def _score(weights: Tensor, examples: Sequence[SignalExample]) -> float:
 
 @dataclass(frozen=True, eq=False)
 class BoostedTrees:
-    """Boosted regression trees over signals; turns that the linear fusion ranks low keep its order below the others.
+    """Boosted regression trees over signals; turns that they do not score follow in the order of the linear fusion.
 
     Attributes:
-        linear: Chooses the turns that the trees score.
-        trees: scikit-learn's classifier of right and wrong turns.
+        linear: Linear fusion that chooses the turns that the trees score.
+        trees: scikit-learn classifier that tells correct turns from others.
     """
 
     linear: WeightedSum
@@ -158,7 +158,7 @@ class BoostedTrees:
 
     @property
     def signals(self) -> Sequence[str]:
-        """Those of the linear fusion."""
+        """Names of the signals, which are those of the linear fusion."""
         return self.linear.signals
 
     def scores(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -171,11 +171,11 @@ class BoostedTrees:
 
 
 def learn_trees(examples: Sequence[SignalExample], linear: WeightedSum, *, seed: int) -> BoostedTrees:
-    """Boosted trees that tell right turns from wrong ones among the best of a linear fusion.
+    """Fit boosted trees that tell correct turns from others among the best of a linear fusion.
 
     Args:
-        examples: Those to learn from are used; trees stop by a tenth of their turns.
-        linear: Learnt from the same examples.
+        examples: Only training examples are used; a tenth of their turns is held out for early stopping.
+        linear: Linear fusion learnt from the same examples.
         seed: Random seed.
     """
     from sklearn.ensemble import HistGradientBoostingClassifier  # takes a second to import
@@ -198,10 +198,10 @@ def learn_trees(examples: Sequence[SignalExample], linear: WeightedSum, *, seed:
 
 
 def fusion_of(checkpoint: Checkpoint) -> WeightedSum:
-    """The fusion that was learnt from the same questions as a checkpoint; its manifest holds the weights.
+    """The linear fusion learnt from the same questions as a checkpoint, whose manifest holds the weights.
 
     Raises:
-        CheckpointError: If it holds none, or what it holds are no weights.
+        CheckpointError: If the manifest holds no weights, or invalid ones.
     """
     held = checkpoint.details.get(DETAIL)
     if not isinstance(held, dict) or not held:

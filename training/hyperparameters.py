@@ -1,6 +1,6 @@
-"""Hyper-parameter search inside folds: a fold's choice is made by its own validation conversations and nothing else.
+"""Hyper-parameter search inside folds: each fold chooses by its own validation conversations only.
 
-One search over the validation scores of all folds would look at conversations that another fold tests.
+A single search over the validation scores of all folds would use conversations that other folds are tested on.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class OneOf:
     values: tuple[Any, ...]
 
 
-#: What is searched; keys are fields of ``Settings`` joined by dots. Every default lies inside.
+#: The search space, by dotted field names of ``Settings``. It includes all default values.
 SPACE: Mapping[str, Between | OneOf] = {
     "model.attention_dim": OneOf((16, 32, 64)),
     "training.pretrain_epochs": OneOf((0, 3, 6)),
@@ -47,7 +47,7 @@ SPACE: Mapping[str, Between | OneOf] = {
 
 
 class Trial(TypedDict):
-    """A setting that was tried, with the validation score (recall@10 + nDCG@10) that it reached."""
+    """Changes to the settings that were tried, and the validation score (recall@10 + nDCG@10) that they reached."""
 
     changes: dict[str, Any]
     score: float
@@ -72,17 +72,17 @@ def search_fold(
     identity: str = "",
     space: Mapping[str, Between | OneOf] = SPACE,
 ) -> FoldSearch:
-    """Search for one fold; the first trial is the configuration as it is.
+    """Search for one fold; the first trial is the unchanged configuration.
 
     Args:
-        fold: The fold; its test conversations are recorded in the result and not used.
-        settings: Where the search starts.
+        fold: The fold; its test conversations are recorded in the result but not used.
+        settings: Settings that the search starts from.
         train: Trains a configuration under a name and returns its validation score.
-        trials: Number of trials in all, those of an interrupted search included.
-        folder: Keeps the trials, so that a search goes on where it was cut.
+        trials: Total number of trials, including those of an interrupted search.
+        folder: Folder that stores the trials, so that an interrupted search can be continued.
         seed: Random seed of the sampler.
-        identity: Identity of data and code. Trials of another one, or of other folds, are not counted.
-        space: Settings that may change, with the values that are tried.
+        identity: Identity of data and code. Trials with another identity, or of other folds, are ignored.
+        space: Settings that may change, with the values to try.
 
     Raises:
         TrainingError: If ``trials`` is below 1, a name of the space is no field, or the configuration's own value is
@@ -102,7 +102,7 @@ def search_fold(
         load_if_exists=True,
     )
     done = [t for t in study.trials if t.state == optuna.trial.TrialState.COMPLETE]
-    # A sampler forgets its own state when the search is cut: seeded by what is done, it does not repeat itself.
+    # An interrupted search loses the sampler's state. Seeded by the number of finished trials, it does not repeat any.
     study.sampler = optuna.samplers.TPESampler(seed=10_000 * seed + 1_000 * fold.index + len(done), n_startup_trials=5)
     if not done and not study.get_trials(states=[optuna.trial.TrialState.WAITING]):
         study.enqueue_trial(given)
@@ -129,7 +129,7 @@ def chosen_for(found: Sequence[FoldSearch], fold: Fold) -> dict[str, Any]:
     """The changes that a search chose for a fold.
 
     Raises:
-        TrainingError: If no searched fold tests the same conversations, whose choice might have seen them.
+        TrainingError: If no searched fold tests the same conversations; any other fold's choice might have seen them.
     """
     for each in found:
         if sorted(each["test"]) == sorted(str(name) for name in fold.test):

@@ -1,4 +1,4 @@
-"""Identifies a training, so that a finished one is reused only if training again would give the same."""
+"""Identifies a training, so that a finished one is reused only if training again would give the same result."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 
 from locigraph.training.config import TrainerConfig
 
-#: Number of the algorithm that makes checkpoints: features, encoders, losses, sampling, stopping. Raise it whenever the
-#: same data and settings come to other weights or other vectors; ``tests/training/test_identity.py`` fails until then.
+#: Version of the algorithm that makes checkpoints: features, encoders, losses, sampling, stopping. Raise it whenever
+#: the same data and settings give other weights or vectors; ``tests/training/test_identity.py`` fails until you do.
 CHECKPOINT_ALGORITHM = 6
-#: The same for adapters of the text encoder.
+#: Likewise for adapters of the text encoder.
 ADAPTER_ALGORITHM = 2
 
 
 @dataclass(frozen=True)
 class RunIdentity:
-    """All that decides the outcome of a training.
+    """Everything that determines the outcome of a training.
 
     Attributes:
         algorithm: ``CHECKPOINT_ALGORITHM`` or ``ADAPTER_ALGORITHM``.
@@ -27,12 +27,12 @@ class RunIdentity:
         seed: Random seed.
         text_encoder: ID of the text encoder, its adapter and its precision included.
         precision: Precision of the training.
-        devices: Number of devices; ``auto`` for one, as all manifests have it.
+        devices: Number of devices; ``auto`` stands for one (see ``recorded_devices``).
         train: Spaces that are learnt from, sorted.
         validation: Spaces that decide when to stop, sorted.
         data: Fingerprint of each graph, or of all texts, by name.
-        questions: Fingerprint of the questions and their evidence; their wording stays out of manifests.
-        writer: What wrote the pseudo-questions; None where there are none.
+        questions: Fingerprint of the questions and their evidence; it keeps their wording out of manifests.
+        writer: Name of the writer of the pseudo-questions; None if there are none.
     """
 
     algorithm: int
@@ -54,13 +54,13 @@ class RunIdentity:
 
     @property
     def fingerprint(self) -> str:
-        """Twelve hexadecimal digits; names the resume points of the training."""
+        """Hash of the identity, 12 hexadecimal digits; part of the names of the training's resume points."""
         return hashlib.sha256(json.dumps(self.as_json(), sort_keys=True).encode()).hexdigest()[:12]
 
 
 def recorded_devices(trainer: TrainerConfig) -> int | str:
-    """The devices of a training as its identity has them, the same for ``auto`` and for the one device that it means.
+    """The devices of a training as its identity records them: ``auto`` for one device, whether given as ``auto`` or 1.
 
-    That is ``auto``, which finished trainings and shipped checkpoints have in their manifests.
+    The manifests of finished trainings and of shipped checkpoints contain ``auto``.
     """
     return "auto" if trainer.num_devices == 1 else trainer.num_devices

@@ -1,7 +1,7 @@
-"""Keeps the graph embeddings that v2 searches equal to the graph while it grows.
+"""Keeps the graph embeddings that v2 searches up to date while the graph grows.
 
 The store lists every space that has changed since it was embedded. A space is taken off the list only after the index
-has flushed its vectors, and writing them twice changes nothing, so a crash at any point costs at most repeated work.
+has flushed its vectors, and writing them is idempotent, so a crash at any point costs at most repeated work.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from locigraph.training.errors import StaleEmbeddingsError
 from locigraph.training.inference import encode_graph
 from locigraph.training.protocols import Embed
 
-#: A score moves by at most this share of what it can be.
+#: Scores in use are off by at most this share of their largest possible value.
 TOLERANCE = 1e-3
-# What another order of sums, and an index, may move a vector by, as a share of its length.
+# How far another summation order, or storage in an index, may move a vector, as a share of its length.
 _ROUNDING = 1e-4
-# Numbers of the vectors that are kept in memory for the next comparison, of 4 bytes each.
+# Capacity of the vectors kept in memory for the next comparison, in numbers of 4 bytes.
 _KEPT_NUMBERS = 2**25
 
 
 @dataclass(frozen=True)
 class Drift(Counts):
-    """How far the graph embeddings that are in use are from those that a checkpoint gives the present graph.
+    """How far the graph embeddings in use are from those that a checkpoint computes for the current graph.
 
     Attributes:
-        turns: Number of turns that are to have one.
-        missing: Turns without one.
-        surplus: Rows of turns that are gone.
-        moves: Of each turn whose vector differs, the cosine distance between the one in use and the present one.
+        turns: Number of turns that should have a vector.
+        missing: Number of turns without a vector.
+        surplus: Number of rows whose turn no longer exists.
+        moves: For each turn whose vector differs, the cosine distance between the vector in use and the current one.
     """
 
     turns: int = 0
@@ -56,17 +56,17 @@ class Drift(Counts):
 
     @property
     def stale(self) -> int:
-        """Turns whose vector differs."""
+        """Number of turns whose vector differs."""
         return len(self.moves)
 
     @property
     def share(self) -> float:
-        """Share of the turns that have no vector or another one; 0 without turns."""
+        """Share of the turns whose vector is missing or differs; 0 without turns."""
         return (self.missing + self.stale) / max(1, self.turns)
 
     @property
     def distances(self) -> dict[str, float]:
-        """Median, 95th percentile and maximum of the distances; 0 where no vector differs."""
+        """Median, 95th percentile and maximum of the distances in ``moves``; all 0 if no vector differs."""
         moves = self.moves or (0.0,)
         return {"median": float(np.median(moves)), "p95": float(np.percentile(moves, 95)), "max": max(moves)}
 
@@ -74,19 +74,19 @@ class Drift(Counts):
 class LiveEmbeddings:
     """The collection of graph embeddings that is in use.
 
-    A changed space is encoded as a whole: the weights of its words depend on how often they occur in all of it. What is
-    written are the turns whose vector moves by more than ``tolerance``, which in a dialogue are those that the edges of
-    a new turn reach. So the collection is always what a full refresh would write, but for that tolerance, whatever has
-    been appended or forgotten in between.
+    A changed space is encoded as a whole, since the weight of a term depends on how often it occurs in the whole space.
+    Only turns whose vector moves by more than ``tolerance`` are written; in a dialogue these are the turns that the
+    edges of a new turn reach. The collection is therefore always what a full refresh would write, up to that tolerance,
+    whatever has been appended or forgotten in between.
 
     Args:
         store: The graph.
-        index: Vector index that holds the collection, or will.
+        index: Vector index that holds, or will hold, the collection.
         checkpoint: The checkpoint that encodes.
         embed: The text encoder that the checkpoint names.
-        text_encoder: ID under which the store keeps that encoder's vectors.
+        text_encoder: ID under which the store keeps that encoder's embeddings.
         device: Device on which graphs are encoded.
-        tolerance: A turn's vector is written again when it is to move by more than this share of its length.
+        tolerance: A turn's vector is written again if it would move by more than this share of its length.
 
     Attributes:
         checkpoint: The checkpoint that encodes.
@@ -115,7 +115,7 @@ class LiveEmbeddings:
         self._last = _LastWritten()
 
     def update(self, *, progress: str | None = None) -> int:
-        """Encode and write what has changed; everything where no collection of this checkpoint is in use.
+        """Encode and write the spaces that have changed, or all if no collection of this checkpoint is in use.
 
         Args:
             progress: Name on the progress bar of a full refresh; None shows none.
@@ -133,7 +133,7 @@ class LiveEmbeddings:
         return self._write_due(found, spaces)
 
     def current(self, spaces: Sequence[SpaceId]) -> Collection:
-        """The collection, after it was brought up to date for spaces; made where none of this checkpoint is in use."""
+        """Bring the collection up to date for some spaces and return it; make it if this checkpoint has none in use."""
         found = self._in_use()
         if found is None:
             self.refresh()
@@ -145,7 +145,7 @@ class LiveEmbeddings:
         """Encode every space into a new collection, put it in use, and add what arrived in the meantime.
 
         Raises:
-            IndexMismatchError: If the graph embeddings in use are another store's.
+            IndexMismatchError: If the graph embeddings in use belong to another store.
         """
         self._in_use()
         spaces = self._store.spaces()
@@ -167,10 +167,10 @@ class LiveEmbeddings:
         return done
 
     def collection(self, spaces: Sequence[SpaceId]) -> Collection:
-        """The collection, for readers, after a check that it holds the spaces as they are.
+        """The collection, for readers, after a check that it is up to date for some spaces.
 
         Raises:
-            StaleEmbeddingsError: If it does not hold one of them so, or there is none of this checkpoint.
+            StaleEmbeddingsError: If it is not, or no collection of this checkpoint is in use.
         """
         found = self._in_use()
         cure = "run locigraph build again, or locigraph refresh with this checkpoint"
@@ -187,13 +187,13 @@ class LiveEmbeddings:
         return found
 
     def verify(self, spaces: Sequence[SpaceId] | None = None) -> list[Difference]:
-        """Compare the rows of spaces with their turns, and the vectors with those that the checkpoint gives now.
+        """Compare the rows of spaces with their turns, and the vectors with those that the checkpoint computes now.
 
         Args:
             spaces: The spaces; None for all.
 
         Returns:
-            What was found for each; empty where no collection of this checkpoint is in use.
+            The difference found for each space; empty if no collection of this checkpoint is in use.
         """
         found = self._in_use()
         asked = self._store.spaces() if spaces is None else spaces
@@ -210,9 +210,9 @@ class LiveEmbeddings:
         )
 
     def drift(self, space: SpaceId) -> Drift:
-        """Compare the vectors of a space that are in use, of whatever checkpoint, with those of this checkpoint.
+        """Compare the vectors of a space that are in use, whichever checkpoint made them, with this checkpoint's.
 
-        Nothing is written: not even the text vectors of new nodes.
+        Nothing is written, not even the text embeddings of new nodes.
 
         Raises:
             IndexMismatchError: If the vectors in use have another width.
@@ -239,7 +239,7 @@ class LiveEmbeddings:
     def _compared(
         self, collection: Collection | None, snapshot: Snapshot
     ) -> tuple[dict[int, NDArray[np.float32]], dict[int, NDArray[np.float32]], list[int]]:
-        """Vectors that the checkpoint gives and that are held, by node key, and the keys at which they differ."""
+        """(Vectors by the checkpoint, vectors in the collection, both by node key; the keys at which they differ)."""
         rows, vectors = encode_graph(self.checkpoint, snapshot, device=self._device)
         due = dict(zip(snapshot.keys[rows].tolist(), vectors, strict=True))
         space = snapshot.space
@@ -260,7 +260,7 @@ class LiveEmbeddings:
         return found if is_ours else None
 
     def _write_due(self, collection: Collection, spaces: Sequence[SpaceId]) -> int:
-        if collection is not self._last.collection:  # a server's always is another, since other processes write there
+        if collection is not self._last.collection:  # always so for a server, where other processes write too
             self._last = _LastWritten(collection)
         last = self._last
         due = self._store.changed_spaces()
@@ -274,7 +274,7 @@ class LiveEmbeddings:
             present = dict(zip(snapshot.keys[rows].tolist(), vectors, strict=True))
             held = last.pop(space)
             moved = [row for row, (key, new) in enumerate(present.items()) if not self._is_near(held.get(key), new)]
-            # Read before the rows are written: what is not flushed is slow to list.
+            # Read before the rows are written, since rows that are not flushed are slow to list.
             surplus = (held or dict.fromkeys(collection.node_keys(space))).keys() - present.keys()
             collection.upsert(snapshot_rows(space, snapshot, rows[moved]), vectors[moved])
             collection.delete_nodes(space, sorted(surplus))
@@ -286,7 +286,7 @@ class LiveEmbeddings:
         return written
 
     def _is_near(self, held: NDArray[np.float32] | None, due: NDArray[np.float32], *, rounding: float = 0.0) -> bool:
-        """Whether a vector is held and within the tolerance; one with NaN never is."""
+        """Whether ``held`` is a vector within the tolerance of ``due``; a vector with NaN never is."""
         most = (self._tolerance + rounding) * np.linalg.norm(due)
         return held is not None and bool(np.linalg.norm(held - due) <= most)
 
@@ -295,7 +295,7 @@ class LiveEmbeddings:
 
 
 class _LastWritten:
-    """What this process has last written to a collection, so that the next time only what has moved is written.
+    """The vectors that this process last wrote to a collection, so that the next update writes only what has moved.
 
     Args:
         collection: The collection.
@@ -310,7 +310,7 @@ class _LastWritten:
         self._vectors: dict[SpaceId, dict[int, NDArray[np.float32]]] = {}
 
     def is_whole(self, space: SpaceId, turns: int) -> bool:
-        """Whether the collection holds so many turns of a space; counted once, since nobody else writes to it."""
+        """Whether the collection holds that many turns of a space; counted once, since nobody else writes to it."""
         assert self.collection is not None
         if space not in self._whole and self.collection.count(space) == turns:
             self._whole.add(space)
@@ -322,7 +322,7 @@ class _LastWritten:
         return self._vectors.pop(space, {})
 
     def keep(self, space: SpaceId, vectors: Mapping[int, NDArray[np.float32]]) -> None:
-        """Remember what a space's rows now are; the spaces that were not written for longest make room."""
+        """Remember the vectors of a space, and forget those of the least recently written spaces to make room."""
         self._whole.add(space)
         self._vectors[space] = {key: vector.copy() for key, vector in vectors.items()}  # not views of a larger array
         room = _KEPT_NUMBERS
@@ -338,7 +338,7 @@ def _cosine_distance(one: NDArray[np.float32], other: NDArray[np.float32]) -> fl
 
 
 def embedded_snapshot(store: Store, space: SpaceId, model: str, embed: Embed) -> Snapshot:
-    """The present graph of a space with vectors of a text encoder, made first for nodes that lack a sound one."""
+    """The current graph of a space with text embeddings; nodes that lack a valid embedding are embedded first."""
 
     def read(*, checks_vectors: bool) -> Snapshot:
         embed_lacking(store, [space], model, embed, checks_vectors=checks_vectors, to_indexes=False)
@@ -346,5 +346,5 @@ def embedded_snapshot(store: Store, space: SpaceId, model: str, embed: Embed) ->
 
     try:
         return read(checks_vectors=False)
-    except InvalidVectorError:  # which is rarer than that a turn was added
+    except InvalidVectorError:  # rare, so vectors are checked only after a failure
         return read(checks_vectors=True)
