@@ -30,9 +30,9 @@ class Influence:
         node_id: The neighbour.
         relation: Name of the network's relation between neighbour and turn, such as ``fact`` or ``previous``.
         description: The neighbour's text.
-        meaning, words, date: What it adds to the score in the text, lexical and context block respectively.
-        effect: By how much the score falls if the edge is deleted from the graph and all weights are recomputed. It may
-            be negative: without an irrelevant neighbour, the other neighbours by the same relation weigh more.
+        meaning, words, date: Its shares of the score by the text block, the lexical block and the context block.
+        effect: By how much the score falls when the edge is deleted from the graph and all weights are computed anew.
+            It may be negative: without an irrelevant neighbour, the others of its relation count for more.
     """
 
     node_id: NodeId
@@ -45,7 +45,7 @@ class Influence:
 
     @property
     def total(self) -> float:
-        """Sum of meaning, words and date."""
+        """Sum of its shares."""
         return self.meaning + self.words + self.date
 
 
@@ -57,7 +57,7 @@ class Explanation:
         turn_id: ID of the turn.
         description: The turn's text.
         score: Inner product of question and stored vector.
-        own_meaning, own_words, own_context: What the turn's own features add (context: its speaker and date).
+        own_meaning, own_words, own_context: The turn's own shares (context: its speaker and date).
         bias: What the turn's traits add, whatever the question.
         influences: What each neighbour adds, greatest effect first.
     """
