@@ -39,7 +39,7 @@ def write(
         measured: The results.
         corpora: The corpora that were read.
         text_encoder: ID of the text encoder; None if texts are not encoded, or by the default text encoder.
-        seed: Random seed of what is drawn at random.
+        seed: Random seed of the benchmark.
     """
     if options.output is None:
         return

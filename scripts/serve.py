@@ -85,7 +85,7 @@ def serve(
             raise LocigraphError(
                 "--key_file is for HTTP; over standard input and output nobody but your own program asks"
             )
-        Store(store).close()  # says what is wrong with it before anything heavy is imported
+        Store(store).close()  # raises, if it cannot be opened, before anything heavy is imported
         _serve_stdio(opened)
         return
     from locigraph.scripts.serving.keys import read_keys

@@ -1,4 +1,4 @@
-"""Runs the commands that process a built graph again: once or as a service, in one process each, beside a build."""
+"""Runs commands that process a built graph again: once or as a service, one process of each, even during a build."""
 
 from __future__ import annotations
 

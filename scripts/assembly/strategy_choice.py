@@ -1,4 +1,4 @@
-"""Which strategies are run, what they need, and what is tested against what."""
+"""Chooses the strategies to run, checks what they need, and plans which are tested against which."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class SpentFile:
 
 @dataclass(frozen=True, eq=False)
 class Answering:
-    """Asks one model for answers from contexts, and another to judge them.
+    """Has a model answer questions from contexts, and the same or another model judge the answers.
 
     Attributes:
         answerer: Client of the model that answers.

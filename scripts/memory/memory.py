@@ -399,7 +399,7 @@ class Memory:
         return Recalled(shown, name, found.timing, said, context)
 
     def state(self) -> MemoryState:
-        """Whether v2 can answer, and what is still to be indexed.
+        """Whether v2 can answer, and how much is still to be indexed.
 
         Raises:
             LocigraphError: If the index does not answer.
