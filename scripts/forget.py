@@ -20,8 +20,8 @@ def forget(
 ) -> None:
     """Erase turns and the nodes derived from them, a space, or all spaces of a user or agent, and rebuild the index.
 
-    Forgotten turns stay forgotten: a later build with their file skips them. The store is erased first, whatever state
-    the index is in. Can be interrupted and run again.
+    Forgotten turns stay forgotten: a later build with their file skips them. They are erased from the store first,
+    whatever state the index is in. Can be interrupted and run again.
 
     Args:
         space: Name of the space; locigraph spaces lists what a store holds. null for all spaces of the user or agent.

@@ -44,7 +44,7 @@ def forget(parts: Parts, space: str | Sequence[str] | None, named: Collection[Tu
             graph.empty_log()
             raise
         erased = 0
-    # Even if nothing was left to erase: an earlier call may have been interrupted after it erased the store.
+    # Even if nothing was left to erase: an earlier call may have been interrupted after the store forgot.
     parts.has_forgotten = True
     try:
         parts.drain()

@@ -251,8 +251,8 @@ class Memory:
     ) -> int:
         """Permanently erase turns with everything that was derived from them, or whole spaces.
 
-        The store is erased first, whatever state the index is in; if the call is interrupted, calling it again
-        completes it. It is not an error if the turns were forgotten already.
+        They are erased from the store first, whatever state the index is in; if the call is interrupted, calling it
+        again completes it. It is not an error if the turns were forgotten already.
 
         Args:
             space: The space; None for all spaces of the user or agent.
@@ -269,7 +269,7 @@ class Memory:
             UnknownScopeError: If no space belongs to that user or agent.
             StoreError: If one of the turns is not in the space; nothing is erased then.
             LocigraphError: If both turns and a whole space are named, or neither; if the index fails after the store
-                was erased; or if another reader still uses old pages of the store or the text cache.
+                has forgotten; or if another reader still uses old pages of the store or the text cache.
         """
         scope = Scope(user, agent)
         named = forgetting.turns_named(space, turn_ids, whole_space, scope)
