@@ -1,1 +1,1 @@
-"""Benchmarks; each is a module with a command line."""
+"""Benchmarks; each is a module that is run with ``python -m``."""

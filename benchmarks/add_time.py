@@ -1,9 +1,10 @@
-"""CPU time of ``Memory.add``, turn by turn, against a memory that is opened anew for every turn, in one run.
+"""CPU time of ``Memory.add`` per turn, compared with that in a memory that was just opened, in one run.
 
 ``python -m benchmarks.add_time [--turns 100] [--before 2400] [--one_space] [--words 300] [--llm]``: turns of the
-bundled corpus ``threads`` fill the store, about four nodes each, and a further transcript is fed. Vectors are hashed
-words, so that no text encoder runs; reading them from the cache is part of the time. With ``--llm`` a scripted endpoint
-in a process of its own answers at once, so that what is measured is a turn's work beside the models.
+bundled corpus ``threads`` fill the store, about four nodes each; then a further transcript is added turn by turn, every
+fourth one as if the memory had just been opened. Vectors are hashed words, so that no text encoder runs; reading them
+from the cache is part of the time. With ``--llm``, a scripted endpoint in a process of its own answers at once, so that
+only the work apart from the models is measured.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ def _measured(options: argparse.Namespace, url: str) -> dict[str, Any]:
 
 
 def _joined(turns: Sequence[Turn], words: int) -> list[Turn]:
-    """Turns of about so many words, of texts that follow each other; the turns as they are for 0."""
+    """Turns of at least ``words`` words (the last may be shorter), joined from consecutive turns; 0 joins none."""
     made: list[Turn] = []
     for turn in turns:
         if made and len(made[-1].text.split()) < words:

@@ -1,11 +1,12 @@
-"""How good categories are: what ``locigraph classify`` makes of a built graph, and how it sorts nodes held out.
+"""Quality of categories: those that ``locigraph classify`` makes of a built graph, and its accuracy on held-out nodes.
 
     locigraph build --corpus.path locomo10.json --corpus.format locomo --consolidation recorded --store locomo.sqlite
     python -m benchmarks.classification --store locomo.sqlite
 
-The label of a fact or event is the recorded topic of its first source turn. *Held out*: all labels of two nodes or
-more are categories that hold four fifths of their nodes, and the service sorts the other fifth; five times, so that
-each node is held out once. *From nothing*: the service makes its own categories, which are compared with the topics.
+The label of a fact or event is the recorded topic of its first source turn. *Held out*: each label of two or more
+nodes becomes a category with four fifths of them, and the service assigns the other fifth; this is done five times, so
+that each node is held out once. *From nothing*: the service makes its own categories, which are compared with the
+topics.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _FOLDS = 5
 
 
 def topics_of(seen: Snapshot) -> dict[int, int]:
-    """Row of the topic of each event and fact whose first source turn has one."""
+    """Row of each event and fact whose first source turn has a topic -> row of that topic."""
     of_episode = {
         int(s): int(t)
         for s, t in zip(
@@ -49,7 +50,7 @@ def topics_of(seen: Snapshot) -> dict[int, int]:
 
 
 def put_under_topics(store: Store, seen: Snapshot, label_of: dict[int, int], held_out: set[int], *, model: str) -> None:
-    """Make a category of each topic and type, which holds the nodes of that label that are not held out."""
+    """Create a category for each topic and type, with the nodes of that label that are not held out."""
     nodes: dict[str, NewNode] = {}
     edges = []
     for row, topic in label_of.items():
@@ -64,7 +65,7 @@ def put_under_topics(store: Store, seen: Snapshot, label_of: dict[int, int], hel
 
 
 def category_of(store: Store, space: SpaceId) -> dict[str, str]:
-    """Description of the category of each classified node, by ID of the node."""
+    """ID of each classified node -> description of its category."""
     nodes = {n.id: n for n in store.nodes(space, types=list(category_types().values()))}
     return {
         edge.target: nodes[edge.source].description
@@ -92,7 +93,7 @@ def held_out(path: Path, encoder: CachedTextEncoder, threshold: float) -> dict[s
                     label_of = topics_of(seen)
                     sizes = Counter((str(seen.types[row]), topic) for row, topic in label_of.items())
                     label_of = {r: t for r, t in label_of.items() if sizes[str(seen.types[r]), t] > 1}
-                    if fold == 0:  # in each label as evenly as can be
+                    if fold == 0:  # spread as evenly as possible within each label
                         drawn = rng.permutation(list(label_of)).tolist()
                         drawn.sort(key=lambda row: (str(seen.types[row]), label_of[row]))
                         fold_of.update({(space, row): i % _FOLDS for i, row in enumerate(drawn)})

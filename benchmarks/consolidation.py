@@ -1,8 +1,8 @@
-"""Throughput of ``--consolidation llm`` with many conversations at a time against one after another.
+"""Throughput of ``--consolidation llm`` with many conversations at a time, compared with one after another.
 
 ``python -m benchmarks.consolidation [--conversations 16] [--turns 12]``: a scripted endpoint in a process of its own
-answers every request after 200 ms, as if it thought; the text encoder is a hashed bag of words, so that what is
-measured is how well waiting overlaps, with all the work of a build between the requests.
+answers every request after 200 ms, like a model that computes; the text encoder is a hashed bag of words. This measures
+how well the waiting times overlap, with all the work of a build between the requests.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.fakes import FakeEncoder
 
 
 def main() -> None:
-    """Print turns a second of both, and their ratio."""
+    """Print turns per second of both, and their ratio."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--conversations", type=int, default=16)
     parser.add_argument("--turns", type=int, default=12, help="of each conversation")
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def _turns(conversations: int, count: int) -> list[Turn]:
-    """The first turns of the sample's conversations, which are taken again under other names if they do not suffice."""
+    """The first turns of the sample's conversations, which are repeated under other names if there are too few."""
     held = load_corpus("jsonl", "sample").conversations
     found = []
     for number in range(conversations):
@@ -70,7 +70,7 @@ def _turns(conversations: int, count: int) -> list[Turn]:
 
 
 def _turns_a_second(turns: Sequence[Turn], url: str, concurrency: int) -> tuple[float, float]:
-    """Turns consolidated in a second, and the CPU seconds of a turn."""
+    """Turns consolidated per second, and CPU seconds per turn."""
     with tempfile.TemporaryDirectory() as folder, Store(f"{folder}/graph.sqlite") as store:
         endpoint = Endpoint(url, "m", concurrency=concurrency)
         cassette, ledger = Cassette(Path(folder) / "replies.sqlite", "record"), Ledger()

@@ -5,8 +5,9 @@
     python -m benchmarks.fusion --store data/rules.sqlite --adapter checkpoints/text --held_back true \
         --ann_weight .5 1 1.5 2 3 4 --depth 50
 
-Vectors are searched exactly. This is how the defaults of ``HybridRetriever`` and the weight of ``v1-weighted-adapted``
-were chosen, on corpora that nothing is tested on; the weight on conversations from which the adapter has not learnt.
+Vectors are searched exactly. The defaults of ``HybridRetriever`` and the weight of ``v1-weighted-adapted`` were chosen
+by this benchmark on corpora that are not used for tests; the weight on conversations that the adapter did not learn
+from.
 """
 
 from __future__ import annotations

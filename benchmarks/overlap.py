@@ -1,9 +1,9 @@
-"""How near are two corpora, one that is learnt from and one that is tested?
+"""Similarity of two corpora, one that is learnt from and one that is tested.
 
     python -m benchmarks.overlap --learnt threads --tested locomo10.json --format locomo
 
-Prints how near the nearest learnt question is to each tested one (cosine of the text encoder as it is), the speakers
-that both have, and the word sequences of turns that both have.
+Prints the cosine of tested questions to their nearest learnt question (text encoder without adapter), the speakers that
+occur in both corpora, and the word sequences that occur in turns of both.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What a stranger's turns do to a memory, and what folding and a view of speakers do about it.
+"""Harm that turns of an attacker do to a memory, and protection by folding and by limiting the speakers.
 
     python -m benchmarks.poisoning [--corpus sample] [--turns 22] [--copies 1 11] [--singles 5] [--strategies all]
 
-A stranger adds turns to every conversation: copies of its questions, each once or a few many times; or one turn alone,
-which is a copy of one question, or holds the content words of many. All questions of the conversation are asked before
-and after: with each hit in a place of its own, with near-duplicates folded, and with the words of its own speakers
-alone. Recall is given for the questions that are attacked and for the rest.
+A stranger adds turns to every conversation: copies of its questions, either many of them once or a few of them many
+times; or a single turn, which is a copy of one question or holds the content words of many. All questions of the
+conversation are asked before and after the attack: without folding, with near-duplicates folded, and limited to the
+words of its own speakers. Recall is reported for the attacked questions and for the rest.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Row = tuple[str, ...]  # attack, strategy, list, whether the questions are attac
 
 @dataclass(frozen=True)
 class Attack:
-    """Turns of a stranger, and the questions that they are about."""
+    """Turns of a stranger, and the questions that they attack."""
 
     name: str
     texts: tuple[str, ...]
@@ -96,13 +96,13 @@ def main() -> None:
 
 
 def attacks(asked: Sequence[Question], *, turns: int, copies: Sequence[int], singles: int) -> Iterator[Attack]:
-    """What the stranger does to a conversation, one after the other.
+    """The attacks on a conversation, one after the other.
 
     Args:
         asked: The conversation's questions.
-        turns: Turns of the stranger where there are many.
-        copies: Copies of each attacked question, for each attack by copies.
-        singles: Number of questions that are copied alone.
+        turns: Number of turns of an attack by copies, and of questions whose words the keyword attack holds.
+        copies: Numbers of copies of each attacked question; each number is an attack of its own.
+        singles: Number of questions that are each attacked by a single copy.
     """
     for each in copies:
         attacked = tuple(asked[: turns // each])
@@ -142,7 +142,7 @@ def _hostile(conversation: Conversation, texts: Sequence[str]) -> list[Turn]:
 def _measured(
     memory: Memory, conversation: Conversation, asked: Sequence[Question], strategies: Sequence[str]
 ) -> dict[tuple[str, str], dict[Question, list[float]]]:
-    """Recall of each question's evidence at each depth, by strategy and list."""
+    """Recall of each question's evidence at each depth, by strategy and kind of list (the keys of ``views``)."""
     own = sorted({turn.speaker for turn in conversation.turns})
     views: Mapping[str, Mapping[str, Any]] = {
         "as it is": {"fold": None}, "folded": {}, "own speakers": {"speaker": own, "fold": None}

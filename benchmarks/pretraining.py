@@ -1,9 +1,9 @@
-"""What the self-supervised stage is worth where few conversations have questions: 0, 1, 2 and 4 to learn from.
+"""Benefit of the self-supervised stage if only few conversations (0, 1, 2 or 4) have questions to learn from.
 
 ``python -m benchmarks.pretraining --corpus locomo10.json --format locomo --store graph.sqlite``, on a built graph. In
-each of five folds the graph encoder learns from the questions of so many training conversations, with and without the
-self-supervised stage over all of them; two conversations decide when to stop. With 0 conversations only the
-self-supervised stage is left, and without it the untrained encoder.
+each of five folds the graph encoder learns from the questions of that many training conversations, with and without
+the self-supervised stage over all of them; two conversations are held out for early stopping. With 0 conversations,
+only the self-supervised stage is trained, or nothing at all.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def main() -> None:
                 runs = []
                 for fold in plan_folds(corpus.questions, folds=5, validation=2, seed=0):
                     learnt = set(fold.train[:count])
-                    # The graphs of all training conversations are there; questions only about some of them.
+                    # All training conversations have their graphs, but only some of them have questions.
                     asked = [q for q in corpus.questions if q.space in {*learnt, *fold.validation, *fold.test}]
                     trainer = FoldTrainer(
                         asked,

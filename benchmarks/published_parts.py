@@ -1,10 +1,10 @@
-"""What the parts of published strategies are worth: recall@10 of GAAMA, MAGMA and AssoMem with some of them left out.
+"""Contribution of the parts of published strategies: recall@10 of GAAMA, MAGMA and AssoMem with some parts left out.
 
     locigraph build --corpus.path locomo10.json --corpus.format locomo --consolidation recorded --store graph.sqlite
     python -m benchmarks.published_parts --corpus locomo10.json --format locomo --store graph.sqlite --output parts.json
 
 GAAMA without PageRank, MAGMA without its search, AssoMem with each signal off or alone, without clues, and with learnt
-weights. These come from five folds by conversation: those of a fold from its training conversations alone.
+weights. The weights are learnt in five folds by conversation, from the training conversations of each fold alone.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from locigraph.training.folds import plan_folds
 _TOP_K = 10
 _FOLDS, _VALIDATION, _SEED = 5, 2, 0
 
-#: A strategy, what is changed in it, and recall@10 of each question.
+#: Name of a strategy, the change made to it, and recall@10 of each question.
 Row = tuple[str, str, list[float]]
 
 
 def main() -> None:
-    """Print a row for each variant, and write them with what they were measured on."""
+    """Print a row for each variant, and write the record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", required=True, help="file of the corpus that is asked about")
     parser.add_argument("--format", default="locomo", help="format of that file")
@@ -72,7 +72,7 @@ def main() -> None:
 def rows(
     load: SnapshotLoader, encoder: TextEncoder, questions: Sequence[Question], folds: Sequence[Fold]
 ) -> Iterator[Row]:
-    """The variants one after another, each strategy first as it is.
+    """The variants one after another; the first of each strategy is unchanged.
 
     Args:
         load: Reads the snapshot of a space as of a time, with embeddings.

@@ -1,9 +1,9 @@
-"""Time of one query, v1 against v2, same engine and index type, side by side in one run.
+"""Time of one query of v1 and of v2, with the same engine and index type, in one run.
 
 ``python -m benchmarks.query_time [--nodes 10000 100000]``: random unit vectors and words stand in for the graph of one
-space among ten; query encoding is left out on both sides. v1 is BM25 + ANN over the description embeddings of all
-searchable nodes + RRF; v2 is one ANN search over vectors of the width that a checkpoint stores, of turns only, as a
-refresh writes them; with ``--all_nodes`` also of every searchable node, for comparison.
+space among ten; query encoding is left out for both. v1 is BM25 + ANN over the description embeddings of all
+searchable nodes + RRF; v2 is one ANN search over vectors of turns only, as a refresh writes them, of the width that a
+checkpoint stores. With ``--all_nodes``, v2 is also measured over vectors of every searchable node, for comparison.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SPACES = 10
 _QUERIES = 40
 _DEPTH = 50
 _WORDS = 20_000
-# Of 20 searchable nodes so many are turns, as in LoCoMo-10's graph of recorded extractions; the rest: facts and events.
+# Out of 20 searchable nodes, this many are turns, as in LoCoMo-10's recorded graph; the others are facts and events.
 _TURNS_OF_20 = 11
 
 

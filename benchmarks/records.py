@@ -12,15 +12,15 @@ from locigraph.kg.corpora import Corpus
 from locigraph.kg.files import replace_file
 from locigraph.scripts.experiments import provenance
 
-#: Options that say where files lie, and change no result.
+#: Options that only say where files are, and do not affect the results.
 _PLACES = {"output", "cache", "keep", "runs"}
 
 
 def options_of(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The options of a benchmark, ``--output`` among them; None for ``arguments`` takes those of the command line."""
+    """Parse the options of a benchmark and ``--output``; if ``arguments`` is None, those of the command line."""
     parser.add_argument("--output", type=Path, help="JSON file for the record; without it the results are only printed")
     options = parser.parse_args(arguments)
-    provenance.source_commit()  # remembers it now: the source tree may move on while a benchmark runs
+    provenance.source_commit()  # cached now, since the source tree may change while a benchmark runs
     return options
 
 
@@ -32,14 +32,14 @@ def write(
     text_encoder: str | None = None,
     seed: int = 0,
 ) -> None:
-    """Write what was measured, and what it was measured on, where ``--output`` says.
+    """Write the results, and what they were measured on, to the file of ``--output``, if it is given.
 
     Args:
-        options: Of ``options_of``.
+        options: Options, from ``options_of``.
         measured: The results.
-        corpora: What was read.
-        text_encoder: ID of the text encoder; None where texts are not encoded, or as the command does by default.
-        seed: Random seed of what is drawn.
+        corpora: The corpora that were read.
+        text_encoder: ID of the text encoder; None if texts are not encoded, or by the default text encoder.
+        seed: Random seed of the benchmark.
     """
     if options.output is None:
         return

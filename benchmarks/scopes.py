@@ -1,10 +1,10 @@
-"""What is lost, or won, when the sittings of a conversation are spaces of one user, and not one space.
+"""Effect on recall of storing the sessions of a conversation as spaces of one user instead of as one space.
 
     python -m benchmarks.scopes [--corpus sample] [--conversations NAME ...]
 
 Every conversation is added twice: as one space, and with a space for each session, all of one user. The same questions
-are asked to the one space and to the user. Words are then counted in smaller spaces for v2, facts that are said in two
-sessions are two, and no neighbour of a turn is in another session.
+are put to the one space and to the user. With a space for each session, v2 counts words in smaller spaces, a fact that
+is stated in two sessions becomes two facts, and a turn has no neighbours in other sessions.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What second passes over a built graph change for strategies that learn nothing.
+"""Effect of second passes over a built graph on the results of strategies that learn nothing.
 
     locigraph build --corpus.path locomo10.json --corpus.format locomo --consolidation recorded --store locomo.sqlite
     python -m benchmarks.second_pass --store locomo.sqlite --corpus locomo10.json --passes classify reflect
 
-Each pass runs on a copy of the store, which it leaves where ``--keep`` says. Strategies are asked all questions before
-and after it; searches are exact. Printed are recall@10 and nDCG@10, their differences with the sign-flip test over
-conversations, and recall@10 by category.
+Each pass runs on a copy of the store, which is kept in the folder of ``--keep``, if given. Every strategy runs all
+questions before and after the pass, with exact search. Prints recall@10 and nDCG@10, their differences with p-values
+of the sign-flip test over conversations, and recall@10 by category.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def ask(
 
 
 def duplicates(store: Store, encoder: CachedTextEncoder) -> tuple[int, int]:
-    """How many entities and concepts mean the same as an older one, and how many there are."""
+    """Number of entities and concepts that mean the same as an older one, and number of all entities and concepts."""
     held = again = 0
     for space in store.spaces():
         seen = store.snapshot(space, embedding_model=encoder.model_id)
@@ -91,7 +91,7 @@ def hybrid(parts: SearchParts) -> Retriever:
 
 
 def compared(questions: Sequence[Question], scores: Scores, before: Scores | None) -> dict[str, Any]:
-    """Means of each metric and of recall@10 by category; with their differences if there is anything to compare."""
+    """Means of each metric, and of recall@10 by category; with differences from ``before`` if that is given."""
     clusters = [str(question.space) for question in questions]
     everything = list(range(len(questions)))
     made: dict[str, Any] = {"questions": len(questions)}
@@ -113,7 +113,7 @@ def _mean(scores: Scores, before: Scores | None, rows: Sequence[int], column: in
 
 
 def shown(made: Mapping[str, Any]) -> str:
-    """What ``compared`` makes as a line."""
+    """The result of ``compared`` as a line."""
 
     def cell(entry: Mapping[str, float]) -> str:
         if "difference" not in entry:

@@ -1,4 +1,4 @@
-"""What categories, reflections, parts of events and causes are worth to v2: rows of the network's relations, trained.
+"""What categories, reflections, parts of events and causes add to v2, as further relations of its trained network.
 
     locigraph build --corpus.path locomo10.json --corpus.format locomo --consolidation recorded --store locomo.sqlite
     python -m benchmarks.second_pass_network --store locomo.sqlite --corpus locomo10.json --rows reflection cause
@@ -6,14 +6,15 @@
     python -m benchmarks.second_pass_network --store data/sample_llm.sqlite --corpus sample --format jsonl \
         --conversations harbor --learnt_store voices.sqlite --rows sub_event cause --start .15 .1
 
-The second passes of ``--passes`` go over a copy of the store, by rules; ``link`` finds causes by their cue phrases.
-With ``--passes`` and no name the store is taken as it is, with what ``locigraph reflect --llm.model NAME`` has
-written, say. Parts of events come from language models alone, so from a cassette. A turn takes in what is joined to
-what was drawn from it: the graph joins reflections to facts, and parts to events, so an edge from each to the turn is
-added to the snapshot. Each row is tried by itself; ``category+reflection`` tries two together. The weights of the new
-relations start at 0, or where ``--start`` says, which is what is tested where the learnt graphs hold no such edge.
-One seed, exact search. With ``--learnt_store`` (and ``--learnt_corpus``, a bundled corpus) the network learns from
-another corpus, of which nothing is held back, as the shipped checkpoint does; otherwise it learns in folds.
+The second passes of ``--passes`` run on a copy of the store, by rules; ``link`` finds causes by their cue phrases.
+``--passes`` without a name takes the store as it is, for example with the reflections of ``locigraph reflect
+--llm.model NAME``. Only language models find parts of events, so these come from a cassette. The graph links
+reflections to facts, and parts to events, but neither to turns; so an edge is added to the snapshot from each of them
+to the turns from which the fact or event was derived. Each row is tried by itself; ``category+reflection`` tries two
+together. The weights of the new relations start at 0, or at ``--start``; if the training graphs hold no such edge,
+these initial weights are what is tested. One seed, exact search. With ``--learnt_store`` (and ``--learnt_corpus``, a
+bundled corpus) the network learns from another corpus, of which nothing is held back, as the shipped checkpoint does;
+otherwise it learns in folds.
 """
 
 from __future__ import annotations
@@ -50,19 +51,20 @@ from locigraph.training.comparison import rank_exactly
 from locigraph.training.config import Settings, TrainerConfig, TrainingConfig
 from locigraph.training.folds import FoldTrainer, plan_folds
 
-#: Types of nodes that causes join, as the network knows them.
+#: Types of the nodes that causal edges connect, among those that the network uses.
 _CAUSAL = (EPISODE, "event_node", "knowledge_node")
 
 
 @dataclass(frozen=True)
 class Row:
-    """Edges of the graph that turns take in, by the turns of one of their ends.
+    """A kind of edge whose source becomes a neighbour of the turns from which its target was derived.
 
     Attributes:
-        label: Of the edges.
-        sources: Types of the nodes at which they begin.
-        relations: The relations of the network: their neighbours are at the other end.
-        is_mutual: Whether the turns of the source take in the target as well, by relations of the family ``INTO_...``.
+        label: Label of the edges.
+        sources: Types of their source nodes.
+        relations: The relations of the network by which turns take in these neighbours.
+        is_mutual: Whether the target also becomes a neighbour of the turns of the source, by relations of the family
+            ``INTO_...``.
     """
 
     label: str
@@ -102,7 +104,7 @@ ROWS = {
 
 
 def with_turns(seen: Snapshot) -> Snapshot:
-    """The snapshot with edges to turns: from what the edges of each row join to what was drawn from the turns."""
+    """The snapshot with added edges to turns: from one end of each row's edges to the turns of the other end."""
     turns: dict[int, list[int]] = {}
     for node, turn in seen.provenance.tolist():
         turns.setdefault(node, []).append(int(seen.episode_rows[turn]))
@@ -137,7 +139,7 @@ def with_turns(seen: Snapshot) -> Snapshot:
 
 @dataclass(frozen=True)
 class Passed:
-    """A corpus whose graphs the second passes have gone over, with edges to turns."""
+    """A corpus whose graphs were processed by second passes, with edges to turns."""
 
     corpus: Corpus
     views: Views
@@ -145,13 +147,13 @@ class Passed:
 
     @property
     def questions(self) -> Sequence[Question]:
-        """Those of the corpus."""
+        """The questions of the corpus."""
         return self.corpus.questions
 
 
 @contextmanager
 def passed(store: str, corpus: CorpusSettings, encoder: CachedTextEncoder, passes: Sequence[str]) -> Iterator[Passed]:
-    """A copy of a built store, over which second passes have gone."""
+    """Run second passes on a copy of a built store, and yield the result."""
     read = opening.read_corpus(corpus)
     encoder.encode([question.text for question in read.questions], progress="encode questions")
     with tempfile.TemporaryDirectory() as copied, Store(shutil.copy(store, f"{copied}/g.sqlite")) as graph:
@@ -211,7 +213,7 @@ def main() -> None:
 
 
 def _rows(names: str) -> tuple[str, ...]:
-    """Rows that are tried together, of their names joined by plus signs."""
+    """Names of rows that are tried together, from a text that joins them by plus signs."""
     found = tuple(names.split("+"))
     unknown = [name for name in found if name not in ROWS]
     if unknown:
@@ -229,19 +231,19 @@ def compare(
     *,
     start: Sequence[float],
 ) -> list[dict[str, Any]]:
-    """Train without and with each of some rows, fold by fold; prints the means over the folds so far.
+    """Train without and with further rows, fold by fold; prints the means over the folds so far.
 
     Args:
-        asked: What is tested.
-        learnt: What is learnt from.
-        folds: Conversations of both.
-        settings: Of the trainings.
-        tried: Names of the rows of each training with any.
+        asked: The corpus that is tested.
+        learnt: The corpus that is learnt from.
+        folds: Folds of the conversations of both.
+        settings: Settings of the trainings.
+        tried: Names of the rows of each training that has some.
         encoder: Text encoder.
-        start: Weights of the rows before training, of the text and lexical blocks.
+        start: Weights of the rows before training, for the text and lexical blocks.
 
     Returns:
-        The means over all folds, without and with each.
+        The means over all folds, without rows and with each choice of them.
     """
     variants: dict[str, Sequence[str]] = {"without": (), **{" and ".join(rows): rows for rows in tried}}
     done: list[Question] = []

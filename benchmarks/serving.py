@@ -1,10 +1,10 @@
-"""Recalls and appends at the same time against a real server: how long they take.
+"""Latency of recalls and additions that a real server handles at the same time.
 
 ``python -m benchmarks.serving [--clients 200] [--appends 20] [--seconds 30]``: starts ``locigraph serve`` on loopback
 over a new memory with the shipped text encoder and checkpoint, then has ``--clients`` clients ask one question after
-the other while ``--appends`` turns a second are added. Prints p50, p95 and p99 of both, errors, and the seconds that
-operations spent in threads, of which there are two: the rest of an answer's time is waiting for one. The questions are
-in the text cache before; every added turn is new to it.
+the other while ``--appends`` turns per second are added. Prints p50, p95 and p99 of both, errors, and the seconds that
+operations spent in the server's two threads; the rest of the latency is waiting for a thread. The questions are in the
+text cache beforehand; every added turn is new to it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def question(number: int, spaces: int) -> dict[str, object]:
 
 @contextmanager
 def server(folder: Path) -> Iterator[str]:
-    """``locigraph serve`` in a process of its own; its address."""
+    """Run ``locigraph serve`` in a process of its own, and yield its address."""
     words = [sys.executable, "-m", "locigraph", "serve", "--store", str(folder / "memory.sqlite"), "--port", "0"]
     words += ["--requests_per_minute", "1000000", "--encoder.cache", str(folder / "cache.sqlite")]
     with (
@@ -60,7 +60,7 @@ def server(folder: Path) -> Iterator[str]:
 
 
 async def measure(address: str, options: argparse.Namespace) -> dict[str, object]:
-    """Load, and what came of it."""
+    """Put the server under load, and return the measurements."""
     took: dict[str, list[float]] = {"recall": [], "add": []}
     errors: list[str] = []
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=options.clients + 50)
@@ -107,18 +107,18 @@ async def measure(address: str, options: argparse.Namespace) -> dict[str, object
 
 
 def percentiles(seconds: list[float]) -> dict[str, float]:
-    """Number, and milliseconds that so many percent stay below."""
+    """Number of requests, and percentiles of their durations in milliseconds."""
     found = {f"p{share}_ms": round(1_000 * float(np.percentile(seconds, share)), 1) for share in (50, 95, 99)}
     return {"count": len(seconds), **found}
 
 
 def total(metrics: str, name: str) -> float:
-    """The value of a metric."""
+    """The value of a metric in the text of ``/metrics``."""
     return next(round(float(line.split()[-1]), 1) for line in metrics.splitlines() if line.startswith(name))
 
 
 def main() -> None:
-    """Run."""
+    """Run the benchmark, and print the measurements as JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serving", description=__doc__)
     parser.add_argument("--clients", type=int, default=200, help="clients that ask one question after the other")
     parser.add_argument("--appends", type=float, default=20, help="turns added a second")

@@ -1,11 +1,11 @@
-"""Weights of the six signals of ``sum``: recall@10 and nDCG@10 with equal, given and searched ones, on a built graph.
+"""Weights for the six signals of ``sum``: recall@10 and nDCG@10 with equal, given and searched ones, on a built graph.
 
     locigraph build --corpus.path threads --store data/threads.sqlite --encoder.adapter checkpoints/text
     python -m benchmarks.sum_weights --store data/threads.sqlite --adapter checkpoints/text
 
-The search goes through the weights one by one until none is better. On the corpus that is tested it is an upper bound
-of what fixed weights can reach there, not a baseline. ``--against`` compares the searched weights with a strategy of an
-evaluation's ``rankings.jsonl`` by questions and conversations.
+The search changes one weight at a time until no change is better. On the tested corpus itself, its result is about an
+upper bound of what fixed weights can reach, not a baseline. ``--against`` compares each set of weights with a strategy
+of an evaluation's ``rankings.jsonl``, paired by question and clustered by conversation.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Signals = NDArray[np.float64]
 
 
 class Asked:
-    """All signals of all questions, so that other weights cost a matrix product."""
+    """The signals of all questions, computed once, so that trying other weights costs only a matrix product."""
 
     def __init__(
         self, questions: Sequence[Question], signals: Sequence[Signals], turns: Sequence[Sequence[str]]
@@ -53,7 +53,7 @@ class Asked:
         return np.asarray(rows)
 
     def search(self, start: Sequence[float]) -> list[float]:
-        """Weights with the best sum of both means that changing one at a time comes to."""
+        """The weights with the best sum of both mean metrics that changing one weight at a time finds."""
         best, reached = list(start), float(self.scores(start).mean(0).sum())
         improved = True
         while improved:
@@ -67,7 +67,7 @@ class Asked:
 
 
 def ask(corpus: Corpus, encoder: CachedTextEncoder, path: str) -> Asked:
-    """Signals of every question of a corpus on the graph in a file."""
+    """Signals of every question with evidence of a corpus, on the graph in a file."""
     questions = sorted((q for q in corpus.questions if q.evidence), key=lambda q: (q.space, str(q.asked_at)))
     vectors = encoder.encode([q.text for q in questions], progress="encode questions")
     signals, turns = [], []
@@ -86,7 +86,7 @@ def ask(corpus: Corpus, encoder: CachedTextEncoder, path: str) -> Asked:
 
 
 def against(asked: Asked, scores: NDArray[np.float64], path: str, strategy: str) -> dict[str, float]:
-    """A strategy of an evaluation minus these scores, in recall@10, with its interval and p."""
+    """Mean difference in recall@10 of a strategy of an evaluation minus these scores, with its interval and p-value."""
     of_question: dict[str, list[float]] = {}
     for line in Path(path).read_text().splitlines():
         entry = json.loads(line)

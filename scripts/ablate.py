@@ -1,4 +1,4 @@
-"""``locigraph ablate``: what each part of the model is worth."""
+"""``locigraph ablate``: measure what each part of the model contributes."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ def ablate(
     encoder: EncoderSettings = EncoderSettings(),
     seed: int = 0,
 ) -> None:
-    """Train the model again and again with one thing changed, and compare each with the full one, fold by fold.
+    """Train variants of the model that change one thing each, and compare them with the full model, fold by fold.
 
-    Writes ablation.json, ablation.md and ablation.svg. Finished trainings are kept, so an interrupted run goes on.
+    Writes ablation.json, ablation.md and ablation.svg. Finished trainings are kept, so an interrupted run can be
+    continued.
 
     Args:
         corpus: Conversations and questions.
-        consolidation: Extractor that makes the graph: <extractors>.
+        consolidation: Extractor that builds the graph: <extractors>.
         llm: Language models, for the extractor ``llm``.
         variants: Names of the changes to try; null tries all (see training/ablation.py).
         output: Folder of the results.
-        folds: Groups of conversations.
-        validation: Conversations of each fold's training side that decide when to stop.
+        folds: Number of groups of conversations, each tested by models that were trained on the others.
+        validation: Number of training conversations of each fold held out for early stopping.
         model: The full model.
         training: Stages, losses and optimiser.
         trainer: Where and how to train.

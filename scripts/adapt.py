@@ -1,4 +1,4 @@
-"""``locigraph adapt``: the text encoder learns from a corpus' questions."""
+"""``locigraph adapt``: train an adapter of the text encoder on the questions of a corpus."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def adapt(
 ) -> None:
     """Train an adapter of the text encoder on questions with evidence. Can be interrupted and run again.
 
-    ``--encoder.adapter`` uses it, in every other command: v2 does, and the strategies named ``-adapted``. Build once
-    more with it before training, so that all nodes get vectors.
+    In other commands, ``--encoder.adapter`` names it; v2 and the strategies named ``-adapted`` use it. Build again with
+    it before ``locigraph train``, so that all nodes get vectors.
 
     Args:
         corpus: The corpus that the graph was built from; training uses its questions.
-        store: The graph, for the facts and events beside the turns.
+        store: The graph; its facts and events are used in addition to the turns.
         also: Further graphs to train on, of the same corpus by other extractors or of other corpora.
         encoder: Text encoder to adapt: hub name or directory of a sentence-transformers model.
         adapter: Size and training of the adapter.

@@ -1,4 +1,4 @@
-"""``locigraph answer``: what a language model answers from the contexts of an evaluation."""
+"""``locigraph answer``: have a language model answer questions from the contexts of an evaluation."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ def answer(
     max_cost: float | None = None,
     seed: int = 0,
 ) -> None:
-    """Have questions answered from each strategy's context, and the answers judged against the corpus' own.
+    """Have a language model answer questions from each strategy's context, and judge the answers by the corpus' own.
 
-    Writes answers.json and answers.jsonl into the folder of the results. Can be interrupted and run again: what was
-    asked is kept in the cassette.
+    Writes answers.json and answers.jsonl into the folder of the results. Can be interrupted and run again: replies
+    are kept in the cassette.
 
     Args:
         results: Folder of locigraph evaluate.
-        corpus: The corpus that was evaluated; answers are judged by its own.
-        strategies: Names separated by commas, of those evaluated; null for all.
+        corpus: The corpus that was evaluated; its answers are the reference.
+        strategies: Names of evaluated strategies, separated by commas; null for all.
         budget_tokens: Size of the contexts: 500, 1000 or 4000.
-        questions: Number of questions to draw, and of unanswerable ones as many; null for all.
-        wrong: Number of answers known to be wrong that the judges get first, each by itself like any other, to report
-            their errors.
+        questions: Number of answerable questions to draw, and of unanswerable ones as well; null for all.
+        wrong: Number of answers known to be wrong that are judged first, one by one like all others, to measure the
+            judges' errors.
         llm: Language model that answers.
         judge: Language model that judges; null for the one that answers, which favours its own answers.
         concurrency: Largest number of requests at a time.
-        max_tokens: Most tokens that all may cost, earlier runs in this folder included; then the command stops with
+        max_tokens: Largest number of tokens in all, earlier runs in this folder included; then the command stops with
             code 3.
-        max_cost: The same in the currency of the prices.
-        seed: Random seed of what is drawn.
+        max_cost: The same limit for the cost, in the currency of the prices.
+        seed: Random seed of the drawing.
     """
     import json
     import random

@@ -6,11 +6,11 @@ from __future__ import annotations
 def average(*, checkpoints: list[str], output: str = "data/average") -> None:
     """Average the weights of checkpoints of one model that were trained on different corpora or with different seeds.
 
-    The mean transfers to other talk better than each of them (docs/experiments.md).
+    The average transfers better to other kinds of conversations than any one of them (docs/experiments.md).
 
     Args:
         checkpoints: Folders of at least two checkpoints, of the same model and text encoder.
-        output: The checkpoint is written to the folder ``checkpoint`` in it.
+        output: Output folder; the checkpoint is written to its subfolder ``checkpoint``.
     """
     from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""``locigraph build``: conversations into a graph and its index."""
+"""``locigraph build``: turn conversations into a graph and its index."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def build(
 
     Files may hold new sessions, further turns of known ones, or everything again; forgotten turns are skipped.
 
-    Exits with code 1 when turns failed: they are found by their own words, but no fact was drawn from them.
+    Exits with code 1 if turns failed: they can be found by their own words, but no facts were extracted from them.
 
     Args:
         corpus: What to read.
-        consolidation: Extractor that makes the graph: <extractors>.
+        consolidation: Extractor that builds the graph: <extractors>.
         store: SQLite file of the graph, or the SQLAlchemy URL of another database; only SQLite is tested.
         index: Vector index.
         encoder: Text encoder.
@@ -46,13 +46,13 @@ def build(
         llm: Language models, for the extractor ``llm``.
         max_tokens: Largest number of tokens that these may read and write for the graph, earlier runs included; then
             the command stops with code 3, and continues when it is run again with a higher limit.
-        max_cost: The same in the currency of the prices.
+        max_cost: The same limit for the cost, in the currency of the prices.
         dry_run: Whether to only report what would be built and what it would cost, without calling models or writing
             anything.
         redact: Whether what looks like a password, key or card number is replaced before anything is stored.
         retry_failed: Whether to try failed turns again.
-        user: Whose conversations these are, for ``locigraph recall --user``; null says nothing.
-        agent: Which agent's conversations these are, for ``locigraph recall --agent``; null says nothing.
+        user: User to whom the conversations belong, for ``locigraph recall --user``; null sets none.
+        agent: Agent to which the conversations belong, for ``locigraph recall --agent``; null sets none.
     """
     import shlex
     from collections import Counter
@@ -84,7 +84,7 @@ def build(
         used = defaults.encoder_settings(encoder, graph, checkpoint)
         text_encoder = opening.text_encoder(used)
         with opening.vector_index(index, store) as vectors:
-            # Before all that takes time, since a checkpoint that is named may be wrong.
+            # Before everything that takes long, since a named checkpoint may turn out to be unusable.
             embeddings, missing = defaults.opened_embeddings(graph, vectors, text_encoder, checkpoint)
             defaults.remember_encoder(graph, used, text_encoder)
             if retry_failed:
@@ -92,7 +92,7 @@ def build(
             failed, stopped = dict[SpaceId, list[TurnFailure]](), None
             try:
                 failed = graphs.build_graph(read, extractor, graph, text_encoder, Scope(user, agent))
-            except LanguageModelError as error:  # a limit, or an outage: what is done can be asked until it goes on
+            except LanguageModelError as error:  # a limit or an outage: what is done is indexed, so it can be searched
                 stopped = error
             indexer_of(graph, vectors, text_encoder).drain(progress=True)
             if embeddings is not None and checkpoint is not None:

@@ -1,4 +1,4 @@
-"""``locigraph classify``: events and facts under categories."""
+"""``locigraph classify``: put events and facts under categories."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ def classify(
     max_tokens: int | None = None,
     max_cost: float | None = None,
 ) -> None:
-    """Put every event and fact without a category under the one that fits, and make categories for what fits none.
+    """Put every unclassified event and fact under the category that fits, and create categories for those without one.
 
-    May run beside a build. SIGTERM ends it after the batch at hand.
+    May run at the same time as a build. SIGTERM ends it after the current batch.
 
     Args:
         store: The graph.
         once: Whether to end when everything is classified.
         interval: Otherwise, seconds between two runs over the store.
-        threshold: Cosine to the mean of a category from which a node belongs to it.
+        threshold: Smallest cosine to the mean of a category with which a node belongs to it.
         encoder: Text encoder; by default the one that the graph was built with.
         llm: Language model that names new categories; without one they are named by their key terms.
-        max_tokens: Most tokens that models may have cost this store, whatever for; then the command stops with code 3.
-        max_cost: The same in the currency of the prices.
+        max_tokens: Largest number of tokens that all commands together may use for this store; then this one stops with
+            code 3.
+        max_cost: The same limit for the cost, in the currency of the prices.
     """
     from locigraph.consolidation.classification import Classified, Classifier, LLMNamer, key_terms
     from locigraph.consolidation.protocols import TextEncoder

@@ -1,4 +1,4 @@
-"""The ``locigraph`` command: subcommands are the functions of this package, their signatures the schema."""
+"""The ``locigraph`` command. Each subcommand is a function of this package, whose signature defines its options."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from jsonargparse import ActionConfigFile, ArgumentParser  # type: ignore[attr-d
 from locigraph.kg.errors import LocigraphError
 from locigraph.scripts.console import mistakes
 
-# Seeds are multiplied and counted up from, within the 32 bits that numpy takes.
+# Seeds are below this, so that they fit into numpy's 32 bits after they were multiplied and incremented.
 _SEEDS = 1_000_000
 _MAX_DEPTH = 20  # of a configuration
-_MAX_REPEATED = 10_000  # characters that the aliases of a configuration stand for, all together
+_MAX_REPEATED = 10_000  # characters that all aliases of a configuration together may expand to
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_SIGPIPE = 141  # 128 and the number of the signal
+_SIGPIPE = 141  # 128 + the number of the signal
 
 _HELP = {
     "demo": "run the whole pipeline on the bundled sample: graph, v1, trained v2, report",
@@ -57,10 +57,10 @@ _HELP = {
 
 
 class _OneLineParser(ArgumentParser):
-    """Says what is wrong in one line and exits with code 2."""
+    """A parser that reports an error in one line and exits with code 2."""
 
     def format_help(self, *arguments: Any) -> str:
-        """The help, with the names that tables hold in the place of their marks."""
+        """The help text, with marks such as ``<strategies>`` replaced by the names in their tables."""
         text: str = super().format_help(*arguments)
         for mark, listed in _tables(self.prog.split()).items():
             text = text.replace(mark, listed)
@@ -72,26 +72,26 @@ class _OneLineParser(ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command; errors that a user can mend are one line and exit code 2."""
-    # Set before any library reads them: no telemetry, no chatter of native libraries between progress bars.
+    """Run a command. An error that the user can fix prints one line and exits with its own code, by default 2."""
+    # Set before any library reads them. Parallel tokenizers would print warnings about forks between progress bars.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    # Threads that spin while they wait make a training many times slower on a machine that others use too.
+    # OpenMP threads that spin while they wait make training many times slower on a shared machine.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         try:
             _choose(words)
         finally:
-            sys.stdout.flush()  # here, since at the interpreter's end nobody could catch a closed pipe
+            sys.stdout.flush()  # here, since at interpreter exit the error of a closed pipe could not be caught
     except BrokenPipeError:
-        # Whoever reads, such as head, has seen enough. What is left goes nowhere; the code is that of SIGPIPE.
+        # The reader, such as head, has closed the pipe: discard the remaining output, and exit as after SIGPIPE.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(_SIGPIPE) from None
     except OSError as error:
         if error.errno not in (*_FULL, errno.EIO):
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left would fail again at the end
-        file = error.filename2 or error.filename  # of a move the place that it goes to
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # writing the rest at exit would fail again
+        file = error.filename2 or error.filename  # filename2 is the destination of a move
         what = "cannot write" if file is None else f"{file}: cannot write"
         fail(f"{what} ({error.strerror}); make room, or write elsewhere, and run the same command again")
     except KeyboardInterrupt:
@@ -139,7 +139,7 @@ def _run(command: str, words: list[str]) -> None:
     except LocigraphError as error:
         fail(str(error))
     except (TypeError, ValueError, AttributeError, KeyError, RecursionError) as error:
-        # The parser's own, of values that are of no type it expects, such as a number where a mapping belongs.
+        # Raised by the parser itself for values of an unexpected type, such as a number in place of a mapping.
         fail(
             f"the options of {' '.join([command, *words])[:200]} cannot be read ({str(error)[:200]}); check their types"
         )
@@ -156,7 +156,7 @@ def _run(command: str, words: list[str]) -> None:
         fail(str(error), code=error.exit_code)
     except OSError as error:
         if error.filename is None or error.errno in _FULL:
-            raise  # not about a file whose path the user could mend
+            raise  # not about a file whose path the user could correct
         fail(f"{error.filename}: {error.strerror}; check the path and its permissions")
 
 
@@ -172,7 +172,7 @@ def _parser(command: str) -> ArgumentParser:
 
 
 def _empty(values: Mapping[str, Any], types: Mapping[str, Any]) -> str | None:
-    """The first option that is null and may not be; the parser takes null for every type."""
+    """The first option that is null although its type does not allow it: the parser accepts null for every type."""
     for name, value in values.items():
         if value is None and name in types and type(None) not in get_args(types[name]):
             return name
@@ -184,11 +184,11 @@ def _empty(values: Mapping[str, Any], types: Mapping[str, Any]) -> str | None:
 
 
 def _check_configuration(path: str) -> None:
-    """Refuse a file that YAML's parser would not survive or whose errors would name no file."""
+    """Refuse a file that would crash the YAML parser, or whose errors would not name the file."""
     import yaml
 
     if not Path(path).is_file():
-        return  # the parser says so
+        return  # the option parser reports it
     try:
         text = Path(path).read_bytes().decode()
         depth = 0
@@ -206,12 +206,12 @@ def _check_configuration(path: str) -> None:
 
 
 def _check_aliases(path: str, text: str) -> None:
-    """Refuse aliases that stand for too much: with aliases of aliases a few lines make a list of millions."""
+    """Refuse aliases that expand to too much text: with aliases of aliases, a few lines make a list of millions."""
     import yaml
 
     size = repeated = 0
     begun: list[tuple[str | None, int]] = []
-    sizes: dict[str | None, int] = {}  # by anchor, with what the aliases inside stand for
+    sizes: dict[str | None, int] = {}  # by anchor, with the aliases inside it expanded
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         if isinstance(event, yaml.CollectionStartEvent):
             begun.append((event.anchor, size))
@@ -225,7 +225,7 @@ def _check_aliases(path: str, text: str) -> None:
             if any(event.anchor == anchor for anchor, _ in begun):
                 fail(f"{path}: the alias *{event.anchor} is a part of what it stands for; write out what is meant")
             size += sizes.get(event.anchor, 0)
-            repeated += sizes.get(event.anchor, 0)  # of an anchor that is nowhere the parser tells
+            repeated += sizes.get(event.anchor, 0)  # the parser reports an unknown anchor
             if repeated > _MAX_REPEATED:
                 fail(
                     f"{path}: its aliases, up to *{event.anchor}, stand for more than {_MAX_REPEATED} characters; "
@@ -234,7 +234,7 @@ def _check_aliases(path: str, text: str) -> None:
 
 
 def _switched_on(words: list[str], function: Callable[..., None]) -> list[str]:
-    """The words with a value for options that are switches and stand alone, such as ``--once``."""
+    """The words, with ``=true`` added to boolean options that are given without a value, such as ``--once``."""
     switches = {f"--{name}" for name, each in signature(function).parameters.items() if each.annotation == "bool"}
     values = [*words[1:], "--"]
     return [
@@ -252,7 +252,7 @@ def _command(name: str) -> Callable[..., None]:
 
 
 def _quiet() -> None:
-    """Keep third-party log lines out of the output; errors still come."""
+    """Keep third-party log lines and warnings out of the output; errors are still shown."""
     import logging
     import warnings
 
@@ -263,7 +263,7 @@ def _quiet() -> None:
 
 
 def _tables(words: Sequence[str]) -> dict[str, str]:
-    """What stands in help texts for ``<strategies>`` and other tables: the names, or names and descriptions."""
+    """The text for each mark in help texts, such as ``<strategies>``: a table's names, some with descriptions."""
     from locigraph.consolidation.extractors import EXTRACTORS
     from locigraph.kg.corpora import FORMATS
     from locigraph.kg.schema import NODE_TYPES
@@ -292,19 +292,19 @@ def _tables(words: Sequence[str]) -> dict[str, str]:
 
 
 def _wrapped(line: str, width: int) -> str:
-    """A line of a help text that names from a table have made too long, as several."""
+    """A line of a help text, wrapped if names from a table have made it too long."""
     indent = " " * (len(line) - len(line.lstrip()))
     return line if len(line) <= width else textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False)
 
 
 def run_file(file: str) -> None:
-    """Run the command that a file of this package holds, for ``python -m scripts.<command>``."""
+    """Run the command that a file of this package defines, for ``python -m scripts.<command>``."""
     main([Path(file).stem.replace("_", "-"), *sys.argv[1:]])
 
 
 def fail(message: str, *, code: int = 2) -> NoReturn:
     """Print one line on standard error and exit with a code."""
-    # What a file or turn says must not steer the terminal.
+    # Text from a file or a turn must not be able to control the terminal.
     line = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in " ".join(message.split()))
     print(f"locigraph: {line}", file=sys.stderr)
     raise SystemExit(code)

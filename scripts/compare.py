@@ -1,4 +1,4 @@
-"""``locigraph compare``: the statistics of a record made again, and its rankings for other tools."""
+"""``locigraph compare``: recompute the statistics of a record, and export its rankings for other tools."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ def compare(
     trec: str | None = None,
     seed: int = 0,
 ) -> None:
-    """Compare strategies again from the scores of their questions, which evaluate writes and records keep.
+    """Compare strategies again from their scores per question, which ``locigraph evaluate`` writes and records keep.
 
     Args:
         scores: question_scores.jsonl.gz of locigraph evaluate, or of a record in docs/results.
         pairs: Comparisons such as ["v2:fusion", "v2:v1"], each the first minus the second; Holm's correction covers
-            all of them within a metric. null leaves them out.
-        metrics: Names separated by commas.
-        without: Ids of questions to leave out, beside those that the record left out.
+            all of them within a metric. null for no comparisons.
+        metrics: Names of the metrics, separated by commas.
+        without: IDs of questions to leave out, in addition to those that the record left out.
         rankings: rankings.jsonl of locigraph evaluate, for ``trec``.
         trec: Folder for the rankings and judgements in TREC's formats; null writes none.
-        seed: Random seed of the statistics; that of the record gives its own numbers.
+        seed: Random seed of the statistics; the seed of the record reproduces its numbers.
     """
     from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""``locigraph demo``: the main job on the bundled sample."""
+"""``locigraph demo``: run the whole pipeline on the bundled sample."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ def demo(
     output: str = "runs/demo",
     seed: int = 0,
 ) -> None:
-    """Conversations in, graph, v1, trained v2, comparison and report, on the bundled sample, offline.
+    """Run the whole pipeline offline on the bundled sample: graph, v1, trained v2, comparison and report.
 
     Args:
         corpus: Conversations and questions.
-        consolidation: Extractor that makes the graph: <extractors>.
+        consolidation: Extractor that builds the graph: <extractors>.
         llm: Language models, for the extractor ``llm``.
         model: Graph encoder.
         training: Stages, losses and optimiser.
         trainer: Where and how to train.
         encoder: Text encoder; its adapter, if it has one, is v2's.
-        checkpoint: Shipped checkpoint to compare with as it is; null for none.
-        folds: Groups of conversations.
-        validation: Conversations of each fold's training side that decide when to stop.
-        output: Folder of everything that is written.
+        checkpoint: Checkpoint to compare with, without further training (v2-zero); null for none.
+        folds: Number of groups of conversations, each tested by a model that was trained on the others.
+        validation: Number of training conversations of each fold held out for early stopping.
+        output: Folder for all output.
         seed: Random seed.
     """
     import shlex

@@ -1,4 +1,4 @@
-"""``locigraph drift``: how far the graph embeddings in use are from the present graph."""
+"""``locigraph drift``: report how far the graph embeddings in use differ from the present graph."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ def drift(
     checkpoint: str | None = DEFAULT,
     json: bool = False,
 ) -> None:
-    """Report what share of the turns v2 has no vector of, or an old one, and how far these would move. Changes nothing.
+    """Report the share of turns with no vector or an outdated one, and how far the outdated ones would move if updated.
 
-    A recall brings the spaces that it asks up to date, so what drifts lies between recalls: turns that were added and
-    never asked for are missing, and with them the counts of words have moved by which all turns of their space are
-    weighed. With another checkpoint than the one in use every vector differs: the report says how far a
-    ``locigraph refresh`` with it would move them. Distances are cosine distances of the vectors that differ.
+    Nothing is changed.
+
+    ``Memory.recall`` brings the spaces that it searches up to date, so drift arises between recalls: turns that were
+    added since the last one are missing, and they have changed the word counts that weight all turns of their space.
+    With a checkpoint other than the one in use every vector differs: the report says how far a ``locigraph refresh``
+    with it would move them. Distances are cosine distances of the vectors that differ.
 
     Args:
-        space: The space to report on; null for all, and all of them together.
+        space: The space to report on; null for each space and for all of them together.
         store: The graph.
         index: Vector index.
         encoder: Text encoder the graph was built with.
         checkpoint: Checkpoint that encodes the present graph; ``default`` for the one that the store remembers, or the
             shipped one.
-        json: Whether to print JSON, one object for each space, then one for all with the space null, instead of lines.
+        json: Whether to print JSON instead of lines: an object for each space, then one for all, whose space is null.
     """
     from json import dumps
 

@@ -1,4 +1,4 @@
-"""``locigraph evaluate``: the comparison of strategies on held-out conversations."""
+"""``locigraph evaluate``: compare strategies on held-out conversations."""
 
 from __future__ import annotations
 
@@ -47,19 +47,19 @@ def evaluate(
 
     Args:
         corpus: Conversations and questions.
-        consolidation: Extractor that makes the graph: <extractors>.
+        consolidation: Extractor that builds the graph: <extractors>.
         llm: Language models, for the extractor ``llm`` and the queries ``llm``.
-        max_tokens: Most tokens that these may cost; then a graph that is not built yet stops the command with code 3,
-            and further queries are made by rules.
-        max_cost: The same in the currency of the prices.
+        max_tokens: Largest number of tokens that these may use. Beyond it, the command stops with code 3 while the
+            graph is built, and queries are made by rules.
+        max_cost: The same limit for the cost, in the currency of the prices.
         strategies: Names separated by commas, of: <strategies>.
-        baselines: Strategies that the first one with graph embeddings (v2, v2-mixing, v2-zero or flat) is tested
-            against, as far as they are run; null for <baselines> (where some with the adapter are run, v1 and those
-            with the adapter), or for all where none of these is run. Without graph embeddings, all others are tested
-            against those named. The rest is shown without a test, since every test weakens the others by Holm's
+        baselines: Strategies against which the first one with graph embeddings (v2, v2-mixing, v2-zero or flat) is
+            tested; those that are not run are ignored. null for <baselines> (if some with the adapter are run, v1 and
+            those with the adapter), or for all others if none of these is run. Without graph embeddings, all others are
+            tested against those named. The rest is shown without a test, since every test weakens the others by Holm's
             correction.
         output: Folder of the results.
-        checkpoint: Checkpoint of v2-zero; it must not know the corpus.
+        checkpoint: Checkpoint for v2-zero and fusion-zero; it must not have been trained on the corpus.
         searched: search.json of locigraph search, whose choice for each fold changes ``model`` and ``training``; null
             for none.
         queries: How questions are turned into queries, whose rankings are fused (v2 makes one search for the mean of
@@ -72,15 +72,15 @@ def evaluate(
         model: Graph encoder.
         training: Stages, losses and optimiser.
         also: Built graphs of other corpora, to train on in every fold.
-        writer: What writes the questions about facts that pre-training learns from.
+        writer: Language model that writes questions about facts for pre-training; without one, rules write them.
         trainer: Where and how to train.
         store: The graph; null puts it into the output folder.
         index: Vector index; beside the store by default.
-        encoder: Text encoder; its adapter, if it has one, must not know the corpus.
+        encoder: Text encoder; its adapter, if it has one, must not have been trained on the corpus.
         seed: Random seed.
         seeds: Number of trainings of each fold, with ``seed``, ``seed`` + 1, and so on; scores are averaged over them.
-        contexts: Whether to pack what each strategy finds into contexts of several sizes, for their recall and for
-            locigraph answer; about half of the time of asking.
+        contexts: Whether to pack the hits of each strategy into contexts of several sizes, to measure their recall and
+            for ``locigraph answer``; this takes about half of the time spent on questions.
     """
     import dataclasses
     from pathlib import Path

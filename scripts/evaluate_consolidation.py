@@ -1,4 +1,4 @@
-"""``locigraph evaluate-consolidation``: what a language model makes of conversations whose facts are known."""
+"""``locigraph evaluate-consolidation``: compare the facts that a language model extracts with known ones."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ def evaluate_consolidation(
     encoder: EncoderSettings = EncoderSettings(),
     output: str = "runs/consolidation",
 ) -> None:
-    """Build graphs of a corpus with recorded facts by a language model, and judge them by these facts.
+    """Build graphs with a language model from a corpus with recorded facts, and score them against these facts.
 
     Prints a table and writes consolidation.json. The rows ``rules`` and ``recorded`` are for reference. Can be
     interrupted and run again; another model needs another output.
 
     Args:
-        corpus: Conversations with recorded facts (corpus.extractions); choose few, since every turn is asked about.
+        corpus: Conversations with recorded facts (corpus.extractions); choose few, since every turn costs requests.
         llm: The language models; without a model, only the rows for reference are made.
-        threshold: Cosine from which a statement covers a recorded one of the same turn.
-        max_tokens: Most tokens that the models may read and write; then the command stops with code 3, and goes on when
-            it is run again with more.
-        max_cost: The same in the currency of the prices.
-        dry_run: Whether to only count what the models would be asked and would cost; nothing is asked or written.
+        threshold: Smallest cosine with which a statement covers a recorded one of the same turn.
+        max_tokens: Largest number of tokens that the models may read and write; then the command stops with code 3, and
+            continues when it is run again with a higher limit.
+        max_cost: The same limit for the cost, in the currency of the prices.
+        dry_run: Whether to only estimate the requests and their cost, without calling models or writing anything.
         encoder: Text encoder that compares statements.
         output: Folder of the graphs and of the result.
     """
@@ -100,7 +100,7 @@ def evaluate_consolidation(
 
 
 def _refuse_other_version(graph: Store, version: str) -> None:
-    """Raise LocigraphError if other models or prompts have made anything of a graph: it would be judged as of these."""
+    """Raise LocigraphError if other models or prompts built part of a graph, which would count as work of these."""
     from locigraph.consolidation.pipeline import versions_of
     from locigraph.kg.errors import LocigraphError
     from locigraph.kg.types import TurnState

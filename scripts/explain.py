@@ -19,7 +19,7 @@ def explain(
 ) -> None:
     """Decompose the scores of the best turns: own meaning and words, neighbours by relation, speaker, date.
 
-    Each neighbour is checked by deleting its edge and computing the score anew.
+    The effect of each neighbour is measured by deleting its edge and computing the score again.
 
     Args:
         question: The question, in natural language.
@@ -29,7 +29,7 @@ def explain(
         checkpoint: Folder of the checkpoint; ``default`` for the one that the store remembers, or the shipped one.
         as_of: Use only what was known at this time (ISO 8601); null for now.
         top_k: Number of turns to explain.
-        influences: Neighbours to show for each.
+        influences: Number of neighbours to show for each turn.
         json: Whether to print one JSON object, in the server's format, instead of lines.
     """
     from dataclasses import asdict, replace

@@ -20,17 +20,17 @@ def forget(
 ) -> None:
     """Erase turns and the nodes derived from them, a space, or all spaces of a user or agent, and rebuild the index.
 
-    Forgotten turns stay forgotten: a later build with their file passes them over. The store forgets first, whatever
-    state the index is in. Can be interrupted and run again.
+    Forgotten turns stay forgotten: a later build with their file skips them. They are erased from the store first,
+    whatever state the index is in. Can be interrupted and run again.
 
     Args:
         space: Name of the space; locigraph spaces lists what a store holds. null for all spaces of the user or agent.
-        turns: Ids of the turns of one space, separated by commas or as a list; null for all of it, which needs --yes.
-        user: All spaces of this user are erased, all or none, which needs --yes.
+        turns: IDs of turns of the space, separated by commas or as a list; null for all its turns, which needs --yes.
+        user: Erase all spaces of this user, all or none; needs --yes.
         agent: Erase all spaces of this agent; with a user, those that belong to both.
-        yes: Confirms erasing whole spaces; required, since nothing is asked.
-        restore: Whether to undo instead, in one space: the turns, which are gone, may come back with the next build of
-            their file.
+        yes: Confirms erasing whole spaces; required, since there is no prompt.
+        restore: Whether to allow forgotten turns of one space again instead: they are not recovered, but the next build
+            of their file adds them.
         store: The graph.
         index: Vector index.
         encoder: Text encoder the graph was built with.

@@ -1,4 +1,4 @@
-"""``locigraph link``: memories linked to their causes and to what they name."""
+"""``locigraph link``: link memories to their causes and to what they name."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ def link(
     """Link turns, facts and events to their causes, and to the people, places and products that they name.
 
     Rules find links by phrases such as "because" and by names; a language model adds others. magma, tempr and hipporag
-    search along these links. May run beside a build. SIGTERM ends it after the request at hand.
+    search along these links. May run at the same time as a build. SIGTERM ends it after the current request.
 
     Args:
         store: The graph.
         once: Whether to end when all memories have been looked at.
         interval: Otherwise, seconds between two runs over the store.
         encoder: Text encoder; by default the one that the graph was built with.
-        llm: Language model that is shown each turn and event with those around it.
-        max_tokens: Most tokens that models may have cost this store, whatever for; then the command stops with code 3.
-        max_cost: The same in the currency of the prices.
+        llm: Language model that adds links; it reads each turn and event together with those around it.
+        max_tokens: Largest number of tokens that all commands together may use for this store; then this one stops with
+            code 3.
+        max_cost: The same limit for the cost, in the currency of the prices.
     """
     from locigraph.consolidation.linking import Linked, Linker
     from locigraph.consolidation.protocols import TextEncoder

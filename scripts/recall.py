@@ -37,11 +37,11 @@ def recall(
 ) -> None:
     """Search a space, or all spaces of a user or agent together, for memories that answer a question.
 
-    Shows scores for each signal, and source turns. Where several of space, user and agent are named, all must apply.
+    Shows the score of each signal and the source turns. If several of space, user and agent are named, all must apply.
 
     Args:
         question: The question, in natural language.
-        space: Name of the space; locigraph spaces lists what a store holds. null for those of the user or agent.
+        space: Name of the space; locigraph spaces lists what a store holds. null for all of the user or agent.
         user: Search the spaces of this user together, as one; each memory names its space.
         agent: Search the spaces of this agent together.
         store: The graph.
@@ -53,13 +53,13 @@ def recall(
         queries: How the question is turned into queries, whose rankings are fused (v2 makes one search for the mean
             of their vectors): <queries>; null for the default of each strategy: rules for v1, the question itself for
             the others.
-        llm: Language model of the queries; where it fails, rules make them.
+        llm: Language model that writes the queries; if it fails, they are made by rules.
         reranker: Cross-encoder (Hugging Face name or folder) that reranks the best hits; null for none.
         as_of: Use only what was known at this time (ISO 8601); null for now. v2 leaves out later turns, but the vectors
-            of earlier ones were made of the present graph: what came later has coloured them.
-        speaker: Only memories in the words of this speaker, or of these; null for all.
-        fold: Similarity of words, above 0 and up to 1, from which two texts of one speaker count as duplicates and are
-            folded into one hit; null folds nothing.
+            of earlier ones come from the present graph, so that later turns have influenced them.
+        speaker: Show only memories in the words of this speaker, or of these speakers; null for all.
+        fold: Word similarity, above 0 and up to 1, from which two texts of the same speakers count as duplicates and
+            are shown as one hit; null folds nothing.
         top_k: Number of memories to show.
         budget_tokens: Size of a context in tokens: shows the best memories that fit into it, with dates and source
             turns, in chronological order or that of the strategy. null for ``top_k`` memories with their scores.

@@ -1,4 +1,4 @@
-"""``locigraph reflect``: insights that several facts show together."""
+"""``locigraph reflect``: derive insights that several facts show together."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ def reflect(
 ) -> None:
     """Derive reflections from facts and events, and archive those whose facts are no longer true.
 
-    Without a language model they are drawn by rules: what somebody says in several sessions, and lists of one kind. May
-    run beside a build. SIGTERM ends it after the change at hand.
+    Without a language model, rules derive them: what somebody says in several sessions, and lists of things of one
+    kind. May run at the same time as a build. SIGTERM ends it after the current change.
 
     Args:
         store: The graph.
         once: Whether to end when all facts have been looked at.
         interval: Otherwise, seconds between two runs over the store.
         encoder: Text encoder; by default the one that the graph was built with.
-        llm: Language model that derives them from the facts that are new to it.
-        max_tokens: Most tokens that models may have cost this store, whatever for; then the command stops with code 3.
-        max_cost: The same in the currency of the prices.
+        llm: Language model that derives them from the facts that it has not seen yet.
+        max_tokens: Largest number of tokens that all commands together may use for this store; then this one stops with
+            code 3.
+        max_cost: The same limit for the cost, in the currency of the prices.
         retry_failed: Whether to try again with facts for which the model's replies were unusable.
     """
     from locigraph.consolidation.protocols import TextEncoder
@@ -43,7 +44,7 @@ def reflect(
     retried: set[SpaceId] = set()
 
     def work(graph: Store, plain: TextEncoder, space: SpaceId, is_stopped: second_passes.Stopped) -> Reflected:
-        again = retry_failed and space not in retried  # a service does so in its first pass
+        again = retry_failed and space not in retried  # a service retries in its first pass only
         retried.add(space)
         return Reflector(graph, plain).run(space, client, retry_failed=again, is_stopped=is_stopped)
 

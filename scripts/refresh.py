@@ -1,4 +1,4 @@
-"""``locigraph refresh``: graph embeddings of all turns into the index."""
+"""``locigraph refresh``: write the graph embeddings of all turns into the index."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def refresh(
 ) -> None:
     """Encode the graph with a checkpoint, write its turns into a new collection, verify it and put it in use.
 
-    Needed for a new checkpoint alone: build and ``Memory`` keep the embeddings that are in use up to date.
+    Needed only for a new checkpoint: ``locigraph build`` and ``Memory`` keep the embeddings in use up to date.
 
     Args:
         store: The graph.
@@ -35,10 +35,10 @@ def refresh(
         text_encoder = opening.text_encoder(used)
         folder = defaults.checkpoint_folder(checkpoint, graph)
         with opening.vector_index(index, store) as vectors:
-            if graph.has_forgotten():  # then the index is made anew first
+            if graph.has_forgotten():  # then the index must be rebuilt first
                 indexer_of(graph, vectors, text_encoder).drain()
             embeddings, _ = defaults.opened_embeddings(graph, vectors, text_encoder, str(folder), device=device)
-            assert embeddings is not None  # a checkpoint that is named and cannot be used is an error
+            assert embeddings is not None  # a named checkpoint that cannot be used has raised an error
             done = embeddings.refresh(progress="refresh")
         defaults.remember_encoder(graph, used, text_encoder)
         defaults.remember_checkpoint(graph, folder)

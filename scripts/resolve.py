@@ -1,4 +1,4 @@
-"""``locigraph resolve``: entities and concepts that mean the same become one."""
+"""``locigraph resolve``: merge entities and concepts that mean the same."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ def resolve(
     threshold: float = 0.92,
     encoder: EncoderSettings = REMEMBERED,
 ) -> None:
-    """Merge entities and concepts that differ in case, article and plural alone, or mean the same.
+    """Merge entities and concepts whose names differ only in case, article or plural, or mean the same.
 
-    Of each the oldest stays; the others are archived as its aliases, with what they were merged into, why, and the
-    cosine. May run beside a build. SIGTERM ends it after the merge at hand.
+    The oldest one is kept; the others are archived as its aliases, with the node that they were merged into, the
+    reason and the cosine. May run at the same time as a build. SIGTERM ends it after the current merge.
 
     Args:
         store: The graph.
         once: Whether to end when everything is merged.
         interval: Otherwise, seconds between two runs over the store.
-        threshold: Cosine of names from which they mean the same, between 0 and 1.
+        threshold: Smallest cosine of two names that mean the same, above 0 and up to 1.
         encoder: Text encoder; by default the one that the graph was built with.
     """
     from locigraph.consolidation.merging import Merged, Merger

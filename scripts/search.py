@@ -1,4 +1,4 @@
-"""``locigraph search``: hyper-parameters chosen on validation conversations, inside each fold."""
+"""``locigraph search``: choose hyper-parameters on validation conversations, inside each fold."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def search(
 
     Args:
         corpus: Conversations and questions.
-        consolidation: Extractor that makes the graph: <extractors>.
+        consolidation: Extractor that builds the graph: <extractors>.
         llm: Language models, for the extractor ``llm``.
-        trials: Settings to try in each fold, the first being ``model`` as it is.
+        trials: Number of settings to try in each fold; the first are ``model`` and ``training`` as given.
         output: Folder of the results.
-        folds: Groups of conversations, as in the evaluation that is to follow.
+        folds: Number of groups of conversations, the same as in the evaluation that will use the result.
         validation: Number of training conversations of each fold on which settings are scored.
-        model: Graph encoder with which the search starts.
-        training: Training with which the search starts.
+        model: Graph encoder from which the search starts.
+        training: Stages, losses and optimiser from which the search starts.
         trainer: Where and how to train.
         store: The graph; null puts it into the output folder.
         encoder: Text encoder.
@@ -75,14 +75,14 @@ def search(
 
             def train(settings: Settings, name: str, fold: Fold = fold) -> float:
                 made = fold_trainer.train(fold, settings, folder=folder / name, seed=seed, name=name)
-                shutil.rmtree(folder / name)  # the score is what a trial is for
+                shutil.rmtree(folder / name)  # only the score of a trial is needed
                 scores = [stage["val_score"] for stage in made.details["stages"].values() if "val_score" in stage]
                 if not scores:
                     raise LocigraphError(
                         f"{name}: no validation score to judge by; no stage was trained, or no validation conversation "
                         "has a question whose evidence its graph shows"
                     )
-                return float(scores[-1])  # of the model that comes out
+                return float(scores[-1])  # of the last stage, whose model is the result
 
             fingerprints = [views.at(SpaceId(s), None).fingerprint for s in (*fold.train, *fold.validation)]
             identity = " ".join([str(CHECKPOINT_ALGORITHM), text_encoder.model_id, read.sha256, *fingerprints])
@@ -97,7 +97,7 @@ def search(
                     identity=identity,
                 )
             )
-            shutil.rmtree(folder / f"fold-{fold.index}", ignore_errors=True)  # what cut trials have left
+            shutil.rmtree(folder / f"fold-{fold.index}", ignore_errors=True)  # left by interrupted trials
     manifest = provenance.manifest(
         seed,
         consolidation=consolidation,

@@ -62,7 +62,7 @@ def serve(
         llm: The language models of the extractor ``llm``; additions wait for them.
         max_tokens: Largest number of tokens that they may read and write; then additions are refused until the limit is
             raised.
-        max_cost: The same in the currency of their prices.
+        max_cost: The same limit for the cost, in the currency of their prices.
         redact: Whether to replace what looks like a password, key or card number before anything is stored.
     """
     from functools import partial
@@ -85,7 +85,7 @@ def serve(
             raise LocigraphError(
                 "--key_file is for HTTP; over standard input and output nobody but your own program asks"
             )
-        Store(store).close()  # says what is wrong with it before anything heavy is imported
+        Store(store).close()  # raises, if it cannot be opened, before anything heavy is imported
         _serve_stdio(opened)
         return
     from locigraph.scripts.serving.keys import read_keys
@@ -111,7 +111,7 @@ def serve(
         def greet() -> None:
             print(f"{store} at {url}; explorer at {url}/explorer; stop with Ctrl-C", flush=True)
 
-        # uvicorn raises the signal that stopped it once more when it is done, which must not end in an error.
+        # When it is done, uvicorn raises the signal that stopped it again, which must not end in an error.
         before = {each: signal.signal(each, lambda *_: None) for each in (signal.SIGTERM, signal.SIGINT)}
         try:
             Server(app, greet).run(sockets=[listener])
@@ -137,10 +137,10 @@ def _require_extra() -> None:
 
 
 def _bound(host: str, port: int, *, has_keys: bool) -> socket.socket:
-    """A socket that has its address and does not listen yet.
+    """A socket that is bound to its address but does not listen yet.
 
     Raises:
-        LocigraphError: If the address cannot be had, or must not be without keys.
+        LocigraphError: If the address cannot be bound, or can be reached from other machines and there are no keys.
     """
     if not 0 <= port < 2**16:
         raise LocigraphError(f"port is {port}; expected 0 to {2**16 - 1}")

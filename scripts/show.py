@@ -15,11 +15,11 @@ def show(
     """Show the facts and events of a space; with ``node``, one of them with its history, source turns and edges.
 
     Args:
-        space: Name of the space; it may also stand first, as in ``locigraph show harbor``. locigraph spaces lists all.
+        space: Name of the space; it may also come first, as in ``locigraph show harbor``. locigraph spaces lists all.
         store: The graph.
-        node: Id of a node, as the list shows it.
+        node: ID of a node, as the list shows it.
         types: Types of the nodes to list, separated by commas or as a list; null for facts, events and reflections.
-            turn, fact, event and topic may be called so; all of them: <node types>.
+            The short names turn, fact, event and topic are accepted too. All types: <node types>.
         as_of: Show only what was known at this time (ISO 8601); null for now.
         json: Whether to print JSON, one object for each node, instead of lines.
     """

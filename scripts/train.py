@@ -1,4 +1,4 @@
-"""``locigraph train``: a checkpoint from a built graph and its corpus' questions."""
+"""``locigraph train``: train a checkpoint on a built graph and the questions of its corpus."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def train(
         corpus: The corpus that the graph was built from; training uses its questions.
         store: The graph.
         also: Further graphs to train on, of the same corpus by other extractors or of other corpora.
-        writer: What writes the questions about facts that pre-training learns from.
+        writer: Language model that writes questions about facts for pre-training; without one, rules write them.
         encoder: Text encoder; by default the one that the graph was built with.
         model: Graph encoder.
         training: Stages, losses and optimiser.

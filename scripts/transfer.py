@@ -1,4 +1,4 @@
-"""``locigraph transfer``: how well training on some corpora transfers to others."""
+"""``locigraph transfer``: measure how well training on some corpora transfers to others."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def transfer(
     output: str = "runs/transfer",
     seed: int = 0,
 ) -> None:
-    """Train on some corpora, test on others, never both: v2 zero-shot beside a fusion that learnt from the same.
+    """Train on some corpora and test on others: v2 zero-shot beside a fusion that learnt from the same questions.
 
-    Rankings are exact, without the vector index.
+    A training is never tested on its own corpora. Rankings are exact, without the vector index.
 
     Writes transfer.json, transfer.md and, for each pair of training and test, the scores of every question. Finished
     trainings are kept, so an interrupted run continues with the others.
@@ -31,15 +31,15 @@ def transfer(
     Args:
         graphs: Built graphs (locigraph build) by name, each with its corpus; strategies that search along links need
             those that locigraph link adds to them.
-        train: Names of the graphs to train on, by a name for each training.
-        checkpoints: Folders of finished checkpoints, by a name for each; rows of the matrix as well.
+        train: For each training, by its name: the names of the graphs to train on.
+        checkpoints: Folders of finished checkpoints by name; each adds a row to the matrix.
         test: Names of the graphs to test on; null for all. A training is not tested on its own graphs.
-        encoder: Text encoder of all graphs; its adapter must not know a tested corpus.
+        encoder: Text encoder of all graphs; its adapter must not have been trained on a tested corpus.
         model: Graph encoder.
         training: Stages, losses and optimiser.
         trainer: Where and how to train.
         baselines: Strategies that v2 is tested against, with Holm's correction over all; those that need a vector index
-            or learn inside folds are none.
+            or learn inside folds cannot be used.
         validation: Number of conversations of each training corpus held out for early stopping.
         output: Folder of the results.
         seed: Random seed.
@@ -60,7 +60,7 @@ def transfer(
     for name, graph in graphs.items():
         if graph.corpus is None:
             raise LocigraphError(f"graphs.{name} names no corpus; give graphs.{name}.corpus.path")
-        existing_store(graph.store).close()  # an hour later would be too late to hear what is wrong with it
+        existing_store(graph.store).close()  # raises now, not after an hour of training
     both = sorted({*train} & {*checkpoints})
     if both or not (train or checkpoints):
         raise LocigraphError(
@@ -86,7 +86,7 @@ def transfer(
                 matrix.ask(name, checkpoint, tested)
                 manifest = provenance.manifest(seed, **matrix.manifest(train, checkpoints))
                 numbers = json.dumps({"cells": matrix.cells, "manifest": manifest}, indent=1)
-                replace_file(folder / "transfer.json", numbers + "\n")  # an interruption keeps what has been asked
+                replace_file(folder / "transfer.json", numbers + "\n")  # kept in case of an interruption
                 replace_file(folder / "transfer.md", matrix.table() + "\n")
         print(matrix.table())
     print(f"numbers: {folder / 'transfer.json'}")

@@ -15,16 +15,16 @@ def verify(
 ) -> None:
     """Check the store, its positions and NEXT edges, and compare both indexes with it: every row and vector.
 
-    Exits with code 1 when something differs, or turns failed. What the store lists as due is no difference: rows of
-    the indexes are written first, and turns that a stopped command left are counted, for the next build or add.
+    Exits with code 1 if something differs or turns failed. Pending work is not a difference: rows that are due are
+    written to the indexes first, and turns that an interrupted command left pending are only reported.
 
     Args:
-        store: The graph, which is the truth.
+        store: The graph; it is the source of truth for the indexes.
         index: Vector index.
         encoder: Text encoder the graph was built with.
         checkpoint: Checkpoint whose graph embeddings are compared; ``default`` for the one that the store remembers, or
             the shipped one; null for none.
-        rebuild: Whether to make the index anew from the store first, whatever state it is in.
+        rebuild: Whether to rebuild the index from the store first, whatever state it is in.
     """
     from locigraph.kg.counts import counted
     from locigraph.kg.errors import LocigraphError
@@ -52,7 +52,7 @@ def verify(
                     print(f"no graph embeddings were compared: {reason}")
                 else:
                     listed = graph.changed_spaces()
-                    # Compared before the update, which mends what it meets.
+                    # Compared before the update, since the update repairs the differences that it finds.
                     found = embeddings.verify([space for space in graph.spaces() if space not in listed])
                     embeddings.update()
                     compared = {each.space for each in found}

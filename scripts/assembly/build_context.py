@@ -1,4 +1,4 @@
-"""v1 as consolidation sees it: the retriever that finds, while the graph is built, what a turn may change."""
+"""v1 as consolidation uses it: while the graph is built, it finds the nodes that a turn may change."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from locigraph.retrieval.strategies.hybrid import HybridRetriever
 
 
 class HybridContext:
-    """Context source over v1, with both indexes in memory and fed by the pipeline itself.
+    """Finds the context of a turn with v1, whose two indexes are in memory and updated by the pipeline itself.
 
     Args:
-        store: Holds what earlier runs made.
+        store: The graph, with the nodes of earlier runs.
         encoder: The pipeline's encoder.
     """
 
@@ -35,12 +35,12 @@ class HybridContext:
         self._retriever = HybridRetriever(self._lexical, self._vectors, encoder, types=plannable_types(), depth=20)
 
     def drop(self, space: SpaceId) -> None:
-        """Let go of a space; it is read again when it is next asked."""
+        """Discard a space from memory; it is read again when it is next needed."""
         self._lexical.drop(space)
         self._vectors.drop(space)
 
     def _load(self, space: SpaceId, as_of: datetime | None) -> Snapshot:
-        # The first question about a space: what earlier runs left is read once, later nodes come by observe().
+        # At the first search of a space: nodes of earlier runs are read once, later nodes are added by observe().
         snapshot = self._store.snapshot(space, as_of=as_of, embedding_model=self._encoder.model_id)
         self._vectors.add_snapshot(snapshot, types=plannable_types())
         return snapshot
@@ -50,16 +50,16 @@ class HybridContext:
         self._vectors.add(space, matches, vectors)
 
     def find(self, turn: Turn, *, limit: int) -> Sequence[NodeId]:
-        """Event and knowledge nodes nearest to a turn's words, of those that were known when it was said."""
+        """The event and knowledge nodes nearest to a turn's words, among those that were known when it was said."""
         self._lexical.load(turn.space)
         hits = self._retriever.retrieve(turn.utterance, turn.space, top_k=limit).hits
-        # A retried turn comes after later ones are done: it must not change, nor end, what they said.
+        # A retried turn is consolidated after later turns, and must neither change nor end what those said.
         latest = epoch(turn.recorded_at)
         found = [self._lexical.document(turn.space, hit.node_id) for hit in hits]
         return [held.node_id for held in found if held is not None and held.recorded_at <= latest][:limit]
 
     def observe(self, space: SpaceId, nodes: Sequence[Node], vectors: NDArray[np.float32]) -> None:
-        """Take in what a turn made, reworded or archived."""
+        """Update the indexes with the nodes that a turn created, reworded or archived."""
         for node in nodes:
             if node.status == NodeStatus.ARCHIVED:
                 self._lexical.remove(space, node.id)

@@ -1,6 +1,6 @@
-"""What a store is used with, so that nothing need be named: text encoder, adapter and checkpoint.
+"""Defaults of text encoder, adapter and checkpoint, so that users need not name them.
 
-A store remembers them once they were named; the shipped ones are used until then.
+A store remembers those that it was used with; until then the shipped ones are used.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 SHIPPED_ADAPTER, SHIPPED_CHECKPOINT = (
     Path(locigraph.__file__).parent / "checkpoints" / name for name in ("text", "default")
 )
-_SHIPPED = "shipped"  # in a store, which may outlive this installation
+_SHIPPED = "shipped"  # recorded in place of a path, since a store may outlive this installation
 _ENCODER, _CHECKPOINT = "encoder", "checkpoint"
 
 
 def encoder_settings(given: EncoderSettings, store: Store, checkpoint: str | None = DEFAULT) -> EncoderSettings:
-    """The text encoder that is meant: as given, else as the store remembers it, else the shipped one.
+    """The text encoder to use: as given, else as the store remembers it, else the shipped one.
 
     Args:
-        given: As the user named it; an adapter ``default`` is open, and what is None.
+        given: Settings of the user; an adapter ``default``, and a model or number format of None, are filled in.
         store: The graph.
-        checkpoint: The checkpoint that the user named; one that was trained without adapter is used without.
+        checkpoint: The checkpoint that the user named; if it was trained without an adapter, none is filled in.
 
     Raises:
-        LocigraphError: If another model is given than the store was built with, whose vectors cannot be compared.
+        LocigraphError: If the model is not the one that the store was built with: their vectors are not comparable.
     """
     held = json.loads(store.setting(_ENCODER) or "{}")
     if given.model not in (None, held.get("model", given.model)):
@@ -62,7 +62,7 @@ def encoder_settings(given: EncoderSettings, store: Store, checkpoint: str | Non
 
 
 def _text_encoder_of(checkpoint: Path) -> str:
-    """What a checkpoint says of its text encoder, "+" if nothing can be read: loading it says why."""
+    """ID of the text encoder in a checkpoint's manifest; "+" if it cannot be read, since loading it will say why."""
     try:
         return str(parsed_json((checkpoint / "manifest.json").read_text())["text_encoder"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -70,15 +70,15 @@ def _text_encoder_of(checkpoint: Path) -> str:
 
 
 def model_and_dtype(given: EncoderSettings) -> tuple[str, Literal["float32", "bfloat16"]]:
-    """Model and number format of a text encoder, the usual ones where none is named."""
+    """Model and number format of a text encoder, with the defaults in place of None."""
     return given.model or DEFAULT_MODEL, given.dtype or DEFAULT_DTYPE
 
 
 def remember_encoder(store: Store, used: EncoderSettings, encoder: CachedTextEncoder) -> None:
-    """Keep the text encoder that a store is built with.
+    """Record in a store the text encoder that it is built with.
 
     Raises:
-        TextEncoderError: If it is the store's first, and cannot be loaded: no store is left with one that is not there.
+        TextEncoderError: If it is the store's first and cannot be loaded, so that no store records a missing one.
     """
     if store.setting(_ENCODER) is None:
         encoder.without_adapter().load()
@@ -87,9 +87,9 @@ def remember_encoder(store: Store, used: EncoderSettings, encoder: CachedTextEnc
 
 
 def remember_indexed(store: Store, used: EncoderSettings) -> None:
-    """Keep model and number format of the text encoder whose vectors the index of a store holds.
+    """Record in a store the model and number format of the text encoder whose vectors its index holds.
 
-    The adapter that the store remembers stays, and is open where it remembers none.
+    An adapter that is recorded for the same model is kept; otherwise none is recorded.
     """
     model, dtype = model_and_dtype(used)
     held = json.loads(store.setting(_ENCODER) or "{}")
@@ -98,24 +98,24 @@ def remember_indexed(store: Store, used: EncoderSettings) -> None:
 
 
 def checkpoint_folder(given: str, store: Store) -> Path:
-    """The checkpoint that is meant: the given one, else the one that the store remembers, else the shipped one."""
+    """Folder of the checkpoint; ``default`` is the one that the store remembers, or else the shipped one."""
     held = store.setting(_CHECKPOINT) or _SHIPPED
     name = held if given == DEFAULT else given
     return SHIPPED_CHECKPOINT if name == _SHIPPED else Path(name)
 
 
 def remember_checkpoint(store: Store, used: Path) -> None:
-    """Keep the checkpoint whose embeddings are in use."""
+    """Record in a store the checkpoint whose embeddings are in use."""
     _remember(store, _CHECKPOINT, _lasting(str(used), SHIPPED_CHECKPOINT))
 
 
 def opened_embeddings(
     store: Store, index: MilvusIndex, encoder: CachedTextEncoder, checkpoint: str | None, *, device: str = "cpu"
 ) -> tuple[LiveEmbeddings, str] | tuple[None, str]:
-    """What keeps the graph embeddings of a store equal to its graph, or None and the reason why there can be none.
+    """The graph embeddings of a store, which are kept up to date with its graph; or None, and why there are none.
 
     Raises:
-        CheckpointError: If a checkpoint was named, and cannot be used.
+        CheckpointError: If a checkpoint was named and cannot be used.
     """
     if checkpoint is None:
         return None, "no checkpoint is named"

@@ -1,4 +1,4 @@
-"""Inputs of strategies that learn, or use what a checkpoint has learnt: a fold, and the questions to ask."""
+"""Inputs of strategies that learn inside folds or use a checkpoint: the fold, and the questions to run."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Asker:
-    """Asks questions of what has been learnt.
+    """Runs questions through checkpoints, fusions and other retrievers.
 
     Attributes:
-        questions: All of the evaluation.
+        questions: All questions of the evaluation.
         encoder: Text encoder, with its adapter if it has one.
         views: Graphs of the corpus.
-        index: Where graph embeddings go; None ranks turns exactly, and writes none.
-        wrap: Adds several queries and a cross-encoder, if there are any; not to exact rankings.
-        unanswerable: Questions for which only contexts are packed.
+        index: Vector index for graph embeddings; None to rank turns exactly and write no embeddings.
+        wrap: Adds several queries and a cross-encoder, if any, to a retriever; not applied to exact rankings.
+        unanswerable: Unanswerable questions, for which only contexts are packed.
         packs: Whether to pack contexts.
     """
 
@@ -49,7 +49,7 @@ class Asker:
     packs: bool = False
 
     def checkpoint(self, made: Checkpoint, questions: Sequence[Question], *, name: str) -> StrategyRun:
-        """Ask graph embeddings."""
+        """Rank turns by the graph embeddings of a checkpoint."""
         if self.index is None:
             return rank_exactly(made, questions, self.views, self.encoder.encode, name=name)
         return run_checkpoint(
@@ -65,11 +65,11 @@ class Asker:
         )
 
     def fusion(self, fusion: Fusion, questions: Sequence[Question], *, name: str) -> StrategyRun:
-        """Ask a fusion of signals."""
+        """Rank turns by a fusion of signals."""
         return self.retriever(FusionRetriever(self.views.at, self.encoder, fusion=fusion), questions, name=name)
 
     def retriever(self, retriever: Retriever, questions: Sequence[Question], *, name: str) -> StrategyRun:
-        """Ask any strategy."""
+        """Rank turns by any retriever."""
         return run_strategy(
             self.wrap(retriever),
             questions,
@@ -79,7 +79,7 @@ class Asker:
         )
 
     def _unanswerable(self, questions: Sequence[Question]) -> list[Question]:
-        """Those about the same conversations; none where no contexts are packed."""
+        """The unanswerable questions about the same conversations; none if no contexts are packed."""
         spaces = {question.space for question in questions}
         return [question for question in self.unanswerable if self.packs and question.space in spaces]
 
@@ -89,15 +89,15 @@ class FoldTask:
     """One fold of a strategy that learns.
 
     Attributes:
-        fold: Its test conversations are not learnt from.
-        settings: Of graph networks.
+        fold: The fold, whose test conversations are not learnt from.
+        settings: Settings of graph networks.
         seed: Random seed.
-        folder: Where trainings are kept.
-        asker: Asks what was learnt.
-        trainer: Trains graph networks, and knows what may be learnt from.
-        reader: Makes the signals of fusions.
-        parts: What published strategies are built of.
-        seconds: How long each training took; grows.
+        folder: Folder of the trainings.
+        asker: Runs the test questions.
+        trainer: Trains graph networks, and selects what may be learnt from.
+        reader: Computes the signals of fusions.
+        parts: Parts that published strategies are built of.
+        seconds: Seconds that each training took; ``trained`` appends to it.
     """
 
     fold: Fold
@@ -112,23 +112,23 @@ class FoldTask:
 
     @property
     def questions(self) -> list[Question]:
-        """Those that the fold tests."""
+        """The test questions of the fold."""
         return [q for q in self.asker.questions if q.space in self.fold.test]
 
     @property
     def training_questions(self) -> list[Question]:
-        """Those of the corpus that may be learnt from."""
+        """The questions of the corpus that may be learnt from."""
         own = self.trainer.data(self.fold)[0]
         return [q for q in own.questions if q.space in own.train]
 
     @property
     def validation_questions(self) -> list[Question]:
-        """Those of the corpus that may choose between what was learnt."""
+        """The questions of the corpus that are held out for model selection."""
         own = self.trainer.data(self.fold)[0]
         return [q for q in own.questions if q.space in own.validation]
 
     def trained(self, strategy: Strategy) -> Checkpoint:
-        """A graph network with the strategy's changes; a finished training is taken up."""
+        """Train a graph network with the strategy's changes, or resume or load an earlier training of it."""
         made = self.trainer.train(
             self.fold,
             changed(self.settings, strategy.changes),

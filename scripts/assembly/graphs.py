@@ -30,20 +30,20 @@ from locigraph.training.pseudo_questions import RULES
 
 
 def extractor_for(consolidation: str, corpus: Corpus, clients: Clients) -> Extractor:
-    """The architect and scribe of a name; ``clients`` makes the clients of their language models."""
+    """The extractor of a name; ``clients`` makes the clients of its language models, if it uses any."""
     return EXTRACTORS[consolidation].build(corpus.conversations, clients)
 
 
 def build_graph(
     corpus: Corpus, extractor: Extractor, store: Store, encoder: CachedTextEncoder, scope: Scope = ANYBODY
 ) -> dict[SpaceId, list[TurnFailure]]:
-    """Conversations into graph; what an earlier run did is passed over.
+    """Build the graph of a corpus; turns that an earlier run has processed are skipped.
 
-    What becomes of a turn is decided by the text encoder without its adapter: graphs stay the same whatever retrieval
-    has learnt. Nodes get vectors of both. The conversations belong to the scope.
+    Consolidation uses the text encoder without its adapter, so that graphs do not depend on what retrieval has learnt.
+    Nodes get vectors with and without the adapter. The spaces of the conversations belong to the scope.
 
     Returns:
-        Failed turns by space, of spaces that have some.
+        Failed turns by space; spaces without any are left out.
     """
     turns = [turn for conversation in corpus.conversations for turn in conversation.turns]
     scoped = [(conversation.space, scope) for conversation in corpus.conversations]
@@ -58,10 +58,10 @@ class GraphWriter:
 
     Args:
         store: The graph.
-        extractor: Makes the graph.
+        extractor: Extracts nodes and edges from turns.
         encoder: Text encoder without adapter.
-        keep: What the next turn's consolidation needs stays in memory for the spaces that were used last, as long as
-            they have so many turns together; for the very last one always.
+        keep: The most recently used spaces with up to this many turns in all stay in memory, ready for their next turn;
+            the last one always does.
     """
 
     def __init__(self, store: Store, extractor: Extractor, encoder: CachedTextEncoder, *, keep: int = 0) -> None:
@@ -69,11 +69,11 @@ class GraphWriter:
         self._extractor = extractor
         self._encoder = encoder
         self._keep = keep
-        self._kept: dict[SpaceId, Consolidator] = {}  # used last at the end
+        self._kept: dict[SpaceId, Consolidator] = {}  # most recently used last
         self._lock = Lock()
 
     def drop(self, space: SpaceId) -> None:
-        """Keep nothing of a space in memory, such as one of which something was forgotten."""
+        """Discard what is held in memory of a space, such as one from which something was forgotten."""
         with self._lock:
             self._kept.pop(space, None)
 
@@ -83,8 +83,8 @@ class GraphWriter:
         """Append turns, all or none, and consolidate what is pending in their spaces.
 
         Args:
-            turns: New ones and ones that the store holds, of any number of spaces.
-            scoped: To whom these spaces belong, as far as that is said.
+            turns: New turns and turns that the store already holds, of any number of spaces.
+            scoped: The user and agent to which these spaces belong, as far as they are given.
             progress: Whether to show progress bars.
 
         Returns:
@@ -126,7 +126,7 @@ class GraphWriter:
         if consolidator is None:
             # Its context reads all vectors, and refuses damaged ones.
             embed_all([space], self._store, self._encoder, checks_vectors=True, progress=False)
-            # A context of its own: what it holds of a space is of no use to another.
+            # Each space has a context of its own, since nothing that it holds is of use to another space.
             context = HybridContext(self._store, self._encoder)
             consolidator = Consolidator(self._store, self._extractor, self._encoder, context)
         consolidator.run(space, on_turn=on_turn)
@@ -141,10 +141,10 @@ class GraphWriter:
 def _side_by_side(
     consolidate: Callable[[SpaceId], object], spaces: Sequence[SpaceId], extractor: MeteredExtractor
 ) -> None:
-    """Consolidate several spaces at a time, for an extractor that waits for others most of the time.
+    """Consolidate several spaces concurrently, for an extractor that spends most of its time waiting for replies.
 
-    An error in one of them, a limit or an interruption lets no further request begin. Replies that are under way are
-    waited for, since they are paid for, and every turn is done or pending when the first error is raised.
+    After an error in one of them, a limit or an interruption, no further request is sent. Replies that are under way
+    are awaited, since they are paid for, and every turn is done or pending when the first error is raised.
     """
     with ThreadPoolExecutor(extractor.concurrency, thread_name_prefix="consolidate") as pool:
         futures = [pool.submit(consolidate, space) for space in spaces]
@@ -158,14 +158,14 @@ def _side_by_side(
 
 
 def _is_whole(store: Store, turns: Sequence[Turn]) -> bool:
-    """Whether the given turns include every stored turn of their spaces, which replaying extractions anew needs."""
+    """Whether the given turns include every stored turn of their spaces, as replaying recorded extractions requires."""
     given = {(turn.space, turn.turn_id) for turn in turns}
     spaces = {turn.space for turn in turns} & {*store.spaces()}
     return all((space, turn.turn_id) in given for space in spaces for turn in store.turns(space))
 
 
 def make_failed_pending(corpus: Corpus, store: Store) -> None:
-    """Let the failed turns of a corpus be consolidated again."""
+    """Mark the failed turns of a corpus as pending, so that they are consolidated again."""
     for space in {conversation.space for conversation in corpus.conversations} & {*store.spaces()}:
         for failure in store.failures(space):
             store.retry_turn(space, failure.turn_id)
@@ -181,12 +181,12 @@ def redacted(corpus: Corpus) -> Corpus:
 
 
 def foreseen(corpus: Corpus, extractor: Extractor, store: Store | None) -> str:
-    """What a build would do and cost, in words; nothing is asked or written.
+    """What a build would do and cost, in words; no model is called and nothing is written.
 
     Args:
-        corpus: What would be built.
-        extractor: What would make the graph.
-        store: What it holds, and what was forgotten there, need not be built; None where there is no store yet.
+        corpus: The corpus to build from.
+        extractor: The extractor to build with.
+        store: The store, whose processed and forgotten turns a build skips; None if there is no store yet.
     """
     pending, forgotten = [], 0
     for conversation in corpus.conversations:
@@ -205,7 +205,7 @@ def foreseen(corpus: Corpus, extractor: Extractor, store: Store | None) -> str:
 
 
 def _settled(store: Store, conversation: Conversation) -> tuple[frozenset[TurnId], set[TurnId]]:
-    """Turns of a conversation that a build passes over: forgotten ones, and what was consolidated or failed."""
+    """Turns of a conversation that a build skips: the forgotten ones, and those that were consolidated or failed."""
     space = conversation.space
     gone = store.forgotten(space, [turn.turn_id for turn in conversation.turns])
     if space not in store.spaces():
@@ -215,15 +215,15 @@ def _settled(store: Store, conversation: Conversation) -> tuple[frozenset[TurnId
 
 
 def encoded_of(turns: Sequence[Turn], texts: Sequence[str], builders: Mapping[SpaceId, RuleExtractor]) -> list[str]:
-    """Texts that may have been encoded because of some turns, and that a cache of vectors may still know.
+    """Texts that may have been encoded because of some turns, and whose vectors a cache may therefore hold.
 
-    What rules draw from a turn is encoded ahead, and not all of it becomes a node: a fact that is there already, a
-    topic that is another's. The search for what a turn may change encodes the clauses of an utterance that begin with a
-    question word. Pre-training encodes questions about facts. All of these are found again from the turns.
+    What rules extract from a turn is encoded ahead, but not all of it becomes a new node: a fact or a topic may exist
+    already. The search for nodes that a turn may change encodes the clauses of an utterance that begin with a question
+    word. Pre-training encodes questions about facts. All of these texts are derived from the turns again.
 
     Args:
         turns: The turns.
-        texts: Descriptions of the nodes that were drawn from them.
+        texts: Descriptions of the nodes that were derived from them.
         builders: The rules of each space of the turns, as ``builders_of`` gives them.
     """
     drawn = [text for turn in turns for text in builders[turn.space].expected_texts([turn])]
@@ -234,7 +234,7 @@ def encoded_of(turns: Sequence[Turn], texts: Sequence[str], builders: Mapping[Sp
 
 
 def builders_of(store: Store, spaces: Sequence[SpaceId]) -> dict[SpaceId, RuleExtractor]:
-    """The rules by which each space was built, and the plain ones for a space that no rules have built.
+    """The rule-based extractor that built each space, or the default one for spaces that were built otherwise.
 
     Raises:
         NameModelError: If a space was built with a package that is not installed here.
@@ -250,9 +250,9 @@ def embed_all(
     checks_vectors: bool = False,
     progress: bool = True,
 ) -> None:
-    """Vectors for nodes that have none of this encoder, such as those of a graph that another one has built.
+    """Add vectors to nodes that have none of this encoder, such as those of a graph built with another encoder.
 
-    With ``checks_vectors`` damaged ones are made anew.
+    With ``checks_vectors``, damaged vectors are computed again.
     """
     embed_lacking(
         store,
@@ -272,7 +272,7 @@ def views_of(graph: Store, encoder: CachedTextEncoder | None) -> Views:
 
 @contextmanager
 def built_views(corpus: Corpus, extractor: Extractor, encoder: CachedTextEncoder, store: str) -> Iterator[Views]:
-    """What trainings inside folds need: the graphs of a corpus, built where they are not yet, and encoded questions."""
+    """Views of a corpus' graphs for training inside folds; builds missing graphs, and encodes the questions ahead."""
     with Store(store) as graph:
         build_graph(corpus, extractor, graph, encoder)
         encoder.encode([q.text for q in corpus.questions], progress="encode questions")

@@ -1,4 +1,4 @@
-"""Language models that settings name, and what they may cost."""
+"""Makes clients of the language models that settings name, and limits what they may cost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from locigraph.consolidation.ledger import Ledger
     from locigraph.consolidation.llm import ChatClient
 
-#: Stages that have an endpoint of their own where one is set; the others ask the architect's.
+#: Stages that can have an endpoint of their own; all others use the architect's.
 _OWN = {"scribe"}
 
 
@@ -27,19 +27,19 @@ def clients_of(
     ledger: Ledger | None = None,
     option: str = "llm",
 ) -> Callable[[str], ChatClient]:
-    """What makes the client of a stage; all stages share one cassette and one ledger, a given one in place of limits.
+    """A function that makes the client of a stage; all stages share one cassette and one ledger.
 
     Args:
         settings: The models.
         max_tokens: Largest number of tokens; None for no limit.
         max_cost: Largest sum; None for no limit.
-        ledger: The ledger; None for a new one.
-        option: The option that the settings were given by, as errors name it. The limits are options of their own
-            beside ``llm``, and among the settings of any other.
+        ledger: An existing ledger, whose limits count instead; None for a new one with these limits.
+        option: Name of the option that holds the settings, for error messages. The limits are options of their own
+            beside ``llm``, but fields of any other option.
 
     Raises:
-        LocigraphError: If a limit is below 0, or of a cost without prices. The maker raises it if no endpoint or no
-            model is named.
+        LocigraphError: If a limit or another number is out of range, or the cost is limited but no prices are given.
+            The function that is returned raises it if no endpoint or no model is named.
     """
     from locigraph.consolidation.ledger import Ledger
 
@@ -91,7 +91,7 @@ def clients_of(
             Prices(used.input_price, used.output_price),
             settings.timeout_s,
             settings.deadline_s,
-            # Nothing is waited for in a replay, and one conversation after another makes the same store byte by byte.
+            # A replay has no waiting to overlap; one conversation after another makes the store the same byte by byte.
             1 if settings.mode == "replay" else concurrency,
         )
         cassette = Cassette(BUNDLED.get(settings.cassette, Path(settings.cassette)), settings.mode)
@@ -103,6 +103,6 @@ def clients_of(
 def client_if_named(
     stage: str, settings: ModelSettings, *, max_tokens: int | None, max_cost: float | None
 ) -> ChatClient | None:
-    """The client of a stage that does without a language model where none is named; raises as ``clients_of`` does."""
+    """The client of a stage for which a language model is optional, or None; raises as ``clients_of`` does."""
     clients = clients_of(settings, max_tokens=max_tokens, max_cost=max_cost)
     return clients(stage) if settings.model or settings.base_url else None

@@ -1,4 +1,4 @@
-"""Opens what settings name: corpus, text encoder, store, vector index."""
+"""Opens what settings name: corpus, text encoder, store and vector index."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def read_corpus(settings: CorpusSettings, *, store: str | None = None) -> Corpus
 
 
 def require_questions(corpus: Corpus, lack: str) -> None:
-    """Raise LocigraphError, which ends in what cannot be done then, if no question of a corpus has evidence."""
+    """Raise LocigraphError if no question of a corpus has evidence; ``lack`` says what is then impossible."""
     if not corpus.questions:
         raise LocigraphError(f"{corpus.path}: no question with evidence; {lack}")
 
 
 def text_encoder(settings: EncoderSettings) -> CachedTextEncoder:
-    """The text encoder with its cache; where no store has said otherwise, ``default`` is the shipped adapter."""
+    """The text encoder with its cache; ``default`` is the shipped adapter (``defaults`` asks the store first)."""
     adapter = str(SHIPPED_ADAPTER) if settings.adapter == DEFAULT else settings.adapter
     model, dtype = model_and_dtype(settings)
     return CachedTextEncoder(
@@ -67,10 +67,10 @@ def text_encoder(settings: EncoderSettings) -> CachedTextEncoder:
 
 
 def text_cache(settings: EncoderSettings) -> Path:
-    """The text encoder's cache.
+    """Path of the text encoder's cache.
 
-    Where none is named it is the same for all of a user's stores and working directories, so that what one command has
-    encoded serves the next, and forgetting reaches it from anywhere.
+    By default, all stores and working directories of a user share one cache, so that commands reuse each other's
+    vectors, and forgetting reaches it from anywhere.
 
     Raises:
         LocigraphError: If none is named and the user has no home folder.
@@ -78,7 +78,7 @@ def text_cache(settings: EncoderSettings) -> Path:
     if settings.cache is not None:
         return Path(settings.cache)
     folder = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if not folder.is_absolute():  # which the XDG specification says to pass over
+    if not folder.is_absolute():  # the XDG specification says to ignore relative paths
         try:
             folder = Path.home() / ".cache"
         except RuntimeError as error:
@@ -92,7 +92,7 @@ def held_out_encoder(settings: EncoderSettings, questions: Sequence[Question]) -
     """The text encoder for a test with these questions.
 
     Raises:
-        LeakError: If its adapter knows one of their conversations.
+        LeakError: If its adapter was trained or validated on one of their conversations.
     """
     from locigraph.training.folds import refuse_known
 
@@ -103,16 +103,16 @@ def held_out_encoder(settings: EncoderSettings, questions: Sequence[Question]) -
 
 
 def present_store(path: str) -> AbstractContextManager[Store | None]:
-    """A store as it is now, to be read; None where there is none yet."""
+    """A store, opened for reading; None if it does not exist yet."""
     file = file_of(path)
     return Store(path, access="read") if file is None or file.is_file() else nullcontext()
 
 
 def existing_store(path: str, *, access: Literal["write", "read"] = "read") -> Store:
-    """A store that an earlier command made.
+    """Open a store that an earlier command has created.
 
     Raises:
-        LocigraphError: If there is none, rather than making an empty one.
+        LocigraphError: If it does not exist; no empty store is created.
     """
     file = file_of(path)
     if file is not None and file.is_dir():
@@ -123,7 +123,7 @@ def existing_store(path: str, *, access: Literal["write", "read"] = "read") -> S
 
 
 def partial_memory(graph: Store, spaces: Sequence[SpaceId]) -> list[str]:
-    """A line for each space that answers from a part of its memory: of what, and what to do."""
+    """A line for each space with pending or failed turns: how many there are, and what to do."""
     lines = []
     for space in spaces:
         counts = graph.turn_counts(space)
@@ -143,12 +143,12 @@ def partial_memory(graph: Store, spaces: Sequence[SpaceId]) -> list[str]:
 
 
 def vector_index(settings: IndexSettings, store: str, *, is_reader: bool = False) -> MilvusIndex:
-    """The vector index; by default a file of the store's own, beside it.
+    """The vector index; by default a file beside the store.
 
     Args:
         settings: Where it is.
         store: The graph's path or URL.
-        is_reader: Whether nothing is written; then an embedded index that is not there is refused, rather than made.
+        is_reader: Whether to open it for reading only; then a missing embedded index is an error and is not created.
 
     Raises:
         LocigraphError: If none is named for a store on a server, or there is none to read.

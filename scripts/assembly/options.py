@@ -1,4 +1,4 @@
-"""What options that are words mean: names from a table, times."""
+"""Parses and checks options: names, questions, limits and times."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
 
 
 def parts(listed: str) -> list[str]:
-    """What commas separate in a text, without blanks around it and without empty parts."""
+    """The parts of a text between commas, stripped of blanks, without empty ones."""
     return [part.strip() for part in listed.split(",") if part.strip()]
 
 
 def names(listed: str, table: Table[RowT]) -> list[str]:
-    """Names separated by commas, each once.
+    """Names of rows of a table, separated by commas, without duplicates.
 
     Raises:
-        UnknownNameError: If the table lacks one; lists those that it holds.
+        UnknownNameError: If the table lacks one; the message lists those that it holds.
     """
     return list(dict.fromkeys(table[name].name for name in parts(listed)))
 
 
 def listed(given: str | Sequence[str]) -> list[str]:
-    """The names that are given, where a text is one name and not the letters that it has."""
+    """The given names as a list; a string is one name, not a sequence of letters."""
     return [given] if isinstance(given, str) else list(given)
 
 
 def check_question(question: str) -> None:
-    """Raise LocigraphError if there is no word to look for."""
+    """Raise LocigraphError if a question is empty, or holds characters that no stored text has."""
     if not question.strip():
         raise LocigraphError("the question is empty; say what to look for")
     if UNSTORABLE.search(question):
@@ -53,7 +53,7 @@ def check_recall(
     strategy: str | None,
     fold: float | None,
 ) -> None:
-    """Raise LocigraphError, before anything is opened, if a memory cannot be asked so."""
+    """Raise LocigraphError, before anything is opened, if an argument of ``Memory.recall`` is invalid."""
     from locigraph.retrieval.protocols import MAX_TOP_K
     from locigraph.scripts.assembly.strategies import STRATEGIES, recalled
 
@@ -82,7 +82,7 @@ def kind_limits(given: Mapping[str, int] | None) -> KindLimits:
     """Limits of a context by kind of memory; a kind that is not named has none.
 
     Raises:
-        LocigraphError: If a name is no kind, or a limit no whole number of at least 0.
+        LocigraphError: If a name is not a kind of memory, or a limit is not a whole number of at least 0.
     """
     from locigraph.retrieval.packing import KindLimits
 
@@ -102,10 +102,10 @@ def check_named(space: str | Sequence[str] | None, scope: Scope) -> None:
 
 
 def time_of(given: object) -> datetime | None:
-    """A time that is given as such or in ISO 8601; None where none is given.
+    """A time from a datetime or a text in ISO 8601; None stays None.
 
     Raises:
-        LocigraphError: If a text is no such time.
+        LocigraphError: If a text is not such a time, or its time is out of range.
     """
     if given is None or isinstance(given, datetime):
         return given

@@ -1,4 +1,4 @@
-"""What makes the search queries of a question: one table, from which commands and their help derive."""
+"""Generators of the search queries of a question: one table, from which commands and their help derive."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class QueryRow:
     Attributes:
         name: The name by which users choose it.
         description: One sentence for help texts.
-        build: Makes the generator; one that asks a language model takes its client.
+        build: Makes the generator; it is given a function that makes clients of language models.
     """
 
     name: str
@@ -43,17 +43,17 @@ QUERY_GENERATORS: Table[QueryRow] = Table(
 
 
 def queries_of(name: str | None, clients: Clients) -> QueryGenerator | None:
-    """The generator of a name; None where each strategy keeps to its own way."""
+    """The generator of a name; None leaves each strategy its default."""
     return None if name is None else QUERY_GENERATORS[name].build(clients)
 
 
 def notes_of(queries: QueryGenerator | None) -> list[str]:
-    """What a reader should know of the queries that were made."""
+    """Notes for a report on the queries that were generated."""
     return queries.notes if isinstance(queries, WrittenQueries) else []
 
 
 def version_of(queries: QueryGenerator | None) -> str | None:
-    """Name and version, for a manifest."""
+    """Name and version of a generator, for a manifest; None for the defaults of the strategies."""
     if isinstance(queries, WrittenQueries):
         return queries.name
     return None if queries is None else "rules"

@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 class SearchParts:
     """What strategies are built of: the graph, its indexes and the text encoder. Each part is made when first used.
 
-    As a context it closes at the end what strategies have put into ``opened``.
+    As a context manager, it closes on exit what strategies have put into ``opened``.
 
     Args:
         store: The graph.
         encoder: Text encoder, with its adapter if it has one.
         spaces: The spaces that will be asked.
         index: Vector index; None if no strategy needs one.
-        queries: Makes the queries of v1; None for its own rules.
-        is_joint: Whether the spaces are searched together, whatever space a strategy is asked for, as if their graphs
-            were one (see ``kg.joint``): ranks, word counts and scaled scores are those of all of them.
-        indexes: What is held of these spaces in memory already; None to make it anew.
+        queries: Generates the queries of v1; None for its default rules.
+        is_joint: Whether the spaces are searched as one graph (see ``kg.joint``), whatever space a strategy is asked
+            for: ranks, word counts and scaled scores are then over all of them.
+        indexes: In-memory indexes of these spaces; None to make new ones.
     """
 
     def __init__(
@@ -70,17 +70,17 @@ class SearchParts:
         return self.encoder if strategy.uses_adapter else self.encoder.without_adapter()
 
     def snapshots(self, strategy: Strategy) -> SnapshotLoader:
-        """Reads spaces with the embeddings of a strategy's text encoder."""
+        """A function that reads a space with the embeddings of a strategy's text encoder."""
         model = self.encoder_of(strategy).model_id
         return lambda space, as_of: self.snapshot(space, as_of, model)
 
     def snapshot(self, space: SpaceId, as_of: datetime | None, model: str | None = None) -> Snapshot:
-        """The graph of a space, or of all of them side by side where they are searched together."""
+        """The graph of a space, or of all spaces side by side if they are searched as one."""
         return self._indexes.snapshot(space, as_of, model)
 
     @property
     def texts(self) -> NodeTexts:
-        """Reads the texts of the hits of a search."""
+        """A function that reads the texts of hits."""
         return texts_of(self.store, is_joint=self.is_joint)
 
     @property
@@ -94,7 +94,7 @@ class SearchParts:
         return self._indexes.words_of_turns
 
     def vectors(self, strategy: Strategy) -> VectorSearch:
-        """Description embeddings: those of the text encoder as it is are indexed, those of an adapter are not."""
+        """Search over description embeddings: in the vector index, or in memory for those of an adapter."""
         from locigraph.retrieval.index.joint_vectors import JointVectors
 
         found = self._indexes.vectors(self.encoder) if strategy.uses_adapter else self._indexed
@@ -104,11 +104,11 @@ class SearchParts:
     def _indexed(self) -> VectorSearch:
         assert self.index is not None
         if not any(self.store.node_counts(space) for space in self.spaces):
-            return self._indexes.vectors(self.encoder.without_adapter())  # nothing is there yet, and perhaps no index
+            return self._indexes.vectors(self.encoder.without_adapter())  # empty, and perhaps without an index
         indexer = indexer_of(self.store, self.index, self.encoder)
         collection = indexer.collection()
-        # Counting rows takes most of a search. Nobody else writes to an embedded index, whose collection stays the same
-        # object until it is made anew; a server's is another object each time, so its rows are always counted.
+        # Counting rows would take most of the time of a search. Nobody else writes to an embedded index, whose
+        # collection stays the same object until it is rebuilt; a server's is a new object each time, and is counted.
         is_known = self._indexes.complete is collection
         if not is_known or any(self.store.outbox_size(space) for space in self.spaces):
             indexer.require_complete(self.spaces)
@@ -117,9 +117,9 @@ class SearchParts:
 
 
 def indexer_of(store: Store, index: MilvusIndex, encoder: CachedTextEncoder) -> DescriptionIndexer:
-    """The indexer of descriptions.
+    """The indexer of node descriptions.
 
-    It holds vectors of the text encoder without its adapter: v1 is the same whatever v2 has learnt.
+    It indexes vectors of the text encoder without its adapter, so that v1 does not depend on what v2 has learnt.
     """
     from locigraph.retrieval.index.descriptions import DescriptionIndexer
 
@@ -127,7 +127,7 @@ def indexer_of(store: Store, index: MilvusIndex, encoder: CachedTextEncoder) -> 
 
 
 def texts_of(store: Store, *, is_joint: bool = False) -> NodeTexts:
-    """Reads the texts of the hits of a search from the store; of a search of several spaces, by their joint names."""
+    """A function that reads the texts of hits from the store, by joint IDs if several spaces are searched as one."""
 
     def read(space: SpaceId, node_ids: Sequence[NodeId], as_of: datetime | None) -> dict[NodeId, str]:
         return {node.id: node.description for node in store.nodes(space, ids=node_ids, as_of=as_of)}
@@ -139,7 +139,7 @@ def texts_of(store: Store, *, is_joint: bool = False) -> NodeTexts:
 
 
 def reranked(model: str | None) -> Callable[[Retriever], Retriever]:
-    """Adds a cross-encoder to a strategy, or nothing where none is named."""
+    """A function that adds the named cross-encoder to a retriever; it adds nothing if the name is None."""
     if model is None:
         return lambda retriever: retriever
     from locigraph.retrieval.rerank import RerankedRetriever

@@ -1,4 +1,4 @@
-"""What commands that pass over a graph again have in common: once or as a service, one at a time, beside a build."""
+"""Runs commands that process a built graph again: once or as a service, one process of each, even during a build."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from locigraph.scripts.assembly.settings import EncoderSettings
 from locigraph.scripts.console.terminal import printable
 
 _Done = TypeVar("_Done", bound=Counts)  # what a pass over a space did
-#: Whether the service was told to end.
+#: Returns whether the command was told to end.
 Stopped = Callable[[], bool]
 
 
@@ -37,24 +37,24 @@ def run(
     interval: float | None,
     client: ChatClient | None = None,
 ) -> None:
-    """Pass over all spaces of a store, once or every ``interval`` seconds, and embed what was made.
+    """Process all spaces of a store, once or every ``interval`` seconds, and embed the new nodes.
 
-    SIGTERM ends it after the transaction at hand, or the reply that a language model is writing. A space of which
-    something is erased meanwhile is passed over again. An outage of a language model ends a single pass; a service says
-    so and waits for its next pass.
+    SIGTERM ends it after the current transaction, or after the reply that a language model is writing. If something
+    is erased from a space meanwhile, the space is processed again. An outage of a language model ends a single pass
+    with an error; a service reports it and waits for its next pass.
 
     Args:
-        name: Of the command; two of one name do not run on one store.
+        name: Name of the command; only one process of each name may run on a store.
         store: The graph.
         encoder: Text encoder; by default the one that the graph was built with.
-        nothing: What a pass that changes nothing has done; it is not printed by a service.
-        work: Passes over one space; it is given the text encoder without its adapter.
+        nothing: The counts of a pass that changes nothing, which a service does not print.
+        work: Processes one space; it is given the text encoder without its adapter.
         once: Whether to end when all spaces are done.
         interval: Otherwise, seconds between two passes.
-        client: The language model that the pass asks; None if it asks none.
+        client: The language model that the pass calls; None if it calls none.
 
     Raises:
-        LocigraphError: If both or none of ``once`` and ``interval`` are given, or another process does the same.
+        LocigraphError: If both or none of ``once`` and ``interval`` are given, or another process runs the command.
     """
     check(once, interval)
     stop = threading.Event()
@@ -62,7 +62,7 @@ def run(
     def end(*_: object) -> None:
         stop.set()
         if client is not None:
-            client.ledger.stop()  # or a request would be repeated until its deadline
+            client.ledger.stop()  # otherwise a request would be retried until its deadline
 
     before = signal.signal(signal.SIGTERM, end)
     try:
@@ -109,12 +109,12 @@ def check(once: bool, interval: float | None) -> None:
 
 @contextmanager
 def _alone(name: str, store: str) -> Iterator[None]:
-    """Keep a second process of the same command away: both would make the same nodes."""
+    """Refuse a second process of the same command, since both would create the same nodes."""
     import fcntl
 
     file = file_of(store)
     if file is None:
-        yield  # of a store on a server nobody keeps others away
+        yield  # a store on a server is not guarded
         return
     with file.with_name(f"{file.name}.{name}.lock").open("w") as lock:
         try:

@@ -17,15 +17,15 @@ class CorpusSettings:
 
     Attributes:
         path: File, or the name of a bundled corpus (``sample``, ``threads``, ``voices``, ``duets``); null for
-            ``sample``, where the store holds nothing else.
+            ``sample``, if the store holds no other conversations.
         format: Format of the corpus: <formats>.
         extractions: JSONL of recorded extractions, or ``sample`` for those of the bundled conversation ``harbor``; null
             takes ``recorded_extractions.jsonl.gz`` beside the corpus.
         corrections: JSONL of corrected evidence; results against it are reported in addition. null for none.
         categories: Question categories to use; null takes the usual ones of the format.
         conversations: Names of the conversations to use; null takes all.
-        space: Name of the space, for a file that holds one conversation; null takes the name in the file, or the file's
-            own where the format has none.
+        space: Name of the space, for a file that holds one conversation; null takes the name in the file, or the name
+            of the file if its format has none.
     """
 
     path: str | None = None
@@ -41,18 +41,18 @@ class CorpusSettings:
 class EncoderSettings:
     """The text encoder.
 
-    Commands that make graphs of their own, such as ``evaluate``, do not ask the store what it remembers.
+    Commands that build graphs of their own, such as ``evaluate``, do not use what a store remembers.
 
     Attributes:
         model: Hugging Face name or directory of a sentence-transformers model. A directory is identified by its path,
             so use another directory for a changed model. null for the one that the store remembers, or
             all-MiniLM-L6-v2.
-        adapter: Folder of an adapter of it (locigraph adapt), which v2 uses; null for the model as it is; ``default``
-            for the one that the store remembers, or the shipped one.
+        adapter: Folder of an adapter for the model (locigraph adapt), which v2 uses; null for the model without one;
+            ``default`` for the one that the store remembers, or the shipped one.
         device: torch device; null lets torch choose.
         dtype: ``bfloat16`` is faster, at a cosine of .998 to ``float32``; null for the one that the store remembers, or
             ``float32``.
-        cache: SQLite file that caches every vector, so that no text is encoded twice; null for the one of the user,
+        cache: SQLite file that caches every vector, so that no text is encoded twice; null for the user's cache,
             ``locigraph/text_cache.sqlite`` in ``$XDG_CACHE_HOME`` or ``~/.cache``.
     """
 
@@ -73,10 +73,10 @@ class GraphSettings:
 
     Attributes:
         store: Path or URL of the graph.
-        corpus: The corpus it was built from; null for the command's own, of which it is another extractor's graph.
+        corpus: The corpus it was built from; null for the command's own corpus, from which another extractor built it.
         dtype: Precision of the text encoder it was built with; null for the command's own.
         validation_only: Whether its questions are used for early stopping only and not for training. The best epoch for
-            one kind of talk may be worse for others, so validate on a kind that is not trained on (with
+            one kind of conversation may be worse for others, so validate on a kind that is not trained on (with
             ``validation: 0``).
     """
 
@@ -117,8 +117,8 @@ class ModelSettings:
         mode: ``auto`` sends only requests that are not recorded, ``record`` sends all again, ``replay`` sends none.
         temperature: Sampling temperature of the replies; null for models without such a parameter.
         max_output_tokens: Largest number of tokens in a reply; null for models without a parameter ``max_tokens``.
-        timeout_s: Longest wait for one reply.
-        deadline_s: Longest time for one request with all its repetitions.
+        timeout_s: Longest wait for one reply, in seconds.
+        deadline_s: Longest time for one request with all its retries, in seconds.
         input_price: Price of a million tokens that the model reads, in any currency.
         output_price: Price of a million tokens that it writes.
     """
@@ -138,7 +138,7 @@ class ModelSettings:
 
 @dataclass(frozen=True)
 class LLMSettings(ModelSettings):
-    """The language models of the extractor ``llm``: of the architect, who plans, and of the scribe, who writes.
+    """The language models of the extractor ``llm``: the architect, which plans, and the scribe, which writes.
 
     Attributes:
         scribe: Another model for the scribe.
@@ -168,7 +168,7 @@ class WriterSettings(ModelSettings):
     max_cost: float | None = None
 
 
-#: A language model that somebody waits for.
+#: A language model with short timeouts, since a user waits for its replies.
 QUICK_LLM = ModelSettings(timeout_s=10.0, deadline_s=10.0)
 
 

@@ -1,4 +1,4 @@
-"""The indexes of spaces that are held in memory, and how they are kept from one question to the next."""
+"""In-memory indexes of spaces, and a cache that keeps them from one question to the next."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class SpaceIndexes:
     Args:
         store: The graph.
         spaces: The spaces.
-        is_joint: Whether they are one graph, see ``SearchParts``.
+        is_joint: Whether the spaces are searched as one graph; see ``SearchParts``.
 
     Attributes:
-        complete: The collection of the vector index that was found to hold all of the spaces; None if none was yet.
+        complete: Collection of the vector index that was found to hold all rows of the spaces; None if none was yet.
     """
 
     def __init__(self, store: Store, spaces: Sequence[SpaceId], *, is_joint: bool = False) -> None:
@@ -42,9 +42,9 @@ class SpaceIndexes:
         self._vectors: dict[str, MemoryVectors] = {}
 
     def snapshot(self, space: SpaceId, as_of: datetime | None, model: str | None = None) -> Snapshot:
-        """The graph of a space, or of all of them side by side where they are one.
+        """The graph of a space, or of all spaces side by side if they are searched as one.
 
-        The last one that was read without embeddings is kept, since a budget needs the one that words are indexed from.
+        The last one read without embeddings is kept, since packing a context needs the one that was indexed for BM25.
         """
         if model is None and self._last is not None and self._last[:2] == (space, as_of):
             return self._last[2]
@@ -62,7 +62,7 @@ class SpaceIndexes:
 
     @property
     def words_of_turns(self) -> LexicalIndex:
-        """BM25 over turns alone: what is common in facts must not weigh on the words of turns."""
+        """BM25 over turns alone, so that word frequencies in facts do not change the weights of words in turns."""
         return self._words_of((EPISODE,))
 
     def _words_of(self, types: tuple[str, ...] | None) -> LexicalIndex:
@@ -81,7 +81,7 @@ class SpaceIndexes:
             found = MemoryVectors()
             for space in self._spaces:
                 found.add_snapshot(self._store.snapshot(space, embedding_model=encoder.model_id))
-            self._vectors[encoder.model_id] = found  # not before it is whole
+            self._vectors[encoder.model_id] = found  # only once it is complete
         return found
 
     @property
@@ -93,25 +93,25 @@ class SpaceIndexes:
 
 
 class KeptIndexes:
-    """Keeps the indexes of spaces from one question to the next, as long as the spaces do not change.
+    """A cache of the indexes of spaces, which stay valid as long as the spaces do not change; not thread-safe.
 
-    It asks the store each time whether a space has changed, so whatever was added or forgotten before a question is
-    asked, by this process or another, is seen by it. Nothing here is guarded against several threads.
+    It asks the store each time whether a space has changed, so that a question sees everything that this process or
+    another has added or forgotten before it.
 
     Args:
         store: The graph.
-        most: Number of nodes in all indexes from which those that were not asked for longest are dropped. Those of the
-            last question stay, whatever their size.
+        most: Number of nodes in all indexes above which the least recently used ones are dropped. Those of the last
+            question stay, whatever their size.
     """
 
     def __init__(self, store: Store, *, most: int = _NODES_KEPT) -> None:
         self._store, self._most = store, most
-        self._kept: dict[tuple[bool, tuple[SpaceId, ...]], tuple[object, SpaceIndexes]] = {}  # used last at the end
+        self._kept: dict[tuple[bool, tuple[SpaceId, ...]], tuple[object, SpaceIndexes]] = {}  # most recently used last
 
     def of(self, spaces: Sequence[SpaceId], *, is_joint: bool) -> SpaceIndexes:
         """The indexes of spaces as they are now."""
         key = is_joint, tuple(spaces)
-        versions = self._store.versions(spaces)  # before anything is read: a change from here on outdates what is made
+        versions = self._store.versions(spaces)  # read first, so that later changes make the indexes outdated
         known, found = self._kept.pop(key, (None, None))
         if found is None or known != versions:
             found = SpaceIndexes(self._store, spaces, is_joint=is_joint)
@@ -124,7 +124,7 @@ class KeptIndexes:
         return found
 
     def drop(self, spaces: Iterable[SpaceId]) -> None:
-        """Keep nothing of spaces, of which something is forgotten."""
+        """Drop the indexes of spaces from which something is forgotten."""
         gone = {*spaces}
         for key in [key for key in self._kept if gone.intersection(key[1])]:
             del self._kept[key]

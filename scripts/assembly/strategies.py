@@ -28,13 +28,13 @@ class Strategy:
         name: The name by which users choose it.
         description: One sentence for help texts and reports.
         make: Builds the retriever over an indexed graph; None for a strategy that learns or takes a checkpoint.
-        learn: For a strategy that learns inside the folds of an evaluation: learns in one fold and asks its questions.
-        zero_shot: For a strategy that takes what a given checkpoint has learnt: asks all questions.
-        changes: For a graph network that is trained inside folds, what it changes in the settings that are given.
+        learn: For a strategy that learns inside the folds of an evaluation: trains in one fold and runs its questions.
+        zero_shot: For a strategy that uses what a given checkpoint has learnt: runs all questions.
+        changes: For a graph network that is trained inside folds: its changes to the given settings.
         is_random: Whether what it learns depends on the random seed.
         needs_index: Whether it searches the vector index.
-        uses_adapter: Whether it takes the text encoder's adapter; the others take the text encoder as it is.
-        needs_adapter: Whether it is refused without one.
+        uses_adapter: Whether it uses the text encoder with its adapter; the others use the text encoder without.
+        needs_adapter: Whether it is refused if there is no adapter.
         has_adapted: Whether the table also holds it with the adapter, as ``<name>-adapted``.
         is_baseline: Whether v2 and its variants are tested against it when the caller names no baselines.
         in_recall: Whether ``locigraph recall`` offers it.
@@ -61,12 +61,12 @@ class Strategy:
 
     @property
     def needs_checkpoint(self) -> bool:
-        """Whether it takes what a given checkpoint has learnt."""
+        """Whether it uses what a given checkpoint has learnt."""
         return self.zero_shot is not None
 
     @property
     def is_proposed(self) -> bool:
-        """Whether it searches graph embeddings, and so is what the baselines are for."""
+        """Whether it searches graph embeddings (v2 and its variants), and so is tested against the baselines."""
         return (self.is_trained or self.needs_checkpoint) and not self.is_baseline
 
 
@@ -174,7 +174,7 @@ def _zero_shot_fusion(asker: Asker, checkpoint: Checkpoint, strategy: Strategy) 
 
 
 def _with_adapted(rows: Sequence[Strategy]) -> Iterator[Strategy]:
-    """Each row, and where it says so the same with the text encoder's adapter."""
+    """Each row, followed by its variant with the text encoder's adapter if it has one."""
     for row in rows:
         yield row
         if row.has_adapted:
@@ -338,6 +338,6 @@ def recalled() -> Table[Strategy]:
 
 
 def made_of(parts: SearchParts, chosen: Sequence[str]) -> dict[str, Retriever]:
-    """Retrievers by name of those chosen strategies that neither learn nor need a checkpoint."""
+    """Retrievers, by name, of the chosen strategies that neither learn nor need a checkpoint."""
     rows = [STRATEGIES[name] for name in chosen]
     return {row.name: row.make(parts, row) for row in rows if row.make is not None}

@@ -1,4 +1,4 @@
-"""Which strategies are run, what they need, and what is tested against what."""
+"""Chooses the strategies to run, checks what they need, and plans which are tested against which."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from locigraph.scripts.assembly.strategies import STRATEGIES
 
 
 def chosen(listed: str, *, checkpoint: str | None, adapter: str | None) -> list[str]:
-    """The strategies of a list of names.
+    """The strategies in a list of names separated by commas.
 
     Raises:
-        LocigraphError: If one is not known or lacks what it needs, or there is none.
+        LocigraphError: If one is unknown or lacks what it needs, or the list is empty.
     """
     found = names(listed, STRATEGIES)
     if not found:
@@ -26,10 +26,10 @@ def chosen(listed: str, *, checkpoint: str | None, adapter: str | None) -> list[
 
 
 def require_adapter(strategies: Sequence[str], adapter: str | None) -> None:
-    """Refuse strategies that need an adapter where there is none; graph networks and fusions can do without.
+    """Refuse strategies that need an adapter if there is none; graph networks and fusions work without one.
 
     Raises:
-        LocigraphError: Names the first.
+        LocigraphError: Names the first such strategy.
     """
     for row in map(STRATEGIES.__getitem__, strategies):
         if adapter is None and row.needs_adapter:
@@ -41,16 +41,16 @@ def comparisons(strategies: Sequence[str], baselines: str | None) -> list[tuple[
 
     Args:
         strategies: All that are run.
-        baselines: Names separated by commas, of which those that are run count, so that a configuration serves any
-            choice of strategies. None for the rows that are baselines (where some with the adapter are run, v1 and
-            those with the adapter), or for all others where none of these is run.
+        baselines: Names separated by commas; those that are not run are ignored, so that a configuration serves any
+            choice of strategies. None for the rows that are baselines (if some with the adapter are run, v1 and those
+            with the adapter), or for all others if none of these is run.
 
     Returns:
-        The first proposed strategy (v2 and its variants) and each of the baselines. Without one, all others and each of
-        the baselines, or None where none are named: the report's own choice.
+        Pairs of the first proposed strategy (v2 or a variant of it) and each baseline. Without a proposed strategy,
+        pairs of each other strategy and each baseline; or, if no baselines are named, None for the report's own choice.
 
     Raises:
-        UnknownNameError: If a baseline is no strategy.
+        UnknownNameError: If a baseline is not a strategy.
         LocigraphError: If none of the baselines is run, or nothing is left to test against them.
     """
     proposed = next((name for name in strategies if STRATEGIES[name].is_proposed), None)
@@ -66,7 +66,7 @@ def comparisons(strategies: Sequence[str], baselines: str | None) -> list[tuple[
             )
     else:
         rows = [STRATEGIES[name] for name in others if STRATEGIES[name].is_baseline]
-        if any(row.needs_adapter for row in rows):  # v1 as it is besides
+        if any(row.needs_adapter for row in rows):  # and v1 without the adapter
             rows = [row for row in rows if row.uses_adapter or row.name == "v1"]
         tested = [row.name for row in rows] or others
     candidates = [name for name in others if name not in tested] if proposed is None else [proposed]
@@ -78,13 +78,13 @@ def comparisons(strategies: Sequence[str], baselines: str | None) -> list[tuple[
 def unused_options(
     strategies: Sequence[str], *, checkpoint: str | None, adapter: str | None, of_training: Mapping[str, object]
 ) -> list[str]:
-    """Notes on options, perhaps of a shared configuration, that a choice of strategies leaves without use.
+    """Notes on options, perhaps from a shared configuration, that the chosen strategies do not use.
 
     Args:
         strategies: All that are run.
         checkpoint: The given checkpoint; None for none.
         adapter: The text encoder's adapter; None for none.
-        of_training: Options by name that only training inside folds uses; false where they have their default.
+        of_training: Options, by name, that only training inside folds uses; values that are false are defaults.
     """
     rows = [STRATEGIES[name] for name in strategies]
     said = []

@@ -1,1 +1,1 @@
-"""What the command line shows: tables, nodes, and what is wrong with its words."""
+"""Output of the command line: tables, nodes, and explanations of mistakes in a command."""

@@ -1,4 +1,4 @@
-"""What is wrong with the words of a command line, and how to mend it."""
+"""Explains mistakes in a command line, and how to correct them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TYPE = re.compile(
 )
 _GROUP = re.compile(r"Group '(?P<name>[\w.]+)' does not accept option '(?P<option>[^']*)'")
 _NO_FILE = re.compile(r"""Parser key "(?P<name>[\w.]+)":\s+Unable to load config '(?P<value>[^']*)'""")
-#: Commands by what other programs call them.
+#: Commands by the names that other programs give them.
 COMMANDS = {
     "delete": "forget",
     "remove": "forget",
@@ -43,9 +43,9 @@ _TYPES = {
 
 
 def repeated(words: Sequence[str]) -> str | None:
-    """A line about the first option that is given twice, of which all but the last would be passed over; None if none.
+    """A message about the first option that is given twice, since only the last would count; None if there is none.
 
-    Configurations (``--config``) may be several, and so may the items that ``--option+`` adds to a list.
+    ``--config`` may be repeated, and so may ``--option+``, which adds an item to a list.
     """
     seen: set[str] = set()
     for word in words:
@@ -58,7 +58,7 @@ def repeated(words: Sequence[str]) -> str | None:
 
 
 def spread(words: Sequence[str]) -> str | None:
-    """A line about the first option whose several names are several words in place of one; None if there is none."""
+    """A message about the first list option whose names are separated by blanks, not commas; None if there is none."""
     for place, word in enumerate(words):
         names = list(takewhile(lambda each: not each.startswith("-"), words[place + 1 :]))
         if word in _LISTS and len(names) > 1:
@@ -67,7 +67,7 @@ def spread(words: Sequence[str]) -> str | None:
 
 
 def explained(message: str, parser: ArgumentParser) -> str:
-    """A message of the parser in words of the command line, with what to do about it."""
+    """A message of the parser, reworded for users of the command line, with what to do about it."""
     if message.startswith(_UNKNOWN):
         return _unknown(message.removeprefix(_UNKNOWN), parser)
     if message.startswith(_MISSING):
@@ -93,7 +93,7 @@ def explained(message: str, parser: ArgumentParser) -> str:
 
 
 def _unquoted(value: str) -> str:
-    """Which item of a list was read as something else than text, and what to do; empty if there is none."""
+    """Which item of a list was not read as text, and what to do about it; empty if there is none."""
     if not value.startswith("["):
         return ""
     others = [item for item in value.strip("[]").split(", ") if item and not item.startswith(("'", '"'))]
@@ -110,7 +110,7 @@ def _fields(group: str, parser: ArgumentParser) -> list[str]:
 
 
 def _unknown(words: str, parser: ArgumentParser) -> str:
-    """Of words that belong to no option, where the first one may have been meant to go."""
+    """A message about words that belong to no option, with a guess of what was meant by the first one."""
     options = [name for action in parser._actions for name in action.option_strings if not name.endswith("+")]
     if words.startswith("-"):
         name = re.split(r"[ =]", words)[0]

@@ -19,7 +19,7 @@ _MOST_EDGES = 50
 
 
 def summary_of(node: Node) -> dict[str, Any]:
-    """A node without its edges."""
+    """A node as a JSON object, without its edges."""
     return {
         "id": node.id,
         "type": node.type,
@@ -31,9 +31,9 @@ def summary_of(node: Node) -> dict[str, Any]:
 
 
 def record_of(graph: Store, space: SpaceId, node_id: NodeId, as_of: datetime | None) -> dict[str, Any]:
-    """A node with its earlier versions, source turns and edges, as known at a time.
+    """A node as a JSON object, with its earlier versions, source turns and edges, as known at a time.
 
-    Of each source turn it says how many tokens language models have read and written for it.
+    Each source turn has the number of tokens that language models have read and written for it.
 
     Raises:
         UnknownNodeError: If there is no such node.
@@ -79,7 +79,7 @@ def line_of(found: dict[str, Any]) -> str:
 
 
 def lines_of(found: dict[str, Any]) -> list[str]:
-    """A node with what belongs to it, in lines."""
+    """A node of ``record_of`` as lines, with its history, source turns and edges."""
     lines = [line_of(found), f"  {found['status']}, known since {found['known_since']}"]
     for version in found["history"]:
         lines.append(f"  until {version['until']} ({version['status']}): {version['text']}")
@@ -95,7 +95,7 @@ def lines_of(found: dict[str, Any]) -> list[str]:
 
 
 def _history(graph: Store, space: SpaceId, node: Node) -> list[tuple[Node, Node]]:
-    """Pairs of a version and the one before it, the latest first; of several within a second the last is shown."""
+    """Pairs of a version and the one before it, latest first; of several within a second only the last is included."""
     found = []
     while node.update_time > node.created_at:
         earlier = graph.node(space, node.id, as_of=node.update_time - timedelta(seconds=1))

@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 _MOST_SPACES = 5
 _CONTROLS = (*range(32), *range(127, 160))
-# Marks that turn the direction of what follows on the line.
+# Marks that change the writing direction of the text that follows.
 _TURNING = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
-# Separators of lines, and signs that nobody sees but a language model may read.
+# Line separators, and characters that are invisible to people but not to a language model.
 _UNSEEN = (0x200B, 0x2028, 0x2029, 0xFEFF, *range(0xE0001, 0xE0080))
 _SPELT = {code: ascii(chr(code))[1:-1] for code in (*_CONTROLS, *_TURNING, *_UNSEEN) if chr(code) not in "\t\n"}
 
 
 def printable(text: str) -> str:
-    """The text with control and unseen characters spelt out: what a turn says must not steer the terminal."""
+    """The text with control and invisible characters escaped, so that a turn cannot control the terminal."""
     return text.translate(_SPELT)
 
 
 def spaces_list(conversations: Sequence[Conversation], known: AbstractSet[SpaceId]) -> str:
-    """The spaces of conversations, a line each: whether a store knows them, and what is read for them."""
+    """A line for the space of each conversation: whether the store knows it, and how many turns were read for it."""
     lines = []
     for conversation in conversations[:_MOST_SPACES]:
         days = sorted(turn.spoken_at.date().isoformat() for turn in conversation.turns if turn.spoken_at is not None)
@@ -45,7 +45,7 @@ def spaces_list(conversations: Sequence[Conversation], known: AbstractSet[SpaceI
 
 
 def validated(stage: Mapping[str, float]) -> str:
-    """What a stage of a training has come to, from ``training.lightning_run.run_lightning``, in words."""
+    """The result of a training stage, as ``training.lightning_run.run_lightning`` returns it, in words."""
     if "val_score" not in stage:
         return "trained without validation"
     start = f"{stage['start_score']:.3f}"

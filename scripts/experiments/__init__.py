@@ -1,1 +1,1 @@
-"""Trainings and comparisons, and the files that come of them."""
+"""Trainings and comparisons, and the files that they write."""

@@ -1,4 +1,4 @@
-"""Answers from the contexts of an evaluation: asks, judges, and writes what came of it."""
+"""Has questions answered from the contexts of an evaluation and the answers judged, and writes the results."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _Made = TypeVar("_Made")
 
 
 class SpentFile:
-    """What was spent in earlier runs, as a JSON file: stage to counts.
+    """A JSON file of the tokens and cost spent so far, earlier runs included: stage to counts.
 
     Args:
-        path: The file; made when something is first spent.
+        path: The file; created when something is first spent.
     """
 
     def __init__(self, path: Path) -> None:
@@ -44,27 +44,27 @@ class SpentFile:
         self._held = {stage: Spent(**counts) for stage, counts in held.items()}
 
     def spent_by_stage(self) -> dict[str, Spent]:
-        """What was spent on all questions."""
+        """What was spent on all questions, by stage."""
         return self._held
 
     def add_spent(self, space: SpaceId, turn_id: str, stage: str, spent: Spent) -> None:
-        """Remember that more was spent."""
+        """Add what was spent, and write the file."""
         self._held[stage] = self._held.get(stage, Spent()) + spent
         replace_file(self._path, json.dumps({name: dataclasses.asdict(each) for name, each in self._held.items()}))
 
 
 @dataclass(frozen=True, eq=False)
 class Answering:
-    """Asks a model for answers from contexts, and a model to judge them.
+    """Has a model answer questions from contexts, and the same or another model judge the answers.
 
     Attributes:
-        answerer: Answers.
-        judge: Judges, in the place of both judges.
+        answerer: Client of the model that answers.
+        judge: Client of the model that judges, once by facts covered and once by grade.
         contexts: Contexts by strategy and question.
-        questions: With an answer.
-        unanswerable: Whose answer is that nothing is known, whatever the corpus gives as their answer.
+        questions: Questions that have an answer.
+        unanswerable: Questions to which the right answer is that nothing is known, whatever answer the corpus gives.
         listing: Categories whose answers list several things.
-        explained: Categories whose answers are explained behind a semicolon.
+        explained: Categories whose answers have an explanation after a semicolon.
         concurrency: Largest number of questions at a time.
     """
 
@@ -78,18 +78,18 @@ class Answering:
     concurrency: int
 
     def run(self, folder: Path, *, wrong: int, seed: int) -> dict[str, Any]:
-        """Ask, judge, and write answers.jsonl and answers.json; what was asked before comes from the cassette.
+        """Ask, judge, and write answers.jsonl and answers.json; earlier replies are taken from the cassette.
 
-        Questions whose replies are of no use after a repair are counted as ``failed`` and are in no mean.
+        Questions whose replies are unusable even after a repair are counted as ``failed`` and left out of all means.
 
         Args:
             folder: Where to write.
-            wrong: Number of answers known to be wrong among those that are judged.
+            wrong: Number of answers known to be wrong that are judged as well.
             seed: Random seed of their choice.
 
         Raises:
-            LanguageModelError: If the endpoint fails or a limit is reached. Nothing is written then; what was replied
-                is kept in the cassette.
+            LanguageModelError: If the endpoint fails or a limit is reached. Nothing is written then, but replies are
+                kept in the cassette.
         """
         asked = [
             (strategy, question)
@@ -117,7 +117,7 @@ class Answering:
         return results
 
     def _all(self, title: str, work: Callable[[_Item], _Made], items: Sequence[_Item]) -> list[_Made | None]:
-        """The results of all items, in order; None where the replies were of no use."""
+        """The results of all items, in order; None for those whose replies were unusable."""
         found: list[_Made | None] = [None] * len(items)
         with ThreadPoolExecutor(self.concurrency) as pool:
             waiting = {pool.submit(work, item): at for at, item in enumerate(items)}
@@ -126,7 +126,7 @@ class Answering:
                     with suppress(ReplyFormatError):  # the replies are kept beside the cassette
                         found[waiting[done]] = done.result()
             except BaseException:
-                pool.shutdown(cancel_futures=True)  # what has not been asked yet would fail alike
+                pool.shutdown(cancel_futures=True)  # requests that were not sent yet would fail too
                 raise
         return found
 
@@ -148,7 +148,7 @@ class Answering:
 
 
 def answers_table(results: Mapping[str, Any]) -> str:
-    """Means by strategy as aligned text for the terminal, and what they are worth."""
+    """Means by strategy as aligned text for the terminal, with the error rates of the judges."""
     names = ["facts", "grade", "f1", "bleu1", "abstained"]
     rows = [["strategy", "answers", *names, "unanswerable"]]
     for strategy, entry in results["strategies"].items():

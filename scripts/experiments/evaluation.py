@@ -40,7 +40,7 @@ class FoldPlan:
     """How strategies learn inside folds.
 
     Attributes:
-        folds: Folds by conversation; empty where no strategy is trained.
+        folds: Folds by conversation; empty if no strategy is trained.
         settings: Model and training of each fold.
         trainer: Where and how to train.
         writer: Writes pseudo-questions.
@@ -58,21 +58,21 @@ class FoldPlan:
 
 @dataclass
 class Evaluation:
-    """Asks every question of every strategy and writes the results.
+    """Runs every strategy on every question and writes the results.
 
     Attributes:
         corpus: Conversations and questions.
-        extractor: Makes the graph.
+        extractor: Extractor that builds the graph.
         strategies: Names of the strategies to run.
         pairs: Strategies that are tested against each other; None for the report's own choice.
         folder: Where to write.
         encoder: Text encoder.
-        checkpoint: The checkpoint of zero-shot strategies; None where none is run.
+        checkpoint: The checkpoint of zero-shot strategies; None if none is run.
         plan: How strategies learn.
-        queries: Makes the queries of every strategy; None leaves each its own way.
+        queries: Generates the queries of every strategy; None leaves each strategy its default.
         reranker: Cross-encoder; None for none.
-        notes: What the report says beside the numbers; grows.
-        contexts: Whether to pack what is found into contexts.
+        notes: Notes of the report; ``run`` appends to them.
+        contexts: Whether to pack the hits into contexts.
     """
 
     corpus: Corpus
@@ -96,13 +96,13 @@ class Evaluation:
         encoder: EncoderSettings,
         details: dict[str, Any],
     ) -> Results:
-        """Build the graph where it is not yet and link it by rules, run all strategies, and write the results.
+        """Build what is missing of the graph, link it by rules, run all strategies, and write the results.
 
         Args:
             store: The graph.
             index: Vector index.
-            encoder: Settings of the text encoder, for the graphs of other corpora, and which the store remembers.
-            details: What else the manifest records.
+            encoder: Settings of the text encoder, for the graphs of other corpora and for the store to remember.
+            details: Further entries of the manifest.
         """
         corpus, questions = self.corpus, self.corpus.questions
         with (
@@ -113,7 +113,7 @@ class Evaluation:
             ) as others,
         ):
             failed = graphs.build_graph(corpus, self.extractor, graph, self.encoder)
-            for conversation in corpus.conversations:  # as the papers of strategies that search along links have them
+            for conversation in corpus.conversations:  # for strategies that search along links, as in their papers
                 Linker(graph).run(conversation.space)
             indexer_of(graph, vectors, self.encoder).drain(progress=True)
             defaults.remember_indexed(graph, encoder)
@@ -168,7 +168,7 @@ class Evaluation:
         )
 
     def _learnt_from(self) -> SeenTexts:
-        """What the given checkpoint and adapter have seen; notes where one of them does not say."""
+        """The texts that the given checkpoint and adapter were trained on; adds a note if one does not record them."""
         for label, made in (("adapter", self.encoder.adapter), ("checkpoint", self.checkpoint)):
             if made is not None and made.seen is None:
                 self.notes.append(

@@ -1,4 +1,4 @@
-"""What trainings need: conversations to learn from, question writers, folds."""
+"""Prepares trainings: conversations to learn from, question writers, folds."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from locigraph.training.snapshots import TrainingSet
 
 
 def settings_of(model: ModelConfig, training: TrainingConfig) -> Settings:
-    """Model and training, whose graph encoder, losses and relations are known.
+    """Settings of model and training, after a check of the names in them.
 
     Raises:
-        UnknownNameError: If an encoder or a loss is not; lists those that are known.
-        GraphError: If a relation is not.
+        UnknownNameError: If a graph encoder or a loss is unknown; the message lists those that are known.
+        GraphError: If a relation is unknown.
     """
     from locigraph.training.objectives import require_known_names
 
@@ -43,17 +43,17 @@ def settings_of(model: ModelConfig, training: TrainingConfig) -> Settings:
 
 
 def training_set(views: Views, corpus: Corpus, *, validation: int, validation_only: bool = False) -> TrainingSet:
-    """A corpus to learn from.
+    """A corpus, split into conversations to learn from and conversations held back for early stopping.
 
     Args:
-        views: Its graphs.
-        corpus: Its questions; without any, all its conversations are learnt from, since none could judge.
-        validation: Conversations held back to decide when to stop, evenly from the list of all.
-        validation_only: Whether all are held back for that.
+        views: Graphs of the corpus.
+        corpus: Its questions; without any, none are held back, since early stopping needs questions.
+        validation: Number of conversations to hold back, evenly spread over the sorted list of all.
+        validation_only: Whether all are held back.
 
     Raises:
-        LocigraphError: If ``validation`` is negative or leaves none to learn from, or it is to judge and has no
-            question.
+        LocigraphError: If ``validation`` is negative or leaves none to learn from, or if ``validation_only`` is set
+            and there is no question.
     """
     check_validation(validation)
     spaces = sorted({q.space for q in corpus.questions})
@@ -72,7 +72,7 @@ def training_set(views: Views, corpus: Corpus, *, validation: int, validation_on
 
 
 def check_validation(conversations: int) -> None:
-    """Raise LocigraphError if so many conversations cannot be held back."""
+    """Raise LocigraphError if the number of conversations to hold back is negative."""
     if conversations < 0:
         raise LocigraphError(f"validation is {conversations}; 0 or more conversations can be held back")
 
@@ -86,17 +86,17 @@ def training_sets(
     *,
     validation: int,
 ) -> Iterator[list[TrainingSet]]:
-    """A built graph to learn from, opened, and more of them.
+    """Open a built graph and further ones, and yield their training sets.
 
     Args:
-        corpus: The one the graph was built from.
+        corpus: The corpus that the graph was built from.
         store: Where the graph is.
-        also: As in ``more_training_sets``.
-        encoder: Whose embeddings to read; None for none.
-        validation: Conversations of each corpus that are held back.
+        also: Further graphs, as in ``more_training_sets``.
+        encoder: Text encoder whose embeddings to read; None for none.
+        validation: Number of conversations of each corpus to hold back for early stopping.
 
     Raises:
-        LocigraphError: If that is negative, or there is no graph.
+        LocigraphError: If ``validation`` is negative or leaves none to learn from, or there is no graph.
     """
     check_validation(validation)  # before the graph is opened
     with existing_store(store) as graph, more_training_sets(also, corpus, encoder, validation=validation) as others:
@@ -108,13 +108,13 @@ def training_sets(
 def more_training_sets(
     graphs: Sequence[GraphSettings] | None, own: Corpus, encoder: EncoderSettings | None, *, validation: int
 ) -> Iterator[list[TrainingSet]]:
-    """More graphs to learn from, opened.
+    """Open further graphs, and yield their training sets.
 
     Args:
         graphs: Where they are; None for none.
-        own: The command's corpus, of graphs that name none.
-        encoder: The command's; None where no embeddings are needed.
-        validation: Conversations of each that are held back.
+        own: The command's corpus, for graphs that name none.
+        encoder: The command's text encoder; None if no embeddings are needed.
+        validation: Number of conversations of each corpus to hold back for early stopping.
     """
     with ExitStack() as opened:
         sets = []
@@ -147,22 +147,22 @@ def checkpoint_with_fusion(
     name: str = "train",
     experiment: str = "",
 ) -> Checkpoint:
-    """Train a checkpoint, and for its manifest the linear fusion of the same questions: the baseline ``fusion-zero``.
+    """Train a checkpoint, and the linear fusion (baseline ``fusion-zero``) on the same questions for its manifest.
 
     Args:
-        sets: To learn from.
+        sets: Training sets to learn from.
         settings: Model, stages and optimiser.
         trainer: Where and how to run.
         encoder: Text encoder.
         folder: The checkpoint is written to ``folder/checkpoint``.
         seed: Random seed.
-        details: What else the manifest records.
+        details: Further entries of the manifest.
         writer: Writes the questions about facts that pre-training learns from.
         name: Shown on the progress bar.
         experiment: Groups the runs in Weights & Biases; empty for the folder's name.
 
     Raises:
-        LeakError: If a conversation that decides when to stop is one that the adapter has learnt from.
+        LeakError: If the adapter was trained on a conversation that is held back for early stopping.
     """
     from locigraph.training.fusion import DETAIL, SignalReader, learn_weights
     from locigraph.training.graph_training import train_checkpoint
@@ -192,11 +192,11 @@ def checkpoint_with_fusion(
 
 
 def question_writer(settings: WriterSettings) -> QuestionWriter:
-    """What writes questions about facts.
+    """The writer of questions about facts: a language model, or rules if no endpoint is named.
 
     Raises:
         LocigraphError: If an endpoint is named without a model, or a model without an endpoint, or a limit or price is
-            none.
+            invalid.
     """
     if settings.base_url is None:
         if settings.model:
@@ -221,7 +221,7 @@ def fold_trainer(
     writer: QuestionWriter = RULES,
     experiment: str = "",
 ) -> FoldTrainer:
-    """What trains inside folds of a corpus."""
+    """A trainer for the folds of a corpus."""
     return FoldTrainer(
         corpus.questions,
         views,
@@ -238,16 +238,16 @@ def fold_trainer(
 def settings_of_folds(
     settings: Settings, folds: Sequence[Fold], searched: str | None, **made_with: object
 ) -> list[Settings]:
-    """The settings of each fold: the given ones, changed as a search chose for that fold.
+    """The settings of each fold: the given ones, with the changes that a search chose for that fold.
 
     Args:
-        settings: The given ones.
+        settings: The given settings.
         folds: The folds of the comparison.
-        searched: File of the search; None for none.
-        made_with: Settings that the search must share, by their names in its manifest.
+        searched: Result file of the search; None for none.
+        made_with: Settings that must be the same as in the search, by their names in its manifest.
 
     Raises:
-        LocigraphError: If the search's file cannot be read, or is of other folds or settings.
+        LocigraphError: If the file cannot be read, or the search had other folds or settings.
     """
     if searched is None:
         return [settings] * len(folds)

@@ -1,4 +1,4 @@
-"""What is recorded beside results: commit, versions, settings."""
+"""Provenance that is recorded with results: commit, versions, settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _VERSIONED = (
 
 
 def manifest(seed: int, **settings: Any) -> dict[str, Any]:
-    """What a manifest says about how its numbers came to be."""
+    """The entries of a manifest that say how its numbers were computed."""
     return {
         "commit": source_commit(),
         "seed": seed,
@@ -25,9 +25,9 @@ def manifest(seed: int, **settings: Any) -> dict[str, Any]:
 
 @cache
 def source_commit() -> str:
-    """Commit of the source tree, with '+' when it has changes; 'unknown' outside a checkout.
+    """Commit of the source tree, with '+' if it has uncommitted changes; 'unknown' outside a checkout.
 
-    Long commands ask for it when they start, since the tree may move on while they run.
+    Long commands call this when they start, since the tree may change while they run; the result is cached.
     """
     here = Path(__file__).parent
 
@@ -35,7 +35,7 @@ def source_commit() -> str:
         return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout
 
     try:
-        git("ls-files", "--error-unmatch", Path(__file__).name)  # else it is installed within a checkout of others
+        git("ls-files", "--error-unmatch", Path(__file__).name)  # fails if this is installed inside another checkout
         return git("rev-parse", "--short=12", "HEAD").strip() + ("+" if git("status", "--porcelain").strip() else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"

@@ -1,4 +1,4 @@
-"""From rankings to files: numbers, rankings, report."""
+"""Scores the rankings of an evaluation, and writes its files: rankings, numbers, report."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ def write_results(
 
     Args:
         folder: Where to write.
-        corpus: Whose questions were asked.
-        runs: By strategy and seed.
-        folds: Of the trained strategy; empty without one.
+        corpus: The corpus whose questions were asked.
+        runs: Rankings of each strategy and seed.
+        folds: Folds of the trained strategies; empty if none was trained.
         pairs: Strategies to compare, the proposed one first; None for the default pairs.
-        notes: For the report.
-        manifest: How the numbers came to be.
+        notes: Notes for the report.
+        manifest: How the numbers were computed.
         seed: Random seed of the statistics.
-        learnt: What a given checkpoint or adapter has learnt from. Questions with the wording of one of its texts, or
-            whose evidence is among them, are left out of comparisons, as are those whose evidence is copied into the
-            training side of their fold.
+        learnt: Texts that a given checkpoint or adapter has learnt from. Questions whose wording or evidence is among
+            them are left out of comparisons, as are those whose evidence occurs word for word in the training
+            conversations of their fold.
         strategies: Name of a strategy -> a sentence that explains it in the report; None for no explanations.
     """
     questions = outcomes(corpus.questions, {space: fold.index for fold in folds for space in fold.test})
-    # First: whatever the statistics may say of them, the rankings are what the time went into.
+    # Written first, since the rankings took most of the time and must survive an error in the statistics.
     write_rankings(folder / "rankings.jsonl", questions, runs)
     if any(run.contexts for run in runs):
         write_contexts(folder / "contexts.jsonl.gz", runs)
@@ -113,12 +113,12 @@ def write_results(
 
 
 def learnt_questions(corpus: Corpus, folds: Sequence[Fold], learnt: SeenTexts) -> list[str]:
-    """IDs of the questions that no comparison may take in, since what answers them was learnt from.
+    """IDs of the questions to leave out of comparisons, since their wording or evidence was learnt from.
 
     Args:
-        corpus: Whose questions are asked.
-        folds: Of strategies that learn inside folds; empty without one.
-        learnt: What a given checkpoint or adapter has seen.
+        corpus: The corpus whose questions are asked.
+        folds: Folds of strategies that learn inside them; empty if none does.
+        learnt: Texts that a given checkpoint or adapter has learnt from.
     """
     evidence = {q.question_id: (str(q.space), q.evidence) for q in corpus.questions}
     seen = {*copied_evidence(folds, evidence, corpus.texts), *seen_evidence(learnt, evidence, corpus.texts)}
@@ -126,7 +126,7 @@ def learnt_questions(corpus: Corpus, folds: Sequence[Fold], learnt: SeenTexts) -
 
 
 def write_rankings(path: Path, questions: Sequence[QuestionOutcome], runs: Sequence[StrategyRun]) -> None:
-    """One line of JSON per strategy and question: turn ids best first, gold, fold."""
+    """Write one line of JSON per run and question: IDs of the turns, best first, with the gold and the fold."""
     lines = [
         {
             "question_id": question.question_id,

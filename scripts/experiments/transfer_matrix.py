@@ -1,4 +1,4 @@
-"""The matrix that ``locigraph transfer`` fills: what was learnt from some corpora, asked on others."""
+"""The matrix of ``locigraph transfer``: checkpoints trained on some corpora (rows), tested on others (columns)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from locigraph.training.snapshots import TrainingSet
 
 _METRICS = ("recall@10", "ndcg@10")
 (_PROPOSED,) = (row for row in STRATEGIES.values() if row.zero_shot is not None and row.is_proposed)
-#: What takes what a checkpoint has learnt, and what learns nothing; both search exactly.
+#: Strategies that use a checkpoint, and those that learn nothing and need no index; all of them search exactly.
 BASELINES: Table[Strategy] = Table(
     "baseline",
     [
@@ -55,23 +55,23 @@ class _Graph:
 
 
 class TransferMatrix:
-    """Trains rows, asks cells, and keeps what came of it. A context manager that closes the graphs.
+    """Trains the rows, tests the cells, and keeps the results. As a context manager, it closes the graphs.
 
     Args:
         graphs: Settings of the graphs by name; each names its corpus.
-        encoder: Text encoder of all.
+        encoder: Text encoder of all graphs.
         settings: Model and training.
         trainer: Where and how to train.
-        folder: Trainings and scores go there.
+        folder: Folder of the trainings and scores.
         baselines: Names, separated by commas, of those of ``BASELINES`` that v2 is tested against.
-        validation: Conversations of each training corpus that decide when to stop.
+        validation: Number of conversations of each training corpus held out for early stopping.
         seed: Random seed.
 
     Raises:
-        LocigraphError: If a baseline is none of them, or none is named.
+        LocigraphError: If a name is not in ``BASELINES``, or none is given.
 
     Attributes:
-        cells: What was found, in the order of asking; see ``ask``.
+        cells: Results of the cells, in the order in which ``ask`` added them.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class TransferMatrix:
         self._opened.close()
 
     def trained(self, name: str, sources: Sequence[str]) -> Checkpoint:
-        """A checkpoint, with its fusion, learnt from some graphs; a finished one is taken up."""
+        """Train a checkpoint, with its fusion, on some graphs; a finished training is loaded."""
         sets = [self._training_set(source) for source in sources]
         first = self._graph(sources[0])
         return learning.checkpoint_with_fusion(
@@ -122,13 +122,13 @@ class TransferMatrix:
         )
 
     def loaded(self, path: str) -> Checkpoint:
-        """A checkpoint that an earlier training made."""
+        """Load the checkpoint of an earlier training."""
         return load_checkpoint(Path(path), text_encoder=opening.text_encoder(self._encoder).model_id)
 
     def ask(self, row: str, checkpoint: Checkpoint, tested: str) -> None:
-        """Ask all questions of a graph, and add the cell; none where the graph was learnt from.
+        """Run all questions of a graph and add the cell; does nothing if the checkpoint was trained on the graph.
 
-        Questions whose wording or evidence was learnt under another name are in no comparison.
+        Questions whose wording or evidence was learnt from another corpus are left out of comparisons.
         """
         graph = self._graph(tested)
         questions = graph.corpus.questions
@@ -177,7 +177,7 @@ class TransferMatrix:
         return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
     def manifest(self, train: Mapping[str, Sequence[str]], checkpoints: Mapping[str, str]) -> dict[str, Any]:
-        """What the manifest of the matrix says."""
+        """Entries of the manifest of the matrix."""
         return {
             "graphs": {
                 name: {"corpus": graph.corpus.sha256, "text_encoder": graph.encoder.model_id}

@@ -1,4 +1,4 @@
-"""What is added to a memory: turns, and the extractor that makes a graph of them."""
+"""Input of ``Memory.add``: checks the turns, and creates the extractor that builds the graph from them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def extractor_maker(
     name: str, llm: LLMSettings, max_tokens: int | None, max_cost: float | None
 ) -> Callable[[], Extractor]:
-    """What makes the extractor of a name, when something is added; wrong settings are refused now."""
+    """A function that creates the named extractor, to be called at the first addition; wrong settings raise at once."""
     from locigraph.consolidation.extractors import EXTRACTORS
     from locigraph.scripts.assembly.language_models import clients_of
 
@@ -31,15 +31,15 @@ def extractor_maker(
             "recorded extractions is for locigraph build"
         )
     clients = clients_of(llm, max_tokens=max_tokens, max_cost=max_cost)
-    EXTRACTORS[name].build((), clients)  # raises where a model is not named or a package not installed
+    EXTRACTORS[name].build((), clients)  # raises if no model is named or a package is not installed
     return lambda: EXTRACTORS[name].build((), clients)
 
 
 def turns_of(given: Iterable[Mapping[str, Any]]) -> list[tuple[Turn, Scope]]:
-    """Turns, and to whom the space of each belongs; each is given as the arguments of ``Memory.add``.
+    """Turns from mappings of the arguments of ``Memory.add``, each with the user and agent of its space.
 
     Raises:
-        LocigraphError: If an argument is unknown, missing or no text; names the first such turn.
+        LocigraphError: If an argument is unknown or missing, or its value is invalid.
     """
     made = []
     for place, each in enumerate(given):
@@ -80,14 +80,17 @@ def _turn(
 
 
 def new_turn_id() -> TurnId:
-    """An id that no turn has."""
+    """A random ID for a new turn."""
     return TurnId(uuid.uuid4().hex[:16])
 
 
 def after_outage(
     graph: Store, named: Sequence[tuple[SpaceId, TurnId]], error: LocigraphError
 ) -> list[TurnId | LocigraphError]:
-    """What to say of turns after an outage, which each would meet again."""
+    """The outcome of each turn of an addition that an outage ended: its ID if it is consolidated, else an error.
+
+    The turns are not tried one by one, since each would meet the same outage.
+    """
     spaces = {space for space, _ in named} & {*graph.spaces()}
     held = {(space, turn.turn_id) for space in spaces for turn in graph.turns(space)}
     pending = {(space, turn.turn_id) for space in spaces for turn in graph.turns(space, state=TurnState.PENDING)}
@@ -103,7 +106,7 @@ def after_outage(
 
 
 def fault_of_added(graph: Store, space: SpaceId, turn: TurnId) -> StoreError | None:
-    """Why an added turn was passed over: it was forgotten; None where it was not."""
+    """The error for an added turn that was skipped because it had been forgotten; None if it had not."""
     if not graph.forgotten(space, [turn]):
         return None
     return StoreError(

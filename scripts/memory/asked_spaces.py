@@ -1,4 +1,4 @@
-"""Which spaces a question or a forgetting names, and several of them as one."""
+"""Finds the spaces that ``Memory.recall`` or ``Memory.forget`` is asked about, and treats several of them as one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,12 @@ from locigraph.scripts.assembly import options
 
 
 def named_spaces(graph: Store, space: str | Sequence[str] | None, scope: Scope) -> list[SpaceId]:
-    """The spaces that a name, or several, and a scope all apply to; never none."""
+    """The spaces that match both the given names (None for all) and the scope; at least one.
+
+    Raises:
+        UnknownSpaceError: If a named space does not exist.
+        UnknownScopeError: If none of the spaces belongs to the scope.
+    """
     options.check_named(space, scope)
     held = graph.scopes()
     named = held if space is None else [SpaceId(name) for name in options.listed(space)]
@@ -36,12 +41,12 @@ def named_spaces(graph: Store, space: str | Sequence[str] | None, scope: Scope) 
 
 
 class AskedSpaces:
-    """The spaces that a question goes to: one by itself, or several as one (see ``kg.joint``).
+    """The spaces that a question searches: a single one, or several as one graph (see ``kg.joint``).
 
     Attributes:
         spaces: The spaces.
-        is_joint: Whether strategies see them as one, in which names carry their space.
-        name: What strategies are told to search.
+        is_joint: Whether strategies see them as one graph, in which IDs are prefixed with their space.
+        name: Name of the space that strategies are told to search.
     """
 
     def __init__(self, graph: Store, spaces: Sequence[SpaceId], *, is_joint: bool) -> None:
@@ -55,7 +60,7 @@ class AskedSpaces:
         return read_by_space(ids, self._graph.speakers_of) if self.is_joint else self._graph.speakers_of(space, ids)
 
     def speakers(self, named: str | Sequence[str] | None) -> list[str] | None:
-        """The speakers of a view; raises LocigraphError for one who says nothing in the spaces."""
+        """The named speakers, None for all; raises LocigraphError if one of them never speaks in the spaces."""
         if named is None:
             return None
         wanted = options.listed(named)
@@ -71,7 +76,7 @@ class AskedSpaces:
         return wanted
 
     def shown(self, hits: Sequence[Hit], as_of: datetime | None) -> tuple[Hit, ...]:
-        """Hits with what strategies leave empty: their space, and until when each held, as known at a time."""
+        """Hits with the fields that strategies leave empty: the space, and the end of validity, as known at a time."""
         facts = [hit.node_id for hit in hits if hit.type not in dated_types()]
 
         def ends(space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, date]:
@@ -84,7 +89,7 @@ class AskedSpaces:
         return tuple(self._with_space_names(replace(hit, until=until.get(hit.node_id))) for hit in hits)
 
     def _with_space_names(self, hit: Hit) -> Hit:
-        """A hit with its space, and the names that node and turns have there."""
+        """The hit with its space, and with the IDs that its node and turns have within that space."""
         if not self.is_joint:
             return replace(hit, space=self.name)
         space, node = parted(hit.node_id)

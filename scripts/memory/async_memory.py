@@ -56,7 +56,7 @@ class AsyncMemory:
 
     @classmethod
     def open(cls, path: str | Path, **options: Any) -> Self:
-        """A memory that is opened on entering its ``async with`` block, with the options of ``Memory.open``."""
+        """A memory with the options of ``Memory.open``, which is opened when its ``async with`` block is entered."""
         return cls(partial(Memory.open, path, **options))
 
     async def __aenter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""A lock of something that is open, such as a memory: nobody gets it afterwards."""
+"""A lock for something that can be closed, such as a memory, and that nobody may use afterwards."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from locigraph.kg.errors import LocigraphError
 
 
 class ClosableLock:
-    """A lock that nobody gets once it is closed.
+    """A lock that raises LocigraphError instead of being acquired once it is closed.
 
     Args:
-        name: What it guards, in the words of the error.
+        name: Name of what it guards, for the error message.
 
     Attributes:
-        lock: The lock itself, which whoever closes takes.
+        lock: The underlying lock, which can be acquired even when closed; used for closing.
         is_closed: Whether it is closed.
     """
 

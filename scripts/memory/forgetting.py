@@ -1,4 +1,4 @@
-"""How a memory forgets: store and text cache first, then the index, so that a cut forgetting can be completed."""
+"""How a memory forgets: store and text cache first, then the index, so that an interrupted call can be completed."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from locigraph.scripts.memory.parts import Parts
 def turns_named(
     space: str | Sequence[str] | None, turn_ids: str | Sequence[str] | None, whole_space: bool, scope: Scope
 ) -> Collection[TurnId] | None:
-    """The turns that a forgetting names, each once; None where it names whole spaces.
+    """The turns to forget, without duplicates; None if whole spaces are to be forgotten.
 
     Raises:
-        LocigraphError: If the arguments name both, or neither.
+        LocigraphError: If the arguments name both turns and whole spaces, or neither.
     """
     if turn_ids is not None and not turn_ids:
         raise LocigraphError("turn_ids names no turn; name those to erase")
@@ -32,7 +32,7 @@ def turns_named(
 
 
 def forget(parts: Parts, space: str | Sequence[str] | None, named: Collection[TurnId] | None, scope: Scope) -> int:
-    """Erase turns of one space, or whole spaces where none are named; see ``Memory.forget``."""
+    """Erase the named turns of one space, or whole spaces if ``named`` is None; see ``Memory.forget``."""
     graph = parts.graph
     was_cut = graph.has_forgotten()
     try:
@@ -44,7 +44,7 @@ def forget(parts: Parts, space: str | Sequence[str] | None, named: Collection[Tu
             graph.empty_log()
             raise
         erased = 0
-    # Also where nothing was left to erase: what forgot it may have been cut after the store forgot.
+    # Even if nothing was left to erase: an earlier call may have been interrupted after the store forgot.
     parts.has_forgotten = True
     try:
         parts.drain()
@@ -54,7 +54,7 @@ def forget(parts: Parts, space: str | Sequence[str] | None, named: Collection[Tu
                 f"{counted(erased, 'node')} of {space or scope} {is_or_are(erased)} erased from the store, but not "
                 f"yet from the index ({error}); forget again completes it"
             ) from error
-        parts.has_forgotten = False  # whoever has the index open brings it up to date
+        parts.has_forgotten = False  # the process that has the index open brings it up to date
     graph.empty_log()
     return erased
 
@@ -64,7 +64,7 @@ def _erase(parts: Parts, spaces: Sequence[SpaceId], named: Collection[TurnId] | 
     from locigraph.scripts.assembly.graphs import builders_of, encoded_of
 
     parts.drop(spaces)
-    builders = builders_of(parts.graph, spaces)  # without whose packages nothing is erased
+    builders = builders_of(parts.graph, spaces)  # raises, before anything is erased, if a package is missing
     held = [turn for space in spaces for turn in parts.graph.turns(space)]
     turns = held if named is None else [turn for turn in held if turn.turn_id in named]
 

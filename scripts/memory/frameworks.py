@@ -18,37 +18,37 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Asking:
-    """A memory with what it is asked by.
+    """A memory and the arguments with which it is searched.
 
     Attributes:
-        memory: The memory, which whoever opened it closes.
-        options: Arguments of ``Memory.recall``, with the space, user or agent that is asked.
+        memory: The memory; whoever opened it also closes it.
+        options: Arguments of ``Memory.recall``, including the space, user or agent to search.
     """
 
     memory: Memory | AsyncMemory
     options: Mapping[str, Any]
 
     def recall(self, question: str) -> Recalled:
-        """What is remembered about a question; LocigraphError where the memory is one for asyncio.
+        """Search the memory; raises LocigraphError if it is an ``AsyncMemory``.
 
-        Notes are logged as warnings: where nothing is found there is no text whose metadata could hold them.
+        Notes are logged as warnings, since a result without hits has no metadata that could hold them.
         """
         if isinstance(self.memory, AsyncMemory):
             raise LocigraphError("an AsyncMemory is asked in a coroutine: await ainvoke(...), or await aretrieve(...)")
         return _logged(self.memory.recall(question, **self.options))
 
     async def arecall(self, question: str) -> Recalled:
-        """The same for a coroutine; a memory of either kind is asked in a thread."""
+        """The same as a coroutine; a memory of either kind is searched in a thread."""
         if isinstance(self.memory, AsyncMemory):
             return _logged(await self.memory.recall(question, **self.options))
         return await asyncio.to_thread(partial(self.recall, question))
 
     def id_of(self, hit: Hit) -> str:
-        """The id of a hit's node, after its space where several are asked, of which two may have one id."""
+        """The ID of a hit's node; prefixed with its space if several are searched, since two may use the same ID."""
         return hit.node_id if isinstance(self.options.get("space"), str) else f"{hit.space}:{hit.node_id}"
 
     def metadata(self, hit: Hit, found: Recalled) -> dict[str, Any]:
-        """What a framework keeps beside the text of a hit: all that the hit says, and what found it."""
+        """Metadata of a hit for a framework: all its fields but the text, and the strategy and notes of the search."""
         told = {name: value for name, value in hit.as_json().items() if name != "text"}
         return {**told, "strategy": found.strategy, "notes": list(found.notes)}
 

@@ -54,7 +54,7 @@ class Memory:
             raise TypeError(f"Memory({shortened(parts)}): make a memory with Memory.open(path)")
         name = f"memory {parts.graph.url!r}"
         self._lock = ClosableLock(name)
-        # Taken before the other one: what asks language models lets questions be answered.
+        # Writers take this lock first. While models are asked, it alone is held, so questions are still answered.
         self._writing = ClosableLock(name)
         self._parts = parts
         self._graph, self._encoder, self._is_readonly = parts.graph, parts.encoder, parts.is_readonly
@@ -75,7 +75,7 @@ class Memory:
         redact: bool = False,
         access: Access = "create",
     ) -> Memory:
-        """Open a memory, or create it where there is none.
+        """Open a memory, or create it if it does not exist.
 
         Args:
             path: SQLite file of the store, or the SQLAlchemy URL of another database; only SQLite is tested.
@@ -110,7 +110,7 @@ class Memory:
                 is_readonly=access == "read",
             )
             if access == "create":
-                parts.index()  # a second process hears now that it must wait
+                parts.index()  # raises now, not at first use, if another process has the memory open
         except BaseException:
             graph.close()
             raise
@@ -130,7 +130,7 @@ class Memory:
             if self._lock.is_closed:
                 return
             try:
-                if kind is None and self._parts.are_used:  # what another has left due is left to it
+                if kind is None and self._parts.are_used:  # an unused memory leaves pending updates to others
                     self.flush()
             finally:
                 self._writing.is_closed = self._lock.is_closed = True
@@ -158,12 +158,12 @@ class Memory:
         """Remember one turn; returns its ID.
 
         Add turns in the order of their times. A turn that is earlier than consolidated turns causes its whole space to
-        be consolidated anew, which takes seconds in a space of some hundred turns; so add late turns together, with
+        be consolidated again, which takes seconds in a space of some hundred turns; so add late turns together, with
         ``add_many``.
 
         Args:
             space: Name of the space; it is created if it does not exist.
-            session: The session that the turn belongs to; its turns are added in their order.
+            session: The session that the turn belongs to; add the turns of a session in order.
             speaker: Name of the speaker.
             text: The words of the turn; they may be empty only if there is an image caption.
             spoken_at: When the turn was spoken, as a datetime or in ISO 8601; UTC if no time zone is given. None if the
@@ -193,12 +193,12 @@ class Memory:
         return made
 
     def add_each(self, turns: Sequence[Mapping[str, Any]]) -> list[TurnId | LocigraphError]:
-        """Remember turns of different callers, each as by ``add``: in one write if all are valid, else one by one.
+        """Remember turns of different callers as ``add`` does: in one write if all are valid, otherwise one by one.
 
         Returns:
-            For each turn its ID, or the error for which it was not remembered.
+            For each turn its ID, or an error that says why it was not remembered, or not consolidated yet.
         """
-        # They have their ids from the beginning, so that one that is given a second time is not added twice.
+        # IDs are assigned here, so that a turn that has to be tried again below is not added twice.
         named = [{**turn, "turn_id": turn.get("turn_id")} for turn in turns]
         for turn in named:
             if turn["turn_id"] is None:
@@ -249,10 +249,10 @@ class Memory:
         user: str | None = None,
         agent: str | None = None,
     ) -> int:
-        """Erase turns with everything that was derived from them, or whole spaces, permanently.
+        """Permanently erase turns with everything that was derived from them, or whole spaces.
 
-        The store forgets first, whatever state the index is in; if the call is interrupted, calling it again completes
-        it. It is no error if the turns were forgotten already.
+        They are erased from the store first, whatever state the index is in; if the call is interrupted, calling it
+        again completes it. It is not an error if the turns were forgotten already.
 
         Args:
             space: The space; None for all spaces of the user or agent.
@@ -266,10 +266,10 @@ class Memory:
 
         Raises:
             UnknownSpaceError: If there is no such space.
-            UnknownScopeError: If no space is of such a user or agent.
-            StoreError: If the space does not hold one of the turns; nothing is erased then.
+            UnknownScopeError: If no space belongs to that user or agent.
+            StoreError: If one of the turns is not in the space; nothing is erased then.
             LocigraphError: If both turns and a whole space are named, or neither; if the index fails after the store
-                has forgotten; or if another reader keeps old pages of the store or the text cache.
+                has forgotten; or if another reader still uses old pages of the store or the text cache.
         """
         scope = Scope(user, agent)
         named = forgetting.turns_named(space, turn_ids, whole_space, scope)
@@ -278,9 +278,9 @@ class Memory:
             return forgetting.forget(self._parts, space, named, scope)
 
     def restore(self, *, space: str, turn_ids: str | Sequence[str] | None = None) -> int:
-        """Allow forgotten turns to be added again, all of the space if none is named; returns their number.
+        """Allow forgotten turns, by default all of the space, to be added again; returns how many were forgotten.
 
-        A turn that was not forgotten is not counted.
+        Turns that were not forgotten are ignored.
         """
         self._refuse_if_readonly()
         with self._writing, self._lock:
@@ -299,7 +299,7 @@ class Memory:
     # --- reading -------------------------------------------------------------------------------------------
 
     def spaces(self, *, user: str | None = None, agent: str | None = None) -> list[SpaceId]:
-        """All spaces, sorted; with a user or an agent only those that belong to all that are named."""
+        """All spaces, sorted; if a user, an agent or both are named, only the spaces that belong to them."""
         return [space for space, scope in self.scopes().items() if Scope(user, agent).covers(scope)]
 
     def scopes(self) -> dict[SpaceId, Scope]:
@@ -308,7 +308,7 @@ class Memory:
             return self._graph.scopes()
 
     def times(self, space: str) -> list[datetime]:
-        """The distinct times at which the turns of a space were spoken, earliest first; undated turns are left out."""
+        """The distinct times at which turns of a space were spoken, earliest first; undated turns are left out."""
         with self._lock:
             self._graph.require_space(SpaceId(space))
             return sorted({turn.spoken_at for turn in self._graph.turns(SpaceId(space)) if turn.spoken_at is not None})
@@ -341,8 +341,8 @@ class Memory:
             user: Search all spaces of this user together.
             agent: Search all spaces of this agent together.
             top_k: Largest number of hits, at most 10,000.
-            budget_tokens: Size in tokens of a context for a language model; the hits are then those that fit, whatever
-                ``top_k``. None for no context.
+            budget_tokens: Size in tokens of a context for a language model; the hits are then those that fit into it,
+                whatever ``top_k`` is. None for no context.
             budget_kinds: Largest number of memories in a context by kind: ``facts`` (and events), ``reflections``,
                 ``episodes`` (turns). A kind that is not named has no limit; limits of the strategy itself apply as
                 well.
@@ -350,15 +350,15 @@ class Memory:
             strategy: One of the strategies of ``locigraph recall``; None for v2, or for v1 with a note if v2 cannot be
                 used.
             reranker: Cross-encoder (Hugging Face name or folder) that reranks the best hits; None for none.
-            speaker: Name of a speaker, or of several: only memories in their words are returned. None for all.
-            fold: Similarity of words, above 0 and up to 1, from which two texts of the same speakers count as
-                duplicates and are folded into one hit; the turns of the others are in ``Hit.same``. None folds nothing.
+            speaker: Name of one or several speakers: only memories in their words are returned. None for all speakers.
+            fold: Word similarity, above 0 and up to 1, from which two texts of the same speakers count as duplicates.
+                Duplicates form one hit, whose ``same`` lists the turns of the others. None folds nothing.
             queries: Function that turns the question into the queries of the strategy, such as ``generate_queries``;
                 None for the strategy's default: rules for v1, the question itself for the others.
 
         Raises:
             UnknownSpaceError: If there is no such space.
-            UnknownScopeError: If no space is of such a user or agent.
+            UnknownScopeError: If no space belongs to that user or agent.
             LocigraphError: If no space is named, there is no such speaker, the strategy cannot be used, or the index
                 fails; an outage is never reported as an empty result.
         """
@@ -399,7 +399,7 @@ class Memory:
         return Recalled(shown, name, found.timing, said, context)
 
     def state(self) -> MemoryState:
-        """Whether v2 can answer, and what is still to be indexed.
+        """Whether v2 can answer, and how much is still to be indexed.
 
         Raises:
             LocigraphError: If the index does not answer.

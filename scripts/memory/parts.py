@@ -29,22 +29,22 @@ if TYPE_CHECKING:
     from locigraph.training.checkpoint import Checkpoint
     from locigraph.training.live_embeddings import LiveEmbeddings
 
-# Turns of the spaces of which a memory keeps what their next turn needs, at some 10 KB a turn.
+# Number of turns whose spaces stay in memory for the consolidation of their next turn, at some 10 KB a turn.
 _TURNS_KEPT = 10_000
-# v2 reads no descriptions, so its answers wait for their index only where this many are due.
+# v2 does not search descriptions, so it waits for their index only if more rows than this are due.
 _DUE_AT_MOST = 1_000
 _TRIES = 5
 
 
 class Parts:
-    """The parts of a memory. Nothing here is guarded against several threads.
+    """The parts of a memory; not thread-safe.
 
     Args:
         graph: The store, which is closed with the parts.
         index: Where the vector index is.
         encoder: Text encoder; by default the one that the store remembers, or the shipped one.
         checkpoint: As in ``Memory.open``.
-        extractor: Makes the extractor of what is added, when something is.
+        extractor: Creates the extractor; called when something is first added.
         waits_for_models: Whether the extractor waits for language models.
         is_readonly: Whether nothing may be written.
 
@@ -53,9 +53,9 @@ class Parts:
         encoder: The text encoder, with its adapter if it has one.
         waits_for_models: As given.
         is_readonly: As given.
-        no_v2: Why v2 cannot be used; empty if it can, or nobody has tried.
-        has_forgotten: Whether something was forgotten since the indexes were brought up to date. Then graph embeddings
-            are made anew, also where no space that is left has changed.
+        no_v2: Why v2 cannot be used; empty if it can, or has not been tried yet.
+        has_forgotten: Whether something was forgotten since the indexes were last brought up to date. If so, graph
+            embeddings are rebuilt even if none of the remaining spaces has changed.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Parts:
         return self._writer is not None or self._vectors is not None
 
     def writer(self) -> GraphWriter:
-        """What appends to the graph."""
+        """The writer that appends turns to the graph."""
         if self._writer is None:
             from locigraph.scripts.assembly.graphs import GraphWriter
 
@@ -105,7 +105,7 @@ class Parts:
         return self._writer
 
     def drop(self, spaces: Iterable[SpaceId]) -> None:
-        """Keep nothing of spaces in memory, of which something is forgotten."""
+        """Discard what is held in memory of spaces from which something is forgotten."""
         spaces = [*spaces]
         self._kept.drop(spaces)
         if self._writer is not None:
@@ -124,7 +124,7 @@ class Parts:
         indexer_of(self.graph, self.index(), self.encoder).drain()
 
     def flush(self) -> None:
-        """Bring what is due in the indexes up to date; a reader leaves it."""
+        """Write pending updates to the indexes; does nothing if the memory is read-only."""
         if self.is_readonly:
             return
         if self.has_forgotten or self.graph.outbox_size() or self.due_spaces():
@@ -134,12 +134,12 @@ class Parts:
             self.has_forgotten = False
 
     def due_spaces(self) -> int:
-        """Number of spaces whose graph embeddings are due; without a usable checkpoint none are, though listed."""
+        """Number of spaces whose graph embeddings are due; 0 without a usable checkpoint, whatever the store lists."""
         changed = len(self.graph.changed_spaces())
         return changed if changed and self.live() is not None else 0
 
     def live(self) -> LiveEmbeddings | None:
-        """The graph embeddings; None, with the reason in ``no_v2``, where no checkpoint can be used."""
+        """The graph embeddings; None, with the reason in ``no_v2``, if no checkpoint can be used."""
         if self._embeddings is None and not self.no_v2 and self._checkpoint is not None:
             self._embeddings, self.no_v2 = defaults.opened_embeddings(
                 self.graph, self.index(), self.encoder, self._checkpoint
@@ -149,9 +149,9 @@ class Parts:
         return self._embeddings
 
     def _for_v2(self, spaces: Sequence[SpaceId]) -> tuple[Collection | None, str]:
-        """The collection that v2 searches, of a reader, and why v2 cannot answer now; empty if it can.
+        """The collection for v2 if the memory is read-only, else None; and why v2 cannot answer, empty if it can.
 
-        A writer brings embeddings up to date before it searches, a reader cannot.
+        A writer brings the embeddings up to date before each search; for a reader they must be up to date already.
         """
         from locigraph.training.errors import StaleEmbeddingsError
 
@@ -164,14 +164,14 @@ class Parts:
             return None, str(error)
 
     def require_live(self) -> LiveEmbeddings:
-        """The graph embeddings; LocigraphError where no checkpoint can be used."""
+        """The graph embeddings; raises LocigraphError if no checkpoint can be used."""
         found = self.live()
         if found is None:
             raise LocigraphError(f"v2 cannot be used: {self.no_v2}")
         return found
 
     def checkpoint(self) -> Checkpoint:
-        """The checkpoint that v2 uses, or would use; CheckpointError where it cannot be read."""
+        """The checkpoint that v2 uses, or would use; raises CheckpointError if it cannot be read."""
         if self._embeddings is not None:
             return self._embeddings.checkpoint
         from locigraph.training.checkpoint import load_checkpoint
@@ -183,12 +183,12 @@ class Parts:
     def retriever(
         self, asked: AskedSpaces, strategy: str | None, queries: QueryGenerator | None
     ) -> Iterator[tuple[str, Retriever, list[str]]]:
-        """A strategy over spaces that are up to date, its name, and what the caller should know.
+        """Yield the name of the strategy, its retriever over up-to-date spaces, and notes for the caller.
 
         Args:
             asked: The spaces.
-            strategy: A strategy of ``locigraph recall``; None for v2, or v1 with a note where v2 cannot be.
-            queries: Makes the queries of v1; None for its own rules.
+            strategy: A strategy of ``locigraph recall``; None for v2, or v1 with a note if v2 cannot be used.
+            queries: Generates the queries of v1; None for its default rules.
 
         Raises:
             LocigraphError: If the strategy cannot be used, or the index fails.
@@ -200,7 +200,7 @@ class Parts:
             notes += [f"v1 answers, since v2 cannot: {reason}"] if reason else []
         row = STRATEGIES[strategy]
         require_adapter([strategy], self._settings.adapter)
-        # Milvus Lite lets one process at a time in: who needs no vectors need not wait for another.
+        # Milvus Lite can be opened by one process at a time; strategies without vectors leave it to others.
         index = self.index() if row.needs_index else None
         if row.needs_index and not self.is_readonly:
             room = _DUE_AT_MOST if row.is_proposed and not self.graph.has_forgotten() else 0
@@ -221,7 +221,7 @@ class Parts:
         if row.uses_adapter and not self.is_readonly:
             from locigraph.scripts.assembly.graphs import embed_all
 
-            # What was just added has vectors of the text encoder as it is.
+            # Nodes that were just added have vectors of the text encoder without its adapter only.
             embed_all(spaces, self.graph, self.encoder, progress=False)
         with SearchParts(
             self.graph,
@@ -235,7 +235,7 @@ class Parts:
             yield strategy, self._made(parts, strategy), notes
 
     def snapshot(self, asked: AskedSpaces, as_of: datetime | None) -> Snapshot:
-        """The graph of spaces that are asked, without embeddings."""
+        """The graph of the searched spaces, without embeddings."""
         return self._kept.of(asked.spaces, is_joint=asked.is_joint).snapshot(asked.name, as_of)
 
     def _made(self, parts: SearchParts, strategy: str) -> Retriever:
@@ -245,5 +245,5 @@ class Parts:
             except IndexMismatchError:
                 if self.is_readonly:
                     raise
-                self.drain()  # a turn was added meanwhile, since additions that wait for models hold nothing up
+                self.drain()  # a turn was added meanwhile: additions that wait for models do not hold the lock
         return made_of(parts, [strategy])[strategy]

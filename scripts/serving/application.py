@@ -27,10 +27,10 @@ from locigraph.scripts.serving.problems import INTERNAL, Problem, invalid, probl
 from locigraph.scripts.serving.service import Service
 from locigraph.scripts.serving.tools import mcp_server
 
-#: Beginnings of paths that show nothing of a memory and need no key.
+#: Prefixes of paths that show nothing of a memory and need no key.
 _OPEN = ("/health", "/ready", "/openapi.json", "/explorer")
 _EXPLORER_FILES = ("explorer.js", "explorer.css")
-#: The explorer shows what anybody may have said: it loads nothing from elsewhere, and nothing that is said can run.
+#: The explorer shows text that anybody may have said: it loads nothing from elsewhere, and no text can run as a script.
 _PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
@@ -51,18 +51,18 @@ def application(
     requests_per_minute: int,
     max_request_bytes: int,
 ) -> Gate:
-    """Serves a memory, which it closes when it ends.
+    """Makes the application that serves a memory, and closes the memory when it shuts down.
 
     Args:
         memory: An open memory.
-        keys: Who may ask; if empty, everyone who reaches the server.
-        hosts: Names by which the server may be called where there are no keys.
+        keys: API keys of the callers; if empty, everyone who reaches the server may use it.
+        hosts: Host names by which the server may be addressed if there are no keys.
         requests_per_minute: Largest number for each key.
         max_request_bytes: Size of the largest request.
     """
     served = AsyncMemory(lambda: memory)
     service = Service(served, waits_for_models=memory.waits_for_models)
-    # Requests are served one by one, without sessions: nothing is held between them, and any of them may be the last.
+    # MCP without sessions: nothing is kept between requests, and any of them may be the last.
     sessions = StreamableHTTPSessionManager(
         mcp_server(service), json_response=True, stateless=True, max_request_body_size=max_request_bytes
     )
@@ -77,7 +77,7 @@ def application(
     app = FastAPI(
         title="Locigraph", description=_DESCRIPTION, version=__version__, lifespan=lifespan,
         docs_url=None, redoc_url=None,  # these pages load scripts from elsewhere
-        dependencies=[Depends(HTTPBearer(auto_error=False))],  # says in the OpenAPI document that there are keys
+        dependencies=[Depends(HTTPBearer(auto_error=False))],  # documents the keys in OpenAPI; ``Gate`` checks them
     )  # fmt: skip
     for operation in OPERATIONS.values():
         _add_route(app, service, operation)
@@ -89,7 +89,7 @@ def application(
 
     @app.get("/ready", summary="Whether models are loaded and the index answers, and which checkpoint is in use")
     async def ready(request: Request) -> Response:
-        is_known = hasattr(request.state, CALLER)  # others hear nothing of files and models
+        is_known = hasattr(request.state, CALLER)  # callers without a key are told nothing of files and models
         if service.not_ready:
             reason = service.not_ready if is_known else "not ready; send a key to hear why"
             return problem(503, reason, headers={"Retry-After": "5"})
@@ -111,7 +111,7 @@ def application(
     async def to_explorer() -> Response:
         return RedirectResponse("/explorer")
 
-    # Without GET: nothing is pushed, and a stream that a client holds open would delay the end of the server.
+    # POST only: the server pushes nothing, and a GET stream that a client holds open would delay its shutdown.
     app.router.routes.append(Route("/mcp", StreamableHTTPASGIApp(sessions), methods=["POST"]))
     return Gate(
         app,
@@ -131,7 +131,7 @@ def _add_page(app: FastAPI, path: str, file: str) -> None:
 
 
 def _add_route(app: FastAPI, service: Service, operation: Operation[Any]) -> None:
-    """A route at ``/v1/NAME``: GET where nothing is said, else POST, so that no log of addresses holds it."""
+    """Add the route ``/v1/NAME``: GET without fields, else POST, so that no log of URLs holds their content."""
     has_fields = bool(operation.request.model_fields)
 
     async def answer(request: Request, asked: Any) -> Any:

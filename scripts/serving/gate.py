@@ -1,4 +1,4 @@
-"""Checks of every HTTP request before all else: host, key, rate and size; and its log entry."""
+"""Checks host, key, rate and size of every HTTP request before it reaches the application, and logs the request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from locigraph.scripts.serving.problems import INTERNAL, problem
 from locigraph.scripts.serving.service import Service, log_crash
 
 log = logging.getLogger("locigraph.serve")
-#: Where a request's caller stands in its ``state``.
+#: Key of the caller in the ``state`` of a request.
 CALLER = "caller"
 
 
@@ -26,14 +26,14 @@ class _RefusedError(Exception):
 
 
 class Gate:
-    """ASGI middleware that lets requests of known keys in, up to their limits.
+    """ASGI middleware that admits requests with known keys, up to their limits.
 
     Args:
         app: The application.
-        service: Counts what is refused.
-        keys: The keys; if there are none, requests must name one of ``hosts``, so that no web page can reach a memory
-            by a name of its own that resolves to this machine.
-        open_paths: Beginnings of paths that, as ``/`` itself, hold nothing of a memory and need no key.
+        service: Counts the requests that are refused.
+        keys: The keys; if there are none, requests must be addressed to one of ``hosts``, so that no web page can reach
+            a memory through a host name of its own that resolves to this machine (DNS rebinding).
+        open_paths: Prefixes of paths that, like ``/`` itself, show nothing of a memory and need no key.
         hosts: Names of this machine.
         requests_per_minute: Largest number for each key.
         max_request_bytes: Size of the largest body.
@@ -127,7 +127,7 @@ class Gate:
                 return bytes(body)
 
     def _log(self, scope: Scope, status: int, seconds: float) -> None:
-        # Only names of our own: a path that is unknown may be anything, and so may what follows a question mark.
+        # Only paths of our own routes: an unknown path or a query string may hold anything.
         route = scope.get("route")
         caller = scope.get("state", {}).get(CALLER)
         said = {
@@ -138,7 +138,7 @@ class Gate:
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """Gives a body that was read, then whatever comes after it, such as the client's leaving."""
+    """Returns the body that was read, then whatever message comes next, such as a disconnect of the client."""
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:

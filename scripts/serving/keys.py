@@ -1,4 +1,4 @@
-"""API keys: who a request is from, which spaces it may touch, and how many requests it may make."""
+"""API keys: who sent a request, which spaces it may use, and how many requests a key may make."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from locigraph.kg.errors import LocigraphError, UnknownSpaceError
 
-#: Environment variable that holds what a file of keys would.
+#: Environment variable that holds the keys if no file is named, in the format of that file.
 KEYS_VARIABLE = "LOCIGRAPH_KEYS"
 _EXAMPLE = '[{name: agent, key: "...", spaces: ["ana", "team/*"]}]'
 
 
 class ForbiddenSpaceError(LocigraphError):
-    """A key that may not touch a space, whether there is such a space or not."""
+    """A key may not use a space; raised whether or not the space exists."""
 
     def __init__(self, caller: Caller, space: str) -> None:
         super().__init__(f"key {caller.name!r} may not use space {space!r}; its spaces: {', '.join(caller.spaces)}")
@@ -28,11 +28,11 @@ class ForbiddenSpaceError(LocigraphError):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks.
+    """The owner of a key, who sends a request.
 
     Attributes:
-        name: As logs show it.
-        spaces: What may be touched: names of spaces, and beginnings of names that end with ``*``.
+        name: Name in logs.
+        spaces: Names of the spaces that may be used, and prefixes of names, which end with ``*``.
     """
 
     name: str
@@ -51,11 +51,11 @@ class Caller:
                 raise ForbiddenSpaceError(self, space)
 
     def unknown(self, space: str, known: Iterable[str]) -> UnknownSpaceError:
-        """The error for a space that is not there, which names none of another caller's."""
+        """The error for a space that does not exist; its message names no spaces of other callers."""
         return UnknownSpaceError(space, filter(self.may_use, known))
 
 
-#: Who asks where there are no keys: the user whose process it is.
+#: The caller if there are no keys: the user who runs the process.
 OWNER = Caller("owner", ("*",))
 
 
@@ -68,7 +68,7 @@ class _Key(BaseModel):
 
 
 class Keyring:
-    """The keys that are accepted; without any, everyone who reaches the server is its owner."""
+    """The keys that are accepted; without any, everyone who reaches the server has the rights of its owner."""
 
     def __init__(self, keys: Mapping[str, Caller] = {}) -> None:
         self._callers = {_digest(key): caller for key, caller in keys.items()}
@@ -77,7 +77,7 @@ class Keyring:
         return len(self._callers)
 
     def caller(self, key: str | None) -> Caller | None:
-        """Whose key it is; None if it is none. A look-up by digest takes as long whatever is guessed."""
+        """The owner of a key; None if it is unknown. Looking up a digest takes the same time whatever is guessed."""
         if not self._callers:
             return OWNER
         return None if key is None else self._callers.get(_digest(key))
@@ -119,11 +119,11 @@ def read_keys(file: str | None, environment: Mapping[str, str] = os.environ) -> 
 
 
 class RateLimit:
-    """A bucket of requests for each caller, which fills up again over a minute.
+    """Token bucket of requests for each caller, which refills over a minute.
 
     Args:
-        per_minute: What a bucket holds.
-        clock: Seconds that pass.
+        per_minute: Capacity of a bucket, in requests.
+        clock: Returns the time in seconds.
     """
 
     def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:

@@ -1,4 +1,4 @@
-"""The table of operations of a served memory, from which HTTP routes and MCP tools are made."""
+"""The table of operations of a served memory, from which its HTTP routes and MCP tools are generated."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MAX_TOP_K = 1_000  # an answer of more would be longer than a request may be
 
 
 class Request(BaseModel):
-    """What is asked; a field that is unknown or of another type is an error."""
+    """Base of all requests; an unknown field, or a value of a wrong type, is an error."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -39,7 +39,7 @@ class Request(BaseModel):
 
     @property
     def touched(self) -> Iterable[str]:
-        """The spaces that it reads or changes."""
+        """The spaces that the request reads or changes."""
         return ()
 
 
@@ -68,7 +68,7 @@ class TurnToAdd(_OfSpace):
 
 
 class TurnsToAdd(Request):
-    """Turns of one or more conversations, of which all are remembered or none."""
+    """Turns of one or more conversations; either all of them are remembered or none."""
 
     turns: list[TurnToAdd] = Field(min_length=1)
 
@@ -89,7 +89,7 @@ class _OfScope(Request):
         return () if self.space is None else (self.space,)
 
     def within(self, memory: Memory, caller: Caller) -> dict[str, Any]:
-        """The fields as arguments of ``Memory``, in which several spaces are those of the caller alone."""
+        """The fields as arguments of ``Memory``; the spaces of a user or agent are limited to those of the caller."""
         given = dict(self)
         if self.space is None and (self.user is not None or self.agent is not None):
             given["space"] = [space for space in memory.spaces() if caller.may_use(space)]
@@ -97,7 +97,7 @@ class _OfScope(Request):
 
 
 class Asked(_OfScope):
-    """A question to a space, or to all of a user or agent."""
+    """A question to a space, or to all spaces of a user or agent."""
 
     question: str = Field(description="What to look for.")
     top_k: int = Field(10, ge=1, le=_MAX_TOP_K, description="Largest number of hits.")
@@ -116,7 +116,7 @@ class Asked(_OfScope):
 
 
 class ToExplain(_OfSpace):
-    """A question to a space, to see why turns are found."""
+    """A question to a space, to explain why turns are found."""
 
     question: str = Field(description="What to look for.")
     top_k: int = Field(3, ge=1, le=50, description="Number of turns to explain.")
@@ -135,21 +135,22 @@ class OfSpace(_OfSpace):
 
 
 class Added(BaseModel):
-    """The turn's id."""
+    """The ID of the turn."""
 
     turn_id: str
 
 
 class AddedTurns(BaseModel):
-    """The ids of the turns, in the order given."""
+    """The IDs of the turns, in the order given."""
 
     turn_ids: list[str]
 
 
 class Hit(BaseModel):
-    """A memory that was found, with the turns that it comes from, and those that say the same, elsewhere by space.
+    """A memory that was found, with its source turns.
 
-    ``until`` is the day (ISO 8601) on which a later fact took its place; null while it holds.
+    ``same`` lists turns of its space that say the same, ``elsewhere`` those of other spaces. ``until`` is the day
+    (ISO 8601) on which a later fact took its place; null while it holds.
     """
 
     space: str
@@ -187,13 +188,13 @@ class Explained(BaseModel):
 
 
 class Forgotten(BaseModel):
-    """Number of nodes that were erased; 0 where all that is named was forgotten already."""
+    """Number of nodes that were erased; 0 if everything named was forgotten already."""
 
     erased: int
 
 
 class Spaces(BaseModel):
-    """The spaces that the caller may use, and to whom they belong, as far as that was said."""
+    """The spaces that the caller may use, and the user and agent to which each belongs, if any were given."""
 
     spaces: list[str]
     scopes: dict[str, Scope]
@@ -211,18 +212,18 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True, slots=True)
 class Operation(Generic[RequestT]):
-    """Something that a memory can be asked to do.
+    """An operation of a memory that clients can call.
 
     Attributes:
-        name: By which it is called.
-        description: For people and for language models.
-        request: What is asked.
-        answer: What comes back.
-        run: Does it for a caller, in a thread.
-        run_each: Does several at once, sooner than one after the other; returns an answer for each, or what speaks
-            against it. None where nothing is gained.
-        changes: Whether the memory is another one afterwards.
-        erases: Whether something is gone afterwards.
+        name: Name of the route or tool.
+        description: One sentence for people and for language models.
+        request: Model of the request.
+        answer: Model of the answer.
+        run: Performs the operation for a caller, in a thread.
+        run_each: Performs several requests in one call, which is faster; returns an answer or an error for each. None
+            if nothing would be gained.
+        changes: Whether it changes the memory.
+        erases: Whether it erases something.
     """
 
     name: str
@@ -235,10 +236,10 @@ class Operation(Generic[RequestT]):
     erases: bool = False
 
     def perform(self, memory: Memory, asked: RequestT, caller: Caller) -> BaseModel:
-        """Do it, if all spaces are the caller's.
+        """Perform the operation, if the caller may use all its spaces.
 
         Raises:
-            ForbiddenSpaceError: If one is not; nothing is done then.
+            ForbiddenSpaceError: If the caller may not use one of them; nothing is done then.
             LocigraphError: As ``Memory`` does, without names of other callers' spaces.
         """
         caller.require(asked.touched)
@@ -248,7 +249,7 @@ class Operation(Generic[RequestT]):
             raise caller.unknown(error.space, memory.spaces()) from None
 
     def perform_each(self, memory: Memory, requests: Sequence[tuple[RequestT, Caller]]) -> list[BaseModel | Exception]:
-        """Do several, each of a caller of its own; returns an answer for each, or the error of ``perform``."""
+        """Perform several requests, each with its caller; returns an answer for each, or the error of ``perform``."""
         if self.run_each is None or len(requests) == 1:
             return [_outcome(partial(self.perform, memory, asked, caller)) for asked, caller in requests]
         refused = [_outcome(partial(caller.require, asked.touched)) for asked, caller in requests]
@@ -261,11 +262,11 @@ class Operation(Generic[RequestT]):
 def _outcome(work: Callable[[], _Result]) -> _Result | Exception:
     try:
         return work()
-    except StopIteration:  # which no future takes
+    except StopIteration:  # cannot be set as the exception of a future
         return RuntimeError("an operation ended with StopIteration")
     except Exception as error:
         return error
-    except BaseException as error:  # such as a panic of a library; the thread and those who wait must go on
+    except BaseException as error:  # such as a panic of a library; the thread and the waiting callers must go on
         return RuntimeError(f"{type(error).__name__} in an operation")
 
 

@@ -1,4 +1,4 @@
-"""Errors as clients get them: JSON problem details (RFC 9457), with the words of the command line."""
+"""Errors as clients get them: JSON problem details (RFC 9457), with the same messages as on the command line."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class Problem(BaseModel):
 
 
 class InvalidRequestError(LocigraphError):
-    """A request whose fields are not what its operation takes."""
+    """The fields of a request are not those that its operation takes."""
 
 
 class BusyError(LocigraphError):
-    """More requests wait than can be held, or the server is stopping."""
+    """Too many requests are waiting, or the server is stopping."""
 
 
-#: HTTP status of each kind of error; the first row that fits counts, and 400 stands for the rest.
+#: HTTP status of each kind of error; the first row that fits counts, and all other errors are 400.
 _STATUS: dict[type[LocigraphError], int] = {
     ForbiddenSpaceError: 403,
     UnknownSpaceError: 404,
@@ -65,7 +65,7 @@ _TITLES = {
     409: "Conflict", 413: "Too large", 421: "Other host", 422: "Invalid request", 429: "Too many requests",
     500: "Internal error", 503: "Not available",
 }  # fmt: skip
-#: Pydantic's type of the error that says which field it does not know; its message is ours.
+#: Type of our own Pydantic error for an unknown field, whose message is passed on as it is.
 UNKNOWN_FIELD = "unknown_field"
 INTERNAL = "the server failed; its log says where, without what was said"
 
@@ -81,7 +81,7 @@ def problem(status: int, detail: str, *, kind: str = "", headers: Mapping[str, s
     Args:
         status: HTTP status.
         detail: What is wrong, with which value, and what to do.
-        kind: Name of the error's class; empty for what the server itself refuses.
+        kind: Name of the error's class; empty for requests that the server itself refuses.
         headers: Further headers.
     """
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", kind.removesuffix("Error")).lower()
@@ -104,7 +104,7 @@ def problem_of(error: LocigraphError) -> Response:
 
 
 def told_of(request: Request, error: HTTPException) -> str:
-    """What is wrong with a request that has no route, or whose body cannot be read, and what to do."""
+    """Explains an HTTP error, such as a missing route or an unreadable body, and what to do about it."""
     path = shortened(request.url.path)
     if error.status_code == 404:
         return f"path {path} is not served; /openapi.json lists the paths"
@@ -116,7 +116,7 @@ def told_of(request: Request, error: HTTPException) -> str:
 
 
 def invalid(errors: Sequence[Any]) -> InvalidRequestError:
-    """What pydantic found, as one line that names the first field, its value and what is expected."""
+    """Pydantic's errors as one error, whose message names the first field, its value and what is expected."""
     first = errors[0]
     field = ".".join(str(part) for part in first["loc"] if part != "body") or "request"
     if first["type"] == UNKNOWN_FIELD:

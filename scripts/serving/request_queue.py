@@ -1,8 +1,8 @@
 """The queue of requests to the memory, which batches those for the same spaces.
 
-The first question to a space after an addition brings the space's graph embeddings up to date. When the turn of a space
-comes, all that waits for it is done, what changes it first, so that additions are one write and the questions share
-what follows it; what arrives later waits until the others in the queue have had their turn.
+The first question to a space after an addition has to bring the space's graph embeddings up to date. Spaces are
+therefore served one after the other. All requests that wait for a space are served together, changes first, so that
+additions become one write and all questions share one update. Later requests wait until the other spaces were served.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from locigraph.scripts.serving.keys import Caller
 from locigraph.scripts.serving.operations import Operation, Request
 from locigraph.scripts.serving.problems import BusyError
 
-#: Told of each request that was done: its operation's name, and the seconds it waited and took.
+#: Called after each request with its operation's name, and the seconds that it waited and took.
 Observer = Callable[[str, float, float], None]
 
 
-# Additions that are one write: while it lasts, nobody else has the memory.
+# Largest number of additions in one write, during which no other request is served.
 _MOST_AT_ONCE = 50
 
 
@@ -40,13 +40,13 @@ class _Waiting:
 
 
 class RequestQueue:
-    """Requests in an order that serves all of them soonest.
+    """Queue of requests, which are batched by the spaces that they touch.
 
     Args:
         memory: The memory.
-        observe: Told of each request that was done.
-        waits_for_models: Whether additions wait for language models; they have a queue of their own then, so that
-            questions do not wait with them.
+        observe: Called after each request.
+        waits_for_models: Whether additions wait for language models. If so, requests that change the memory have a
+            queue of their own, so that questions do not wait for them.
     """
 
     def __init__(self, memory: AsyncMemory, observe: Observer, *, waits_for_models: bool = False) -> None:
@@ -59,10 +59,10 @@ class RequestQueue:
         self._has_stopped = False
 
     async def answer(self, operation: Operation[Any], asked: Request, caller: Caller) -> BaseModel:
-        """What comes of a request, when its turn has come; left out if nobody awaits it any longer then.
+        """Queue a request and return its answer; it is skipped if it is cancelled before its turn comes.
 
         Raises:
-            BusyError: If the queue is stopped before.
+            BusyError: If the queue is stopped first.
             LocigraphError: As ``Operation.perform``.
         """
         if self._has_stopped:
@@ -79,7 +79,7 @@ class RequestQueue:
             self._unanswered.remove(waiting)
 
     def stop(self) -> None:
-        """Refuse all that has no answer yet, and all that comes; what has not begun is left out."""
+        """Refuse all requests without an answer, and all new ones; those that have not begun are not performed."""
         self._has_stopped = True
         _deliver([*self._unanswered], [_stopped() for _ in self._unanswered])
 
@@ -96,7 +96,7 @@ class RequestQueue:
             del self._workers[lane]
 
     def _answer(self, group: Sequence[_Waiting], loop: asyncio.AbstractEventLoop, memory: Memory) -> None:
-        """In a thread of the memory; each answer is sent when it is there."""
+        """Runs in a thread of the memory; sends each answer to the event loop as soon as it is there."""
         for _, run in groupby(group, key=_together):
             wanted = [each for each in run if not each.answer.done()]
             for start in range(0, len(wanted), _MOST_AT_ONCE):
@@ -120,7 +120,7 @@ def _stopped() -> BusyError:
 
 
 def _together(waiting: _Waiting) -> Hashable:
-    """What neighbours share that are done at once."""
+    """Key that is equal for neighbouring requests that can be performed in one call."""
     return waiting.operation.name if waiting.operation.run_each else id(waiting)
 
 

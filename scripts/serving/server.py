@@ -1,4 +1,4 @@
-"""The HTTP server: how it begins, and how it ends without leaving a request unanswered."""
+"""The HTTP server: it starts, and it shuts down without leaving a request unanswered."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import uvicorn
 
 from locigraph.scripts.serving.gate import Gate
 
-#: How long requests may take when the server is asked to stop; then those without an answer are refused.
+#: How long running requests may take after the server is asked to stop; then those without an answer are refused.
 _STOP_S = 25
-#: How long it reads on, when it is asked to stop, what clients have sent by then.
+#: How long the server, when it is asked to stop, goes on reading what clients have sent by then.
 _READ_S = 0.5
 _ROUNDS = 10
 #: How long sending the refusals may take.
@@ -27,7 +27,7 @@ class Server(uvicorn.Server):
 
     Args:
         app: The application, with the service whose requests are refused at the end.
-        greet: Called once clients are answered.
+        greet: Called once the server is ready for clients.
     """
 
     def __init__(self, app: Gate, greet: Callable[[], None]) -> None:
@@ -41,15 +41,15 @@ class Server(uvicorn.Server):
         self._greet = greet
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to answer."""
+        """Start to serve, then greet."""
         await super().startup(sockets)
         self._greet()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answer what was sent, and end."""
+        """Answer the requests that were sent, and shut down."""
         asyncio.get_running_loop().call_later(_STOP_S, self._service.stop)
-        # uvicorn closes each connection whose request it has not read, though it may have been sent. A busy loop needs
-        # several rounds: for the connection, its first bytes, and the rest.
+        # uvicorn closes connections whose request it has not read yet, even if it was sent. A busy event loop needs
+        # several rounds to read it: for the connection, its first bytes, and the rest.
         for _ in range(_ROUNDS):
             await asyncio.sleep(_READ_S / _ROUNDS)
         await super().shutdown(sockets)

@@ -1,4 +1,4 @@
-"""Runs operations on a memory for HTTP and MCP: in a few threads, counted and timed, and never too many at once."""
+"""Runs operations on a memory for HTTP and MCP in a few threads, with metrics and a limit on waiting requests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
 class Service:
-    """A memory that several clients ask at a time.
+    """A memory that serves several clients at a time.
 
     Args:
         memory: The memory.
@@ -33,7 +33,7 @@ class Service:
 
     Attributes:
         registry: Metrics of this service.
-        not_ready: Why the next answer must wait, or cannot be; empty once models and checkpoint are loaded.
+        not_ready: Why requests cannot be answered yet, or at all; empty once models and checkpoint are loaded.
     """
 
     def __init__(self, memory: AsyncMemory, *, waits_for_models: bool = False) -> None:
@@ -65,24 +65,24 @@ class Service:
         )
 
     async def warm_up(self) -> None:
-        """Load what the first answer would wait for."""
+        """Load the models and the checkpoint, so that the first answer need not wait for them."""
         try:
             await self._memory.warm_up()
             self.not_ready = ""
-        except LocigraphError as error:  # the server goes on, and each request says why it is refused
+        except LocigraphError as error:  # the server keeps running, and refuses each request with the reason
             self.not_ready = str(error)
         except Exception as error:
             log_crash(error)
             self.not_ready = INTERNAL
 
     async def state(self, read: Callable[[], MemoryState]) -> MemoryState:
-        """The state of the memory; while a long write lets nobody look, the last one known.
+        """The state of the memory; while a long write blocks reading it, the last known state.
 
         Args:
-            read: Reads it, beside what waits in the queue.
+            read: Reads the state; it is called in a thread, without waiting in the queue of requests.
 
         Raises:
-            BusyError: If none is known.
+            BusyError: If no state is known.
             LocigraphError: If the memory cannot answer.
         """
         if self._reading is None or self._reading.done():
@@ -95,10 +95,10 @@ class Service:
         return self._last
 
     async def perform(self, operation: Operation[Any], asked: Request, caller: Caller) -> BaseModel:
-        """Do what is asked.
+        """Perform an operation, and return its answer.
 
         Raises:
-            BusyError: If too many others wait, or the service is stopped before there is an answer.
+            BusyError: If too many requests are waiting, or the service is stopped before there is an answer.
             LocigraphError: As ``Operation.perform``.
         """
         if self._waiting >= _MOST_WAITING:
@@ -117,7 +117,7 @@ class Service:
         return answer
 
     def stop(self) -> None:
-        """Refuse what has no answer yet, and all that comes."""
+        """Refuse all requests without an answer, and all new ones."""
         self._queue.stop()
 
     def _observe(self, name: str, waited: float, took: float) -> None:
@@ -126,6 +126,6 @@ class Service:
 
 
 def log_crash(error: BaseException) -> None:
-    """Log where an unexpected error came from, without its message, which may quote what was said."""
+    """Log where an unexpected error came from, without its message, which may quote conversations."""
     frames = reversed(traceback.extract_tb(error.__traceback__)[-8:])
     log.error("%s at %s", type(error).__name__, " < ".join(f"{frame.filename}:{frame.lineno}" for frame in frames))

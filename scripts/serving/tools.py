@@ -42,9 +42,9 @@ _INSTRUCTIONS = (
 def mcp_server(service: Service) -> Server[Any]:
     """An MCP server whose tools are the operations.
 
-    Over HTTP the caller is the one that the door let in, over standard input and output the owner of the process.
+    Over HTTP the caller is the one that ``Gate`` admitted, over standard input and output the owner of the process.
     """
-    # The SDK logs messages that it cannot read, and they hold what was said.
+    # The SDK logs messages that it cannot parse, and these may quote conversations.
     logging.getLogger("mcp").setLevel(logging.CRITICAL)
 
     async def listed(context: ServerRequestContext[Any, Any], asked: PaginatedRequestParams | None) -> ListToolsResult:
@@ -91,7 +91,7 @@ def serve_stdio(memory: Memory) -> None:
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async for _ in signals:
                 await served.close()
-                os._exit(0)  # the thread that waits for standard input would not let go
+                os._exit(0)  # the thread that waits for standard input would keep the process alive
 
     async def serve() -> None:
         async with AsyncMemory(lambda: memory) as served, anyio.create_task_group() as tasks:
