@@ -71,7 +71,7 @@ class ChangeBuilder:
             elif isinstance(operation, ArchiveNode):
                 self._amend(NodeUpdate(operation.id, status=NodeStatus.ARCHIVED))
             elif isinstance(operation, SupersedeNode):
-                # If turns come out of order, a fact must not end before both facts were known; nor does the edge begin.
+                # If turns come out of order, the fact must not end before both facts were known, as for the edge below.
                 end = max([turn.recorded_at, *self._state.known_since(operation.id, operation.successor)])
                 if self._state.is_open_at(operation.id, end):
                     self._amend(NodeUpdate(operation.id, valid_to=end))

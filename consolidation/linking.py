@@ -94,7 +94,7 @@ class Linker:
     """Adds the links that a space lacks; running it again changes nothing more.
 
     Args:
-        store: The graph; links are added in a few short transactions, so a build may run at the same time.
+        store: The graph; links are added in a few transactions, so a build may run at the same time.
     """
 
     def __init__(self, store: Store) -> None:
@@ -107,7 +107,7 @@ class Linker:
 
         Args:
             space: The space.
-            client: A language model, which is asked about each turn and event about which none was asked before; None
+            client: A language model, which is asked about each turn and event that no earlier run asked about; None
                 uses rules only.
             is_stopped: Called before each request; the run ends when it returns true.
 

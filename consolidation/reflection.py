@@ -157,8 +157,8 @@ class Reflector:
 
         Args:
             space: The space.
-            client: A language model, which is asked about the facts about which none was asked before; reflections
-                made by rules are then archived. None makes reflections by rules from all facts.
+            client: A language model, which is asked about the facts that no earlier run asked about; reflections made
+                by rules are then archived. None makes reflections by rules from all facts.
             retry_failed: Whether to ask the model again about facts for which its replies were unusable.
             is_stopped: Called before each change; the run ends when it returns true.
 

@@ -12,7 +12,7 @@ from locigraph.kg.types import SpaceId
 
 
 def mark_changed(connection: Connection, space: SpaceId) -> None:
-    """List a space for new graph embeddings; its new number outlasts acknowledgements of earlier states."""
+    """List a space for new graph embeddings; its new number protects it from acknowledgements of earlier states."""
     connection.execute(delete(changed_spaces).where(changed_spaces.c.space == space))
     connection.execute(insert(changed_spaces).values(space=space))
     count(connection, space)

@@ -41,7 +41,7 @@ def read(connection: Connection, space: SpaceId) -> list[Placed]:
 
 
 def merged(held: Sequence[TurnId], given: Sequence[TurnId]) -> list[TurnId]:
-    """Merge stored and given turns of a session; new ones go before the next stored turn in ``given``, else last."""
+    """Merge stored and given turns of a session: a new turn goes before the next stored one in ``given``, or last."""
     before: dict[TurnId, list[TurnId]] = {}
     new: list[TurnId] = []
     known = {*held}
