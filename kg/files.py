@@ -1,4 +1,4 @@
-"""Writes files and folders atomically, and opens small SQLite databases."""
+"""Writes files and folders completely or not at all, and opens small SQLite databases."""
 
 from __future__ import annotations
 
