@@ -1,1 +1,1 @@
-"""Consolidates turns into the graph: an architect plans what changes, a scribe writes the texts, a pipeline commits."""
+"""Consolidation of turns into the graph: an architect plans changes, a scribe writes texts, the pipeline commits."""

@@ -1,4 +1,4 @@
-"""Answers from contexts, and two judges of them, by language models."""
+"""Answers questions from retrieved contexts, and judges answers in two ways, with language models."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class GradeForm(Form):
 
 
 def prompt_versions() -> dict[str, str]:
-    """Twelve hexadecimal digits of each prompt, by stage."""
+    """Hash of each prompt, twelve hexadecimal digits, by stage."""
     return {
         stage: hashlib.sha256(prompt(stage).encode()).hexdigest()[:12]
         for stage in ("answer", "judge_facts", "judge_grade")
@@ -51,7 +51,7 @@ def prompt_versions() -> dict[str, str]:
 
 
 def answer_from(client: ChatClient, question: Question, context: str) -> AnswerForm:
-    """The answer of a model that sees a context and nothing else.
+    """Answer a question with a model that sees only the given context.
 
     Raises:
         LanguageModelError: As ``ChatClient.ask``.
@@ -69,7 +69,7 @@ def answer_from(client: ChatClient, question: Question, context: str) -> AnswerF
 
 
 def covered_facts(client: ChatClient, question: Question, answer: str) -> float:
-    """Share of the facts of the question's own answer that an answer has, as a model judges it.
+    """Share of the facts in the question's reference answer that an answer covers, as judged by a model.
 
     Raises:
         LanguageModelError: As ``ChatClient.ask``.
@@ -85,7 +85,7 @@ def covered_facts(client: ChatClient, question: Question, answer: str) -> float:
 
 
 def grade_of(client: ChatClient, question: Question, answer: str) -> float:
-    """Grade of an answer from 0 to 1, as a model judges it beside the question's own answer.
+    """Grade of an answer from 0 to 1, as judged by a model that compares it with the reference answer.
 
     Raises:
         LanguageModelError: As ``ChatClient.ask``.

@@ -1,4 +1,4 @@
-"""The architect's plan for one turn, the scribe's words for it, and the rules both must keep."""
+"""The architect's plan for one turn, the scribe's wording of it, and the rules that both must follow."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ MAX_DESCRIPTION = 2_000
 
 @dataclass(frozen=True, slots=True)
 class AddNode:
-    """A node to be made.
+    """A node to be created.
 
     Attributes:
-        ref: Temporary id, which no other node of this plan has; it contains no colon.
+        ref: Temporary id, unique within the plan; it contains no colon.
         type: A plannable node type of ``kg.schema.NODE_TYPES``.
-        draft: What the scribe is to put into words; rules and recordings give the words themselves.
-        turn_ids: Ids of the source turns, with the present turn among them.
-        days: First and last day, where the architect knows them. None resolves them from the wording.
-        attributes: Further values that are kept with the node.
+        draft: The content that the scribe is to word; rule-based and recorded extractors give the final text.
+        turn_ids: Ids of the source turns, including the present turn.
+        days: First and last day, if the architect knows them; with None they are resolved from the wording.
+        attributes: Further values that are stored with the node.
     """
 
     ref: str
@@ -41,7 +41,7 @@ class AddNode:
 
 @dataclass(frozen=True, slots=True)
 class UpdateNode:
-    """A node that this turn says again (``draft`` is None) or in other words (``draft`` says what)."""
+    """A node whose content this turn repeats (``draft`` is None) or changes (``draft`` is the new content)."""
 
     id: NodeId
     draft: str | None = None
@@ -49,7 +49,7 @@ class UpdateNode:
 
 @dataclass(frozen=True, slots=True)
 class SupersedeNode:
-    """A node that is no longer true: its valid time is closed, and it is linked to its successor."""
+    """A node that is no longer true: its valid time ends, and it is linked to its successor, a new node's ``ref``."""
 
     id: NodeId
     successor: str
@@ -76,7 +76,7 @@ Operation = AddNode | UpdateNode | SupersedeNode | ArchiveNode | AddRelation
 
 @dataclass(frozen=True, slots=True)
 class CoinedLabel:
-    """A relation label of the architect's own, for what no label of the schema says; the store keeps it."""
+    """A new relation label that the architect invents where no label of the schema fits; the store keeps it."""
 
     name: str
     description: str
@@ -84,7 +84,7 @@ class CoinedLabel:
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A named thing that the turn speaks of; ``kind`` such as person, location, product."""
+    """A named thing that the turn mentions; ``kind`` is, for example, person, location or product."""
 
     name: str
     kind: str
@@ -100,7 +100,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Blueprint:
-    """All that an architect plans for one turn."""
+    """An architect's complete plan for one turn."""
 
     operations: tuple[Operation, ...] = ()
     mentions: tuple[Mention, ...] = ()
@@ -110,7 +110,7 @@ class Blueprint:
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """The scribe's words for one node."""
+    """The scribe's text for one node."""
 
     label: str
     description: str
@@ -118,15 +118,15 @@ class Wording:
 
 @dataclass(frozen=True, slots=True)
 class ContextNode:
-    """A node shown to the architect; ids of any other node may not be named.
+    """A node shown to the architect; a plan may refer to no other existing nodes.
 
     Attributes:
         id: Its id.
         type: Its type.
-        description: What it says.
-        attributes: Further values that are kept with it.
-        first_day: First day of what happened, or from which it holds; None where that is not known.
-        superseded_at: When it became known that something else holds in its place; None while it holds.
+        description: Its text.
+        attributes: Further values that are stored with it.
+        first_day: First day of the event, or first day on which the fact is true; None if unknown.
+        superseded_at: When the graph learnt that another fact replaces it; None if none does.
     """
 
     id: NodeId
@@ -140,17 +140,17 @@ class ContextNode:
 def check_blueprint(
     plan: Blueprint, *, turn_id: TurnId, turns: Container[TurnId], shown: Sequence[ContextNode], labels: Sequence[str]
 ) -> None:
-    """Check a plan against the schema and what its architect was shown.
+    """Check a plan against the schema and against the nodes that its architect was shown.
 
     Args:
         plan: The plan to check.
         turn_id: The turn that is consolidated; every new node must name it as a source.
-        turns: All turns of the space; every source must be one.
-        shown: The context that the architect saw.
+        turns: The turns that may be sources of new nodes.
+        shown: The nodes that the architect saw.
         labels: Known relation labels.
 
     Raises:
-        BlueprintError: At the first rule that is broken; names the operation and the value.
+        BlueprintError: If a rule is broken; names the operation and the value.
     """
     if len(plan.operations) > MAX_OPERATIONS:
         raise BlueprintError(f"{len(plan.operations)} operations for one turn; at most {MAX_OPERATIONS}")
@@ -219,7 +219,7 @@ def _check_names(plan: Blueprint) -> None:
 
 
 def check_wording(plan: Blueprint, wording: Mapping[str, Wording]) -> None:
-    """Check that every operation that needs words has them, within the limits.
+    """Check that exactly the operations that need a wording have one, and that its lengths are within the limits.
 
     Raises:
         WordingError: Names the operation and the value.
@@ -240,7 +240,7 @@ def check_wording(plan: Blueprint, wording: Mapping[str, Wording]) -> None:
 
 
 def needs_words(operation: Operation) -> str | None:
-    """The name under which the scribe must write for an operation; None where no words are needed."""
+    """The key of an operation's wording in the scribe's result; None if the operation needs no wording."""
     if isinstance(operation, AddNode):
         return operation.ref
     if isinstance(operation, UpdateNode) and operation.draft is not None:

@@ -1,4 +1,4 @@
-"""Records requests to language models and their replies, so that a run can be repeated without sending them again."""
+"""Records requests to language models and their replies, so that a run can be replayed without sending them again."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import Any, Literal
 from locigraph.consolidation.errors import LanguageModelError, MissingReplyError
 from locigraph.kg.files import MAKE_ROOM, ensure_table, has_table, is_of_disk, opened_sqlite, replace_file
 
-#: ``auto`` takes kept replies and asks for the others, ``record`` asks for all anew, ``replay`` never asks.
+#: ``auto`` uses recorded replies and requests the others, ``record`` requests all again, ``replay`` requests none.
 CassetteMode = Literal["auto", "record", "replay"]
-#: A reply that is of no use, or None where the endpoint refused to reply, and what is wrong.
+#: An unusable reply, or None if the endpoint refused to reply, and what is wrong.
 Attempt = tuple[str | None, str]
 #: Cassettes that come with the package, by name. They are only replayed.
 BUNDLED = {"sample": Path(__file__).parent / "cassettes" / "sample.sqlite"}
-_SHOWN = 60  # characters of either side where two requests differ
+_SHOWN = 60  # characters that an error shows of each of two requests where they differ
 _FAILURES = "(key TEXT PRIMARY KEY, replies TEXT NOT NULL, faults TEXT NOT NULL)"  # lists in JSON, by attempt
-_NEAREST_OF = 2_000  # kept requests of which the one nearest to a missing one is looked for
+_NEAREST_OF = 2_000  # newest recorded requests that are searched for the one most similar to a missing one
 
 
 def key_of(request: Mapping[str, Any]) -> str:
@@ -30,11 +30,11 @@ def key_of(request: Mapping[str, Any]) -> str:
 
 
 class Cassette:
-    """Requests and replies in an SQLite file; threads and processes may use it at the same time.
+    """Requests and replies in an SQLite file; several threads and processes may use it at the same time.
 
     Args:
-        path: The file; it is made when absent.
-        mode: Whether kept replies are used and missing ones asked for.
+        path: The file; created if absent, except in ``replay`` mode.
+        mode: Whether recorded replies are used and missing ones requested.
     """
 
     def __init__(self, path: Path, mode: CassetteMode = "auto") -> None:
@@ -42,7 +42,7 @@ class Cassette:
         self.mode = mode
 
     def find(self, keys: Sequence[str]) -> dict[str, str]:
-        """The kept replies by key; a key without a reply is left out, and all are when recording anew."""
+        """The recorded replies by key; keys without a reply are left out. Empty in ``record`` mode."""
         if self.mode == "record":
             return {}
         with self._opened() as file:
@@ -50,14 +50,17 @@ class Cassette:
             return dict(row for row in rows if row is not None)
 
     def keep(self, calls: Sequence[tuple[Mapping[str, Any], str]]) -> None:
-        """Write requests with their replies; they replace earlier replies to the same requests, and failures."""
+        """Record requests with their replies, replacing earlier replies to and failures of the same requests."""
         rows = [(key_of(request), json.dumps(request, sort_keys=True), reply) for request, reply in calls]
         with self._opened() as file, file:
             file.executemany("INSERT OR REPLACE INTO calls VALUES (?, ?, ?)", rows)
             file.executemany("DELETE FROM failures WHERE key = ?", [(key,) for key, _, _ in rows])
 
     def require(self, request: Mapping[str, Any]) -> None:
-        """Raise MissingReplyError, when replaying, for a request without a reply; says what the nearest one is."""
+        """In ``replay`` mode, raise MissingReplyError, which describes the most similar recorded request.
+
+        It must be called only for a request without a recorded reply; in other modes it does nothing.
+        """
         if self.mode != "replay":
             return
         with self._opened() as file:
@@ -70,7 +73,7 @@ class Cassette:
         )
 
     def keep_failed(self, request: Mapping[str, Any], attempts: Sequence[Attempt]) -> None:
-        """Write a request that failed, and its attempts, for replays and as a text for people to read."""
+        """Record a failed request and its attempts, both for replays and as a text file for people to read."""
         path, key = self.letter(request), key_of(request)
         path.parent.mkdir(parents=True, exist_ok=True)
         parts = [f"--- {message['role']}\n{message['content']}" for message in request["messages"]]
@@ -82,11 +85,11 @@ class Cassette:
             file.execute("INSERT OR REPLACE INTO failures VALUES (?, ?, ?)", row)
 
     def failed(self, request: Mapping[str, Any]) -> list[Attempt]:
-        """The attempts of a request that failed, when replaying; none where it did not, or is to be asked again."""
+        """In ``replay`` mode, the attempts of a request that failed; empty if it did not fail, and in other modes."""
         if self.mode != "replay":
             return []
         with self._opened() as file:
-            if not has_table(file, "failures"):  # of a cassette of before
+            if not has_table(file, "failures"):  # recorded by an earlier version
                 return []
             rows = file.execute("SELECT replies, faults FROM failures WHERE key = ?", (key_of(request),)).fetchall()
         return [each for replies, faults in rows for each in zip(json.loads(replies), json.loads(faults), strict=True)]
@@ -114,9 +117,9 @@ class Cassette:
 
 
 def _difference(asked: Mapping[str, Any], kept: Mapping[str, Any]) -> tuple[tuple[int, int], str]:
-    """How far two requests are apart (parts that differ, characters after the first difference), and where."""
+    """Distance of two requests (number of differing parts, characters after the first difference) and a message."""
     apart = [name for name in ("model", "parameters", "schema", "messages") if asked[name] != kept[name]]
-    if not apart:  # cannot be, unless the file was edited
+    if not apart:  # impossible unless the file was edited
         return (0, 0), "a call that says the same is kept under another key"
     last = apart[-1]
     mine, other = (json.dumps(each[last], sort_keys=True, ensure_ascii=False) for each in (asked, kept))

@@ -1,4 +1,4 @@
-"""Makes the change of the graph from a checked plan and its words; dates, entities and topics are resolved in code."""
+"""Turns a checked plan and its wording into a graph change; dates, entities and topics are resolved in code."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from locigraph.kg.types import GraphChange, NewNode, NewRelation, NodeId, NodeSt
 
 
 class ChangeBuilder:
-    """Makes the change of the store, not yet embedded, from a turn's plan and words.
+    """Builds the graph change, without embeddings, from a turn's plan and wording.
 
     Args:
         turn: The turn that is consolidated.
         plan: Its checked plan.
-        wording: Its checked words, by the ids of the plan.
-        state: What is known of the space.
+        wording: Its checked labels and descriptions, by the ids of the plan.
+        state: Cached state of the space.
     """
 
     def __init__(self, turn: Turn, plan: Blueprint, wording: Mapping[str, Wording], state: SpaceState) -> None:
@@ -47,9 +47,9 @@ class ChangeBuilder:
         self._dropped: list[tuple[NodeId, str, NodeId]] = []
 
     def build(self) -> GraphChange:
-        """The whole change."""
+        """Build the whole change."""
         turn = self._turn
-        if turn.turn_id not in self._state.episodes:  # a turn that failed before has its episode
+        if turn.turn_id not in self._state.episodes:  # a retried turn has its episode already
             self._nodes.append(
                 NewNode(
                     EPISODE_REF, EPISODE, f"{turn.speaker} {turn.turn_id}", turn.utterance, (turn.turn_id,),
@@ -71,7 +71,7 @@ class ChangeBuilder:
             elif isinstance(operation, ArchiveNode):
                 self._amend(NodeUpdate(operation.id, status=NodeStatus.ARCHIVED))
             elif isinstance(operation, SupersedeNode):
-                # As the edge below: not before either fact was known, where turns come out of order.
+                # If turns come out of order, the fact must not end before both facts were known, as for the edge below.
                 end = max([turn.recorded_at, *self._state.known_since(operation.id, operation.successor)])
                 if self._state.is_open_at(operation.id, end):
                     self._amend(NodeUpdate(operation.id, valid_to=end))
@@ -95,7 +95,7 @@ class ChangeBuilder:
         if days is not None:
             valid_from, valid_to = day_start(days[0]), day_end(days[1])
         if operation.type not in dated_types():
-            valid_to = None  # a fact that began on a day goes on
+            valid_to = None  # the day is only when a fact began; it stays true
         self._nodes.append(
             NewNode(
                 operation.ref, operation.type, words.label, description, operation.turn_ids, valid_from, valid_to,
@@ -111,11 +111,11 @@ class ChangeBuilder:
             self._relations.append(NewRelation(earlier, "PRECEDES", operation.ref))
 
     def _follow_by_later_events(self, made: list[AddNode]) -> None:
-        """Put the events of a turn that is tried again between those before and those after it."""
+        """Insert the events of a retried turn into the PRECEDES chain, between earlier and later events."""
         if not made:
             return
         index = self._state.index
-        last = max(reversed(made), key=lambda op: min(index[turn_id] for turn_id in op.turn_ids))  # of several the last
+        last = max(reversed(made), key=lambda op: min(index[turn_id] for turn_id in op.turn_ids))  # ties: the last one
         earlier = self._state.event_before(self._turn)
         for later in self._state.events_after(self._turn):
             self._relations.append(NewRelation(last.ref, "PRECEDES", later))
@@ -162,7 +162,7 @@ class ChangeBuilder:
         label = concept_label(topic.label)
         if label is None:
             return
-        ref = f"concept:{concept_key(label)}"  # of several spellings the first
+        ref = f"concept:{concept_key(label)}"  # the first of several spellings is kept
         if any(n.ref == ref for n in self._nodes):
             return
         self._nodes.append(NewNode(ref, "concept", label, topic.description, (self._turn.turn_id,)))
@@ -171,10 +171,10 @@ class ChangeBuilder:
 
 
 def merge_topics(change: GraphChange, state: SpaceState) -> GraphChange:
-    """Put existing concepts in the place of new ones that mean the same; the change's nodes must be embedded.
+    """Replace new concepts by existing ones with the same meaning; the change's nodes must be embedded.
 
-    One in other words than the existing one is made all the same, archived, as ``merging`` leaves them: it records what
-    it was merged into, and is the turn's own topic again when the other is forgotten.
+    A concept that is worded differently from the existing one is still created, but archived, as in ``merging``: it
+    records what it was merged into, and becomes active again if that concept is forgotten.
     """
     merged: dict[NodeId, None] = {}
     nodes: list[NewNode] = []

@@ -1,9 +1,8 @@
-"""Puts events and facts under categories: the nearest that fits, or a new one for each cluster that fits none.
+"""Assigns events and facts to categories: to the nearest one that fits, or to a new one for each remaining cluster.
 
-A category is known by its prototype, the mean of the embeddings of what it contains. All embeddings are taken relative
-to the mean of what the same speaker said: otherwise categories would be of speakers and not of subjects. What is like
-no other node goes under a category for the rest, which has no prototype, once the space has no pending turns that might
-bring its like.
+A category is represented by its prototype, the mean embedding of its members. Embeddings are centred on the mean of
+their speaker; otherwise categories would group speakers instead of subjects. Nodes that resemble no others go to a
+category "other", which has no prototype, once the space has no pending turns that might bring similar nodes.
 """
 
 from __future__ import annotations
@@ -34,21 +33,21 @@ from locigraph.kg.types import GraphChange, NewNode, NewRelation, SpaceId, TurnS
 if TYPE_CHECKING:
     from locigraph.consolidation.llm import ChatClient
 
-#: Cosine to a prototype, and mean cosine within a cluster, from which a node belongs there.
+#: Lowest cosine to a prototype, and lowest mean cosine within a cluster, at which a node belongs to it.
 THRESHOLD = 0.12
-_SMALLEST = 3  # nodes of a cluster that is a category of its own
-_BATCH = 1_000  # nodes of a type that are classified in one transaction; clustering takes memory by its square
-_FEW = 10  # nodes whose mean counts half as the mean of their speaker
+_SMALLEST = 3  # smallest cluster that becomes a category
+_BATCH = 1_000  # nodes of a type that are classified in one transaction; memory of clustering is quadratic in it
+_FEW = 10  # shrinkage: the mean of a speaker with this many nodes is halved
 _KEY_TERMS = 3
 _SHOWN = 12  # members of a cluster that a language model is shown
 
-#: Names a cluster: takes the type of its members, their texts, the most typical first, and all texts of that type.
+#: Names a cluster, given the node type, the members' texts (most typical first), and all texts of that type.
 Namer = Callable[[str, Sequence[str], Sequence[str]], Wording]
 
 
 @dataclass(frozen=True, slots=True)
 class Classified(Counts):
-    """What a run over a space did: nodes put under a category, categories made, and nodes that wait for their like."""
+    """Counts of a run: nodes assigned to a category, categories made, and nodes that wait for similar ones."""
 
     nodes: int = 0
     categories: int = 0
@@ -60,7 +59,7 @@ class Classified(Counts):
 
 
 def category_types() -> dict[str, str]:
-    """Type of the category by type of the nodes that it contains, of the schema."""
+    """For each node type that is classified, the type of its categories, according to the schema."""
     return {
         row.name: row.parent
         for row in NODE_TYPES.values()
@@ -69,7 +68,7 @@ def category_types() -> dict[str, str]:
 
 
 def key_terms(kind: str, members: Sequence[str], everything: Sequence[str]) -> Wording:
-    """The words that more texts of a cluster have than others do, as a label; with its most typical text."""
+    """Name a cluster by the words that are most over-represented in its texts, and describe it by its typical text."""
     spread = Counter(word for text in everything for word in _content_words(text))
     held = Counter(word for text in members for word in _content_words(text))
     others = max(1, len(everything) - len(members))
@@ -84,7 +83,7 @@ def _content_words(text: str) -> set[str]:
 
 
 def _rest(kind: str) -> str:
-    """Name of the category of what is like nothing else."""
+    """Name of the category for nodes that resemble no others."""
     return f"other {_plural(kind).lower()}"
 
 
@@ -100,11 +99,11 @@ class CategoryForm(Form):
 
 
 class LLMNamer:
-    """Names clusters by a language model, and by their key terms where its replies are of no use.
+    """Names clusters by a language model, or by their key terms if its replies are unusable.
 
     Args:
         client: The model.
-        space: Whose clusters they are, for the accounts.
+        space: The space of the clusters, to which the usage is attributed.
     """
 
     def __init__(self, client: ChatClient, space: SpaceId) -> None:
@@ -131,12 +130,12 @@ class LLMNamer:
 
 
 class Classifier:
-    """Classifies what a space holds; running it twice changes nothing more.
+    """Classifies the events and facts of a space; running it twice changes nothing more.
 
     Args:
-        store: The graph; each batch is one transaction, so a build may run beside it.
+        store: The graph; each batch is one transaction, so a build may run at the same time.
         encoder: Text encoder whose embeddings the graph holds.
-        threshold: Cosine from which a node belongs to a category, between 0 and 1.
+        threshold: Lowest cosine at which a node belongs to a category, between 0 and 1.
     """
 
     def __init__(self, store: Store, encoder: TextEncoder, *, threshold: float = THRESHOLD) -> None:
@@ -149,7 +148,7 @@ class Classifier:
     def run(
         self, space: SpaceId, namer: Namer = key_terms, *, is_stopped: Callable[[], bool] = lambda: False
     ) -> Classified:
-        """Classify all nodes of a space without a category, batch by batch, until told to stop between two.
+        """Classify all nodes without a category, batch by batch; ``is_stopped`` is asked before each batch.
 
         Raises:
             UnknownNodeError: If a node was erased meanwhile; run again.
@@ -204,7 +203,7 @@ class Classifier:
             ref = f"category {len(nodes)}"
             nodes.append(NewNode(ref, parent, said.label, said.description, _turns_of(seen, rows)))
             put += [(ref, row, float(cosine)) for row, cosine in zip(rows, likeness, strict=True)]
-        if alone and not put and not is_growing:  # otherwise the next batch may find that they fit what this one made
+        if alone and not put and not is_growing:  # otherwise they may still fit a category made in this batch
             name = _rest(kind)
             rest = [seen.ids[row] for row in categories.tolist() if seen.labels[row] == name]
             if not rest:
@@ -217,7 +216,7 @@ class Classifier:
 
     def _commit(self, seen: Snapshot, nodes: Sequence[NewNode], put: Sequence[tuple[str, int, float]]) -> None:
         vectors = self._encoder.encode([node.description for node in nodes])
-        latest = int(max(seen.recorded_at[row] for _, row, _ in put))  # nothing is known before what it is made of
+        latest = int(max(seen.recorded_at[row] for _, row, _ in put))  # not visible before any of its members
         self._store.commit(
             GraphChange(
                 seen.space,
@@ -230,14 +229,14 @@ class Classifier:
 
 
 def _beside_speakers(seen: Snapshot, members: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Directions of the members' embeddings from the mean of their speaker, float32 [nodes, dim]; 0 for other nodes."""
+    """Members' embeddings minus the mean of their speaker, L2-normalised, float32 [nodes, dim]; 0 for other nodes."""
     rows, turns = seen.provenance[:, 0], seen.provenance[:, 1]
-    first = dict(zip(rows[::-1].tolist(), turns[::-1].tolist(), strict=True))  # of several source turns the first
+    first = dict(zip(rows[::-1].tolist(), turns[::-1].tolist(), strict=True))  # first source turn of each node
     speakers = np.array([seen.speakers[first[row]] if row in first else "" for row in members.tolist()])
     vectors = np.zeros_like(seen.embeddings)
     for speaker in dict.fromkeys(speakers.tolist()):
         said = members[speakers == speaker]
-        # The mean of few says more of what they tell than of who told it.
+        # Shrink the mean of few nodes, which depends more on their subjects than on the speaker.
         mean = seen.embeddings[said].sum(axis=0) / (len(said) + _FEW)
         vectors[said] = seen.embeddings[said] - mean
     made: NDArray[np.float32] = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.float32(1e-9))
@@ -247,7 +246,7 @@ def _beside_speakers(seen: Snapshot, members: NDArray[np.int64]) -> NDArray[np.f
 def _prototypes(
     seen: Snapshot, vectors: NDArray[np.float32], held: dict[int, int], categories: Sequence[int]
 ) -> dict[int, NDArray[np.float32]]:
-    """Mean direction of what each category contains, by its row; without those that contain nothing any more."""
+    """Mean direction of the active members of each category, by the category's row; empty categories are left out."""
     rows: dict[int, list[int]] = {category: [] for category in categories}
     for member, category in held.items():
         if category in rows and seen.active[member]:
@@ -261,7 +260,7 @@ def _centre(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _clusters(vectors: NDArray[np.float32], threshold: float) -> list[NDArray[np.int64]]:
-    """Rows of each cluster, whose parts have at least the threshold as their mean cosine; in order of the rows."""
+    """Row numbers of each cluster; average linkage merges clusters while their mean cosine reaches the threshold."""
     if len(vectors) < _SMALLEST:
         return [np.arange(len(vectors))] if len(vectors) else []
     from sklearn.cluster import AgglomerativeClustering  # takes a second to import

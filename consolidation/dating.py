@@ -1,4 +1,4 @@
-"""Resolves in code when a described fact or event was, and says so in the description."""
+"""Resolves the dates of facts and events from their wording, and adds them to the description."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DAYS = re.compile(r" \([^()]*\b\d{4}\)$")
 
 
 def days_of(text: str, turn: Turn, given: Days | None) -> Days | None:
-    """The days that the extractor gave, or else those that the first time expression of the text names."""
+    """The days given by the extractor, else those of the first time expression in the text; None if there is none."""
     if given is not None:
         return given
     found = resolve_times(text, turn.spoken_at.date() if turn.spoken_at else None)
@@ -22,7 +22,7 @@ def days_of(text: str, turn: Turn, given: Days | None) -> Days | None:
 
 
 def dated(text: str, days: Days | None) -> str:
-    """The text with its days in brackets, so that a question with a date finds it."""
+    """The text followed by its days in brackets, so that a question that names a date can find it."""
     return text if days is None else f"{text} ({days_in_words(days)})"
 
 
@@ -32,7 +32,7 @@ def undated(text: str) -> str:
 
 
 def days_in_words(days: Days) -> str:
-    """Days in words, such as '7 May 2023', 'May 2023', '2023' or '1 May 2023 to 7 May 2023'."""
+    """A range of days in words, such as '7 May 2023', 'May 2023', '2023' or '1 May 2023 to 7 May 2023'."""
     first, last = days
     if first == last:
         return f"{first.day} {first:%B %Y}"

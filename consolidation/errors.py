@@ -2,15 +2,15 @@
 
 LocigraphError (kg.errors)
 ├── ConsolidationError      one turn cannot be consolidated; it is marked failed with this reason and can be retried
-│   ├── BlueprintError      the architect's plan breaks a rule of the schema or names what it was not shown
+│   ├── BlueprintError      the architect's plan breaks a rule of the schema or refers to a node it was not shown
 │   ├── WordingError        the scribe left out an operation, or wrote too little or too much
-│   └── UnusableReplyError  a language model's replies about the turn are of no use, after a repair; they are kept
-├── NameModelError          the model that finds names is not installed, or is another one
+│   └── UnusableReplyError  a language model's replies about the turn are unusable, even after one correction
+├── NameModelError          the model that finds names is not installed, or has other weights than expected
 └── LanguageModelError      the endpoint of a language model, or the cassette of its replies, cannot be used
-    ├── ReplyFormatError    a language model's reply is not of the form that was asked for
-    ├── MissingReplyError   a cassette that is only replayed holds no reply to a request
-    ├── StoppedError        the run was stopped while other conversations were consolidated
-    └── LimitReachedError   a limit of tokens or cost is reached; what is done is kept (exit code 3)
+    ├── ReplyFormatError    a language model's reply does not have the required format
+    ├── MissingReplyError   a cassette in replay mode holds no reply to a request
+    ├── StoppedError        the run was stopped; pending turns stay pending
+    └── LimitReachedError   a limit of tokens or cost is reached; finished work is kept (exit code 3)
 """
 
 from locigraph.kg.errors import LocigraphError
@@ -21,7 +21,7 @@ class ConsolidationError(LocigraphError):
 
 
 class BlueprintError(ConsolidationError):
-    """The architect's plan breaks a rule of the schema or names what it was not shown."""
+    """The architect's plan breaks a rule of the schema or refers to a node that it was not shown."""
 
 
 class WordingError(ConsolidationError):
@@ -33,7 +33,7 @@ class UnusableReplyError(ConsolidationError):
 
 
 class NameModelError(LocigraphError):
-    """The model that finds names is not installed, or is another one than expected."""
+    """The model that finds names is not installed, or has other weights than expected."""
 
 
 class LanguageModelError(LocigraphError):
@@ -45,14 +45,14 @@ class ReplyFormatError(LanguageModelError):
 
 
 class MissingReplyError(LanguageModelError):
-    """A cassette that is only replayed holds no reply to a request."""
+    """A cassette in replay mode holds no reply to a request."""
 
 
 class StoppedError(LanguageModelError):
-    """The run was stopped, by a user or by an error of another conversation; what is under way is pending still."""
+    """The run was stopped, by a user or by an error in another conversation; unfinished turns stay pending."""
 
 
 class LimitReachedError(LanguageModelError):
-    """A limit of tokens or cost is reached; the command goes on when it is run again with a higher one."""
+    """A limit of tokens or cost is reached; the command continues if it is run again with a higher limit."""
 
     exit_code = 3

@@ -1,6 +1,6 @@
-"""Insights that follow from several facts by fixed rules: what somebody says repeatedly, and lists of one kind.
+"""Derives insights from several facts by fixed rules: statements that a person repeats, and lists of similar things.
 
-A plain stand-in for a language model. Patterns are English; what they do not know gives nothing.
+This is a simple substitute for a language model. The patterns are English; other text gives no insights.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from locigraph.kg.language.tokens import STOP_WORDS, stem
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import NodeId
 
-#: Cosine from which facts of one person in different sessions say the same.
+#: Lowest cosine at which two facts about a person count as the same statement.
 SAME_FACT = 0.8
-_FEWEST = 3  # things that are a list
-_MOST = 24  # things of a list, and facts behind an insight
+_FEWEST = 3  # smallest number of things that make a list
+_MOST = 24  # largest number of things in a list, and of facts behind an insight
 
 
 @dataclass(frozen=True, slots=True)
 class Insight:
-    """What several facts say together.
+    """A statement that follows from several facts.
 
     Attributes:
-        key: Name by which it is known again when facts are added to it.
+        key: Stable identifier, by which the insight is recognised when it gains facts.
         label: A few words.
         text: One sentence.
         facts: The facts behind it, oldest first.
@@ -41,7 +41,7 @@ class Insight:
 
 @dataclass(frozen=True, slots=True)
 class ListRule:
-    """A kind of things that lists are made of; each group of the pattern that matches is a thing."""
+    """A kind of things to list, and the pattern that finds them; the group that matches is the thing."""
 
     name: str
     pattern: re.Pattern[str]
@@ -73,7 +73,7 @@ LIST_RULES: tuple[ListRule, ...] = (
 
 
 def insights_of(seen: Snapshot, facts: NDArray[np.int64]) -> list[Insight]:
-    """All insights that follow from the facts in some rows of a snapshot with embeddings."""
+    """All insights that follow from the facts in the given rows of a snapshot, which must have embeddings."""
     found: list[Insight] = []
     for person, rows in _by_person(seen, facts).items():
         found += _repeated(seen, person, rows)
@@ -82,7 +82,7 @@ def insights_of(seen: Snapshot, facts: NDArray[np.int64]) -> list[Insight]:
 
 
 def _by_person(seen: Snapshot, facts: NDArray[np.int64]) -> dict[str, list[int]]:
-    """Rows of the facts about each speaker: the one that is named first, or else the only one who said it."""
+    """Rows of the facts about each speaker; a fact is about the speaker it names first, else about its only speaker."""
     speakers = list(dict.fromkeys(seen.speakers))
     names = [re.compile(rf"(?<!\w){re.escape(speaker)}(?!\w)", re.IGNORECASE) for speaker in speakers]
     said: dict[int, set[str]] = {}
@@ -99,7 +99,7 @@ def _by_person(seen: Snapshot, facts: NDArray[np.int64]) -> dict[str, list[int]]
 
 
 def _repeated(seen: Snapshot, person: str, rows: Sequence[int]) -> Iterator[Insight]:
-    """Facts that are like an earlier one, with it, where they come from several sessions."""
+    """Groups of similar facts that come from at least two sessions."""
     sessions = _sessions(seen)
     leaders: list[int] = []
     groups: dict[int, list[int]] = {}

@@ -1,4 +1,4 @@
-"""Counts the tokens, costs and unusable replies of language models, and stops at a limit."""
+"""Counts the tokens, costs and unusable replies of language models, and enforces limits on them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from locigraph.consolidation.errors import LimitReachedError, StoppedError
 from locigraph.kg.counts import Spent
 from locigraph.kg.types import SpaceId, TurnId
 
-_CHARACTERS_A_TOKEN = 4  # of English, for what no endpoint has counted
+_CHARACTERS_A_TOKEN = 4  # for English; used where the endpoint has not counted tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Price of a million tokens that a model reads and that it writes, in any one currency."""
+    """Prices of a million input tokens and of a million output tokens, in any one currency."""
 
     read: float = 0.0
     written: float = 0.0
@@ -25,7 +25,7 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Purpose:
-    """What a call is made for: a stage such as ``architect``, and the turn, where it is about one."""
+    """What a call is made for: a stage such as ``architect``, and the space and turn, if it is about one."""
 
     stage: str
     space: SpaceId | None = None
@@ -33,41 +33,39 @@ class Purpose:
 
 
 class Accounts(Protocol):
-    """The store as the ledger sees it: it remembers what was spent on each space."""
+    """The part of a store that the ledger needs: it keeps the usage of each space."""
 
     def spent_by_stage(self) -> Mapping[str, Spent]:
-        """What was spent on all spaces."""
+        """Usage by stage, summed over all spaces."""
         ...
 
     def add_spent(self, space: SpaceId, turn_id: str, stage: str, spent: Spent) -> None:
-        """Remember that more was spent."""
+        """Add to the stored usage."""
         ...
 
 
 class Ledger:
-    """What was spent by stage, earlier runs on the same store included; threads may use it at the same time.
+    """Usage of language models by stage, including earlier runs on the same store; safe to use from several threads.
 
-    The store remembers it by turn as well.
-
-    Replies from a cassette cost nothing and are not counted.
+    The store also keeps it by turn. Replies from a cassette cost nothing and are not counted.
 
     Args:
-        max_tokens: Most tokens, read and written, that a store may cost; None for any number.
-        max_cost: Most that they may cost, in the currency of the prices; None for any sum.
+        max_tokens: Limit on input plus output tokens for a store, over all runs; None for no limit.
+        max_cost: Limit on their cost, in the currency of the prices; None for no limit.
     """
 
     def __init__(self, *, max_tokens: int | None = None, max_cost: float | None = None) -> None:
         self._max_tokens = max_tokens
         self._max_cost = max_cost
         self._stages: dict[str, Spent] = {}
-        self._under_way: dict[int, Spent] = {}  # the most that each request may cost whose reply is not there yet
+        self._under_way: dict[int, Spent] = {}  # highest possible cost of each request that is in progress
         self._requests = 0
         self._is_stopped = False
         self._store: Accounts | None = None
         self._changed = threading.Condition()
 
     def bind(self, store: Accounts) -> None:
-        """Go on from what a store remembers, and have it remember what is spent from now on."""
+        """Continue from the usage that a store has recorded, and record further usage there."""
         with self._changed:
             self._is_stopped = False
             if store is not self._store:
@@ -77,18 +75,18 @@ class Ledger:
 
     @contextmanager
     def request(self, read: int, written: int, prices: Prices) -> Iterator[None]:
-        """Hold back what one request may cost while it is under way.
+        """Reserve the highest possible cost of one request while it is in progress.
 
-        While others are under way, it begins only if all may be as costly as they can be; else it waits for them. So a
-        limit stops many requests at a time exactly where it would stop one after another.
+        While other requests are in progress, this one begins only if all of them at their highest cost stay within the
+        limits; otherwise it waits. So a limit stops concurrent requests exactly where it would stop sequential ones.
 
         Args:
-            read: Tokens of the request.
-            written: Most tokens that its reply may have.
-            prices: What they cost.
+            read: Input tokens of the request.
+            written: Largest possible number of tokens of its reply.
+            prices: Prices of the tokens.
 
         Raises:
-            LimitReachedError: If the request alone may go beyond a limit; its reply is not foreseen.
+            LimitReachedError: If no other request is in progress and the input alone would exceed a limit.
             StoppedError: If ``stop`` was called.
         """
         most = _spent(read, written, prices)
@@ -112,7 +110,7 @@ class Ledger:
                 self._changed.notify_all()
 
     def check(self, read: int, prices: Prices) -> None:
-        """Raise LimitReachedError if a request of so many tokens may go beyond a limit; its reply is not foreseen."""
+        """Raise LimitReachedError if ``read`` input tokens would exceed a limit; the reply is not counted."""
         beyond = self._beyond(self.total + _spent(read, 0, prices))
         if beyond is not None:
             name, limit = beyond
@@ -122,7 +120,7 @@ class Ledger:
             )
 
     def stop(self) -> None:
-        """Let no request begin until the next ``bind``; those under way are not disturbed."""
+        """Let no request begin until the next ``bind``; requests in progress continue."""
         with self._changed:
             self._is_stopped = True
             self._changed.notify_all()
@@ -143,7 +141,7 @@ class Ledger:
         self.count(purpose, _spent(read, written, prices))
 
     def count(self, purpose: Purpose, more: Spent) -> None:
-        """Count more of what is made for a purpose, such as a reply that could not be used."""
+        """Add to the usage for a purpose, for example a reply that could not be used."""
         with self._changed:
             self._add(purpose.stage, more)
             if self._store is not None and purpose.space is not None:
@@ -151,11 +149,11 @@ class Ledger:
 
     @property
     def total(self) -> Spent:
-        """All that was spent."""
+        """Usage summed over all stages."""
         return sum(self.by_stage().values(), Spent())
 
     def by_stage(self) -> dict[str, Spent]:
-        """What was spent on each stage."""
+        """Usage of each stage."""
         with self._changed:
             return dict(self._stages)
 
@@ -163,7 +161,7 @@ class Ledger:
         self._stages[stage] = self._stages.get(stage, Spent()) + spent
 
     def _beyond(self, total: Spent) -> tuple[str, float] | None:
-        """The first limit that a sum is beyond, with its name."""
+        """Name and value of the first limit that a total exceeds; None if it exceeds none."""
         limits = (("max_tokens", total.tokens, self._max_tokens), ("max_cost", total.cost, self._max_cost))
         return next(((name, limit) for name, value, limit in limits if limit is not None and value > limit), None)
 
@@ -173,5 +171,5 @@ def _spent(read: int, written: int, prices: Prices) -> Spent:
 
 
 def tokens_of(text: str) -> int:
-    """About how many tokens a text has; endpoints count exactly."""
+    """Approximate number of tokens of a text; endpoints give exact counts."""
     return len(text) // _CHARACTERS_A_TOKEN + 1

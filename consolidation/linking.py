@@ -1,13 +1,12 @@
-"""Links memories to their causes and to the things they name: a second pass over a graph.
+"""Links memories to their causes and to the entities they name: a second pass over a graph.
 
-The links are edges ``CAUSES`` and ``MENTIONS``. Fixed rules find them, and a language model finds more where one is
-given. What is there is left as it is, and links go with the memories and entities that they join, so that running the
-pass again changes nothing. MAGMA, TEMPR and HippoRAG search along these edges; v1, v2, the weighted sums and the fusion
-read neither.
+The links are ``CAUSES`` and ``MENTIONS`` edges. Fixed rules find them, and a language model, if given, finds more.
+Existing links are left as they are, so that running the pass again changes nothing; a link is erased with either of its
+ends. MAGMA, TEMPR and HippoRAG search along these edges; v1, v2, the weighted sums and the fusion read neither.
 
 Source:
     Jiang et al. 2026, "MAGMA: A Multi-Graph based Agentic Memory Architecture for AI Agents", arXiv:2601.03236: the
-    slow path, eq. 8 and algorithm 3. The rules are a plain stand-in for its language model.
+    slow path, eq. 8 and algorithm 3. The rules are a simple substitute for its language model.
 """
 
 from __future__ import annotations
@@ -37,24 +36,24 @@ from locigraph.kg.types import UNDATED, GraphChange, NewRelation, NodeId, SpaceI
 if TYPE_CHECKING:
     from locigraph.consolidation.llm import ChatClient
 
-#: A memory with one of these phrases is an effect of the memory before it.
+#: A memory that contains one of these phrases is taken as an effect of the memory before it.
 CAUSAL_CUE = re.compile(
     r"\b(because|since then|that's why|that is why|therefore|as a result|so that|due to|thanks to|led to"
     r"|inspired|made me|helped me|motivated|which is why)\b"
 )
-# Kinds of entities whose names are names; what extractors call "other" is often no more than a noun.
+# Kinds of entities with proper names; entities of the kind "other" are often just common nouns.
 _NAMED_KINDS = frozenset({"person", "organisation", "location", "product"})
 _IN_TIME = ("NEXT", "PRECEDES")
-_HOPS = 2  # in time, of the memories that a model is shown around one
-_AROUND = 12  # memories of one request
-_ENTITIES = 24  # entities of one request
-_MOST_SAID = 2_000  # characters of a memory that are shown
-_MOST_LINKS = 8  # of either kind in a reply
+_HOPS = 2  # a model is shown the memories at most this many steps before or after the one it is asked about
+_AROUND = 12  # memories shown in one request
+_ENTITIES = 24  # entities shown in one request
+_MOST_SAID = 2_000  # characters shown of each memory
+_MOST_LINKS = 8  # links of each kind in a reply
 
 
 @dataclass(frozen=True, slots=True)
 class Linked(Counts):
-    """What a run added: links to causes and to entities; and requests whose replies were of no use."""
+    """Counts of a run: links to causes and to entities that were added, and requests whose replies were unusable."""
 
     causes: int = 0
     mentions: int = 0
@@ -65,7 +64,7 @@ class Linked(Counts):
         return told + (f", replies of no use: {self.useless}" if self.useless else "")
 
 
-# Which values these have is known request by request, and filled in by ``strict_schema``.
+# The allowed values differ between requests; ``strict_schema`` fills them in.
 _MemoryId = Annotated[str, Field(json_schema_extra={"enum": "memories"})]
 _EntityId = Annotated[str, Field(json_schema_extra={"enum": "entities"})]
 
@@ -95,7 +94,7 @@ class Linker:
     """Adds the links that a space lacks; running it again changes nothing more.
 
     Args:
-        store: The graph; links are added in few transactions, so a build may run beside it.
+        store: The graph; links are added in a few transactions, so a build may run at the same time.
     """
 
     def __init__(self, store: Store) -> None:
@@ -104,17 +103,17 @@ class Linker:
     def run(
         self, space: SpaceId, client: ChatClient | None = None, *, is_stopped: Callable[[], bool] = lambda: False
     ) -> Linked:
-        """Add the links that rules find, and then those that a model sees, until told to stop between two requests.
+        """Add the links that the rules find, and then those that a language model finds.
 
         Args:
             space: The space.
-            client: A language model that is asked about each turn and event that no model was asked about before; None
-                for rules alone.
-            is_stopped: Asked before each request.
+            client: A language model, which is asked about each turn and event that no earlier run asked about; None
+                uses rules only.
+            is_stopped: Called before each request; the run ends when it returns true.
 
         Raises:
             UnknownNodeError: If a node was erased meanwhile; run again.
-            LanguageModelError: If the endpoint fails; what is done is kept.
+            LanguageModelError: If the endpoint fails; links added so far are kept.
         """
         seen = self._store.snapshot(space)
         kinds = {node.id: str(node.attributes.get("kind")) for node in self._store.nodes(space, types=["entity"])}
@@ -127,10 +126,10 @@ class Linker:
         return total
 
     def _ask(self, space: SpaceId, client: ChatClient) -> Linked | None:
-        """Ask about the next memory; None where there is none, or while turns are pending that may come after it."""
+        """Ask about the next memory; returns None if there is none, or while turns are pending that may follow it."""
         if self._store.turn_counts(space)[TurnState.PENDING]:
             return None
-        seen = self._store.snapshot(space)  # anew for each request: what was forgotten meanwhile is shown to no model
+        seen = self._store.snapshot(space)  # read again for each request, so that forgotten turns are never shown
         asked_to = int(self._store.setting(_name(space)) or 0)
         waiting = np.union1d(*_in_time(seen))
         waiting = waiting[seen.keys[waiting] > asked_to]
@@ -147,7 +146,7 @@ class Linker:
         return done + Linked(useless=useless)
 
     def _add(self, seen: Snapshot, links: Iterable[NewRelation]) -> Linked:
-        """Add the links that a graph has not, and count them."""
+        """Add the links that the graph lacks, and count them."""
         edges = zip(seen.source.tolist(), seen.relations.tolist(), seen.target.tolist(), strict=True)
         held = {(seen.ids[source], label, seen.ids[target]) for source, label, target in edges}
         new = [link for link in dict.fromkeys(links) if (link.source, link.label, link.target) not in held]
@@ -157,9 +156,9 @@ class Linker:
         return Linked(causes, len(new) - causes)
 
     def _by_time(self, space: SpaceId, links: Iterable[NewRelation]) -> dict[datetime, list[NewRelation]]:
-        """Links by the time at which they are known, which is not before both ends have the words they have now.
+        """Groups links by the time from which they are known: not before both ends have their present wording.
 
-        The store lets no edge begin before its ends, so only ends that have changed since need a time of their own.
+        The store itself lets no edge begin before its ends were created, so only nodes changed since need a later time.
         """
         links = list(links)
         ends = sorted({NodeId(end) for link in links for end in (link.source, link.target)})
@@ -176,7 +175,7 @@ class Linker:
 
 
 def causes_of(seen: Snapshot) -> list[NewRelation]:
-    """Links by cue phrases: from the memory before, in the session or in the order of events, to one with a phrase."""
+    """Causal links by cue phrases: from the previous memory (NEXT or PRECEDES) to a memory with such a phrase."""
     return [
         NewRelation(seen.ids[before], "CAUSES", seen.ids[after])
         for before, after in zip(*(ends.tolist() for ends in _in_time(seen)), strict=True)
@@ -185,19 +184,19 @@ def causes_of(seen: Snapshot) -> list[NewRelation]:
 
 
 def mentions_of(seen: Snapshot, kinds: Mapping[NodeId, str]) -> list[NewRelation]:
-    """Links by names: from each turn, fact and event in which the name of an entity stands, written as it is.
+    """Links by names: from each turn, fact and event whose text contains the name of an entity, in the same spelling.
 
-    A name counts if it has a capital letter, a word that is neither a stop word nor a speaker's, and belongs to a
-    person, an organisation, a location or a product. Without these conditions pronouns and common nouns, which
-    extractors list as well, would have more links than names.
+    A name counts if it has a capital letter and a word that is neither a stop word nor part of a speaker's name, and if
+    it belongs to a person, an organisation, a location or a product. Without these conditions pronouns and common
+    nouns, which extractors also list, would get more links than names.
 
     Args:
         seen: The graph.
-        kinds: Kinds of the entities.
+        kinds: Kind of each entity.
     """
     speakers = sorted({*seen.speakers})
     common = {*STOP_WORDS, *(word for speaker in speakers for word in words(speaker))}
-    entities: dict[str, list[tuple[NodeId, re.Pattern[str]]]] = {}  # by a word of the name
+    entities: dict[str, list[tuple[NodeId, re.Pattern[str]]]] = {}  # by the first distinctive word of the name
     for row in seen.active_rows(["entity"]).tolist():
         name, entity = seen.labels[row], seen.ids[row]
         telling = [word for word in words(name) if word not in common]
@@ -215,7 +214,7 @@ def mentions_of(seen: Snapshot, kinds: Mapping[NodeId, str]) -> list[NewRelation
 
 
 def _links(seen: Snapshot, row: int, client: ChatClient) -> list[NewRelation]:
-    """The links that a model sees between a memory, those around it in time, and the entities that they name."""
+    """Ask a model for links among a memory, its neighbours in time, and the entities that they name."""
     near = _around(seen, row)
     rows = near[np.argsort(seen.first_turn_place[near], kind="stable")]
     named = seen.target[(seen.relations == "MENTIONS") & np.isin(seen.source, rows)]
@@ -257,7 +256,7 @@ def _links(seen: Snapshot, row: int, client: ChatClient) -> list[NewRelation]:
 
 
 def _around(seen: Snapshot, row: int) -> NDArray[np.int64]:
-    """Rows of a memory and of those at most two steps in time away, ascending; of many those of nearest age."""
+    """Rows of a memory and of those at most two steps away in time, ascending; if too many, those closest in age."""
     before, after = _in_time(seen)
     rows = np.array([row])
     for _ in range(_HOPS):
@@ -266,10 +265,10 @@ def _around(seen: Snapshot, row: int) -> NDArray[np.int64]:
 
 
 def _in_time(seen: Snapshot) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows of active memories and of those that come next in time."""
+    """Pairs of active memories that follow each other in time: rows of the earlier ones, rows of the later ones."""
     kept = np.isin(seen.relations, _IN_TIME) & seen.active[seen.source] & seen.active[seen.target]
     return seen.source[kept], seen.target[kept]
 
 
 def _name(space: SpaceId) -> str:
-    return f"linked/{space}"  # is forgotten with its space
+    return f"linked/{space}"  # this form of name is erased with its space

@@ -1,4 +1,4 @@
-"""Requests JSON of a given schema from language models behind OpenAI-compatible endpoints, and records the replies."""
+"""Client for language models behind OpenAI-compatible endpoints: requests JSON of a schema and records the replies."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from locigraph.kg.counts import Spent
 
 Message = ChatCompletionMessageParam
 _Read = TypeVar("_Read")
-_ATTEMPTS = 2  # the second is told what was wrong with the first
-_PASSING = {408, 409, 425, 429}  # and 500 or more: the endpoint refuses for the moment
-_OF_ONE_REQUEST = {400, 413, 422}  # others, such as a wrong key, would meet every request alike
-_OF_SETTINGS = {400, 422}  # of these, what a wrong parameter or model is answered with as well
+_ATTEMPTS = 2  # in the second attempt the model is told what was wrong with its first reply
+_PASSING = {408, 409, 425, 429}  # temporary errors, which are retried, as are those of status 500 or more
+_OF_ONE_REQUEST = {400, 413, 422}  # may concern one request only; other errors, such as a wrong key, affect all
+_OF_SETTINGS = {400, 422}  # the subset that a wrong parameter or model can cause as well
 _UNAUTHORISED = 401
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
-_LEAST_S = 0.1  # for a repeated request at the end of its time
-_SAID = 300  # characters of an endpoint's error that are read and kept: the rest may quote what was said
-_LONGEST_REPLY = 2_000  # tokens, as far as is known of a model that is not told any
-#: Parameters that some models refuse, and what takes their place.
+_LEAST_S = 0.1  # shortest timeout of a retry close to the deadline
+_SAID = 300  # characters of an endpoint's error that are read and kept; the rest may quote the conversation
+_LONGEST_REPLY = 2_000  # tokens assumed for the longest reply if max_tokens is not set
+#: Parameters that some models refuse, and the parameter that replaces them (None: leave it out).
 _INSTEAD = {"max_tokens": "max_completion_tokens", "temperature": None}
 _ABOUT_SCHEMAS = re.compile(r"response_format|json_schema|json_object|schema|grammar", re.IGNORECASE)
 _LOG = logging.getLogger(__name__)
@@ -48,15 +48,16 @@ class Endpoint:
     """A language model and how to reach it.
 
     Attributes:
-        base_url: Address, such as ``http://localhost:8000/v1``.
-        model: Name of the model there.
-        api_key: Key of the endpoint; most local endpoints take any.
-        lacking_key: Environment variable that should hold the key and is not set, for the error if one is needed.
+        base_url: Base URL, such as ``http://localhost:8000/v1``.
+        model: Name of the model at this endpoint.
+        api_key: API key; most local endpoints accept any.
+        lacking_key: Environment variable that should hold the key but is not set; named in the error if a key is
+            needed.
         parameters: Further parameters of every request, such as ``temperature``.
-        prices: What its tokens cost.
-        timeout_s: Longest time until one reply is whole.
-        deadline_s: Longest time for one request with all its repetitions; 0 repeats nothing.
-        concurrency: Largest number of requests at a time.
+        prices: Prices of its tokens.
+        timeout_s: Longest time until a reply is complete.
+        deadline_s: Longest total time for one request including retries; 0 disables retries.
+        concurrency: Largest number of concurrent requests.
     """
 
     base_url: str
@@ -70,7 +71,7 @@ class Endpoint:
     concurrency: int = 1
 
 
-# What is read of a chat completion. Endpoints that are compatible leave fields out, or answer an error with no choice.
+# The parts of a chat completion that are read. Some compatible endpoints omit fields, or answer without any choice.
 
 
 class _Message(BaseModel):
@@ -94,12 +95,12 @@ class _Completion(BaseModel):
 
 
 class ChatClient:
-    """Asks one language model; threads may ask at the same time.
+    """Client for one language model; safe to use from several threads.
 
     Args:
         endpoint: The model.
-        cassette: Keeps the replies.
-        ledger: Counts what is spent.
+        cassette: Records and replays the replies.
+        ledger: Counts tokens and cost.
     """
 
     def __init__(self, endpoint: Endpoint, cassette: Cassette, ledger: Ledger | None = None) -> None:
@@ -113,49 +114,50 @@ class ChatClient:
         self._client = OpenAI(
             base_url=endpoint.base_url, api_key=endpoint.api_key, timeout=endpoint.timeout_s, max_retries=0
         )
-        self._form = 0  # of _FORMS, the first that the endpoint takes
-        self._parameters = dict(endpoint.parameters or {})  # those that the endpoint takes
+        self._form = 0  # index in _FORMS of the first way that the endpoint has not refused
+        self._parameters = dict(endpoint.parameters or {})  # without those that the endpoint has refused
         self._has_answered = False
 
     def version(self, prompt: str) -> str:
-        """Model and hash of model and prompt, by which what both have made is known."""
+        """Identifies the results of this model and a prompt: the model's name and a hash of both."""
         digest = hashlib.sha256(f"{self.model}\n{prompt}".encode()).hexdigest()[:12]
         return f"{self.model} {digest}"
 
     def request(self, messages: Sequence[Message], schema: Schema) -> dict[str, Any]:
-        """What the cassette knows a call by."""
+        """The data of a call under which the cassette stores its reply."""
         parameters = dict(self._endpoint.parameters or {})
         return {"model": self.model, "messages": list(messages), "schema": dict(schema), "parameters": parameters}
 
     def ask(
         self, messages: Sequence[Message], schema: Schema, read: Callable[[Any], _Read], *, purpose: Purpose
     ) -> _Read:
-        """The reply to a request, from the cassette if it is there.
+        """The parsed reply to a request, from the cassette if it holds one.
 
         Args:
             messages: The conversation so far.
             schema: JSON schema of the reply, made by ``strict_schema``.
-            read: Makes the result of the replied object; raises ValueError or ConsolidationError with what is wrong.
-            purpose: What the reply is for, by which the ledger counts it.
+            read: Converts the parsed reply to the result; raises ValueError or ConsolidationError that says what is
+                wrong with it.
+            purpose: What the reply is for; the ledger counts by it.
 
         Raises:
-            LanguageModelError: If the endpoint fails, refuses the very first request, or a limit is reached, or the run
+            LanguageModelError: If the endpoint fails or refuses the very first request, a limit is reached, or the run
                 was stopped.
-            MissingReplyError: If calls are only replayed, and this one is not kept.
-            ReplyFormatError: If the endpoint refuses the request, or the model, told once what is wrong with its
-                reply, replies wrongly again. The replies are kept, in the cassette and as a text file beside it; a
-                replay raises the same.
+            MissingReplyError: If the cassette is in replay mode and holds no reply to this request.
+            ReplyFormatError: If the endpoint refuses the request, or the reply is still wrong after the model was told
+                once what is wrong. The replies are kept in the cassette and in a text file beside it; a replay raises
+                the same error.
         """
         self.ledger.refuse_if_stopped()
         request = self.request(messages, schema)
         key = key_of(request)
         held = self.cassette.find([key]).get(key)
-        if failed := self.cassette.failed(request):  # after any reply that is kept
+        if failed := self.cassette.failed(request):  # recorded later than any reply that the cassette holds
             raise self._useless(request, failed)
         asked = list(messages)
         attempts: list[Attempt] = []
         for attempt in range(_ATTEMPTS):
-            # A held reply that ``read`` no longer takes is repaired like a new one.
+            # If ``read`` no longer accepts a recorded reply, the model is asked to correct it like a new one.
             if held is not None and attempt == 0:
                 text, fault = held, None
             else:
@@ -192,7 +194,7 @@ class ChatClient:
         raise self._useless(request, attempts)
 
     def _useless(self, request: Mapping[str, Any], attempts: Sequence[Attempt]) -> ReplyFormatError:
-        """The error of a request that failed, the same in a replay, wherever that would ask."""
+        """The error for a request that failed; it is the same in a replay with another endpoint."""
         reply, fault = attempts[-1]
         if reply is None:
             return ReplyFormatError(fault)
@@ -202,7 +204,7 @@ class ChatClient:
         )
 
     def _reply(self, messages: Sequence[Message], schema: Schema, purpose: Purpose) -> tuple[str, str | None]:
-        """The text of a new reply, and what is wrong with it whatever it says."""
+        """The text of a new reply, and its fault if it is empty, refused or cut off, else None."""
         read = tokens_of(json.dumps(list(messages))) + tokens_of(json.dumps(schema))
         longest = (self._endpoint.parameters or {}).get("max_tokens", _LONGEST_REPLY)
         with self.ledger.request(read, longest, self.prices):
@@ -221,14 +223,14 @@ class ChatClient:
         return text, None
 
     def _completion(self, messages: Sequence[Message], schema: Schema) -> _Completion:
-        """What the endpoint answers, asked again while it fails for the moment and the deadline allows."""
+        """The endpoint's answer; temporary failures are retried until the deadline."""
         end = time.monotonic() + self._endpoint.deadline_s
         pause = _FIRST_PAUSE_S
         while True:
             form, parameters = self._form, self._parameters
             try:
                 made = {"model": self.model, **parameters, **_FORMS[form](messages, schema)}
-                # A first request has all its time; a repeated one ends with the deadline.
+                # The first try has the full timeout; retries end at the deadline.
                 left = self._endpoint.timeout_s if pause == _FIRST_PAUSE_S else max(_LEAST_S, end - time.monotonic())
                 reply = self._answer(made, min(self._endpoint.timeout_s, left))
                 try:
@@ -238,9 +240,9 @@ class ChatClient:
                 except ValidationError:
                     fault: Exception = ValueError(f"an answer that is no chat completion: {str(reply)[:100]!r}")
                 wait = None
-            except (OpenAIError, json.JSONDecodeError, UnicodeDecodeError) as error:  # the latter of no JSON
+            except (OpenAIError, json.JSONDecodeError, UnicodeDecodeError) as error:  # the last two: answer is not JSON
                 status = error.status_code if isinstance(error, APIStatusError) else None
-                # An endpoint may quote the request, which names schemas too; what is wrong it says first.
+                # Read only the beginning: the error may go on to quote the request, which mentions schemas as well.
                 said = str(error)[:_SAID]
                 if status in _OF_SETTINGS and (name := _refused_parameter(said, parameters)) is not None:
                     self._go_without(name, said)
@@ -273,19 +275,19 @@ class ChatClient:
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     def _answer(self, made: Mapping[str, Any], seconds: float) -> Any:
-        """One answer of the endpoint as JSON; raises an error as after a timeout if it is not whole in time."""
+        """One answer of the endpoint as parsed JSON; raises APITimeoutError if it is not complete in time."""
         end = time.monotonic() + seconds
         create = self._client.with_options(timeout=seconds).chat.completions.with_streaming_response.create
         with create(**made) as response:
             pieces = []
             for piece in response.iter_bytes():
                 pieces.append(piece)
-                if time.monotonic() > end:  # the library limits the time of each piece, and an endpoint may drip
+                if time.monotonic() > end:  # the library's timeout applies to each piece, not to the whole answer
                     raise APITimeoutError(response.http_request)
         return json.loads(b"".join(pieces))
 
     def _step_down(self, form: int, error: str) -> None:
-        if self._form == form:  # of several threads the first
+        if self._form == form:  # only the first of several threads changes it
             self._form = form + 1
             _LOG.warning(
                 "%s: does not take %s (%s); it is asked by %s from now on",
@@ -293,7 +295,7 @@ class ChatClient:
             )  # fmt: skip
 
     def _go_without(self, name: str, error: str) -> None:
-        if name not in self._parameters:  # another thread was told before
+        if name not in self._parameters:  # another thread has removed it already
             return
         others = {other: value for other, value in self._parameters.items() if other != name}
         instead = _INSTEAD[name]
@@ -308,17 +310,17 @@ class ChatClient:
 
 
 def _storable(text: str) -> str:
-    """The text as requests and databases can hold it: lone surrogates and NUL characters are written as escapes."""
+    """The text with lone surrogates and NUL characters escaped, so that requests and databases can hold it."""
     return text.encode(errors="backslashreplace").decode().replace("\0", "\\0")
 
 
 def _refused_parameter(said: str, parameters: Mapping[str, Any]) -> str | None:
-    """The first parameter of a request, among those that some models refuse, that an error names."""
+    """The first parameter in ``_INSTEAD`` that the request has and the error message names; None if there is none."""
     return next((name for name in _INSTEAD if name in parameters and re.search(rf"\b{name}\b", said)), None)
 
 
 def _retry_after(said: str | None) -> float | None:
-    """Seconds to wait by the header of that name, a number or a time; None where it says nothing."""
+    """Seconds to wait according to a Retry-After header (a number or a date); None if it is absent or unreadable."""
     if said is None:
         return None
     try:
@@ -353,7 +355,7 @@ def _plain_text(messages: Sequence[Message], schema: Schema) -> dict[str, Any]:
     return {"messages": [first, *messages]}
 
 
-# Ways to ask for JSON, best first; an endpoint that does not take one is asked by the next.
+# Ways to request JSON, best first; if the endpoint refuses one, the next is used.
 _FORMS: tuple[Callable[[Sequence[Message], Schema], dict[str, Any]], ...] = (
     _strict_schema, _schema_without_bounds, _json_mode, _plain_text,
 )  # fmt: skip

@@ -1,9 +1,9 @@
 """Merges entities and concepts that mean the same, as a second pass over a graph.
 
-The oldest of them stays. Each other is archived with an audit record: what it was merged into (``merged_into``), by
-what (``merged_by``: spelling or meaning), and a ``SIMILAR_TO`` edge with the cosine. It is the alias by which later
-turns find the one that stays. Its own edges are left, and repeated at that one, so that it can come back when that one
-is forgotten (``kg.store.erase``).
+The oldest one stays active. Each of the others is archived with an audit record: the node it was merged into
+(``merged_into``), the reason (``merged_by``: spelling or meaning), and a ``SIMILAR_TO`` edge with the cosine. It then
+serves as an alias by which later turns find the active node. Its edges are kept and also copied to the active node, so
+that it can be reactivated if that node is forgotten (``kg.store.erase``).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Merged(Counts):
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A node that means the same as an older one, as rows of a snapshot."""
+    """A pair of nodes that mean the same, as rows of a snapshot: ``row`` is to be merged into the older ``into``."""
 
     row: int
     into: int
@@ -47,12 +47,12 @@ class Match:
 
 
 class Merger:
-    """Merges what a space holds twice; running it again changes nothing more.
+    """Merges duplicate entities and concepts of a space; running it again changes nothing more.
 
     Args:
-        store: The graph; each merge is one transaction, so a build may run beside it.
+        store: The graph; each merge is one transaction, so a build may run at the same time.
         encoder: Text encoder whose embeddings the graph holds.
-        threshold: Cosine from which names mean the same.
+        threshold: Lowest cosine at which two names mean the same.
     """
 
     def __init__(self, store: Store, encoder: TextEncoder, *, threshold: float = CONCEPT_MERGE) -> None:
@@ -61,7 +61,7 @@ class Merger:
         self._threshold = threshold
 
     def run(self, space: SpaceId, *, is_stopped: Callable[[], bool] = lambda: False) -> Merged:
-        """Merge all there is to merge, until told to stop between two.
+        """Merge all duplicates; ``is_stopped`` is asked before each merge and can end the run.
 
         Raises:
             UnknownNodeError: If a node was erased meanwhile; run again.
@@ -111,8 +111,8 @@ class Merger:
 def same_names(seen: Snapshot, threshold: float) -> list[Match]:
     """The active entities and concepts that mean the same as an older one of their type, oldest first.
 
-    Names mean the same that differ in case, articles and plural alone, or whose embeddings are near and that have the
-    same words in capitals and numbers: "hike" and "hiking", but not "Ann's house" and "Ben's house".
+    Two names mean the same if they differ only in case, articles and plural, or if their embeddings are close and they
+    contain the same capitalised words and numbers: "hike" and "hiking", but not "Ann's house" and "Ben's house".
     """
     found: list[Match] = []
     for kind in NAMED_TYPES:

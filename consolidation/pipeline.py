@@ -1,8 +1,8 @@
 """Consolidates the turns of a space one after another, each in one transaction.
 
 Per turn: context -> architect -> check -> scribe -> check -> dates -> entities and concepts -> embed -> commit.
-The turn itself was written before. A turn that cannot be consolidated is failed with its reason and still gets its
-episode, verbatim; an outage leaves it pending. Nothing is lost.
+The turn itself is in the store already. A turn that cannot be consolidated is marked failed with the reason, and its
+episode node is still created with the verbatim text. An outage of a language model leaves the turn pending.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _RECENT_TURNS = 4
 
 
 def claim_space(store: Store, space: SpaceId, extractor: Extractor) -> None:
-    """Record which extractor builds a space, before the first turn of the space is consolidated.
+    """Record which extractor builds a space, before its first turn is consolidated.
 
     Raises:
-        ConsolidationError: If another one has built it.
+        ConsolidationError: If another extractor has built the space.
     """
     if refuse_other_extractor(store, space, extractor) is None:
         store.require_space(space)
@@ -38,7 +38,7 @@ def claim_space(store: Store, space: SpaceId, extractor: Extractor) -> None:
 
 
 def refuse_other_extractor(store: Store, space: SpaceId, extractor: Extractor) -> str | None:
-    """Raise ConsolidationError if another extractor has built a space; returns the name of the one that did."""
+    """Raise ConsolidationError if another extractor has built a space; otherwise return the same as ``built_by``."""
     held = built_by(store, space)
     if held is not None and held != extractor.name:
         raise ConsolidationError(
@@ -49,17 +49,17 @@ def refuse_other_extractor(store: Store, space: SpaceId, extractor: Extractor) -
 
 
 def built_by(store: Store, space: SpaceId) -> str | None:
-    """Name of the extractor that has built a space; None where none has begun."""
+    """Name of the extractor that builds a space; None if no turn of it was consolidated yet."""
     return store.setting(_claim_of(space))
 
 
 def versions_of(store: Store, space: SpaceId) -> list[str]:
-    """Models and prompts that have consolidated turns of a space, oldest first; none if no models were asked."""
+    """Versions of models and prompts that consolidated turns of a space, oldest first; empty if no model was used."""
     return (store.setting(_versions_name(space)) or "").splitlines()
 
 
 def _remember_version(store: Store, space: SpaceId, version: str) -> None:
-    """Add models and prompts to those of a space; says so if others were there before."""
+    """Add a version of models and prompts to those of a space; logs a warning if there were others before."""
     held = versions_of(store, space)
     if version in held:
         return
@@ -69,7 +69,7 @@ def _remember_version(store: Store, space: SpaceId, version: str) -> None:
 
 
 def _versions_name(space: SpaceId) -> str:
-    return f"extractor_versions/{space}"  # is forgotten with its space
+    return f"extractor_versions/{space}"  # this form of name is erased with its space
 
 
 def _claim_of(space: SpaceId) -> str:
@@ -77,13 +77,13 @@ def _claim_of(space: SpaceId) -> str:
 
 
 class Consolidator:
-    """The pipeline.
+    """The consolidation pipeline.
 
     Args:
         store: Holds the turns and the graph.
-        extractor: Plans what a turn changes and writes the words.
+        extractor: Plans what a turn changes and writes labels and descriptions.
         encoder: Embeds descriptions.
-        context: Finds the nodes that a turn may change.
+        context: Finds the existing nodes that a turn may change.
     """
 
     def __init__(self, store: Store, extractor: Extractor, encoder: TextEncoder, context: ContextSource) -> None:
@@ -91,22 +91,22 @@ class Consolidator:
         self._extractor = extractor
         self._encoder = encoder
         self._context = context
-        self._known: SpaceState | None = None  # of the last space
+        self._known: SpaceState | None = None  # cached state of the last space
 
     @property
     def turns_known(self) -> int:
-        """Number of turns of the last space, whose graph is kept in memory for its next turn."""
+        """Number of turns of the last space, whose state is cached in memory for its next turn."""
         return 0 if self._known is None else len(self._known.turns)
 
     def run(self, space: SpaceId, *, on_turn: Callable[[], object] = lambda: None) -> None:
-        """Consolidate every pending turn of a space; what is done already is passed over.
+        """Consolidate every pending turn of a space, in order.
 
         Args:
             space: The space to consolidate.
             on_turn: Called after each turn, for a progress bar.
 
         Raises:
-            ConsolidationError: If another extractor built what is there.
+            ConsolidationError: If another extractor has built the space.
         """
         claim_space(self._store, space, self._extractor)
         pending = self._store.turns(space, state=TurnState.PENDING)
@@ -119,14 +119,14 @@ class Consolidator:
             try:
                 self._consolidate(turn, state)
             except ConsolidationError as error:
-                # Whatever extraction made of it, what was said is there verbatim, and found.
+                # Extraction failed, but the turn is still added verbatim, so that searches can find it.
                 verbatim = ChangeBuilder(turn, Blueprint(), {}, state).build()
                 self._commit(turn, replace(verbatim, failure=str(error)), state)
             on_turn()
-        self._known = state  # not after an outage, which may have left it half told
+        self._known = state  # not reached after an outage, which may leave the state incomplete
 
     def _state_with(self, space: SpaceId, pending: Sequence[Turn]) -> SpaceState:
-        """What is known of a space, with its pending turns; read anew if anyone else has changed the space."""
+        """State of a space with its pending turns; reloaded if the space was changed by others meanwhile."""
         state, self._known = self._known, None
         if state is None or state.space != space or state.revision != self._store.revision(space):
             self._context.drop(space)
@@ -157,7 +157,7 @@ class Consolidator:
         made += [self._store.node(turn.space, u.id) for u in amended]
         if not made:
             return
-        # What is archived has no use for a vector; the row only keeps nodes and vectors side by side.
+        # Archived nodes need no vector; a blank row keeps nodes and vectors aligned.
         found = [node.embedding for node in change.nodes] + [update.embedding for update in amended]
         blank = np.zeros_like(next((vector for vector in found if vector is not None), np.zeros(0, np.float32)))
         vectors = np.stack([blank if vector is None else vector for vector in found])

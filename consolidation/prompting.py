@@ -1,4 +1,4 @@
-"""Messages to language models: the instructions of a stage, which are a file in ``prompts``, and the data."""
+"""Builds messages to language models from the instructions of a stage, a file in ``prompts``, and the data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # its client takes a second to import
     from locigraph.consolidation.llm import Message
 
-#: The data that a model is asked about.
+#: The data about which a model is asked.
 Document = Mapping[str, Any]
 
 
@@ -22,6 +22,6 @@ def prompt(stage: str) -> str:
 
 
 def messages(stage: str, document: Document) -> list[Message]:
-    """The instructions of a stage, and the document that they are about as JSON, which keeps the two apart."""
+    """The instructions of a stage as system message, and the document as JSON in the user message, kept separate."""
     told = json.dumps(document, ensure_ascii=False)
     return [{"role": "system", "content": prompt(stage)}, {"role": "user", "content": told}]

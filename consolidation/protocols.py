@@ -1,4 +1,4 @@
-"""Protocols of the extractors, retrievers and text encoders that the pipeline uses."""
+"""Interfaces of the extractors, retrievers and text encoders that the pipeline uses."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from locigraph.kg.types import Node, NodeId, SpaceId, Turn
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What an architect sees beside the turn.
+    """What an architect sees in addition to the turn.
 
     Attributes:
-        nodes: Nodes found for the turn, best first.
-        recent: The turns just before it in its session.
-        latest: Nodes that those turns made or said again and that were not found: what "it" and "there" may mean.
+        nodes: Nodes that retrieval found for the turn, best first.
+        recent: The turns just before it in its session, oldest first.
+        latest: Nodes that those turns created or repeated and that are not in ``nodes``; pronouns may refer to them.
         labels: Relation labels that earlier turns of the space have coined.
     """
 
@@ -34,25 +34,25 @@ class Context:
 
     @property
     def shown(self) -> tuple[ContextNode, ...]:
-        """All nodes that a plan may name."""
+        """All nodes to which a plan may refer."""
         return self.nodes + self.latest
 
 
 class Extractor(Protocol):
-    """An architect, which decides what a turn changes in the graph, and a scribe, which finds the words for it.
+    """An architect, which decides what a turn changes in the graph, and a scribe, which writes the texts for it.
 
-    Both are checked, and a turn whose plan or words break a rule fails. ``name`` is remembered with every space, since
-    two extractors must not build one graph.
+    The pipeline checks both results; a turn whose plan or texts break a rule fails. ``name`` is stored with every
+    space, since a graph must not be built by two different extractors.
     """
 
     name: str
 
     def plan(self, turn: Turn, context: Context) -> Blueprint:
-        """The architect's plan; raises ConsolidationError if this turn cannot be planned."""
+        """The architect's step: plan a turn; raises ConsolidationError if this turn cannot be planned."""
         ...
 
     def write(self, turn: Turn, plan: Blueprint, context: Context) -> Mapping[str, Wording]:
-        """The scribe's words by ``AddNode.ref`` or ``UpdateNode.id``."""
+        """The scribe's step: write the label and description of each node, by ``AddNode.ref`` or ``UpdateNode.id``."""
         ...
 
     def expected_texts(self, turns: Sequence[Turn]) -> Sequence[str]:
@@ -62,11 +62,11 @@ class Extractor(Protocol):
 
 @runtime_checkable
 class MeteredExtractor(Protocol):
-    """An extractor that asks others: it waits for them, counts what it spends, and can say before what it will.
+    """An extractor that calls language models: it waits for replies, counts its usage, and can estimate it beforehand.
 
     Attributes:
-        ledger: What was spent; stopping it stops the extractor.
-        concurrency: Largest number of conversations that it may work on at a time.
+        ledger: Counts the usage; stopping it stops the extractor.
+        concurrency: Largest number of conversations that it may process at the same time.
     """
 
     ledger: Ledger
@@ -74,30 +74,30 @@ class MeteredExtractor(Protocol):
 
     @property
     def version(self) -> str:
-        """Models and prompts, by which what they have made is known."""
+        """Identifies the models and prompts, so that their results can be attributed."""
         ...
 
     def estimate(self, turns: Sequence[Turn]) -> Spent:
-        """About what the consolidation of these turns, of one conversation, would cost; nothing is spent."""
+        """Estimate the usage for consolidating these turns of one conversation; no model is called."""
         ...
 
 
 class ContextSource(Protocol):
-    """The active retriever as the pipeline sees it."""
+    """The part of a retriever that the pipeline needs: it finds existing nodes for a turn."""
 
     def find(self, turn: Turn, *, limit: int) -> Sequence[NodeId]:
         """Ids of the nodes of plannable types that the turn may change, best first."""
         ...
 
     def observe(self, space: SpaceId, nodes: Sequence[Node], vectors: NDArray[np.float32]) -> None:
-        """New and reworded nodes, which later turns must find as they are now, and archived ones, which they must not.
+        """Take in new, reworded and archived nodes, so that later turns find the current ones and no archived ones.
 
-        ``vectors`` is float32 [nodes, dim]; an archived node's row means nothing.
+        ``vectors`` is float32 [nodes, dim]; the rows of archived nodes are to be ignored.
         """
         ...
 
     def drop(self, space: SpaceId) -> None:
-        """Let go of what was observed of a space: the store may hold it otherwise by now."""
+        """Discard what was observed of a space, since the store may have changed meanwhile."""
         ...
 
 
@@ -106,9 +106,9 @@ class TextEncoder(Protocol):
 
     @property
     def model_id(self) -> str:
-        """Name of what makes the vectors."""
+        """Name under which the vectors are stored."""
         ...
 
     def encode(self, texts: Sequence[str], *, progress: str | None = None) -> NDArray[np.float32]:
-        """float32 [texts, dim], rows of length 1."""
+        """Embed texts; returns float32 [texts, dim] with L2-normalised rows. ``progress`` labels a progress bar."""
         ...

@@ -1,4 +1,4 @@
-"""How good an extraction is, by a recorded one of the same turns: facts covered, duplicates, dates."""
+"""Evaluates an extraction against a recorded one of the same turns: coverage of facts, duplicates, dates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from locigraph.kg.counts import Counts
 from locigraph.kg.types import TurnId
 
-#: Cosine from which two statements of one conversation say the same.
+#: Lowest cosine at which two statements of a conversation count as duplicates.
 SAME = 0.95
 
 
@@ -23,7 +23,7 @@ class Statement:
     Attributes:
         text: What it says.
         turn_ids: The turns it came from.
-        days: First and last day of what happened; None where no day is known.
+        days: First and last day of the event; None if unknown.
     """
 
     text: str
@@ -36,12 +36,12 @@ class Quality(Counts):
     """Counts over conversations.
 
     Attributes:
-        recorded: Recorded statements.
-        covered: Those of them that a made statement of a common source turn is similar to.
-        made: Made statements.
-        repeated: Those of them that say what an earlier one says (cosine ``SAME``).
+        recorded: Number of recorded (reference) statements.
+        covered: Recorded statements to which a similar statement with a common source turn was made.
+        made: Number of statements made by the extraction under evaluation.
+        repeated: Made statements that duplicate an earlier one (cosine at least ``SAME``).
         dated: Covered statements with recorded days.
-        right: Those of them whose most similar statement has the same days.
+        right: Dated statements whose most similar made statement has the same days.
     """
 
     recorded: int = 0
@@ -52,7 +52,7 @@ class Quality(Counts):
     right: int = 0
 
     def shares(self) -> dict[str, float | None]:
-        """Shares of recorded statements covered, of made ones repeated, of days right; None of no statement."""
+        """Shares of recorded statements covered, of made ones repeated, and of days right; None if the total is 0."""
         parts = {"covered": (self.covered, self.recorded), "repeated": (self.repeated, self.made)}
         parts["dates_right"] = (self.right, self.dated)
         return {name: count / total if total else None for name, (count, total) in parts.items()}
@@ -69,11 +69,11 @@ def quality(
     """Compare the statements of one conversation with the recorded ones.
 
     Args:
-        made: Statements to judge, oldest first.
-        made_vectors: Their embeddings of length 1, float32 [made, dim].
-        recorded: Statements they are judged by.
-        recorded_vectors: Their embeddings, float32 [recorded, dim].
-        threshold: Cosine from which a statement covers a recorded one, if both came from a common turn.
+        made: Statements to evaluate, oldest first.
+        made_vectors: Their L2-normalised embeddings, float32 [made, dim].
+        recorded: Reference statements.
+        recorded_vectors: Their L2-normalised embeddings, float32 [recorded, dim].
+        threshold: Lowest cosine at which a statement covers a recorded one, if they have a common source turn.
     """
     covered = dated = right = 0
     if made and recorded:
@@ -91,6 +91,6 @@ def quality(
                 right += made[best].days == wanted.days
     repeated = 0
     if made:
-        among = np.tril(made_vectors @ made_vectors.T, -1)  # of each with the earlier ones
+        among = np.tril(made_vectors @ made_vectors.T, -1)  # cosine of each statement with the earlier ones
         repeated = int((among >= SAME).any(axis=1).sum())
     return Quality(len(recorded), covered, len(made), repeated, dated, right)

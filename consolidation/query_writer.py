@@ -1,4 +1,4 @@
-"""Search queries of a question, written by a language model (``retrieval.query_generator.QueryWriter``)."""
+"""Writes search queries for a question with a language model (implements ``retrieval.query_generator.QueryWriter``)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from locigraph.consolidation.prompting import messages, prompt
 from locigraph.consolidation.replies import Form, filled, one_line, strict_schema
 from locigraph.kg.schema import NODE_TYPES, searchable_types
 
-#: Stage by which clients are made and the ledger counts.
+#: Name of this stage, for which a client is configured and the ledger counts usage.
 STAGE = "queries"
-_MOST_OF_QUESTION = 4_000  # characters that are shown
-_REST_S = 60.0  # after an outage, so that not every question waits for an endpoint that does not answer
+_MOST_OF_QUESTION = 4_000  # characters of the question that are shown
+_REST_S = 60.0  # pause after an outage, so that not every question waits for an endpoint that does not answer
 _Line = AfterValidator(one_line)
 
 
@@ -40,11 +40,11 @@ class QueriesForm(Form):
 
 
 class LLMQueries:
-    """Writes the queries of one question after another.
+    """Writes search queries for questions, one question at a time.
 
     Args:
-        client: The model, and the cassette that keeps what it wrote.
-        clock: Tells seconds, from which a rest after an outage is measured.
+        client: The model, with the cassette that keeps its replies.
+        clock: Returns the time in seconds; used to measure the pause after an outage.
     """
 
     def __init__(self, client: ChatClient, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -62,11 +62,11 @@ class LLMQueries:
         """The queries of a question.
 
         Args:
-            question: What is asked; it is data to the model.
-            asked_on: The day on which it is asked, which the model is told; None where it is not known.
+            question: The question; the model is given it as data, not as an instruction.
+            asked_on: The day on which it is asked, which the model is told; None if unknown.
 
         Raises:
-            LanguageModelError: As ``ChatClient.ask``, and for a minute after an outage at once.
+            LanguageModelError: As ``ChatClient.ask``; for a minute after an outage it is raised at once.
         """
         asked, types = messages_of(question, asked_on), searchable_types()
         schema = strict_schema(QueriesForm, {"types": types})
@@ -85,14 +85,14 @@ class LLMQueries:
         try:
             return self._client.ask(asked, schema, read, purpose=Purpose(STAGE))
         except (ReplyFormatError, MissingReplyError, LimitReachedError):
-            raise  # of this question alone, or without waiting
+            raise  # concerns this question only, or was raised without waiting for the endpoint
         except LanguageModelError as error:
             self._outage, self._rests_until = error, self._clock() + _REST_S
             raise
 
 
 def messages_of(question: str, asked_on: date | None) -> list[Message]:
-    """What a model is asked."""
+    """The messages that ask a model for the queries of a question."""
     document = {
         "question": question[:_MOST_OF_QUESTION],
         "asked_on": None if asked_on is None else asked_on.isoformat(),

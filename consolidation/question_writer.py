@@ -1,4 +1,4 @@
-"""Questions about facts, written by a language model: queries for training (``training.protocols.QuestionWriter``)."""
+"""Writes questions about facts with a language model, as training queries (``training.protocols.QuestionWriter``)."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _SCHEMA = strict_schema(_Answers)
 
 
 class LLMQuestions:
-    """Writes each statement's questions once, asking about many statements at a time.
+    """Writes questions for statements in batches; the questions for a statement are written only once.
 
     Args:
-        client: The model, and the cassette that keeps what was written, by model, prompt and statement.
-        concurrency: Largest number of requests at a time.
+        client: The model, with the cassette that keeps the questions by model, prompt and statement.
+        concurrency: Largest number of concurrent requests.
     """
 
     def __init__(self, client: ChatClient, *, concurrency: int = 4) -> None:
@@ -56,13 +56,13 @@ class LLMQuestions:
         return self._client.version(prompt(_STAGE))
 
     def write(self, statements: Sequence[str]) -> list[list[str]]:
-        """Questions that each statement answers; none where the model finds nothing to ask.
+        """Questions that each statement answers; an empty list if the model finds nothing to ask.
 
         Raises:
-            LanguageModelError: If the endpoint fails, or its reply is no such JSON on the second attempt either. What
-                was written before is kept.
+            LanguageModelError: If the endpoint fails, or its reply is invalid on the second attempt too. Questions
+                written before are kept.
         """
-        # A statement's questions are kept as the reply to a request about it alone, whatever it was asked with.
+        # Questions are stored as if each statement had been asked about alone, so that they do not depend on batches.
         cassette = self._client.cassette
         requests = {s: self._client.request(_messages([s]), _SCHEMA) for s in statements}
         keys = {statement: key_of(request) for statement, request in requests.items()}
@@ -85,7 +85,7 @@ class LLMQuestions:
                     found |= written
                     bar.update(len(written))
             except BaseException:
-                pool.shutdown(cancel_futures=True)  # what has not been asked yet would fail alike
+                pool.shutdown(cancel_futures=True)  # requests not sent yet would fail in the same way
                 raise
         return [found[statement] for statement in statements]
 
@@ -107,11 +107,11 @@ def questions_of(reply: Any, count: int) -> list[list[str]]:
     """Questions by statement from a model's reply.
 
     Args:
-        reply: Parsed JSON of the form that the prompt asks for.
-        count: Number of statements that were asked about.
+        reply: Parsed JSON in the form that the prompt asks for.
+        count: Number of statements in the request.
 
     Raises:
-        ValueError: If the reply is anything else; says what.
+        ValueError: If the reply has another form; says what is wrong.
     """
     answers = filled(_Answers, reply).answers
     numbers = [answer.statement for answer in answers]

@@ -1,7 +1,8 @@
 """Draws reflections from facts and events, by fixed rules or by a language model: a second pass over a graph.
 
-A reflection rests on the facts that its ``DERIVED_FROM_FACT`` edges name, and has their source turns. It is archived
-when one of them is archived or superseded, and erased with the turns it comes from. No architect is shown reflections.
+A reflection has ``DERIVED_FROM_FACT`` edges to the facts that support it, and their source turns as its own. It is
+archived when one of these facts is archived or superseded, and erased with any of its turns. Architects never see
+reflections.
 """
 
 from __future__ import annotations
@@ -45,14 +46,14 @@ if TYPE_CHECKING:
     from locigraph.consolidation.llm import ChatClient
 
 REFLECTION = "reflection"
-_BATCH = 24  # new facts of one request, and at most as many earlier ones
-_KNOWN = 8  # insights that are shown
+_BATCH = 24  # largest number of new facts in one request, and also of earlier facts
+_KNOWN = 8  # largest number of known insights in one request
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Reflected(Counts):
-    """What a run did: reflections made, reworded and archived, and requests whose replies were of no use."""
+    """Counts of a run: reflections made, reworded and archived, and requests whose replies were unusable."""
 
     made: int = 0
     reworded: int = 0
@@ -65,7 +66,7 @@ class Reflected(Counts):
 
 
 _Line = AfterValidator(one_line)
-# Which values these have is known request by request, and filled in by ``strict_schema``.
+# The allowed values differ between requests; ``strict_schema`` fills them in.
 _FactId = Annotated[str, Field(json_schema_extra={"enum": "facts"})]
 _InsightId = Annotated[str, Field(json_schema_extra={"enum": "insights"})]
 
@@ -87,7 +88,7 @@ class InsightsForm(Form):
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """A reflection that is there, and the facts behind it."""
+    """An existing reflection, and the facts that support it."""
 
     node: Node
     facts: frozenset[NodeId]
@@ -95,7 +96,7 @@ class _Held:
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """A reflection to be written: a new one, or other words and more facts for one that is there."""
+    """A reflection to be written: a new one, or a new wording and further facts for an existing one (``revises``)."""
 
     label: str
     text: str
@@ -106,7 +107,7 @@ class _Draft:
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """The facts of a space that hold, and the reflections on facts.
+    """The currently valid facts of a space, and its reflections.
 
     Attributes:
         seen: The graph.
@@ -119,24 +120,24 @@ class _Facts:
     held: tuple[_Held, ...]
 
     def are_true(self, facts: frozenset[NodeId]) -> bool:
-        """Whether all of some facts hold still."""
+        """Whether all the given facts are still valid."""
         return facts <= {self.seen.ids[row] for row in self.rows.tolist()}
 
     def turns(self, facts: Sequence[NodeId]) -> tuple[TurnId, ...]:
-        """Source turns of some facts, in conversation order."""
+        """Source turns of the given facts, in conversation order."""
         named = {turn for fact in facts for turn in self.seen.turns_of[self.seen.row_of[fact]]}
         return tuple(turn for turn in self.seen.turn_ids if turn in named)
 
     def latest(self, facts: Sequence[NodeId]) -> datetime:
-        """When the last of some facts was learnt: nothing is known before what it is made of."""
+        """When the last of the given facts was recorded; a reflection must not be visible before its facts."""
         return datetime.fromtimestamp(max(int(self.seen.recorded_at[self.seen.row_of[fact]]) for fact in facts), UTC)
 
 
 class Reflector:
-    """Draws what can be drawn from the facts of a space; running it twice changes nothing more.
+    """Keeps the reflections of a space up to date with its facts; running it twice changes nothing more.
 
     Args:
-        store: The graph; each change is one transaction, so a build may run beside it.
+        store: The graph; each change is one transaction, so a build may run at the same time.
         encoder: Text encoder whose embeddings the graph holds.
     """
 
@@ -152,18 +153,18 @@ class Reflector:
         retry_failed: bool = False,
         is_stopped: Callable[[], bool] = lambda: False,
     ) -> Reflected:
-        """Bring the reflections of a space up to date, until told to stop between two changes.
+        """Bring the reflections of a space up to date.
 
         Args:
             space: The space.
-            client: A language model that is asked about the facts that no model was asked about before; reflections by
-                rules are archived then. None draws reflections by rules from all facts.
-            retry_failed: Whether the model is asked once more about facts on which its replies were of no use.
-            is_stopped: Asked before each change.
+            client: A language model, which is asked about the facts that no earlier run asked about; reflections made
+                by rules are then archived. None makes reflections by rules from all facts.
+            retry_failed: Whether to ask the model again about facts for which its replies were unusable.
+            is_stopped: Called before each change; the run ends when it returns true.
 
         Raises:
             UnknownNodeError: If a node was erased meanwhile; run again.
-            LanguageModelError: If the endpoint fails; what is done is kept.
+            LanguageModelError: If the endpoint fails; changes made so far are kept.
         """
         facts = self._facts(space)
         untrue = [held for held in facts.held if "key" not in held.node.attributes and not facts.are_true(held.facts)]
@@ -192,10 +193,10 @@ class Reflector:
         return _Facts(seen, np.setdiff1d(seen.active_rows(fact_types()), outdated), tuple(held))
 
     def _follow_rules(self, facts: _Facts, due: Sequence[Insight], is_stopped: Callable[[], bool]) -> Reflected:
-        """Make what the rules say, and nothing else, the reflections with a key."""
+        """Make the rule-based reflections, which have a ``key`` attribute, agree with what the rules give now."""
         held = {str(each.node.attributes["key"]): each for each in facts.held if "key" in each.node.attributes}
         wanted = {insight.key: insight for insight in due}
-        # Edges are not taken back, so what rests on fewer facts than before is made anew.
+        # Edges are never removed, so a reflection that lost some of its facts is archived and created again.
         gone = [each for key, each in held.items() if key not in wanted or each.facts - set(wanted[key].facts)]
         total = self._archive(facts, gone, is_stopped)
         for key, insight in wanted.items():
@@ -212,7 +213,7 @@ class Reflector:
         return total
 
     def _ask(self, space: SpaceId, client: ChatClient) -> Reflected | None:
-        """Ask about the next facts; None where there are none, or too few while more may come."""
+        """Ask about the next facts; returns None if there are none, or too few while turns are pending."""
         facts = self._facts(space)
         asked_to = int(self._store.setting(_name(space)) or 0)
         new = facts.rows[facts.seen.keys[facts.rows] > asked_to][:_BATCH]
@@ -220,33 +221,33 @@ class Reflector:
             return None
         last = int(facts.seen.keys[new].max())
         done = self._ask_about(facts, new, client, {_name(space): str(last)})
-        if done is None:  # before the others go on, so that these are not lost
+        if done is None:  # recorded as failed before the position advances, so that these facts are not lost
             self._store.set_setting(_failed_name(space), json.dumps([*self._failed(space), [asked_to, last]]))
             self._store.set_setting(_name(space), str(last))
             return Reflected(useless=1)
         return done
 
     def _retry(self, space: SpaceId, client: ChatClient, failed: list[int]) -> Reflected:
-        """Ask once more about facts on which a model's replies were of no use."""
+        """Ask again about facts for which a model's replies were unusable."""
         facts = self._facts(space)
         keys = facts.seen.keys[facts.rows]
         again = facts.rows[(keys > failed[0]) & (keys <= failed[1])]
         name, others = _failed_name(space), json.dumps([each for each in self._failed(space) if each != failed])
-        if not len(again):  # erased, or not true any more
+        if not len(again):  # the facts were erased, or are not valid any more
             self._store.set_setting(name, others)
             return Reflected()
         done = self._ask_about(facts, again, client, {name: others})
         return Reflected(useless=1) if done is None else done
 
     def _failed(self, space: SpaceId) -> list[list[int]]:
-        """Ranges of facts on which replies were of no use: the key before the first, and that of the last."""
+        """Ranges of facts for which replies were unusable, as pairs of keys: exclusive start, inclusive end."""
         found: list[list[int]] = json.loads(self._store.setting(_failed_name(space)) or "[]")
         return found
 
     def _ask_about(
         self, facts: _Facts, new: NDArray[np.int64], client: ChatClient, remembered: Mapping[str, str]
     ) -> Reflected | None:
-        """Write what a model draws from some facts, and remember values with it; None if its replies are of no use."""
+        """Write a model's reflections on new facts, and settings with them; None if its replies are unusable."""
         try:
             drafts = self._insights(facts, new, client)
         except ReplyFormatError:  # the replies are kept beside the cassette
@@ -334,7 +335,7 @@ class Reflector:
         return Reflected(made=len(new), reworded=len(old))
 
     def _archive(self, facts: _Facts, gone: Sequence[_Held], is_stopped: Callable[[], bool]) -> Reflected:
-        """Archive reflections, each as of the time at which the last change of its facts was learnt."""
+        """Archive reflections, each as of the time when the last change of its facts was recorded."""
         archived = 0
         for each in gone:
             if is_stopped():
@@ -353,7 +354,7 @@ class Reflector:
 
 
 def _nearest(seen: Snapshot, new: NDArray[np.int64], rows: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-    """Of some rows those whose embedding is nearest to one of the new ones, in the order of the rows."""
+    """Up to ``most`` of ``rows``: those whose embeddings are closest to any of the ``new`` rows, in ascending order."""
     if len(rows) <= most:
         return rows
     cosine = (seen.embeddings[rows] @ seen.embeddings[new].T).max(axis=1)
@@ -361,7 +362,7 @@ def _nearest(seen: Snapshot, new: NDArray[np.int64], rows: NDArray[np.int64], mo
 
 
 def _name(space: SpaceId) -> str:
-    return f"reflected/{space}"  # is forgotten with its space
+    return f"reflected/{space}"  # this form of name is erased with its space
 
 
 def _failed_name(space: SpaceId) -> str:

@@ -1,4 +1,4 @@
-"""Reads what language models reply: the JSON object that was asked for, or what is wrong with the reply."""
+"""Parses replies of language models: finds the requested JSON object, or says what is wrong with the reply."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _Form = TypeVar("_Form", bound="Form")
 _Read = TypeVar("_Read")
 _THOUGHT_TAG = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE)
 _FAULTS_TOLD = 3
-_MOST_FAILED = 200  # braces of a reply with which no object begins; each costs a look at all that stands before it
-# What limits lengths; some endpoints that know strict schemas refuse these words.
+_MOST_FAILED = 200  # braces tried without finding an object; each failure scans the text before it for line numbers
+# Schema keywords that limit lengths and patterns; some endpoints with strict schemas refuse them.
 _BOUNDS = ("minLength", "maxLength", "minItems", "maxItems", "pattern")
 
 
@@ -29,7 +29,7 @@ class Form(BaseModel):
 
 
 def one_line(text: str) -> str:
-    """The text on one line, without control characters; refuses one that says nothing."""
+    """The text on one line, without control characters; raises ValueError if it is blank."""
     line = " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
     if not line:
         raise ValueError("must not be blank")
@@ -37,18 +37,18 @@ def one_line(text: str) -> str:
 
 
 def read_reply(text: str, read: Callable[[Any], _Read]) -> _Read:
-    """What is read of the JSON object in a reply; thoughts, code fences and words around it are passed over.
+    """Convert the JSON object in a reply with ``read``, ignoring thoughts, code fences and text around it.
 
-    Of several objects the first that can be read is taken, since the words around it may hold others. The time is
-    linear in the length of the reply.
+    If the reply has several objects, the first that ``read`` accepts is used, since the surrounding text may contain
+    others. The time is linear in the length of the reply.
 
     Args:
         text: The reply.
-        read: Makes the result of an object; raises ValueError or ConsolidationError with what is wrong.
+        read: Converts an object to the result; raises ValueError or ConsolidationError that says what is wrong.
 
     Raises:
-        ValueError: If there is no object, or ``read`` raises it of the last; says what is wrong.
-        ConsolidationError: If ``read`` raises it of the last.
+        ValueError: If there is no object, or ``read`` raised it for the last one; says what is wrong.
+        ConsolidationError: If ``read`` raised it for the last object.
     """
     fault: Exception | None = None
     for reply in _objects(text):
@@ -62,7 +62,7 @@ def read_reply(text: str, read: Callable[[Any], _Read]) -> _Read:
 
 
 def _objects(text: str) -> Iterator[Any]:
-    """The whole reply as JSON, or each object that begins at a brace outside of those before it and of thoughts."""
+    """The whole reply as JSON, or else each JSON object in it, without those nested in others or in thoughts."""
     try:
         try:
             yield json.loads(text, parse_constant=_refuse_constant)
@@ -82,7 +82,7 @@ def _objects(text: str) -> Iterator[Any]:
             try:
                 reply, end = decoder.raw_decode(said, start)
             except json.JSONDecodeError as error:
-                end = max(start + 1, error.pos)  # what was read up to here is not read again
+                end = max(start + 1, error.pos)  # text parsed up to the error is not parsed again
                 failed += 1
             else:
                 found = True
@@ -95,11 +95,11 @@ def _objects(text: str) -> Iterator[Any]:
 
 
 def _without_thoughts(text: str) -> str:
-    """What a reply says behind its thoughts, or before them if nothing is behind.
+    """The text of a reply after its thoughts, or before them if nothing follows.
 
-    Templates of some models write the tag that begins a thought into the prompt: the reply has its end alone.
+    Chat templates of some models put the opening tag into the prompt, so that the reply has only the closing tag.
     """
-    # Tag by tag, since a pattern of a whole thought would read the rest of the reply for each that has no end.
+    # Scan tag by tag: a regex for a whole thought would read the rest of the reply for each unclosed tag.
     parts, start, begun = [], 0, -1
     for tag in _THOUGHT_TAG.finditer(text):
         if not tag[1] and begun < 0:
@@ -117,10 +117,10 @@ def _refuse_constant(name: str) -> None:
 
 
 def filled(form: type[_Form], reply: Any) -> _Form:
-    """A form as the reply fills it in.
+    """Validate a reply against a form.
 
     Raises:
-        ValueError: If it does not; names the first fields that are wrong.
+        ValueError: If the reply does not fit the form; names the first fields that are wrong.
     """
     try:
         return form.model_validate(reply)
@@ -135,12 +135,12 @@ def filled(form: type[_Form], reply: Any) -> _Form:
 def strict_schema(
     form: type[Form], enums: Mapping[str, Sequence[str]] | None = None, *, leave_out: Sequence[str] = ()
 ) -> Schema:
-    """JSON schema of a form as strict endpoints take it: every property required, nothing else allowed.
+    """JSON schema of a form as strict endpoints require it: every property required, no others allowed.
 
     Args:
-        form: The form, without references to itself.
-        enums: Values by name, for the fields whose schema says ``"enum": <name>``.
-        leave_out: Fields that make no sense this time; they must have defaults.
+        form: The form; it must not be recursive.
+        enums: Allowed values by name, for the fields whose schema has ``"enum": <name>``.
+        leave_out: Fields to omit from the schema of this request; they must have defaults.
     """
     schema = dict(_schema_of(form))
     definitions = schema.pop("$defs", {})
@@ -156,7 +156,7 @@ def strict_schema(
         made = {name: value for name, value in part.items() if name not in ("title", "default", "description")}
         if isinstance(made.get("enum"), str):
             made["enum"] = list((enums or {})[made["enum"]])
-        if made.get("type") == "object":  # its properties may be named like words of the schema
+        if made.get("type") == "object":  # properties may have the same names as schema keywords
             made["properties"] = {name: strict(value) for name, value in part["properties"].items()}
             return made | {"required": list(made["properties"]), "additionalProperties": False}
         return {name: value if name == "enum" else strict(value) for name, value in made.items()}
@@ -167,11 +167,11 @@ def strict_schema(
 
 @cache
 def _schema_of(form: type[Form]) -> Schema:
-    return form.model_json_schema()  # a third of what a turn costs beside the models, if made for each
+    return form.model_json_schema()  # cached, since it would take a third of a turn's time outside the models
 
 
 def without_bounds(schema: Any) -> Any:
-    """The schema without limits of lengths."""
+    """The schema without limits on lengths and without patterns."""
     if isinstance(schema, list):
         return [without_bounds(each) for each in schema]
     if not isinstance(schema, dict):

@@ -1,4 +1,4 @@
-"""Finds the existing entity or concept that a mention means."""
+"""Entity resolution: finds the existing entity or concept to which a mention refers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from locigraph.kg.language.tokens import STOP_WORDS, terms, words
 from locigraph.kg.types import Node, NodeId
 
 _ARTICLE = re.compile(r"^(the|a|an|my|our|his|her|their)\s+", re.IGNORECASE)
-#: Cosine from which two topics are one.
+#: Lowest cosine at which two topics are treated as the same.
 CONCEPT_MERGE = 0.92
 
 
 class Resolver:
-    """Entities and concepts of one space, by canonical key and, for concepts, by meaning.
+    """Finds entities and concepts of one space by canonical key, and concepts also by embedding.
 
     Args:
         nodes: The entities and concepts that exist.
@@ -28,25 +28,25 @@ class Resolver:
         self._entities: dict[str, NodeId] = {}
         self._concepts: dict[str, NodeId] = {}
         self._concept_ids: list[NodeId] = []
-        self._concept_vectors = np.zeros((0, 0), dtype=np.float32)  # with room for more rows than there are concepts
+        self._concept_vectors = np.zeros((0, 0), dtype=np.float32)  # has spare rows for further concepts
         for node, vector in zip(nodes, vectors, strict=True):
             self.learn(node.id, node.type, node.label, vector)
 
     def alias(self, kind: str, label: str, node_id: NodeId) -> None:
-        """Take in another name of an entity or concept, by which it is found from now on."""
+        """Add another name by which an entity or concept is found from now on."""
         if kind == "entity":
             self._entities[entity_key(label)] = node_id
         else:
             self._concepts[concept_key(label)] = node_id
 
     def learn(self, node_id: NodeId, kind: str, label: str, vector: NDArray[np.float32]) -> None:
-        """Take in an entity or concept that now exists."""
+        """Add a new entity or concept."""
         if kind == "entity":
             self._entities.setdefault(entity_key(label), node_id)
             return
         self._concepts.setdefault(concept_key(label), node_id)
         count = len(self._concept_ids)
-        if count == len(self._concept_vectors):  # double, so that learning stays cheap
+        if count == len(self._concept_vectors):  # double the capacity, so that adding stays cheap on average
             grown = np.zeros((max(16, 2 * count), len(vector)), dtype=np.float32)
             grown[:count] = self._concept_vectors.reshape(count, len(vector))
             self._concept_vectors = grown
@@ -54,11 +54,14 @@ class Resolver:
         self._concept_ids.append(node_id)
 
     def entity(self, name: str, speakers: Sequence[str]) -> NodeId | None:
-        """The entity that a name means; a short form of a speaker's name means the speaker."""
+        """The entity to which a name refers; a short form of a speaker's name refers to the speaker."""
         return self._entities.get(entity_key(full_name(name, speakers)))
 
     def concept(self, label: str, vector: NDArray[np.float32]) -> tuple[NodeId, float | None] | None:
-        """The concept of the same canonical label, or else the nearest one above ``CONCEPT_MERGE`` and its cosine."""
+        """The concept with the same canonical label (and no cosine), or else the nearest concept and its cosine.
+
+        Returns None if no label matches and the nearest concept has a cosine below ``CONCEPT_MERGE``.
+        """
         found = self._concepts.get(concept_key(label))
         if found is not None:
             return found, None
@@ -70,18 +73,18 @@ class Resolver:
 
 
 def full_name(name: str, speakers: Sequence[str]) -> str:
-    """The speaker that a short form abbreviates ("Mel" for Melanie), or the name itself."""
+    """The only speaker whose name begins with a short form ("Mel" for Melanie), else the name itself."""
     matches = [s for s in speakers if len(name) >= 3 and s.lower().startswith(name.lower())]
     return matches[0] if len(matches) == 1 else name
 
 
 def entity_key(name: str) -> str:
-    """Key that the spellings of one name share: case, article and possessive removed; a name of signs is itself."""
+    """Key shared by the spellings of a name: without case, article and possessive; symbols alone stay as they are."""
     return " ".join(words(_ARTICLE.sub("", name.strip()).removesuffix("'s").removesuffix("’s"))) or name.strip()
 
 
 def spelling_key(name: str) -> str:
-    """Key that names share which differ in case, article, possessive and plural alone."""
+    """Key shared by names that differ only in case, article, possessive and plural."""
     return " ".join(_singular(word) for word in entity_key(name).split())
 
 
@@ -94,11 +97,11 @@ def _singular(word: str) -> str:
 
 
 def concept_key(label: str) -> str:
-    """Key that the spellings of one topic share: its stemmed content words, so plural and singular are one."""
+    """Key shared by the spellings of a topic: its stemmed content words, so that singular and plural are the same."""
     return " ".join(terms(label)) or label.lower()
 
 
 def concept_label(text: str) -> str | None:
-    """Snake-case topic label of at most five words; None when the text names nothing but generic words."""
+    """Snake-case topic label of two to five content words; None if the text has fewer than two."""
     kept = [word for word in words(text) if word not in STOP_WORDS and not word.isdigit()][:5]
     return "_".join(kept) if len(kept) >= 2 else None

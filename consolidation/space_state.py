@@ -1,4 +1,4 @@
-"""What the pipeline knows of a space while it consolidates it, so that the store need not be asked at every turn."""
+"""In-memory state of a space during consolidation, so that the pipeline need not query the store at every turn."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from locigraph.kg.store import Store
 from locigraph.kg.types import Node, NodeId, NodeStatus, SpaceId, Turn, TurnId
 
 _MOST_LABELS = 12
-#: Label of the edge from a node to the one that holds in its place.
+#: Label of the edge from an outdated node to the one that replaced it.
 SUPERSEDED_BY = "SUPERSEDED_BY"
-#: The temporary id of the turn's own node; its colon keeps it apart from those of a plan.
+#: Temporary id of the turn's episode node; its colon distinguishes it from the refs of a plan.
 EPISODE_REF = "turn:episode"
 
 
@@ -32,13 +32,13 @@ class SpaceState:
     Attributes:
         space: The space.
         turns: All turns of the space, in conversation order.
-        index: Place of each turn among them.
+        index: Index of each turn in ``turns``.
         speakers: Names of the speakers, in the order in which they first speak.
-        episodes: Id of each consolidated turn's episode.
-        planned: What an architect is shown of each node of a plannable type.
-        coined: Relation labels that turns of the space have coined, by name; of many the first.
-        resolver: Finds the entity or concept that a mention means.
-        revision: The store's number of the last change that is taken in.
+        episodes: Id of the episode node of each turn that has one.
+        planned: The nodes of plannable types, as an architect is shown them.
+        coined: Relation labels that turns of the space have coined, sorted by name, at most twelve.
+        resolver: Finds the entity or concept to which a mention refers.
+        revision: Revision number of the space in the store that this state reflects.
     """
 
     def __init__(self, store: Store, space: SpaceId, encoder: TextEncoder) -> None:
@@ -46,11 +46,11 @@ class SpaceState:
         self.space = space
         self.turns: list[Turn] = []
         self.index: dict[TurnId, int] = {}
-        # Sessions may overlap in time, and then their turns alternate.
+        # Sessions may overlap in time, so their turns can be interleaved in ``turns``.
         self._sessions: dict[str, list[Turn]] = {}
         self._place: dict[TurnId, int] = {}
         self.speakers: tuple[str, ...] = ()
-        self.revision = store.revision(space)  # before anything is read: a change from here on makes this out of date
+        self.revision = store.revision(space)  # read first, so that any later change makes this state out of date
         self.extend(store.turns(space))
         self.episodes: dict[TurnId, NodeId] = {}
         self.planned: dict[NodeId, ContextNode] = {}
@@ -60,7 +60,7 @@ class SpaceState:
         labels = store.used_labels(space)
         self.learn_labels(labels)
         self._superseded_at: dict[NodeId, datetime] = {}
-        # (position of the first source turn, order of making, id), sorted.
+        # (index of the first source turn, order of creation, id), sorted.
         self._events: list[tuple[int, int, NodeId]] = []
         for node in store.nodes(space, types=[EPISODE, *plannable_types()], include_archived=True):
             self._learn_statement(node)
@@ -73,13 +73,13 @@ class SpaceState:
         into = {node.id: NodeId(str(node.attributes[MERGED_INTO])) for node in named if MERGED_INTO in node.attributes}
         for node in named:
             meant = node.id
-            while meant in into:  # what it was merged into may have been merged itself
+            while meant in into:  # the node it was merged into may itself have been merged
                 meant = into[meant]
             if meant != node.id:
                 self.resolver.alias(node.type, node.label, meant)
 
     def extend(self, turns: Iterable[Turn]) -> None:
-        """Take in turns that come after all others, in the order of the conversation."""
+        """Append turns that come after all others, in conversation order."""
         for turn in turns:
             self.index[turn.turn_id] = len(self.turns)
             self.turns.append(turn)
@@ -89,7 +89,7 @@ class SpaceState:
         self.speakers = tuple(dict.fromkeys(turn.speaker for turn in self.turns))
 
     def learn(self, nodes: Sequence[Node], vectors: NDArray[np.float32]) -> None:
-        """Take in the nodes that a committed turn made or changed.
+        """Add the nodes that a committed turn created or changed.
 
         Args:
             nodes: The nodes as they are now.
@@ -120,40 +120,40 @@ class SpaceState:
             self._archived.add(node.id)
 
     def supersede(self, node_id: NodeId, time: datetime) -> None:
-        """Take in that something else holds in the place of a node, as was known first at a time."""
+        """Record that another node replaces this one, known since ``time``; the earliest such time is kept."""
         first = min(time, self._superseded_at.get(node_id, time))
         self._superseded_at[node_id] = first
         self.planned[node_id] = replace(self.planned[node_id], superseded_at=first)
 
     def learn_labels(self, names: AbstractSet[str]) -> None:
-        """Take in the labels of committed edges."""
+        """Add the coined labels among those of committed edges."""
         if new := names - RELATION_LABELS.keys() - {label.name for label in self.coined}:
             held = self._store.relation_labels(self.space)
             found = sorted([*self.coined, *(held[name] for name in new)], key=attrgetter("name"))
             self.coined = tuple(found[:_MOST_LABELS])
 
     def add_source(self, turn_id: TurnId, node_ids: Iterable[NodeId]) -> None:
-        """Take in that a committed turn is one more source of nodes."""
+        """Record that a committed turn is a further source of nodes."""
         known = {node_id: None for node_id in node_ids if node_id in self.planned}
         self._planned_by.setdefault(turn_id, {}).update(known)
 
     def planned_by(self, turns: Sequence[Turn]) -> list[ContextNode]:
-        """The nodes that some turns planned or said again, and that nobody has archived."""
+        """The nodes that the given turns created or repeated, without archived ones."""
         ids = dict.fromkeys(node_id for turn in turns for node_id in self._planned_by.get(turn.turn_id, ()))
         return [self.planned[node_id] for node_id in ids if node_id not in self._archived]
 
     def event_before(self, turn: Turn) -> NodeId | None:
-        """The last event that an earlier turn told of; a retried turn comes after later ones are done."""
+        """The last event of any earlier turn, even if later turns were consolidated before this one (a retry)."""
         found = bisect_left(self._events, (self.index[turn.turn_id],))
         return self._events[found - 1][2] if found else None
 
     def events_after(self, turn: Turn) -> list[NodeId]:
-        """The first events that later turns told of, of a turn that is tried again; none of one in its order."""
+        """The events of the first later turn that has any; there are some only when the turn is a retried one."""
         later = self._events[bisect_left(self._events, (self.index[turn.turn_id] + 1,)) :]
         return [node_id for place, _, node_id in later if place == later[0][0]]
 
     def recent(self, turn: Turn, count: int) -> tuple[Turn, ...]:
-        """The turns before this one in its session, oldest first."""
+        """Up to ``count`` turns just before this one in its session, oldest first."""
         here = self._place[turn.turn_id]
         return tuple(self._sessions[turn.session_id][max(0, here - count) : here])
 
@@ -163,11 +163,11 @@ class SpaceState:
         return self.episodes.get(session[other].turn_id) if 0 <= other < len(session) else None
 
     def known_since(self, *refs: str) -> list[datetime]:
-        """When nodes became known; a ref of a node that is not in the graph yet has no time."""
+        """When the given nodes became known; refs of nodes that are not in the graph yet are left out."""
         nodes = [self._store.node(self.space, NodeId(ref)) for ref in refs if ref in self.planned]
         return [node.created_at for node in nodes]
 
     def is_open_at(self, node_id: NodeId, time: datetime) -> bool:
-        """Whether a node's valid time goes on beyond a time; what ended earlier must keep its end."""
+        """Whether a node's valid time extends beyond a time; a node that ended earlier must keep its end."""
         valid_to = self._store.node(self.space, node_id).valid_to
         return valid_to is None or valid_to > time

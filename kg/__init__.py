@@ -1,1 +1,4 @@
-"""The knowledge graph: data model, store, snapshots, corpora. Imports no torch, model clients or ranking."""
+"""The knowledge graph: data model, store, snapshots and corpus readers.
+
+This package imports neither torch nor model clients nor ranking code.
+"""

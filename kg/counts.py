@@ -1,4 +1,4 @@
-"""Counts of what was done, which add up."""
+"""Dataclasses of counts that can be added up, and helpers to print counts."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Self
 
 
 def counted(number: int, noun: str) -> str:
-    """A number and what is counted, such as "1 turn" or "2,000 turns"."""
+    """A number with its noun in the singular or plural, such as "1 turn" or "2,000 turns"."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def is_or_are(number: int) -> str:
-    """The verb of so many."""
+    """The form of "to be" that agrees with a number."""
     return "is" if number == 1 else "are"
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Base of frozen dataclasses of numbers, or tuples of them: two of a kind add up field by field."""
+    """Base of frozen dataclasses whose fields are numbers or tuples; ``+`` adds two instances field by field."""
 
     def __add__(self, other: Self, /) -> Self:
         return type(self)(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
@@ -26,16 +26,16 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Spent(Counts):
-    """What language models cost, and what came of it.
+    """Usage of language models: calls, tokens, cost and unusable replies.
 
     Attributes:
-        calls: Replies, wrong ones among them.
-        read: Tokens that the models read.
-        written: Tokens that they wrote.
-        cost: What these cost, in the currency of the prices.
-        invalid: Replies that could not be used.
-        repaired: Those of them that the model mended when it was told.
-        given_up: Requests that came to nothing, refused ones among them.
+        calls: Number of replies, including unusable ones.
+        read: Input tokens.
+        written: Output tokens.
+        cost: Cost of these tokens, in the currency of the prices.
+        invalid: Number of replies that could not be used.
+        repaired: Number of invalid replies that the model corrected when it was told the error.
+        given_up: Number of requests that gave no usable result, including refused ones.
     """
 
     calls: int = 0

@@ -1,14 +1,14 @@
 """Errors of the graph package.
 
-LocigraphError                 every error a user can cause or mend; commands print it and exit with code 2
-├── CorpusFormatError          a corpus file is not what its format promises
+LocigraphError                 every error that a user can cause or fix; commands print it and exit with code 2
+├── CorpusFormatError          a corpus file does not have the format that was expected
 │   └── CorpusFileError        a corpus file that cannot be read at all
 ├── StoreError                 the store cannot do what was asked
 │   ├── UnknownSpaceError      no such space
-│   ├── UnknownScopeError      no space of such a user or agent
-│   ├── UnknownNodeError       an id that the space does not hold
-│   ├── UnknownTypeError       a node type or relation label that the schema does not hold
-│   ├── TurnConflictError      a turn id that already holds other words
+│   ├── UnknownScopeError      no space belongs to this user or agent
+│   ├── UnknownNodeError       no node of the space has this id
+│   ├── UnknownTypeError       a node type or relation label is not in the schema
+│   ├── TurnConflictError      a turn with the same id but different content is already stored
 │   └── StoreVersionError      the database was written by another version
 └── InvalidVectorError         NaN, infinite or wrong dimension
 """
@@ -28,7 +28,7 @@ class LocigraphError(Exception):
 class CorpusFormatError(LocigraphError):
     """A corpus file is malformed; names the file, the conversation, the field and the value."""
 
-    field = ""  # of a file that cannot be read at all
+    field = ""  # stays empty if the file cannot be read at all
 
     def __init__(self, path: object, conversation: str | None, field: str, value: object, expected: str) -> None:
         where = f"{path}: conversation {shortened(conversation)}" if conversation is not None else f"{path}"
@@ -64,11 +64,11 @@ class UnknownScopeError(StoreError):
 
 
 class UnknownNodeError(StoreError):
-    """There is no node with such an ID in the space."""
+    """The space holds no node with this ID."""
 
 
 class UnknownTypeError(StoreError):
-    """A node type or relation label that the schema does not hold."""
+    """A node type or relation label is not in the schema."""
 
 
 class TurnConflictError(StoreError):
@@ -84,13 +84,13 @@ class InvalidVectorError(LocigraphError):
 
 
 def shortened(value: object) -> str:
-    """A value as an error message shows it: in at most 80 characters."""
+    """The repr of a value, cut to at most 80 characters, for use in an error message."""
     shown = repr(value)
     return shown if len(shown) <= 80 else shown[:77] + "..."
 
 
 def nearest(value: str, known: Iterable[str]) -> str:
-    """A hint for an error message: '; nearest is X', or what there is, or that there is nothing."""
+    """A hint for an error message: the known name closest to ``value``, else up to five known names."""
     options = sorted(known)
     close = difflib.get_close_matches(value, options, n=1)
     if close:

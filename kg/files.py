@@ -1,4 +1,4 @@
-"""Writes files and folders completely or not at all, and opens small databases."""
+"""Writes files and folders completely or not at all, and opens small SQLite databases."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-#: Marks of ours in the header of an SQLite file: of a store, and of a cache.
+#: Application ids that we write to the header of an SQLite file: for a store, and for a cache.
 STORE_ID, CACHE_ID = int.from_bytes(b"Loci"), int.from_bytes(b"LocC")
-#: What to do about an error that ``is_of_disk``.
+#: Advice to the user after an error for which ``is_of_disk`` is true.
 MAKE_ROOM = "mend the disk, or make room on it, and run the command again"
 _REPLACING = threading.Lock()
 _SEAL = "sha256"
 
 
 def is_of_disk(error: object) -> bool:
-    """Whether an error, of a system call or a database, says that its disk is full or broken."""
+    """Whether an error of a system call or a database reports that the disk is full or broken."""
     return any(words in str(error) for words in ("disk is full", "disk I/O error", "No space left on device"))
 
 
 def parsed_json(text: str) -> Any:
-    """What a JSON text says; ``ValueError`` if it is none, also where it is nested deeper than Python can follow."""
+    """Parse JSON; raises ``ValueError`` if the text is invalid or nested too deeply for Python's parser."""
     try:
         return json.loads(text)
     except RecursionError as error:
@@ -35,13 +35,13 @@ def parsed_json(text: str) -> Any:
 
 
 def sealed(manifest: Mapping[str, Any]) -> str:
-    """A manifest as JSON, with the SHA-256 of all else that it says."""
-    said = json.loads(json.dumps(manifest))  # as it will be read
+    """A manifest as JSON text, with the SHA-256 of its content added under the key ``sha256``."""
+    said = json.loads(json.dumps(manifest))  # in the form in which it will be read back
     return json.dumps({**said, _SEAL: _seal(said)}, indent=1, sort_keys=True) + "\n"
 
 
 def check_seal(manifest: Mapping[str, Any]) -> None:
-    """Raise ``ValueError`` if a sealed manifest was changed; one that was never sealed is taken as it is."""
+    """Raise ``ValueError`` if a manifest was changed after ``sealed`` wrote it; one without a seal is accepted."""
     if _SEAL in manifest and manifest[_SEAL] != _seal(manifest):
         raise ValueError(f"the manifest was changed after it was written: {_SEAL} does not fit what it says")
 
@@ -52,9 +52,9 @@ def _seal(manifest: Mapping[str, Any]) -> str:
 
 
 def replace_file(path: Path, content: str | bytes) -> None:
-    """Replace ``path`` by a file once all of it is on the disk; an error changes nothing."""
+    """Write a file atomically: ``path`` is replaced only once all content is on the disk; an error changes nothing."""
     part = path.with_name(path.name + ".part")
-    with _REPLACING:  # two threads that write the same file would share its part
+    with _REPLACING:  # two threads that write the same path would share one ".part" file
         part.write_bytes(content.encode() if isinstance(content, str) else content)
         sync(part)
         os.replace(part, path)
@@ -70,19 +70,19 @@ def sync(path: Path) -> None:
 def is_foreign(
     connection: sqlite3.Connection, *, application_id: int, is_earlier: Callable[[sqlite3.Connection], bool]
 ) -> bool:
-    """Whether a database belongs to another application: none may be changed that we have not made.
+    """Whether a database belongs to another application, and so must not be changed.
 
-    Ours is one with our mark, one that is empty, and one that an earlier version made, which had no mark.
+    A database is ours if it has our application id, is empty, or was made by an earlier version, which set no id.
 
     Args:
         connection: The database.
-        application_id: Our mark, which its header holds.
-        is_earlier: Whether an earlier version made a database that has no mark.
+        application_id: The application id that the header of our databases holds.
+        is_earlier: Whether a database without an application id was made by an earlier version of this software.
     """
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (objects,) = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
     is_unmarked_ours = not (version or objects) or is_earlier(connection)
-    # Read last: a thread that makes the file meanwhile marks it before it adds what an unmarked one may not hold.
+    # Read the id last: a thread that creates the file at the same time sets the id before it adds further tables.
     (held,) = connection.execute("PRAGMA application_id").fetchone()
     return bool(held != application_id) if held else not is_unmarked_ours
 
@@ -94,10 +94,10 @@ def opened_sqlite(
     """A connection to a small SQLite database, such as a cache; waits a minute for the lock of another process.
 
     Args:
-        path: File of the database; it is made when absent.
-        failed: Makes the error that is raised in the place of one of SQLite's.
-        table: Name of its one table, which is made when absent.
-        columns: What stands behind the name in the statement that makes the table.
+        path: File of the database; created if absent.
+        failed: Converts an SQLite error to the error that is raised instead.
+        table: Name of its only table, which is created if absent.
+        columns: Column definitions: what follows the table name in ``CREATE TABLE``.
     """
     try:
         with closing(sqlite3.connect(path, timeout=60)) as connection:
@@ -111,10 +111,10 @@ def opened_sqlite(
 
 
 def ensure_table(connection: sqlite3.Connection, table: str, columns: str) -> None:
-    """Make a table of a small database of ours if it is absent, and our mark with it."""
+    """Create the table of one of our small databases if it is absent, and set our application id."""
     if has_table(connection, table):
         return
-    with connection:  # both at once: whoever sees a table without the mark takes it for another application's
+    with connection:  # one transaction: a table without our id would be taken for another application's
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(f"CREATE TABLE IF NOT EXISTS {table} {columns}")
         connection.execute(f"PRAGMA application_id = {CACHE_ID}")
@@ -133,23 +133,23 @@ def _holds(connection: sqlite3.Connection, table: str, columns: str) -> bool:
 
 
 def _tables(connection: sqlite3.Connection) -> dict[str, list[Any]]:
-    """Everything in a database by name, each with its columns."""
+    """The columns of every table, index or view in a database, by name."""
     names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE name NOT LIKE 'sqlite%'")]
     return {name: connection.execute("SELECT * FROM pragma_table_info(?)", (name,)).fetchall() for name in names}
 
 
 @contextmanager
 def replaced_folder(folder: Path) -> Iterator[Path]:
-    """A folder to write into, which takes the place of ``folder`` when the block ends; an error changes nothing.
+    """A temporary folder to write into, which replaces ``folder`` when the block ends; an error changes nothing.
 
     Args:
-        folder: The folder to make, or to replace with all that it holds.
+        folder: The folder to create, or to replace together with everything in it.
     """
     part, old = folder.with_name(folder.name + ".part"), _old(folder)
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     yield part
-    for path in [*part.rglob("*"), part]:  # on the disk before anything that is there goes
+    for path in [*part.rglob("*"), part]:  # the new content must be on the disk before the old is removed
         sync(path)
     if folder.exists():
         shutil.rmtree(old, ignore_errors=True)
@@ -159,7 +159,7 @@ def replaced_folder(folder: Path) -> Iterator[Path]:
 
 
 def whole_folder(folder: Path) -> Path:
-    """Where a folder can be read: its old copy while ``replaced_folder`` is, or was stopped, between its renames."""
+    """The path from which to read a folder: its old copy if ``replaced_folder`` is, or was stopped, mid-rename."""
     return _old(folder) if not folder.exists() and _old(folder).is_dir() else folder
 
 

@@ -1,6 +1,6 @@
-"""Several spaces as one graph, in which the IDs of nodes and turns are prefixed with their space.
+"""Joins the graphs of several spaces, with IDs of nodes and turns prefixed with their space.
 
-By themselves, IDs of nodes and turns are unique only in their space.
+Without the prefix, these IDs are unique only within their space.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def joint_name(space: str, name: _Name) -> _Name:
 
 
 def parted(joined: _Name) -> tuple[SpaceId, _Name]:
-    """The space and the name in it that ``joint_name`` has joined."""
+    """Inverse of ``joint_name``: the space, and the name within it."""
     space, _, name = joined.partition(":")
     return SpaceId(space.replace("%3A", ":").replace("%25", "%")), name  # type: ignore[return-value]  # a str
 
@@ -33,7 +33,7 @@ def parted(joined: _Name) -> tuple[SpaceId, _Name]:
 def read_by_space(
     joined: Iterable[NodeId], read: Callable[[SpaceId, list[NodeId]], Mapping[NodeId, _Value]]
 ) -> dict[NodeId, _Value]:
-    """What is read of nodes space by space, by their joint names."""
+    """Call ``read`` once for each space of the given nodes; returns its values by joint name."""
     by_space: dict[SpaceId, list[NodeId]] = {}
     for name in joined:
         space, node = parted(name)
@@ -46,7 +46,7 @@ def read_by_space(
 
 
 def side_by_side(snapshots: Sequence[Snapshot], name: SpaceId) -> Snapshot:
-    """One snapshot of several spaces, space by space in the order of their first turns; no edge joins two of them.
+    """One snapshot that holds several spaces one after another, ordered by first turn; no edge crosses spaces.
 
     Node rows are ordered by key within a space only.
     """
@@ -66,7 +66,7 @@ def side_by_side(snapshots: Sequence[Snapshot], name: SpaceId) -> Snapshot:
         recorded_at=np.concatenate([each.recorded_at for each in held]),
         valid_from=np.concatenate([each.valid_from for each in held]),
         valid_to=np.concatenate([each.valid_to for each in held]),
-        # A space without nodes has embeddings of no width.
+        # The embeddings of a space without nodes have width 0.
         embeddings=np.concatenate([each.embeddings.reshape(each.num_nodes, width) for each in held]),
         source=np.concatenate([each.source + first for each, first in zip(held, nodes, strict=True)]),
         target=np.concatenate([each.target + first for each, first in zip(held, nodes, strict=True)]),

@@ -1,7 +1,7 @@
 """Registries: tables of strategies, extractors, corpus formats, losses, graph encoders, node types.
 
-Each kind of choice has one table. Commands, their help, checks and reports derive from it, so that adding a choice is
-one file and one row.
+Each kind of choice has one table, from which commands, their help, checks and reports are derived. So adding a choice
+takes one file and one row.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RowT = TypeVar("RowT", bound=Row)
 
 
 class UnknownNameError(LocigraphError, KeyError):
-    """A name that its table does not hold; the message lists the names that it does hold."""
+    """A name is not in its table; the message lists the known names."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         names = list(known)
@@ -38,10 +38,10 @@ class UnknownNameError(LocigraphError, KeyError):
 
 
 class Table(Mapping[str, RowT]):
-    """The choices of one kind, by name, in the order in which they are listed to users.
+    """All choices of one kind, by name, in the order in which they are listed to users.
 
     Args:
-        kind: What a row is, in the singular, such as ``strategy``; used in error messages.
+        kind: The kind, in the singular, such as ``strategy``; used in error messages.
         rows: The built-in rows.
 
     Raises:
@@ -66,14 +66,14 @@ class Table(Mapping[str, RowT]):
         return row
 
     def remove(self, name: str) -> None:
-        """Remove a row; UnknownNameError if there is none of that name."""
+        """Remove a row; raises UnknownNameError if no row has that name."""
         del self._rows[self[name].name]
 
     def __getitem__(self, name: str) -> RowT:
         """The row of a name.
 
         Raises:
-            UnknownNameError: If the table holds none; the message lists the known names.
+            UnknownNameError: If no row has that name; the message lists the known names.
         """
         try:
             return self._rows[name]

@@ -1,7 +1,7 @@
-"""The graph's own description: node types and relation labels, which the store holds as data.
+"""The graph's schema: node types and relation labels, which the store also holds as rows of two tables.
 
-These are the built-in rows. Extractors may coin further relation labels; the store keeps each with a description,
-in the family ``RELATED_TO``. The graph network reads few families (``gnn.relations``), and not this one.
+These are the built-in rows. Extractors may coin further relation labels, which the store keeps with a description in
+the family ``RELATED_TO``. The graph network reads only a few families (``gnn.relations``), and not this one.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class NodeType:
         name: Name of the type.
         parent: The type one level above; None for a top-level type.
         description: One sentence for people and language models.
-        network: The graph network's node type for it; rare types share the weights of the type they are closest to.
-        searchable: Whether a search may return it; the other types are structure (see ``kg.types.Node``).
-        plannable: Whether an architect may create nodes of it.
-        answer: Whether its text states what a turn says, so that it can answer a question.
-        dated: Whether its valid time is the date of what happened. A fact's is not: it begins when the fact was said.
+        network: The node type that the graph network uses for it; rare types share the weights of the closest type.
+        searchable: Whether a search may return its nodes; nodes of other types only give the graph structure.
+        plannable: Whether an architect may create nodes of this type.
+        answer: Whether its nodes' text states what a turn says, so that it can answer a question.
+        dated: Whether its valid time is the date of the event. A fact's is not: it begins when the fact was stated.
     """
 
     name: str
@@ -46,9 +46,9 @@ class RelationLabel:
     Attributes:
         name: Name of the label.
         kind: ``structural`` or ``semantic``.
-        family: The group of labels that it belongs to; the graph network reads some groups (``gnn.relations``).
+        family: The group of labels to which it belongs; the graph network reads some of them (``gnn.relations``).
         description: One sentence for people and language models.
-        plannable: Whether language models may use it; edges with other labels are made by code.
+        plannable: Whether language models may use it; edges with other labels are made only by code.
     """
 
     name: str
@@ -59,17 +59,17 @@ class RelationLabel:
 
 
 COINED_FAMILY = "RELATED_TO"
-#: Type of the nodes that are turns: they alone have graph embeddings.
+#: Type of the nodes that represent turns; only these have graph embeddings.
 EPISODE = "episode"
-#: Node types that name what many turns speak of; two nodes of one of them may mean the same.
+#: Node types for things that many turns mention; two nodes of such a type may mean the same and be merged.
 NAMED_TYPES = ("entity", "concept")
-#: Attributes of an archived node that is an alias of another: its ID, and what made them one: the build that would have
-#: made the node, or a second pass, by spelling or meaning.
+#: Attributes of an archived node that was merged into another: the ID of that node, and what merged them:
+#: "consolidation", or for a second pass "spelling" or "meaning".
 MERGED_INTO, MERGED_BY = "merged_into", "merged_by"
-#: What a coined relation label looks like.
+#: Pattern that a coined relation label must match.
 LABEL_PATTERN = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 
-# A parent stands before its children. Episodes are made by the pipeline, categories and reflections by second passes.
+# Parents come before their children. The pipeline makes episodes; second passes make categories and reflections.
 NODE_TYPES: Table[NodeType] = Table(
     "node type",
     [
@@ -128,12 +128,12 @@ def searchable_types() -> tuple[str, ...]:
 
 
 def plannable_types() -> tuple[str, ...]:
-    """Names of the node types that an architect may make."""
+    """Names of the node types of which an architect may create nodes."""
     return tuple(row.name for row in NODE_TYPES.values() if row.plannable)
 
 
 def plannable_labels() -> tuple[RelationLabel, ...]:
-    """The relation labels that a language model is offered."""
+    """The relation labels that a language model may use."""
     return tuple(row for row in RELATION_LABELS.values() if row.plannable)
 
 
@@ -143,17 +143,17 @@ def answer_types() -> tuple[str, ...]:
 
 
 def fact_types() -> tuple[str, ...]:
-    """Names of the node types that are drawn from turns and state what they say: facts and events."""
+    """Names of the node types that extraction creates and that state what turns say: facts and events."""
     return tuple(row.name for row in NODE_TYPES.values() if row.answer and row.plannable)
 
 
 def dated_types() -> tuple[str, ...]:
-    """Names of the node types whose valid time is the date of what happened."""
+    """Names of the node types whose valid time is the date of the event."""
     return tuple(row.name for row in NODE_TYPES.values() if row.dated)
 
 
 def schema_hash() -> str:
-    """Twelve hexadecimal digits that change with a name, parent, kind or family; checkpoints and indexes carry it."""
+    """Hash of all names, parents, kinds and families, 12 hexadecimal digits; stored with checkpoints and indexes."""
     rows = [{"name": t.name, "parent": t.parent} for t in NODE_TYPES.values()]
     rows += [{"name": r.name, "kind": r.kind, "family": r.family} for r in RELATION_LABELS.values()]
     return hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()[:12]

@@ -1,4 +1,4 @@
-"""A graph as arrays, which training, refresh and evaluation read instead of the tables."""
+"""A graph as arrays, which training, refresh and evaluation read instead of the store's tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NO_TIME = np.iinfo(np.int64).min
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The graph of one space as it was known at a time; rows ordered by key, so by age.
+    """The graph of one space as it was known at a given time; node rows are ordered by key, hence by age.
 
     Attributes:
         space: The space that was read.
@@ -33,10 +33,10 @@ class Snapshot:
         recorded_at: Recorded time of the node, seconds since 1970, int64 [nodes].
         valid_from: Start of the valid time, seconds since 1970 or ``NO_TIME``, int64 [nodes].
         valid_to: End of the valid time in the same form, int64 [nodes].
-        embeddings: float32 [nodes, dim]; empty with dim 0 when no model was named.
-        source, target: Row numbers of the edges' ends, int64 [edges].
+        embeddings: float32 [nodes, dim]; dim is 0 when no model was named.
+        source, target: Node rows of the edges' ends, int64 [edges].
         relations: Relation labels, [edges].
-        families: Relation by which the graph network knows each edge, [edges].
+        families: Family of each relation label, which is what the graph network reads, [edges].
         weights: float32 [edges].
         turn_ids, speakers, session_ids: One entry for each turn, in conversation order, [turns].
         spoken_at: When each turn was said, seconds since 1970 or ``NO_TIME``, int64 [turns].
@@ -82,7 +82,7 @@ class Snapshot:
 
     @cached_property
     def place_of(self) -> dict[TurnId, int]:
-        """Place of each turn in the conversation."""
+        """Index of each turn in the conversation, from 0."""
         return {turn: place for place, turn in enumerate(self.turn_ids)}
 
     @cached_property
@@ -104,16 +104,16 @@ class Snapshot:
 
     @cached_property
     def first_turn_place(self) -> NDArray[np.int64]:
-        """Place in the conversation of each node's first source turn; the number of turns for one without, [nodes]."""
+        """Index of each node's first source turn in the conversation, [nodes]; the number of turns if it has none."""
         first = np.full(self.num_nodes, len(self.turn_ids), dtype=np.int64)
         np.minimum.at(first, self.provenance[:, 0], self.provenance[:, 1])
         return first
 
     @cached_property
     def times(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """First and last second of what each node speaks of, or ``NO_TIME``, [nodes].
+        """First and last second of the time that each node refers to, or ``NO_TIME``, [nodes].
 
-        For turns and events that is the valid time; for all others the time at which the first source turn was said.
+        For turns and events this is the valid time; for all other nodes, the time of the first source turn.
         """
         spoken = np.append(self.spoken_at, NO_TIME)[self.first_turn_place]
         own = np.isin(self.types, dated_types()) & (self.valid_from != NO_TIME)
@@ -122,13 +122,13 @@ class Snapshot:
 
     @cached_property
     def last_day(self) -> date | None:
-        """The day of the last turn; None without dates."""
+        """The day of the latest turn; None if no turn has a date."""
         latest = int(self.spoken_at.max(initial=NO_TIME))
         return None if latest == NO_TIME else datetime.fromtimestamp(latest, UTC).date()
 
     @cached_property
     def fingerprint(self) -> str:
-        """Twelve hexadecimal digits that change with any node, edge, text or vector."""
+        """Hash of all nodes, edges, texts and vectors, 12 hexadecimal digits."""
         digest = hashlib.sha256()
         for array in (
             self.keys, self.active, self.valid_from, self.valid_to, self.embeddings,

@@ -1,4 +1,4 @@
-"""Folders for what a process needs while it runs; those of killed processes are removed by the next that makes one."""
+"""Temporary folders of a process; those left behind by killed processes are removed when the next one is made."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-#: How the names of these folders begin; eight letters or digits follow. Folders that begin otherwise are not ours.
+#: Prefix of the names of these folders; a random suffix follows. Folders without this prefix are not ours.
 PREFIX = "locigraph_"
 
 
 def held_folder(place: str | None = None) -> tuple[str, Callable[[], None]]:
-    """Make a folder that only this user may enter; returns its path and what removes it.
+    """Create a folder that only this user may enter; returns its path and a function that removes it.
 
-    The folder is locked while its process lives, however that ends. Folders beside it whose lock nobody holds are
-    removed.
+    The folder is locked until its process ends, even if the process is killed. Such folders in the same place that
+    no process holds a lock on are removed.
 
     Args:
-        place: Folder to make it in; None for the directory of temporary files.
+        place: Parent folder; None for the system's directory of temporary files.
 
     Raises:
-        OSError: If it cannot be made.
+        OSError: If the folder cannot be created.
     """
     place = place or tempfile.gettempdir()
     _remove_abandoned(place)
@@ -33,9 +33,9 @@ def held_folder(place: str | None = None) -> tuple[str, Callable[[], None]]:
         folder = tempfile.mkdtemp(prefix=PREFIX, dir=place)
         try:
             held = _locked(folder)
-        except OSError:  # no folder can be locked here, as on some network drives, so nobody removes this one
+        except OSError:  # folders cannot be locked here (some network drives), so no other process removes this one
             return folder, partial(shutil.rmtree, folder, ignore_errors=True)
-        # Before it was locked another process may have taken it for abandoned.
+        # Before it was locked, another process may have taken it for abandoned and removed it.
         if held is not None and Path(folder).exists():
             return folder, partial(_remove, folder, held)
 
@@ -44,7 +44,7 @@ def _remove_abandoned(place: str) -> None:
     for entry in os.scandir(place):
         if not entry.name.startswith(PREFIX):
             continue
-        with suppress(OSError):  # it went meanwhile, or cannot be locked
+        with suppress(OSError):  # it was removed meanwhile, or cannot be locked
             if entry.stat(follow_symlinks=False).st_uid == os.getuid():
                 held = _locked(entry.path)
                 if held is not None:
@@ -52,7 +52,7 @@ def _remove_abandoned(place: str) -> None:
 
 
 def _locked(folder: str) -> int | None:
-    """A descriptor that holds a folder's lock; None where another holds it, or the folder is gone."""
+    """A file descriptor that holds a folder's lock; None if another process holds it or the folder is gone."""
     try:
         held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except FileNotFoundError:

@@ -1,23 +1,23 @@
-"""Times as whole seconds since 1970 UTC, which is how tables, arrays and indexes hold them."""
+"""Conversion of times to whole seconds since 1970 UTC, the form in which tables, arrays and indexes hold them."""
 
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, time
 from math import floor
 
-#: Times outside are refused: dates are counted from them, in zones and calendars that end at the years 1 and 9999.
+#: Times outside this range are refused, so that date arithmetic stays within Python's years 1 to 9999.
 EARLIEST, LATEST = datetime(1000, 1, 1, tzinfo=UTC), datetime(3000, 1, 1, tzinfo=UTC)
-#: What error messages say of that range.
+#: The range as error messages describe it.
 TIME_RANGE = f"a time from {EARLIEST:%Y} to {LATEST.year - 1}"
 
 
 def is_in_range(at: datetime) -> bool:
-    """Whether a time lies within the range that can be stored; one without zone is read as UTC."""
+    """Whether a time lies within the range that can be stored; a time without zone is read as UTC."""
     return EARLIEST <= (at if at.tzinfo else at.replace(tzinfo=UTC)) < LATEST
 
 
 def epoch(at: datetime) -> int:
-    """Whole seconds since 1970 UTC, of which a fraction is cut off; a time without zone is read as UTC."""
+    """Whole seconds since 1970 UTC, rounded down; a time without zone is read as UTC."""
     return floor((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
 
 

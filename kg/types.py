@@ -1,4 +1,7 @@
-"""The data model: turns, nodes, relations, and the changes that one turn makes to the graph."""
+"""The data model: turns, nodes, relations, and the change that one turn makes to the graph.
+
+A *space* is a separate memory, with its own conversation and graph; IDs of turns and nodes are unique within it.
+"""
 
 from __future__ import annotations
 
@@ -22,32 +25,32 @@ Attributes = Mapping[str, str | int | float | bool | list[str]]
 #: Recorded time of undated turns: earlier than every real date, so that they are visible at any ``as_of``.
 UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
 
-#: Longest name in UTF-8: an index row must hold that of a space or turn, a space's with "@" and a time behind it.
+#: Longest name, in bytes of UTF-8: it must fit in an index row, for a space with "@" and a time appended.
 MAX_NAME_BYTES = 240
-#: Longest text of a turn, and longest caption of its image, in UTF-8.
+#: Longest text of a turn, and longest caption of its image, in bytes of UTF-8.
 MAX_TEXT_BYTES = 1_000_000
 _MAX_POSITION = 2**31
-_SHARES = "[shares "  # begins what a shared image shows, in an utterance
-#: What no database holds: half of a surrogate pair is no UTF-8, and PostgreSQL has no NUL.
+_SHARES = "[shares "  # in an utterance, begins the caption of a shared image
+#: Characters that not every database can store: lone surrogates are not valid UTF-8, and PostgreSQL refuses NUL.
 UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 def is_name(text: str) -> bool:
-    """Whether a space, turn, session or speaker may have this name: not blank, not too long, no control characters."""
+    """Whether a text is a valid name of a space, turn, session or speaker: not blank, short, no control characters."""
     is_plain = not any(sign < " " or sign == "\x7f" or "\ud800" <= sign <= "\udfff" for sign in text)
     return is_plain and bool(text.strip()) and len(text.encode()) <= MAX_NAME_BYTES
 
 
 def is_text(text: str) -> bool:
-    """Whether any database can hold a text: not too long, no NUL characters or lone surrogates."""
+    """Whether every supported database can store a text: not too long, no NUL characters or lone surrogates."""
     return not UNSTORABLE.search(text) and len(text.encode()) <= MAX_TEXT_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A user, an agent, or both: the owner of a space, by which several spaces can be searched together.
+    """The owner of a space: a user, an agent, or both. All spaces of one owner can be searched together.
 
-    As the owner of a space, None means that it was never given; in a search, None means any.
+    For the owner of a space, None means that none was given; in a search, None matches any.
     """
 
     user: str | None = None
@@ -63,7 +66,7 @@ class Scope:
         return " and ".join(named) or "anybody"
 
     def covers(self, other: Scope) -> bool:
-        """Whether a space of another scope is meant by this one."""
+        """Whether a search in this scope includes a space that belongs to ``other``."""
         return self.user in (None, other.user) and self.agent in (None, other.agent)
 
 
@@ -71,7 +74,7 @@ ANYBODY = Scope()
 
 
 class TurnState(StrEnum):
-    """How far a turn's consolidation has come."""
+    """Whether a turn still has to be consolidated, was consolidated, or failed."""
 
     PENDING = "pending"
     DONE = "done"
@@ -79,7 +82,7 @@ class TurnState(StrEnum):
 
 
 class NodeStatus(StrEnum):
-    """Whether a node is searched; an archived one stays in the store but is not."""
+    """Whether searches can find a node; an archived node stays in the store but is not found."""
 
     ACTIVE = "active"
     ARCHIVED = "archived"
@@ -87,11 +90,11 @@ class NodeStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One utterance as it was said; the source record that nothing ever changes.
+    """One utterance as it was said: the source record, whose content never changes.
 
     ``spoken_at`` comes from the data, never from the wall clock; None where the corpus gives no date.
-    ``position`` counts turns within the conversation from 0, in the order they were spoken. The store gives it: of a
-    turn that is appended it only says where it stands among the others of the call.
+    ``position`` counts the turns of a conversation from 0, in the order they were spoken. The store assigns it: the
+    positions of turns that are being appended only give their order relative to each other.
     """
 
     space: SpaceId
@@ -106,33 +109,33 @@ class Turn:
 
     @property
     def recorded_at(self) -> datetime:
-        """When the graph learns of this turn."""
+        """The time from which the graph knows this turn."""
         return self.spoken_at or UNDATED
 
     @property
     def utterance(self) -> str:
-        """The text that is embedded and searched: speaker, words, and what a shared image shows."""
+        """The text that is embedded and searched: speaker, words, and the caption of a shared image."""
         caption = f" {_SHARES}{self.image_caption}]" if self.image_caption else ""
         return f"{self.speaker}: {self.text}{caption}"
 
     @staticmethod
     def text_of(utterance: str, speaker: str) -> str:
-        """The words alone of an ``utterance``."""
+        """Only the words of an ``utterance``, without speaker and image caption."""
         return Turn.without_speaker(utterance, speaker).partition(f" {_SHARES}")[0]
 
     @staticmethod
     def without_speaker(utterance: str, speaker: str) -> str:
-        """An ``utterance`` without the name before it."""
+        """An ``utterance`` without the speaker's name at its beginning."""
         return utterance.removeprefix(f"{speaker}: ")
 
     @staticmethod
     def shares_image(utterance: str) -> bool:
-        """Whether an ``utterance`` says that an image is shared, be it in the speaker's own words."""
+        """Whether an ``utterance`` contains the mark of a shared image, even if the speaker typed it."""
         return _SHARES in utterance
 
     @property
     def fault(self) -> tuple[str, object, str] | None:
-        """The first field that no store takes, with its value and what is expected; None for a sound turn."""
+        """The first invalid field, its value, and what is expected; None for a valid turn."""
         for name in ("conversation_id", "space", "turn_id", "session_id", "speaker"):
             if not is_name(getattr(self, name)):
                 return name, getattr(self, name), f"1 to {MAX_NAME_BYTES} bytes without control characters, not blank"
@@ -151,7 +154,7 @@ class Node:
     """A node as the store holds it. Times are in UTC.
 
     ``valid_from`` / ``valid_to`` say when the statement is true or the event happened (None: open);
-    ``created_at`` / ``update_time`` say when the graph learnt it.
+    ``created_at`` / ``update_time`` say when the graph learnt of it, and of its last change.
     """
 
     space: SpaceId
@@ -180,7 +183,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class NewNode:
-    """A node to be made. ``ref`` is a temporary name by which the same change's relations may point at it."""
+    """A node to be created. ``ref`` is a temporary name by which relations in the same change refer to it."""
 
     ref: str
     type: str
@@ -196,7 +199,7 @@ class NewNode:
 
 @dataclass(frozen=True, slots=True)
 class NodeUpdate:
-    """A new version of a node; None leaves a field as it is. ``add_provenance`` is added to what is there."""
+    """A new version of a node. None leaves a field unchanged; ``add_provenance`` adds to the present source turns."""
 
     id: NodeId
     label: str | None = None
@@ -209,14 +212,14 @@ class NodeUpdate:
 
     @property
     def only_adds_provenance(self) -> bool:
-        """Whether the update leaves everything as it is that a version of the node records."""
+        """Whether the update changes no field that the node's history records."""
         versioned = (field_.name for field_ in fields(self) if field_.name not in ("id", "add_provenance"))
         return all(getattr(self, name) is None for name in versioned)
 
 
 @dataclass(frozen=True, slots=True)
 class NewRelation:
-    """An edge to be made; each end is a ``NewNode.ref`` of the same change or an existing node id."""
+    """An edge to be created; each end is a ``NewNode.ref`` of the same change or an existing node id."""
 
     source: str
     label: str
@@ -229,10 +232,10 @@ class GraphChange:
     """All that one turn changes in the graph; it is committed in one transaction or not at all.
 
     ``embedding_model`` names the model that made the embeddings of the nodes in this change.
-    ``turn_id`` is marked done by the same transaction, or failed where ``failure`` gives the reason; None for changes
-    that no turn caused. ``remembered`` are settings of the store that the same transaction writes. ``coined`` describes
-    relation labels of the extraction's own, which the graph network does not read. ``dropped`` are edges that no
-    longer hold, as (source, label, target); one that is not there is passed over.
+    The same transaction marks the turn ``turn_id`` done, or failed if ``failure`` gives a reason; ``turn_id`` is None
+    for changes that no turn caused. It also writes ``remembered``, settings of the store by name. ``coined`` maps
+    relation labels that the extractor invented, which the graph network does not read, to their descriptions.
+    ``dropped`` lists edges to remove, as (source, label, target); those that do not exist are ignored.
     """
 
     space: SpaceId
@@ -252,8 +255,8 @@ class GraphChange:
 class Question:
     """A question about one space with its gold evidence.
 
-    ``evidence`` holds the ids of turns; ``evidence_sessions`` of sessions where the corpus cites those.
-    ``asked_at`` is the time whose graph may be used; None means that all of the conversation is known.
+    ``evidence`` holds turn ids; ``evidence_sessions`` holds session ids, where the corpus cites sessions.
+    ``asked_at`` is the time as of which the graph may be used; None means that the whole conversation is known.
     """
 
     space: SpaceId

@@ -1,4 +1,4 @@
-"""Snapshots of spaces as of the times of questions about them."""
+"""Snapshots of spaces as of the times at which questions are asked."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from locigraph.kg.types import SpaceId
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A space as known at a time; ``name`` is the name of the space in a collection of embeddings."""
+    """A space as known at ``as_of`` (None: now); ``name`` identifies it in a collection of embeddings."""
 
     space: SpaceId
     as_of: datetime | None = None
 
     @property
     def name(self) -> str:
-        """The space's own name for the present graph."""
+        """The name of the space, followed by ``@`` and the time in seconds unless it is the present graph."""
         return str(self.space) if self.as_of is None else f"{self.space}@{epoch(self.as_of)}"
 
 
 class Views:
-    """Snapshots of spaces as of their questions' times, read once.
+    """Snapshots of spaces as of the times of questions; each is loaded once and cached.
 
     Args:
-        load: Snapshot of a space as of a time.
-        last_turn: When the last turn of each space was spoken; None where undated.
+        load: Loads the snapshot of a space as of a time (None: now).
+        last_turn: When the last turn of each space was spoken; None if its turns have no dates.
     """
 
     def __init__(
@@ -42,14 +42,14 @@ class Views:
         self._held: dict[View, Snapshot] = {}
 
     def of(self, space: SpaceId, as_of: datetime | None) -> View:
-        """The view that shows a space as of a time; the present one when nothing came later."""
+        """The view of a space as of a time; the present view if no turn was spoken after that time."""
         last = self._last_turn.get(space)
         if as_of is None or last is None or as_of >= last:
             return View(space)
         return View(space, as_of)
 
     def at(self, space: SpaceId, as_of: datetime | None) -> Snapshot:
-        """The snapshot that shows a space as of a time."""
+        """The snapshot of a space as of a time (None: now)."""
         return self.snapshot(self.of(space, as_of))
 
     def snapshot(self, view: View) -> Snapshot:

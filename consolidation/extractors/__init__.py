@@ -17,7 +17,7 @@ from locigraph.kg.registry import Table
 if TYPE_CHECKING:
     from locigraph.consolidation.llm import ChatClient
 
-#: Makes the client of the language model that a stage asks, such as ``architect``; raises where none is configured.
+#: Returns the client of the language model for a stage such as ``architect``; raises if none is configured.
 Clients = Callable[[str], "ChatClient"]
 
 
@@ -26,12 +26,12 @@ class ExtractorRow:
     """A choice of extractor.
 
     Attributes:
-        name: What users type, and the extractor's own name.
+        name: The name that users type, which is also the extractor's ``name``.
         description: One sentence for help texts.
-        build: Makes the extractor; one that replays takes the conversations, one that asks language models their
-            clients.
-        is_replay: Whether it only replays what was recorded of conversations, and is of no use for what is added.
-        asks_models: Whether it asks language models, for which what is added waits.
+        build: Makes the extractor, from the conversations if it replays recordings, or from clients if it calls
+            language models.
+        is_replay: Whether it only replays recorded extractions, so that it cannot consolidate newly added turns.
+        asks_models: Whether it calls language models, for whose replies newly added turns must wait.
     """
 
     name: str
@@ -48,16 +48,16 @@ def _llm(conversations: Sequence[Conversation], clients: Clients) -> Extractor:
 
 
 _SPACY_RULES = "rules-spacy"
-_spacy_names = cache(SpacyNames)  # its model takes a second to load, and a reading of a turn is known by its finder
+_spacy_names = cache(SpacyNames)  # one instance, as loading takes a second and cached readings are keyed by it
 
 
 def rules_of(name: str | None) -> RuleExtractor:
-    """The extractor by rules that finds again what was drawn from turns by the extractor of a name.
+    """The rule-based extractor with this name, or the plain one ("rules") for any other name or None.
 
-    That is the one of this name if it follows rules, and the plain one for all others.
+    It is used to extract again from turns of a space that the named extractor has built.
 
     Raises:
-        NameModelError: If that extractor needs a package that is not installed.
+        NameModelError: If the extractor needs a package that is not installed.
     """
     return RuleExtractor(_spacy_names(), _SPACY_RULES) if name == _SPACY_RULES else RuleExtractor()
 

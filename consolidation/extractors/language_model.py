@@ -1,4 +1,4 @@
-"""An architect and a scribe that are language models behind OpenAI-compatible endpoints."""
+"""An extractor whose architect and scribe are language models behind OpenAI-compatible endpoints."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ if TYPE_CHECKING:  # its client takes a second to import
     from locigraph.consolidation.llm import ChatClient
 
 _Made = TypeVar("_Made")
-#: How many nodes one turn may reword, supersede or archive: a single hostile turn must not undo a memory.
+#: Most nodes that one turn may reword, supersede or archive, so that a single malicious turn cannot destroy a memory.
 MAX_CLOSED = 3
-_MOST_OF_TURN, _MOST_OF_EARLIER = 12_000, 1_000  # characters of a turn that are shown
-# What a dry run assumes of each call, since contexts and replies are not known before: sixteen known nodes of
-# 30 tokens, a quarter more than the turn's own tokens in words, and 120 tokens of JSON around them.
+_MOST_OF_TURN, _MOST_OF_EARLIER = 12_000, 1_000  # characters shown of the turn, and of each earlier turn
+# Assumptions of a dry run about each call, since contexts and replies are unknown beforehand: the input shows 16 nodes
+# of 30 tokens; the reply has 1.25 times the tokens of the turn, and 120 tokens of JSON syntax.
 _NODES_READ, _WORDS_WRITTEN, _JSON_WRITTEN = 16 * 30, 1.25, 120
 
 
@@ -61,7 +61,7 @@ _Ref = Literal["n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8"]
 _Type = Annotated[str, Field(json_schema_extra={"enum": "types"}), AfterValidator(_plannable)]
 _Kind = Literal["person", "organisation", "location", "product", "other"]
 _Draft = Annotated[str, Field(min_length=1, max_length=600), _Line]
-# Which values these have is known turn by turn, and filled in by ``strict_schema``.
+# The allowed values differ between turns; ``strict_schema`` fills them in.
 _Shown = Annotated[str, Field(json_schema_extra={"enum": "shown"})]
 _End = Annotated[str, Field(json_schema_extra={"enum": "ends"})]
 _REFS = get_args(_Ref)
@@ -143,17 +143,17 @@ class WordingForm(Form):
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """The short names by which one turn's models know the nodes they are shown: m1, m2 and so on.
+    """Short names (m1, m2, ...) under which the models are shown existing nodes for one turn.
 
-    They are shown oldest first, not by rank: models read them in the order of what happened, and two nodes of nearly
-    the same score do not make another request on another machine.
+    Nodes are shown oldest first, not by rank: so models read them in the order of events, and nearly equal scores that
+    rank differently on another machine do not change the request.
     """
 
     ids: Mapping[str, NodeId]
 
     @classmethod
     def of(cls, context: Context) -> _Names:
-        ids = sorted(node.id for node in context.shown)  # which begin with the time
+        ids = sorted(node.id for node in context.shown)  # ids begin with the time
         return cls({f"m{number}": node_id for number, node_id in enumerate(ids, start=1)})
 
     def id(self, name: str) -> NodeId:
@@ -166,15 +166,15 @@ class _Names:
 
 
 class LLMExtractor:
-    """An extractor that asks one language model for each turn's plan and one for its words.
+    """An extractor that asks one language model for each turn's plan and another for its wording.
 
-    What is said is given as JSON, so that nothing in it can pass for the request. A reply may only name nodes that were
-    shown, types and labels that were offered, and may close few nodes. The model may mend a reply that breaks a rule
-    once; then the turn fails, and the replies are kept.
+    The conversation is passed as JSON data, so that text in it is not mistaken for instructions. A reply may refer only
+    to nodes that were shown and to types and labels that were offered, and may close only a few nodes. If a reply
+    breaks a rule, the model may correct it once; otherwise the turn fails, and the replies are kept.
 
     Args:
-        architect: Plans what a turn changes.
-        scribe: Writes the words of what is planned.
+        architect: Client of the model that plans what a turn changes.
+        scribe: Client of the model that writes labels and descriptions of the planned nodes.
     """
 
     name = "llm"
@@ -192,7 +192,7 @@ class LLMExtractor:
         return ", ".join(f"{stage} {client.version(prompt(stage))}" for stage, client in stages)
 
     def plan(self, turn: Turn, context: Context) -> Blueprint:
-        """The architect's plan; raises UnusableReplyError if its reply cannot be used, not even after a repair."""
+        """The architect's plan; raises UnusableReplyError if its reply is unusable even after one correction."""
         names = _Names.of(context)
         types = {node.id: node.type for node in context.shown}
 
@@ -210,7 +210,7 @@ class LLMExtractor:
         return self._ask(self._architect, "architect", turn, _to_plan(turn, context, names), read)
 
     def write(self, turn: Turn, plan: Blueprint, context: Context) -> Mapping[str, Wording]:
-        """The scribe's words; nothing is asked where none are needed."""
+        """The scribe's wording; no model is called if the plan needs none."""
         short = {node_id: name for name, node_id in _Names.of(context).ids.items()}
         needed = {
             short.get(NodeId(name), name): name for op in plan.operations if (name := needs_words(op)) is not None
@@ -231,11 +231,11 @@ class LLMExtractor:
         return self._ask(self._scribe, "scribe", turn, asked, read)
 
     def expected_texts(self, turns: Sequence[Turn]) -> Sequence[str]:
-        """None: what models will write is not known before."""
+        """An empty list, since the models' texts are not known beforehand."""
         return []
 
     def estimate(self, turns: Sequence[Turn]) -> Spent:
-        """About what the consolidation of these turns would cost, by the assumptions above; nothing is asked."""
+        """Estimate the usage for these turns, by the assumptions at the top of this module; no model is called."""
         total = Spent()
         nothing = Context((), ())
         for number, turn in enumerate(turns):
@@ -282,7 +282,7 @@ def _to_plan(turn: Turn, context: Context, names: _Names) -> tuple[Document, Sch
 
 
 def _known(node: ContextNode, turn: Turn) -> dict[str, str]:
-    """What a model sees of a known node, as of a turn: one that is tried again does not see what later ones ended."""
+    """What a model sees of a known node as of a turn; a retried turn does not see that later turns superseded it."""
     shown = {"type": node.type, "text": node.description}
     if node.first_day is not None:
         shown["from"] = _day(node.first_day)
@@ -313,7 +313,7 @@ def _to_write(turn: Turn, plan: Blueprint, context: Context, short: Mapping[Node
 
 
 def _document(turn: Turn, context: Context, **more: Any) -> Document:
-    """The data that a model sees; as JSON, so that whatever is said stays inside the quotes."""
+    """The data that a model sees; it is sent as JSON, so that everything said stays inside quotes."""
     earlier = [{"speaker": each.speaker, "said": each.text[:_MOST_OF_EARLIER]} for each in context.recent]
     said = {"speaker": turn.speaker, "said": turn.text[:_MOST_OF_TURN]}
     if turn.image_caption:
@@ -326,7 +326,7 @@ def _document(turn: Turn, context: Context, **more: Any) -> Document:
 def _plan_of(
     form: PlanForm, turn: Turn, names: _Names, types: Mapping[NodeId, str], offered: Collection[str]
 ) -> Blueprint:
-    """The plan that a filled form means; raises ValueError for what an architect may not do."""
+    """Convert a validated form to a plan; raises ValueError for changes that an architect may not make."""
     operations: list[Operation] = []
     kinds: dict[str, str] = {str(node_id): kind for node_id, kind in types.items()}
     kinds |= {node.ref: node.type for node in form.add}

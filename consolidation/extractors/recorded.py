@@ -1,4 +1,4 @@
-"""Replays extractions that a language model made earlier, so that its graph can be built offline."""
+"""Replays extractions that a language model made earlier, so that the graph can be built offline."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from locigraph.kg.corpora import Conversation
 from locigraph.kg.language.tokens import terms
 from locigraph.kg.types import SpaceId, Turn, TurnId
 
-# Kinds of the published entity lists that name things; "When", "How" and "Why" name times and manners.
+# Kinds in the published entity lists that are used; "When", "How" and "Why" are not, as they hold times and manners.
 _ENTITY_KINDS = {"Who": "person", "Where": "location", "What": "other", None: "other"}
-# An event is pinned to the turn of its topic box that holds at least this share of its words.
+# Smallest share of an event's terms that a turn must contain for the event to be pinned to it.
 _PINNED_FROM = 0.5
 
 
 class RecordedExtractor:
-    """An extractor that looks up what was recorded.
+    """An extractor that looks up recorded extractions.
 
-    A fact is added at the last of its source turns. The published events cite all turns of their topic box; each is
-    pinned to the turn of the box whose words it shares most, so that a hit on it stands for that turn, or kept with
-    the whole box when no turn holds half of its words.
+    A fact is added at the last of its source turns. The published events cite all turns of a whole topic segment. Each
+    event is pinned to the turn that shares most of its terms, so that a hit on the event counts for that turn; if no
+    turn has at least half of its terms, all turns of the segment are kept.
 
     Args:
         conversations: Conversations with their recorded extractions.
 
     Raises:
-        ConsolidationError: If a conversation has none.
+        ConsolidationError: If a conversation has no recorded extractions.
     """
 
     name = "recorded"
@@ -47,7 +47,7 @@ class RecordedExtractor:
             self._plans.update(_plans(conversation))
 
     def plan(self, turn: Turn, context: Context) -> Blueprint:
-        """What was recorded for this turn; a fact that the graph holds word for word is not added again."""
+        """The recorded plan of this turn; facts that the context holds word for word are updated, not added again."""
         recorded = self._plans.get((turn.space, turn.turn_id), Blueprint())
         held = {node.description: node.id for node in context.nodes}
         operations: list[Operation] = []
@@ -59,11 +59,11 @@ class RecordedExtractor:
         return Blueprint(tuple(operations), recorded.mentions, recorded.topics)
 
     def write(self, turn: Turn, plan: Blueprint, context: Context) -> Mapping[str, Wording]:
-        """The words that were recorded."""
+        """The recorded texts."""
         return copied_wording(plan)
 
     def expected_texts(self, turns: Sequence[Turn]) -> Sequence[str]:
-        """All that was recorded for these turns."""
+        """All recorded texts of these turns."""
         plans = [(self._plans.get((turn.space, turn.turn_id), Blueprint()), turn) for turn in turns]
         return [text for plan, turn in plans for text in embedded_texts(plan, turn)]
 

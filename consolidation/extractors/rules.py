@@ -1,8 +1,8 @@
-"""A deterministic stand-in for a language model: it copies wording, and so invents nothing.
+"""A deterministic, rule-based substitute for a language model; it copies wording, so it invents nothing.
 
-A sentence worth remembering becomes a fact, or an event when it tells of something dated; the first person is
-replaced by the speaker's name. Names and phrases become mentions and topics. No model is downloaded.
-Names are found by their capital letters, or by a model where one is given.
+A sentence worth remembering becomes a fact, or an event if it contains a time expression; the first person is replaced
+by the speaker's name. Names become mentions and phrases become topics. No model is downloaded.
+Names are found by their capital letters, or by another name finder if one is given.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from locigraph.kg.language.english import is_english
 from locigraph.kg.language.tokens import STOP_WORDS, terms, words
 from locigraph.kg.types import NodeId, Turn
 
-# A sentence with fewer content words says too little to stand alone.
+# Sentences with fewer content words are not meaningful on their own.
 _MIN_TERMS = 3
-# Longer turns are exposition, such as an assistant's answers: only what they say in the first person is kept.
+# Turns with more characters are exposition, such as an assistant's answer; only first-person sentences are kept.
 _EXPOSITION = 600
 _FIRST_PERSON = re.compile(r"\b(i|i'm|i've|i'd|i'll|my|me|we|we're|we've|our|us)\b", re.IGNORECASE)
 _PAST = re.compile(
@@ -46,7 +46,7 @@ _PAST = re.compile(
     re.IGNORECASE,
 )
 
-_SAME_FACT = 0.8  # Jaccard overlap of terms from which two facts say the same
+_SAME_FACT = 0.8  # lowest Jaccard similarity of terms at which two facts count as the same
 _MAX_MEMORABLE, _MAX_NAMES = 12, 7
 _MAX_TOPICS, _MAX_TOPICS_OF_EXPOSITION = 3, 1
 
@@ -56,7 +56,7 @@ class RuleExtractor:
 
     Args:
         names: Finds the names in a turn.
-        name: Its own name, one for each way of finding names: a space is continued by the extractor that began it.
+        name: The extractor's name; it must differ for each name finder, since a space must keep its extractor.
     """
 
     def __init__(self, names: NameFinder = capitalised_names, name: str = "rules") -> None:
@@ -64,7 +64,7 @@ class RuleExtractor:
         self.name = name
 
     def plan(self, turn: Turn, context: Context) -> Blueprint:
-        """Facts, events, mentions and topics of a turn; of one that is not in English only who speaks."""
+        """Facts, events, mentions and topics of a turn; if it is not in English, only a mention of the speaker."""
         if not is_english(turn.text):
             return Blueprint(mentions=(Mention(turn.speaker, "person"),))
         operations: list[Operation] = []
@@ -73,7 +73,7 @@ class RuleExtractor:
         read = _read(turn, self._names)
         for number, (own_words, draft, is_event) in enumerate(read.memorable):
             ref = f"n{number}"
-            # What two speakers say are two facts: each can forget their own, and ends none of the other's.
+            # Facts of different speakers stay separate: each can be forgotten alone, and none supersedes the other's.
             own = [node for node in context.nodes if node.attributes.get("speaker", turn.speaker) == turn.speaker]
             repeated = _same_fact(draft, own, known)
             if repeated is not None:
@@ -94,7 +94,7 @@ class RuleExtractor:
         return Blueprint(tuple(operations), read.mentions, read.topics)
 
     def write(self, turn: Turn, plan: Blueprint, context: Context) -> Mapping[str, Wording]:
-        """The drafts as they stand, labelled by their first content words."""
+        """The drafts unchanged, labelled by their first content words."""
         return copied_wording(plan)
 
     def expected_texts(self, turns: Sequence[Turn]) -> Sequence[str]:
@@ -104,14 +104,14 @@ class RuleExtractor:
 
 
 def embedded_texts(plan: Blueprint, turn: Turn) -> list[str]:
-    """Texts that must be embedded when every draft of a plan is copied as it stands."""
+    """Texts that must be embedded if every draft of a plan is copied unchanged."""
     added = [operation for operation in plan.operations if isinstance(operation, AddNode)]
     texts = [dated(node.draft, days_of(node.draft, turn, node.days)) for node in added]
     return texts + [topic.description for topic in plan.topics] + [mention.name for mention in plan.mentions]
 
 
 def copied_wording(plan: Blueprint) -> dict[str, Wording]:
-    """Every draft as it stands, labelled by its first content words."""
+    """The drafts of all new nodes unchanged, labelled by their first content words."""
     return {
         operation.ref: Wording(short_label(operation.draft), operation.draft)
         for operation in plan.operations
@@ -120,17 +120,17 @@ def copied_wording(plan: Blueprint) -> dict[str, Wording]:
 
 
 def short_label(text: str) -> str:
-    """The first six content words of a text, or its beginning when it has none."""
+    """The first six content words of a text, or its beginning if it has none."""
     kept = [word for word in words(text) if word not in STOP_WORDS]
     return " ".join(kept[:6])[:100] or text[:60]
 
 
 class _Read(NamedTuple):
-    """What the rules find in a turn, whatever is known before.
+    """What the rules find in a turn, independent of the existing graph.
 
     Attributes:
-        memorable: Of each sentence worth remembering what the speaker says in it unquoted, the sentence in the third
-            person, and whether it names a time.
+        memorable: For each sentence worth remembering: its text outside quotations, the sentence in the third person,
+            and whether it contains a time expression.
     """
 
     memorable: tuple[tuple[str, str, bool], ...]
@@ -138,7 +138,7 @@ class _Read(NamedTuple):
     topics: tuple[Topic, ...]
 
 
-@lru_cache(maxsize=2**14)  # a turn is read when its texts are foreseen, and again when it is planned
+@lru_cache(maxsize=2**14)  # each turn is read twice, in ``expected_texts`` and in ``plan``
 def _read(turn: Turn, names: NameFinder) -> _Read:
     return _Read(tuple(_memorable(turn)), _mentions(turn, names), _topics(turn))
 

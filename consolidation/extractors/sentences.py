@@ -1,4 +1,4 @@
-"""Small text tools of the rule-based stages."""
+"""Text utilities for the rule-based extractor."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from locigraph.kg.language.tokens import STOP_WORDS, words
 
 _BREAK = re.compile(r"(?<=[.!?])\s+|\n+")
 _QUOTE = re.compile(r'["“”„«»‹›「」『』`]')
-# Single quotation marks are also apostrophes: a pair of them around words, with apostrophes only inside words.
+# Single quotation marks are also apostrophes, so match only a pair around words, with apostrophes inside words only.
 _SINGLE_QUOTED = re.compile(r"(?<!\w)['‘](?=\w)(?:[^'’‘]|(?<=\w)['’](?=\w))*['’](?!\w)")
 _PHRASE_BREAK = re.compile(r"[^\w'\s-]|\d")
 
-# What follows the speaker's name in the place of words of the first person.
+# First-person words are replaced by the speaker's name followed by these endings.
 _ENDINGS = {
     "i'm": " is", "i am": " is", "i've": " has", "i have": " has", "i'd": " would", "i'll": " will", "i was": " was",
     "i": "", "myself": "", "my": "'s", "mine": "'s", "me": "",
 }  # fmt: skip
-# Longest first, so that "I'm" is not read as "I", and in one pass, so that no word of a name is taken for one of these.
+# Longest first, so that "I'm" is not read as "I"; in one pass, so that words of an inserted name are not replaced.
 _FIRST_PERSON = re.compile(r"\b(?:I['’](?:m|ve|d|ll)|I am|I have|I was|I|[Mm]yself|[Mm]y|[Mm]ine|[Mm]e)\b")
 
 
 def sentences(text: str) -> list[str]:
-    """Sentences of an utterance, trimmed, none empty."""
+    """The non-empty sentences of an utterance, without surrounding whitespace."""
     return [part.strip() for part in _BREAK.split(text) if part.strip()]
 
 
 def unquoted(parts: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Each sentence of a text, with what is left of it outside quotations; these may span sentences.
+    """Each sentence of a text together with its part outside quotations, which may span sentences.
 
-    A line that begins with ">" is a quotation, as in letters, and so is what follows a colon at the end of a line.
+    A sentence that begins with ">", as in e-mails, is a quotation, and so is one after a sentence that ends in a colon.
     """
     is_quoted = is_announced = False
     for sentence in parts:
@@ -42,16 +42,16 @@ def unquoted(parts: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def in_third_person(sentence: str, speaker: str) -> str:
-    """The sentence with the speaker's name for "I", "my" and "me"; no other word is touched.
+    """The sentence with "I", "my" and "me" replaced by the speaker's name; no other word is changed.
 
-    A sentence without first person gets the name in front, so that it still says whose words it is.
+    If the result lacks the speaker's name, it is put in front, so that the sentence still shows who said it.
     """
     result = _FIRST_PERSON.sub(lambda match: speaker + _ENDINGS[match[0].lower().replace("’", "'")], sentence)
     return result if speaker in result else f"{speaker}: {result}"
 
 
 def phrases(text: str, *, exclude: frozenset[str] = frozenset()) -> list[str]:
-    """Runs of two to four content words, in order of appearance, without repetition.
+    """Distinct runs of two to four content words, in order of appearance.
 
     Source:
         Rose et al. 2010, "Automatic keyword extraction from individual documents" (RAKE's candidate step).

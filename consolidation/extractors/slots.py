@@ -1,8 +1,8 @@
-"""What has one value at a time: where somebody lives, what they work as, their favourites.
+"""Finds slots, attributes that have one value at a time: where somebody lives, what they work as, their favourites.
 
-A statement of another value ends the earlier fact, so only a plain statement of speakers about themselves counts: not
-what they quote or report, deny, wish for, imagine, or tell of earlier times. A missed statement leaves two facts side
-by side; a wrong one would end a true fact.
+A statement with a new value supersedes the earlier fact, so only a plain statement of speakers about themselves counts:
+not what they quote, report, deny, wish for or imagine, nor what was true in the past. A missed statement leaves two
+facts side by side, whereas a false detection would end a true fact.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SLOTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("work", re.compile(rf"(?:{_WORKING}|{_MY}job)(?: now)? (?:is )?as an? (?P<value>\w+(?: \w+)?)")),
     ("favourite", re.compile(rf"{_MY}favou?rite (?P<what>\w+) is (?:now )?(?!not\b|no\b)(?P<value>[\w'’ ]+)")),
 )
-# Where the clause begins that holds the statement, and what in it makes the statement untrue.
+# Separators before which the clause of a statement does not reach, and words in it that make the statement untrue.
 _JOINED = r"[;()–—]|\b(?:and|but|so|because|since|when|while|now that)\b"
 _CLAUSE = re.compile(rf"[,:]|{_JOINED}")
 _DENIED = re.compile(
@@ -27,7 +27,7 @@ _DENIED = re.compile(
     r"|lied|lying)\b|n['’]t\b",
     re.IGNORECASE,
 )
-# Who says something may stand before it with a comma or colon, or behind it with a comma; it needs no quotation marks.
+# Reported speech without quotation marks: "Tom said, I live ..." before the statement, or ", said Tom" after it.
 _REPORT = re.compile(_JOINED)
 _REPORTED_AFTER = re.compile(r",[^,;.]{0,40}")
 _REPORTED = re.compile(
@@ -36,7 +36,7 @@ _REPORTED = re.compile(
     r"|texted|texts|quot\w+|reads?)\b",
     re.IGNORECASE,
 )
-# What anywhere in a sentence makes it one about what is not, or is no more.
+# Words that, anywhere in a sentence, show that it may be hypothetical or about the past.
 _NOT_NOW = re.compile(
     r"\b(?:if|unless|whether|wish\w*|would|could|might|maybe|perhaps|used to|ago|back then|back when|at the time"
     r"|anymore|any more|until|as a (?:child|kid|boy|girl|student|teenager)|when i was|years? before)\b|\bI['’]d\b"
@@ -44,14 +44,14 @@ _NOT_NOW = re.compile(
     re.IGNORECASE,
 )
 
-_LONGEST = 1_500  # characters of a sentence that are read, as many as a fact keeps
+_LONGEST = 1_500  # characters of a sentence that are read, the same as a fact keeps
 
 
 class Slot(NamedTuple):
     """A slot with its value.
 
     Attributes:
-        name: Whose slot it is and which, such as "Ann:home".
+        name: Speaker and slot, such as "Ann:home".
         value: The value in lower case.
     """
 
@@ -60,7 +60,7 @@ class Slot(NamedTuple):
 
 
 def stated_slot(sentence: str, speaker: str) -> Slot | None:
-    """The slot whose value speakers plainly state of themselves in the unquoted words of a sentence; else None."""
+    """The slot whose value the speaker plainly states in the unquoted part of a sentence; None if there is none."""
     sentence = sentence[:_LONGEST]
     if _NOT_NOW.search(sentence):
         return None
@@ -75,7 +75,7 @@ def stated_slot(sentence: str, speaker: str) -> Slot | None:
 
 
 def _is_reported(before: str, after: str) -> bool:
-    """Whether a statement may be somebody else's, by what stands before and behind it."""
+    """Whether a statement may be reported speech, judging by the text before and after it."""
     told = _last(_REPORT, before)
     behind = _REPORTED_AFTER.search(after)
     return ":" in told or bool(_REPORTED.search(told) or (behind and _REPORTED.search(behind[0])))

@@ -1,4 +1,4 @@
-"""Readers of conversation corpora: files in, turns, questions and recorded extractions out."""
+"""Readers of conversation corpora: they turn files into turns, questions and recorded extractions."""
 
 from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat, Extractions, RecordedEvent, RecordedItem
 from locigraph.kg.corpora.formats import FORMATS

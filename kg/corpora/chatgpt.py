@@ -1,7 +1,7 @@
-"""The file ``conversations.json`` of a ChatGPT data export.
+"""Reads the file ``conversations.json`` of a ChatGPT data export.
 
-Each conversation is a tree, since a message can be edited and asked again; what counts is the branch that was last
-shown. A session is what was said on one day.
+Each conversation is a tree, since messages can be edited and sent again; only the branch that was shown last is read.
+A session holds the messages of one day.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from locigraph.kg.types import SpaceId
 
 
 def read(path: str) -> Corpus:
-    """Read an export; a conversation is named by its id.
+    """Read an export; each conversation's space is named by its id.
 
     Raises:
-        CorpusFormatError: If the file is of another form; says where.
+        CorpusFormatError: If the file has another format; says where.
     """
     document = parse_json(path, decode(path))
     if not isinstance(document, list):
@@ -48,12 +48,12 @@ def _said(conversation: Record, skipped: Counter[str]) -> Iterator[Utterance]:
     for node in _branch(conversation):
         message = node.data.get("message")
         if message is None:
-            continue  # the root holds none
+            continue  # the root node has no message
         held = Record(message, node.path, node.conversation, f"{node.field}.message")
         author = Record(held.data.get("author"), node.path, node.conversation, f"{held.field}.author")
         content = Record(held.data.get("content"), node.path, node.conversation, f"{held.field}.content")
         speaker = SPEAKERS.get(author.string("role"))
-        # Parts that are no text are images and files.
+        # Parts that are not text are images and files.
         text = "\n".join(part for part in content.items("parts", required=False) if isinstance(part, str))
         if speaker is None or not text.strip():
             skipped["messages of systems and tools" if speaker is None else "messages without text"] += 1

@@ -1,4 +1,4 @@
-"""What a reader yields: conversations with their turns, questions with their gold, and what had to be left out."""
+"""The result of a reader: conversations with turns, questions with gold evidence, and counts of what was left out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RecordedItem:
 
 @dataclass(frozen=True, slots=True)
 class RecordedEvent:
-    """An event of a recorded extraction; ``start`` and ``end`` are None where no day was found."""
+    """An event of a recorded extraction; ``start`` and ``end`` are None if no day was found."""
 
     text: str
     turn_ids: tuple[TurnId, ...]
@@ -53,14 +53,14 @@ class Extractions:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """One dialogue, which is one space.
+    """One dialogue, which becomes one space.
 
     Attributes:
         space: Its name.
         turns: Its turns in the order they were spoken.
         extractions: Recorded extractions from it.
-        skipped: How many of its questions were left out, by reason.
-        unresolved: Citations of evidence that could not be resolved, each with its question.
+        skipped: Number of its questions that were left out, by reason.
+        unresolved: Evidence citations that could not be resolved, each with its question.
     """
 
     space: SpaceId
@@ -72,18 +72,19 @@ class Conversation:
 
 @dataclass(frozen=True)
 class Corpus:
-    """A corpus as read.
+    """A corpus as read from a file.
 
     Attributes:
         format: Name of its format's row in ``FORMATS``.
-        path: As the user named it.
+        path: Path as the user gave it.
         sha256: SHA-256 of the file's bytes.
         conversations: The conversations, in the file's order.
         questions: The questions with resolvable evidence, in the file's order.
-        skipped: How many questions were left out, by reason.
-        notes: What else a report must say: evidence ids that could not be resolved, an unknown hash.
-        unanswerable: Questions that the conversations do not answer, though they sound as if; a memory should say so.
-        corrections: Published corrections of the evidence, by question ID; evaluated in addition to it, never instead.
+        skipped: Number of questions that were left out, by reason.
+        notes: Further remarks for reports, such as unresolved evidence ids or an unknown hash.
+        unanswerable: Questions that the conversations do not answer although they seem to; a memory should say so.
+        corrections: Published corrections of the evidence, by question ID; evaluated in addition to the original
+            evidence, never instead of it.
     """
 
     format: str
@@ -102,10 +103,10 @@ class Corpus:
         return {str(c.space): {str(t.turn_id): t.text for t in c.turns} for c in self.conversations}
 
     def of_categories(self, categories: Sequence[str]) -> Corpus:
-        """The corpus with the questions of these categories only; the rest are counted as skipped.
+        """The corpus with only the questions of the given categories; the others are counted as skipped.
 
         Raises:
-            CorpusFormatError: If no question has a named category.
+            CorpusFormatError: If no question has one of the categories.
         """
         present = {question.category for question in self.questions}
         for category in categories:
@@ -120,10 +121,10 @@ class Corpus:
         return replace(self, questions=kept, skipped=skipped)
 
     def of_conversations(self, names: Sequence[str]) -> Corpus:
-        """The corpus with these conversations only, the questions about them, and the counts of what they left out.
+        """The corpus with only the given conversations, their questions and their counts of skipped questions.
 
         Raises:
-            CorpusFormatError: If one is not there.
+            CorpusFormatError: If the corpus lacks one of the conversations.
         """
         present = [str(conversation.space) for conversation in self.conversations]
         for name in names:
@@ -143,10 +144,10 @@ class Corpus:
         )
 
     def in_space(self, name: str) -> Corpus:
-        """The corpus with its one conversation, and the questions about it, under another name.
+        """The corpus with its only conversation, and the questions about it, under another space name.
 
         Raises:
-            CorpusFormatError: If it holds several, or the name is none that a store takes.
+            CorpusFormatError: If it does not hold exactly one conversation, or the name is invalid.
         """
         if len(self.conversations) != 1:
             names = ", ".join(repr(str(each.space)) for each in self.conversations[:3])
@@ -170,17 +171,18 @@ class CorpusFormat:
     """A row of ``FORMATS``.
 
     Attributes:
-        name: What users type.
-        read: Reads a file; raises CorpusFormatError if it is not of this format.
-        with_corrections: Adds a file of corrected evidence to a corpus; None if the format has none.
-        categories: Question categories to keep where the user names none; empty keeps all.
+        name: The name that users type.
+        read: Reads a file; raises CorpusFormatError if it does not have this format.
+        with_corrections: Adds a file of corrected evidence to a corpus; None if the format has no corrections.
+        categories: Question categories to keep if the user names none; empty keeps all.
         unanswerable: Categories of questions that the conversations do not answer.
         listing: Categories whose answers list several things, separated by commas.
-        explained: Categories whose answers may be followed by a semicolon and what explains them.
-        is_export: Whether another program stores or exports chats in this format.
-        nameless: The name that the program gives to every file, whose conversation needs another; None if it does not.
-        known_sha256: Names of the published files by SHA-256. Any other file is noted, since results of it may not
-            compare; empty where nothing was published.
+        explained: Categories whose answers may be followed by a semicolon and an explanation.
+        is_export: Whether it is a format in which another program stores or exports chats.
+        nameless: File name that the program gives to every export, so that the user must name the space; None if file
+            names differ.
+        known_sha256: Names of the published files by SHA-256. Any other file is mentioned in the notes, since its
+            results may not be comparable; empty if nothing was published.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The formats that corpora may have; another format is one file and one row here."""
+"""The table of corpus formats; to add a format, add a file and a row here."""
 
 from __future__ import annotations
 

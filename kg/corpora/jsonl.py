@@ -1,4 +1,4 @@
-"""The project's own format: one JSON object a line, one conversation an object (``docs/corpus-format.md``)."""
+"""Reads the project's own format: JSONL with one conversation per line (``docs/corpus-format.md``)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def read(path: str) -> Corpus:
 
 
 def _turn_ids(record: Record) -> set[TurnId]:
-    """Of all turns, those included that say nothing."""
+    """Ids of all turns, including empty ones."""
     return {
         TurnId(turn.string("turn_id")) for session in record.records("sessions") for turn in session.records("turns")
     }
@@ -66,7 +66,7 @@ def _turn_ids(record: Record) -> set[TurnId]:
 def _utterances(record: Record) -> Iterator[Utterance]:
     seen: set[str] = set()
     sessions = list(record.records("sessions"))
-    # A stable sort: undated sessions keep the order of the file.
+    # Sessions are sorted by time only if all have one; otherwise they keep the order of the file.
     times = [session.timestamp("started_at") for session in sessions]
     order = list(range(len(sessions)))
     if all(time is not None for time in times):
@@ -81,7 +81,7 @@ def _utterances(record: Record) -> Iterator[Utterance]:
             caption = turn.optional_string("image_caption")
             text = turn.text("text")
             if not text.strip() and caption is None:
-                continue  # an empty message has nothing to remember or to find
+                continue  # an empty message holds nothing to remember
             yield Utterance(
                 turn_id, session_id, turn.string("speaker"), text, turn.timestamp("spoken_at") or times[i], caption
             )
@@ -104,10 +104,10 @@ def _question(entry: Record, space: SpaceId, empty: AbstractSet[TurnId]) -> Ques
 def read_extractions(
     record: Record, known: AbstractSet[TurnId], empty: AbstractSet[TurnId] = frozenset()
 ) -> Extractions:
-    """The ``facts``, ``entities``, ``topics`` and ``events`` of a record, each list optional.
+    """Read the ``facts``, ``entities``, ``topics`` and ``events`` of a record; each list is optional.
 
-    Items whose turns are not in the conversation are an error; turns that say nothing (``empty``) are passed over, and
-    items without any other turn, which have no provenance, are left out.
+    An item that cites a turn outside the conversation is an error. Citations of ``empty`` turns are ignored, and items
+    that cite no other turn are left out, since they would have no provenance.
     """
 
     def turn_ids(item: Record) -> tuple[TurnId, ...]:
@@ -127,7 +127,7 @@ def read_extractions(
     def day(item: Record, key: str) -> date | None:
         value = item.optional_string(key)
         try:
-            # Extractors write "Unknown" where they found no date.
+            # Extractors write "Unknown" if they found no date.
             found = None if value is None or value.lower() == "unknown" else date.fromisoformat(value)
         except ValueError:
             raise item.error(key, value, "a day such as '2023-05-07'") from None

@@ -1,4 +1,4 @@
-"""LoCoMo's native JSON (Maharana et al. 2024): two friends, dated sessions, questions with cited turns."""
+"""Reads LoCoMo's native JSON (Maharana et al. 2024): dated chat sessions of two friends, questions with cited turns."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from locigraph.kg.corpora.parsing import (
 from locigraph.kg.errors import CorpusFormatError
 from locigraph.kg.types import Question, SpaceId, TurnId
 
-#: The names that the paper gives to the numbers in the file.
+#: The paper's names for the category numbers in the file.
 CATEGORIES: Mapping[int, str] = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
 
-# 'D8:6', and the slips found in the file: 'D:11:26', 'D30:05', several in one string.
+# 'D8:6', and irregular forms found in the published file: 'D:11:26', 'D30:05', several in one string.
 _CITATION = re.compile(r"D:?(\d{1,9}):(\d{1,9})")
 _SESSION = re.compile(r"session_(\d{1,9})")
 _CLOCK = "%I:%M %p on %d %B, %Y"
@@ -35,7 +35,7 @@ def read(path: str) -> Corpus:
     """Read a LoCoMo file.
 
     Raises:
-        CorpusFormatError: If the file is not what LoCoMo looks like.
+        CorpusFormatError: If the file does not have LoCoMo's format.
     """
     data = parse_json(path, decode(path))
     if not isinstance(data, list):
@@ -64,14 +64,15 @@ def read(path: str) -> Corpus:
 
 
 def with_corrections(corpus: Corpus, path: str) -> Corpus:
-    """A LoCoMo corpus with published corrections of its evidence, a JSONL file, beside its own.
+    """Add published corrections of the evidence, from a JSONL file, to a LoCoMo corpus; the original is kept as well.
 
-    Each line of the file has ``conversation_id``, ``qa_index`` (place of the question in the file), ``question`` and
-    ``correct_evidence``. Lines about questions that are not among the corpus' own, or without evidence, are noted.
+    Each line of the file has ``conversation_id``, ``qa_index`` (index of the question in its conversation),
+    ``question`` and ``correct_evidence``. Lines without evidence, or about questions that the corpus lacks, are left
+    out and counted in the notes.
 
     Raises:
-        CorpusFormatError: If a line is malformed, its question is worded otherwise in the corpus, or its evidence is
-            no turn of the conversation.
+        CorpusFormatError: If a line is malformed, its question is worded differently in the corpus, or its evidence is
+            not a turn of the conversation.
     """
     questions = {q.question_id: q for q in corpus.questions}
     known = {c.space: {turn.turn_id for turn in c.turns} for c in corpus.conversations}

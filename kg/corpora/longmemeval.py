@@ -1,4 +1,4 @@
-"""LongMemEval's native JSON (Wu et al. 2025): each question with its own long history of sessions."""
+"""Reads LongMemEval's native JSON (Wu et al. 2025): each question has its own long history of sessions."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _CLOCK = "%Y/%m/%d (%a) %H:%M"
 def read(path: str) -> Corpus:
     """Read a LongMemEval file, plain or .gz.
 
-    Sessions are put in the order of their dates. A repeated session id gets ``#2``, ``#3``, ... A question's date is
-    taken to the end of its day: in the published data many evidence sessions are dated hours after the question
-    that asks about them, on the same day.
+    Sessions are sorted by date. Repeated session ids get the suffixes ``#2``, ``#3``, ... A question's time is set to
+    the end of its day, because in the published data many evidence sessions are dated hours after the question about
+    them, on the same day.
 
     Raises:
-        CorpusFormatError: If the file is not what LongMemEval looks like.
+        CorpusFormatError: If the file does not have LongMemEval's format.
     """
     data = parse_json(path, decode(path))
     if not isinstance(data, list):
@@ -115,7 +115,7 @@ def _history(record: Record) -> tuple[list[Utterance], list[str], int]:
         for position, turn in enumerate(holder.records("turns")):
             content = turn.text("content")
             if not content.strip():
-                continue  # an empty message has nothing to remember or to find
+                continue  # an empty message holds nothing to remember
             turn_id = f"{session_id}:{position}"
             utterances.append(Utterance(turn_id, session_id, turn.string("role"), content, times[i]))
             if turn.data.get("has_answer"):

@@ -1,8 +1,8 @@
-"""Lists of messages as chat APIs take them: ``[{"role": "user", "content": "..."}, ...]``.
+"""Reads lists of messages in the form of chat APIs: ``[{"role": "user", "content": "..."}, ...]``.
 
-A file holds one list, an object with ``messages``, or one such object a line. Roles other than user and assistant are
-instructions and tool calls, which nobody said. A message's ID is made of its role and words, and of its time where it
-has one, so that a window of the last messages continues a chat.
+A file holds one list, an object with ``messages``, or one such object per line. Messages with roles other than user and
+assistant are instructions and tool calls, not dialogue, and are skipped. A message's ID is derived from its role and
+text, and from its time if it has one, so that a chat can be continued with a file of only the last messages.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _SESSION = "s1"
 
 
 def read(path: str) -> Corpus:
-    """Read messages; a conversation is named by its ``id``, or by the file and its number in it.
+    """Read messages; a conversation is named by its ``id``, or else by the file name and its number in the file.
 
     Raises:
-        CorpusFormatError: If the file is of another form; says where.
+        CorpusFormatError: If the file has another format; says where.
     """
     conversations: dict[SpaceId, Conversation] = {}
     skipped: Counter[str] = Counter()
@@ -67,7 +67,7 @@ def read(path: str) -> Corpus:
 def _documents(path: str) -> Iterator[Any]:
     text = decode(path).strip()
     lines = text.split("\n")
-    # One object a line, or one document over many lines.
+    # Either one object per line, or one document over many lines.
     if len(lines) > 1 and lines[0].rstrip().endswith("}"):
         yield from (item for _, item in json_lines(path))
         return

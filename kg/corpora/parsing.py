@@ -1,4 +1,4 @@
-"""Checked access to parsed JSON: every error names the file, the conversation, the field and the value."""
+"""Validated access to parsed JSON: every error names the file, the conversation, the field and the value."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _NOT_SPACE = re.compile(r"\S")
 
 @dataclass(frozen=True)
 class Record:
-    """A JSON object that knows where in which file it stands.
+    """A JSON object with its location in a file.
 
     Args:
         data: The parsed value; anything but an object is an error.
         path: Path of the file, shown in errors.
-        conversation: Id of the conversation, shown in errors; None while it is not known.
+        conversation: Id of the conversation, shown in errors; None while unknown.
         field: Path of the object inside the conversation, shown in errors.
     """
 
@@ -52,14 +52,14 @@ class Record:
         return CorpusFormatError(self.path, self.conversation, self._name(key), value, expected)
 
     def string(self, key: str) -> str:
-        """The value of a key, which must be a non-empty text."""
+        """The value of a key, which must be a non-empty string."""
         value = self.data.get(key)
         if not isinstance(value, str) or not value.strip():
             raise self.error(key, value, "a non-empty string")
         return self._storable(key, value)
 
     def text(self, key: str) -> str:
-        """The value of a key, which must be a text but may be empty."""
+        """The value of a key, which must be a string but may be empty."""
         value = self.data.get(key)
         if not isinstance(value, str):
             raise self.error(key, value, "a string")
@@ -71,26 +71,26 @@ class Record:
         return value
 
     def optional_string(self, key: str) -> str | None:
-        """The text of a key, or None when it is absent, null or blank."""
+        """The string value of a key; None if it is absent, null or blank."""
         value = self.data.get(key)
         if value is not None and not isinstance(value, str):
             raise self.error(key, value, "a string or null")
         return self._storable(key, value) if value and value.strip() else None
 
     def items(self, key: str, *, required: bool = True) -> list[Any]:
-        """The list of a key; empty when it is absent and not required."""
+        """The list value of a key; empty if the key is absent and not required."""
         value = self.data.get(key, None if required else [])
         if not isinstance(value, list):
             raise self.error(key, value, "a list")
         return value
 
     def records(self, key: str, *, required: bool = True) -> Iterator[Record]:
-        """The objects in the list of a key."""
+        """The objects in the list value of a key."""
         for number, value in enumerate(self.items(key, required=required)):
             yield Record(value, self.path, self.conversation, f"{self._name(key)}[{number}]")
 
     def strings(self, key: str, *, required: bool = True) -> tuple[str, ...]:
-        """The texts in the list of a key."""
+        """The strings in the list value of a key."""
         values = self.items(key, required=required)
         for number, value in enumerate(values):
             if not isinstance(value, str):
@@ -99,13 +99,13 @@ class Record:
         return tuple(cast(list[str], values))
 
     def timestamp(self, key: str) -> datetime | None:
-        """The ISO 8601 time of a key, read as UTC when it names no zone; None when absent or null."""
+        """The ISO 8601 time of a key, read as UTC if it has no zone; None if absent, null or blank."""
         if self.optional_string(key) is None:
             return None
         return self.time(key, datetime.fromisoformat, "an ISO 8601 date-time")
 
     def epoch(self, key: str) -> datetime:
-        """The time of a key that is given in seconds since 1970, as a number or in digits."""
+        """The time of a key whose value is seconds since 1970, as a number or a string of digits."""
         value = self.data.get(key)
         try:
             return datetime.fromtimestamp(float(value), tz=UTC)
@@ -113,7 +113,7 @@ class Record:
             raise self.error(key, value, "seconds since 1970") from None
 
     def time(self, key: str, read: Callable[[str], datetime], expected: str) -> datetime:
-        """The time that ``read`` makes of the text of a key, in UTC when it names no zone."""
+        """The time to which ``read`` converts the string value of a key; read as UTC if it has no zone."""
         value = self.string(key)
         try:
             time = read(value)
@@ -125,18 +125,18 @@ class Record:
 
 
 def refuse_repeated(path: str, field: str, name: str, earlier: Container[str], *, kind: str = "conversation") -> None:
-    """Raise CorpusFormatError if what an entry of a file is named by, its ``field``, names an earlier one too."""
+    """Raise CorpusFormatError if ``name``, the value of an entry's ``field``, is the name of an earlier entry too."""
     if name in earlier:
         raise CorpusFormatError(path, name, field, name, f"an id that no earlier {kind} has")
 
 
-#: Who speaks, by the role that a chat API gives a message; other roles are instructions and tools.
+#: Speaker names for the message roles of chat APIs; other roles are instructions and tools.
 SPEAKERS = {"user": "User", "assistant": "Assistant"}
 
 
 @dataclass(frozen=True)
 class Utterance:
-    """A turn that has no position in its conversation yet."""
+    """A turn without a position in its conversation."""
 
     turn_id: str
     session_id: str
@@ -147,16 +147,16 @@ class Utterance:
 
 
 class ContentNames:
-    """Names for the turns of a conversation whose export gives them none, made of what is said.
+    """Generates turn ids from the content of turns, for exports that have no message ids.
 
-    A turn so has the same name in an export that begins later, or from which messages were deleted.
+    So a turn has the same id in an export that begins later, or from which other messages were deleted.
     """
 
     def __init__(self) -> None:
         self._alike = Counter[str]()
 
     def name(self, beginning: str, speaker: str, text: str) -> str:
-        """The name of the next turn; ``beginning`` is its time, or what else stands before the hash of its words."""
+        """The id of the next turn; ``beginning``, such as its time, is put before the hash of its content."""
         words = hashlib.sha256(f"{speaker}: {text}".encode()).hexdigest()[:8]
         name = f"{beginning}:{words}"
         self._alike[name] += 1
@@ -164,7 +164,7 @@ class ContentNames:
 
 
 def number_turns(space: SpaceId, utterances: Sequence[Utterance]) -> tuple[Turn, ...]:
-    """Turns of utterances that are given in the order of the conversation."""
+    """Convert utterances, given in conversation order, to turns with positions from 0."""
     return tuple(
         Turn(
             space, TurnId(u.turn_id), str(space), u.session_id, position, u.speaker, u.text, u.spoken_at,
@@ -174,12 +174,12 @@ def number_turns(space: SpaceId, utterances: Sequence[Utterance]) -> tuple[Turn,
     )  # fmt: skip
 
 
-#: Most bytes of a file, unpacked: parsed it takes several times as much memory.
+#: Largest file in bytes, decompressed; parsing takes several times as much memory.
 MAX_FILE_BYTES = 2**30
 
 
 def read_bytes(path: str, *, limit: int = MAX_FILE_BYTES) -> bytes:
-    """The content of a file, unpacked when the name ends in .gz.
+    """The content of a file, decompressed if the name ends in .gz.
 
     Raises:
         CorpusFormatError: If it cannot be read, or holds more bytes than ``limit``.
@@ -199,12 +199,12 @@ def read_bytes(path: str, *, limit: int = MAX_FILE_BYTES) -> bytes:
 
 
 def file_sha256(path: str) -> str:
-    """SHA-256 of the file as it is on disk, which may be packed."""
+    """SHA-256 of the file as it is on disk, without decompression."""
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
 def parse_json(path: str, text: str, line: int | None = None) -> Any:
-    """Parse one JSON document: a whole file, or the line of that number.
+    """Parse one JSON document: a whole file, or the line with number ``line``.
 
     Raises:
         CorpusFormatError: If it is not JSON; says where.
@@ -245,7 +245,7 @@ def _cure(text: str) -> str:
 
 
 def _is_json(text: str) -> bool:
-    """Whether a text is JSON documents, one after another."""
+    """Whether a text consists of one or more JSON documents in sequence."""
     decoder = json.JSONDecoder()
     at = 0 if (first := _NOT_SPACE.search(text)) is None else first.start()
     try:
@@ -273,5 +273,5 @@ def decode(path: str) -> str:
 
 
 def passed_over(skipped: Mapping[str, int]) -> tuple[str, ...]:
-    """A note for each kind of messages that make no turns, with their number."""
+    """A note for each kind of skipped messages, with their number."""
     return tuple(f"{what} passed over: {count:,}" for what, count in sorted(skipped.items()) if count)

@@ -1,4 +1,4 @@
-"""The one way to read a corpus, whatever its format."""
+"""Reads a corpus of any format, which is done through ``load_corpus`` only."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from locigraph.kg.corpora.parsing import Record, json_lines
 from locigraph.kg.counts import counted
 from locigraph.kg.errors import CorpusFileError, CorpusFormatError
 
-#: Names that stand for a bundled corpus where a path is asked for: a small one to try things on, and three to train on.
+#: Names of bundled corpora, which can be given instead of a path: a small one to try things, and three for training.
 BUNDLED: tuple[str, ...] = ("sample", "threads", "voices", "duets")
 
-#: Names that stand for bundled extractions of these: of one conversation of the sample, written by hand.
+#: Names of bundled extractions, which can be given instead of a path: for one conversation of the sample, hand-written.
 BUNDLED_EXTRACTIONS: tuple[str, ...] = ("sample",)
 
 _EXTRACTIONS_BESIDE = "recorded_extractions.jsonl.gz"
@@ -37,19 +37,20 @@ def load_corpus(
 
     Args:
         format: Name of a row of ``FORMATS``.
-        path: File, or one of ``BUNDLED`` for a bundled corpus, which is JSONL whatever ``format`` says.
-        extractions: JSONL file of recorded extractions, one conversation a line, or one of ``BUNDLED_EXTRACTIONS``.
-            None takes the file ``recorded_extractions.jsonl.gz`` beside the corpus when there is one.
-        corrections: JSONL file of corrected evidence, one question a line; None for none.
-        categories: Question categories to keep; None or empty keeps those that the format's row names.
+        path: File, or one of ``BUNDLED`` for a bundled corpus, for which ``format`` is ignored (it is JSONL).
+        extractions: JSONL file of recorded extractions, one conversation per line, or one of ``BUNDLED_EXTRACTIONS``.
+            None uses the file ``recorded_extractions.jsonl.gz`` beside the corpus if it exists.
+        corrections: JSONL file of corrected evidence, one question per line; None for none.
+        categories: Question categories to keep; None or empty keeps the default categories of the format.
         conversations: Names of the conversations to keep; None keeps all.
-        space: Name of the space of the one conversation; None keeps the name that it has.
+        space: Space name for a corpus with a single conversation; None keeps the conversation's name.
 
     Raises:
         UnknownNameError: If there is no such format.
-        CorpusFileError: If there is no such file, or no turn in it.
-        CorpusFormatError: If a file is malformed, a category is unknown, or the format has no corrections; if a space
-            is named for several conversations, or none for a file with the name that its program gives to all.
+        CorpusFileError: If the file does not exist or has no turns, or if ``space`` is needed because all exports of
+            the program have the same file name.
+        CorpusFormatError: If a file is malformed, a category or conversation is unknown, corrections are given for a
+            format that has none, or ``space`` is given for several conversations.
     """
     row = FORMATS[format]
     if path in BUNDLED:
@@ -102,18 +103,18 @@ def _read(row: CorpusFormat, path: str) -> Corpus:
     try:
         return row.read(path)
     except CorpusFormatError as error:
-        if row is jsonl.FORMAT and error.field == "line 1":  # such as an export, for which no format was named
+        if row is jsonl.FORMAT and error.field == "line 1":  # probably an export given without its format
             exports = ", ".join(other.name for other in FORMATS.values() if other.is_export)
             error.args = (f"{error}; for the export of another program name --corpus.format: {exports}",)
         raise
 
 
 def _usable(corpus: Corpus) -> Corpus:
-    """The corpus without conversations that have no turn, of which a note is made.
+    """The corpus without conversations that have no turns; these are mentioned in the notes.
 
     Raises:
         CorpusFileError: If there is no turn at all.
-        CorpusFormatError: If a turn has a field that no store takes.
+        CorpusFormatError: If a field of a turn is invalid.
     """
     if not any(conversation.turns for conversation in corpus.conversations):
         raise CorpusFileError(corpus.path, "no turn in it", "check the file, and the format that it is read as")
@@ -136,7 +137,7 @@ def _with_extractions(corpus: Corpus, path: str) -> Corpus:
     for number, item in json_lines(path):
         name = Record(item, path, None, f"line {number}").string("conversation_id")
         if name not in by_id:
-            continue  # extractions of a larger corpus serve a part of it too
+            continue  # the file may hold extractions for a larger corpus of which this is a part
         conversation = by_id[name]
         known = {turn.turn_id for turn in conversation.turns}
         found = jsonl.read_extractions(Record(item, path, name), known)

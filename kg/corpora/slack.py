@@ -1,6 +1,6 @@
-"""One channel of a Slack export: its folder of daily JSON files, or one of these files.
+"""Reads one channel of a Slack export: its folder of daily JSON files, or one of these files.
 
-The names of people are in ``users.json`` beside the folder of the channel, where the export puts it.
+The names of people are read from ``users.json``, which the export puts beside the channel's folder.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _LINK = re.compile(r"<(?:https?|mailto)[^<>|]{0,2000}\|([^<>]{1,2000})>")
 
 
 def read(path: str) -> Corpus:
-    """Read a channel; the folder's name names the conversation, a session is a day.
+    """Read a channel; the conversation is named after the folder, and each day is a session.
 
     Raises:
-        CorpusFormatError: If there is no file, or one is of another form; says where.
+        CorpusFormatError: If there is no file, or a file has another format; says where.
     """
     given = Path(path)
     folder = given if given.is_dir() else given.parent

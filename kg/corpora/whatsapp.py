@@ -1,9 +1,9 @@
-"""The text file that WhatsApp's "export chat" writes, without media.
+"""Reads the text file that WhatsApp's "export chat" writes, without media.
 
 Android writes ``12/03/2024, 18:40 - Ana: Hello``, iOS ``[12/03/2024, 18:40:12] Ana: Hello``; a line without such a
-beginning goes on with the message before. Whether the day or the month comes first depends on the phone: a number above
-12 decides it for the whole file. The times have no zone and are read as UTC. A message's id is made of its time,
-speaker and words, so that it is the same in an export that begins later, or from which messages were deleted.
+beginning continues the previous message. Whether the day or the month comes first depends on the phone; a number above
+12 decides it for the whole file. The times have no zone and are read as UTC. A message's id is derived from its time,
+speaker and text, so that it is the same in an export that begins later, or from which other messages were deleted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from locigraph.kg.types import UNSTORABLE, SpaceId
 _LINE = re.compile(
     r"\[?(\d{1,4})[./-](\d{1,2})[./-](\d{2,4}),? (\d{1,2}):(\d{2})(?::(\d{2}))? ?([AaPp]\.?[Mm]\.?)?(?:\]| -) (.*)"
 )
-# Marks of direction and narrow blanks, which some phones put around times and names.
+# Direction marks and special spaces, which some phones put around times and names.
 _INVISIBLE = str.maketrans({"\u200e": "", "\u200f": "", "\u202f": " ", "\u00a0": " ", "\ufeff": "", "\r": ""})
 _MEDIA = re.compile(r"<[^<>]{1,40}>|\S{1,20} omitted|\S{1,120} \(file attached\)")
 
@@ -39,7 +39,7 @@ class _Message(NamedTuple):
 
 
 def read(path: str) -> Corpus:
-    """Read an exported chat; the file's name without its ending names the conversation, a session is a day.
+    """Read an exported chat; the conversation is named after the file without its suffix, and each day is a session.
 
     Raises:
         CorpusFormatError: If no line is a message, or a date does not exist.
@@ -56,7 +56,7 @@ def read(path: str) -> Corpus:
         time = _time(path, message, order)
         speaker, colon, text = message.said.partition(": ")
         if not colon:
-            notices += 1  # such as "Ana added Tom", which nobody said
+            notices += 1  # system notices, such as "Ana added Tom"
         elif _MEDIA.fullmatch(text.strip()) or not text.strip():
             media += 1
         else:
@@ -93,7 +93,7 @@ def _messages(path: str) -> Iterator[_Message]:
 
 
 def _order(path: str, messages: list[_Message]) -> tuple[tuple[int, int, int], bool]:
-    """Places of year, month and day among the numbers of a date, and whether the file shows them."""
+    """Indexes of year, month and day among the numbers of a date, and whether the file determines them."""
     if all(message.numbers[0] > 31 for message in messages):
         return (0, 1, 2), True
     day_first = next((m for m in messages if m.numbers[0] > 12), None)
@@ -114,4 +114,4 @@ def _time(path: str, message: _Message, order: tuple[int, int, int]) -> datetime
         raise CorpusFormatError(path, None, where, message.numbers, f"a date and time ({error})") from None
 
 
-FORMAT = CorpusFormat("whatsapp", read, is_export=True, nameless="_chat")  # as iOS names every chat
+FORMAT = CorpusFormat("whatsapp", read, is_export=True, nameless="_chat")  # iOS gives every chat this file name

@@ -1,1 +1,1 @@
-"""English as consolidation, search and features all read it: terms and dates."""
+"""Text processing for English that consolidation, search and features share: tokens, dates, names, redaction."""

@@ -1,7 +1,7 @@
-"""Time expressions in dialogue and questions, resolved in code against the day something was said.
+"""Resolves time expressions in dialogue and questions, relative to the day on which they were said.
 
-Language models leave "last Saturday" unresolved, so no stage is trusted with it. Patterns are English. Each match
-gives a range of whole days; what has no clear reading gives nothing rather than a guess.
+This is done in code because language models often leave "last Saturday" unresolved. The patterns are English. Each
+match gives a range of whole days; an ambiguous expression is left out rather than guessed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _COUNT = r"(\d{1,2}|an?|one|two|(?:a )?couple of|three|four|five|six|seven|eight
 
 @dataclass(frozen=True, slots=True)
 class TimeExpression:
-    """Words that name a time, and the days they stand for, both ends included."""
+    """Words that name a time, and the first and last day (inclusive) that they refer to."""
 
     text: str
     first: date
@@ -45,18 +45,18 @@ class TimeExpression:
 
 
 def resolve_times(text: str, spoken_on: date | None) -> list[TimeExpression]:
-    """Time expressions of a text, in order, longest reading first where two overlap.
+    """Time expressions of a text, in order; where two overlap, the earlier one wins, then the longer one.
 
     Args:
         text: An utterance or a question.
-        spoken_on: The day it was said. None resolves absolute dates only, since relative ones have no anchor.
+        spoken_on: The day it was said. With None only absolute dates are resolved, since relative ones need a day.
 
     Returns:
-        Non-overlapping expressions with the days they name. An impossible date (30 February) is left out.
+        Non-overlapping expressions with the days they refer to. An impossible date (30 February) is left out.
     """
     found: list[tuple[int, int, TimeExpression | None]] = []
     lowered = text.lower()
-    if len(lowered) != len(text):  # a few capitals have a longer small form, and positions must serve both
+    if len(lowered) != len(text):  # lower-casing lengthens a few letters; positions must be valid in both strings
         text = lowered
     for pattern, read, needs_anchor in _rules():
         if needs_anchor and spoken_on is None:
@@ -225,7 +225,7 @@ def _week_of_month(day: date, week: int, name: str) -> Days:
 
 @dataclass(frozen=True, slots=True)
 class CalendarPart:
-    """The parts of a date that words name; None stands for a part that they leave open."""
+    """A date of which some parts may be unknown; None stands for an unknown part."""
 
     year: int | None = None
     month: int | None = None
@@ -235,7 +235,7 @@ class CalendarPart:
 _MONTH_WORD = re.compile(rf"\b{_MONTH}\b")
 _YEAR_WORD = re.compile(r"\b((?:19|20)\d\d)\b")
 _DAY_WORD = re.compile(r"\b(\d{1,2})(?:st|nd|rd|th)?\b")
-# "may" is read as a month only beside a preposition or a number.
+# "may" is read as a month only next to a preposition or a number.
 _MAY_AS_MONTH = re.compile(
     r"\b(?:in|of|on|since|during|by|early|late|mid|last|next|this|\d{1,2}(?:st|nd|rd|th)?) may\b|\bmay,? \d"
 )
@@ -246,10 +246,11 @@ def calendar_parts(text: str, asked_on: date | None = None) -> list[CalendarPart
 
     Args:
         text: A question.
-        asked_on: The day of the question; with it, relative expressions that name at most a week count too.
+        asked_on: The day of the question. If it is given and the question names no calendar date, relative
+            expressions of at most a week are used instead.
 
     Returns:
-        Without repetition, in order. "in May" gives the month alone; "7 May 2023" all three.
+        The dates in order, without duplicates. "in May" gives only the month; "7 May 2023" gives all three parts.
     """
     lowered = text.lower()
     is_may_named = _MAY_AS_MONTH.search(lowered) is not None

@@ -1,4 +1,4 @@
-"""Tells English from other languages, by the small words of either: rules for English garble what is not."""
+"""Tells English from other languages by their function words, since rules for English fail on other languages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from locigraph.kg.language.tokens import STOP_WORDS, words
 
 # Frequent words of Spanish, French, German, Italian, Portuguese, Dutch, Swedish, Danish, Norwegian, Polish, Czech and
-# Turkish that are none of English.
+# Turkish that are not function words of English, apart from a few that languages share.
 _FOREIGN = frozenset(
     """
     que el los las una por con para mi muy pero su se lo del es en y está más como cuando también porque este
@@ -21,8 +21,8 @@ _FOREIGN = frozenset(
     ve bir bu çok için ile ama benim değil gibi daha var yok
     """.split()  # noqa: SIM905  (as in kg.language.tokens)
 )
-_FEWEST = 2  # foreign words; one alone may be of a name or title
-# Frequent words of English; "am", single letters and what contractions leave ("I've") are words of other languages too.
+_FEWEST = 2  # foreign words; a single one may be part of a name or title
+# Frequent English words. "am", single letters and parts of contractions ("I've") also occur in other languages.
 _FREQUENT = """
     feel go going good happy hey know last like love new next night oh said say says see sounds thanks think today
     tomorrow went work year years yesterday
@@ -32,18 +32,19 @@ _ENGLISH = frozenset(
     for word in (STOP_WORDS - _FOREIGN).union(_FREQUENT.split()) - {"am", "ve", "ll", "re", "ma", "don"}
     if len(word) > 1
 )
-# "I" and contractions, which the list leaves out.
+# "I" and contractions, which the list of words leaves out.
 _SURELY = re.compile(r"\bI\b|\w['\u2019](?:ve|ll|re)\b|n['\u2019]t\b")
-# English that somebody has said is rarely below this; a language whose words are not listed here has next to none.
+# Spoken English rarely has a smaller share of frequent words; languages not listed above have almost none.
 _LEAST_ENGLISH = 0.1
-_LEAST_WORDS = 6  # fewer may all be names and exclamations
+_LEAST_WORDS = 6  # a shorter text may consist of names and exclamations only
 
 
 def is_english(text: str) -> bool:
     """Whether a text may be English.
 
-    Another script must not prevail, nor the small words of other languages, and of six or more words a tenth must be
-    frequent in English: 14 of 19,578 turns of English dialogue, most of them short messages, fail that.
+    A text is rejected if most of its letters are not Latin, if function words of other languages prevail, or if it has
+    six or more words of which fewer than a tenth are frequent in English. This wrongly rejects 14 of 19,578 turns of
+    English dialogue, most of them short messages.
     """
     said = words(text)
     letters = [sign for sign in text if sign.isalpha()]

@@ -1,4 +1,4 @@
-"""Which people and dates a question names, and in the same terms who said a turn and when."""
+"""Finds the people and dates that a question names, as tokens that can be matched with a turn's speaker and time."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ _WORD = re.compile(r"[^\W\d_]+")
 
 
 def name_words(names: str) -> list[str]:
-    """The words of names in lower case and without accents, which questions tend to leave out."""
+    """The words of names in lower case and without accents, since questions often leave accents out."""
     plain = "".join(c for c in normalised("NFKD", names.lower()) if not unicodedata.combining(c))
     return words(plain)
 
 
 def named_people(question: str) -> list[str]:
     """The words of a question that may be names, as ``name_words`` gives them."""
-    # Capitalised, but not abbreviations, which are no one's name. NFC, since a combining accent would end a word.
+    # Capitalised words, but not abbreviations in capitals. NFC, since a combining accent would end a word.
     composed = normalised("NFC", question)
     names = [word for word in _WORD.findall(composed) if word[0].isupper() and any(c.islower() for c in word)]
     return name_words(" ".join(name for name in names if name.lower() not in STOP_WORDS))
 
 
 def named_dates(question: str, asked_at: datetime | None) -> list[str]:
-    """The dates that a question names, each as tokens from coarse to fine.
+    """Tokens for the dates that a question names, such as ``m5``, ``y2023m5`` and ``m5d7``.
 
     Args:
         question: The text.
-        asked_at: When it was asked, which relative dates refer to; None leaves these out.
+        asked_at: When it was asked; relative dates are resolved against it, and ignored if it is None.
     """
     parts = calendar_parts(question, asked_at.date() if asked_at else None)
     return [token for part in parts for token in _tokens(part)]
 
 
 def date_tokens(first: int, last: int) -> list[str]:
-    """The tokens by which a question could name a time: the finer, the shorter it is.
+    """The date tokens by which a question could name a period; the shorter the period, the finer the tokens.
 
     Args:
-        first: Its beginning, seconds since 1970; ``NO_TIME`` gives no token.
-        last: Its end, or ``NO_TIME`` for a single day.
+        first: Beginning of the period, seconds since 1970; ``NO_TIME`` gives no token.
+        last: End of the period in the same form, or ``NO_TIME`` for a single day.
     """
     if first == NO_TIME:
         return []

@@ -1,4 +1,4 @@
-"""Replaces what looks like a secret in a text: passwords, keys and card numbers. Names and addresses stay."""
+"""Replaces likely secrets in a text: passwords, keys and card numbers. Names and addresses stay."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import replace
 
 from locigraph.kg.types import Turn
 
-#: What stands in the place of a secret.
+#: Replacement for a secret.
 REDACTED = "[redacted]"
-# Keys of well-known services by their prefixes, tokens of three parts (JWT), and blocks of private keys. What begins
-# like a token is taken whole even if it is none, since each of its places would be tried as a beginning otherwise.
+# API keys of well-known services, recognised by prefix; JWTs, which have three parts; and private key blocks. Text that
+# only begins like a JWT is matched as well (and kept), or else the regex would try every position inside it.
 _KEYS = re.compile(
     r"\b(?:sk|pk|rk)[-_][A-Za-z0-9_-]{16,}|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bgh[pousr]_[A-Za-z0-9]{20,}|\bxox[abprs]-[\w-]{10,}"
     r"|\bAIza[\w-]{30,}|\bhf_[A-Za-z0-9]{20,}|\beyJ[\w-]{8,}+(?P<rest>\.[\w-]{8,}+\.[\w-]{8,})?+"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
 )
-# "my password is hunter2", "PIN: 4711", "api_key=abc"; the word before stays.
+# "my password is hunter2", "PIN: 4711", "api_key=abc"; the words before the secret stay.
 _NAMED = re.compile(
     r"(?P<before>(?:\b|_)(?:password|passphrase|passcode|passwort|pwd|api[ _-]?key|secret[ _-]?(?:access[ _-]?)?key"
     r"|access[ _-]?token|pin(?: code)?)\b"
@@ -24,7 +24,7 @@ _NAMED = re.compile(
     r"(?:(?P<quote>['\"])(?P<quoted>[^'\"\n]{1,200})(?P=quote)|['\"]?(?P<secret>[^\s'\",;]*[^\s'\",;.!?)]))",
     re.IGNORECASE,
 )
-# "Authorization: Bearer abc...", and the password in the URL of a database; what stands before it stays.
+# "Authorization: Bearer abc...", and the password in a database URL; the text before the secret stays.
 _CARRIED = re.compile(
     r"(?P<before>\bBearer {1,3})[\w.~+/=-]{16,}|(?P<address>://[^\s:/@]{1,64}:)[^\s@/]{1,200}(?=@)", re.ASCII
 )
@@ -32,7 +32,7 @@ _CARD = re.compile(r"(?<![\d-])\d(?:[ -]?\d){12,18}(?![\d-])")
 
 
 def redacted(text: str) -> str:
-    """The text with ``REDACTED`` in the place of each secret that is recognised; others stay."""
+    """The text with ``REDACTED`` in place of each recognised secret; unrecognised ones stay."""
     text = _KEYS.sub(lambda match: match[0] if match[0].startswith("eyJ") and not match["rest"] else REDACTED, text)
     text = _NAMED.sub(lambda match: match["before"] + (match["quote"] or "") + REDACTED + (match["quote"] or ""), text)
     text = _CARRIED.sub(lambda match: (match["before"] or match["address"]) + REDACTED, text)
@@ -40,11 +40,11 @@ def redacted(text: str) -> str:
 
 
 def redacted_turn(turn: Turn) -> Turn:
-    """A turn with the secrets replaced in what is said and what an image shows."""
+    """A turn with the secrets in its text and image caption replaced."""
     return replace(turn, text=redacted(turn.text), image_caption=turn.image_caption and redacted(turn.image_caption))
 
 
 def _is_card(digits: str) -> bool:
-    """Whether a number passes the check of card numbers (Luhn, ISO/IEC 7812)."""
+    """Whether a number has the check digit of a card number (Luhn algorithm, ISO/IEC 7812)."""
     numbers = [int(sign) for sign in digits if sign.isdigit()][::-1]
     return sum(numbers[::2]) % 10 == -sum(sum(divmod(2 * number, 10)) for number in numbers[1::2]) % 10

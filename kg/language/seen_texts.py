@@ -1,7 +1,7 @@
-"""Which texts say the same but for case, punctuation and spacing, and sets of such texts that cannot be read.
+"""Compares texts regardless of case, punctuation and spacing, and keeps sets of them as hashes.
 
-A checkpoint and an adapter keep the set of what they have learnt from: conversations repeat under other names, and a
-name alone would not show it.
+Checkpoints and adapters store the set of their training texts. It reveals training data in an evaluation even if the
+conversations have other names.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ _NOT_WORD = re.compile(r"[\W_]+")
 
 
 def wording(text: str) -> str:
-    """A text without case, punctuation, spacing and Unicode variants, which do not make two texts different."""
+    """A text normalised for comparison: case, punctuation, spacing and Unicode variants are removed."""
     return _NOT_WORD.sub(" ", normalised("NFKC", text).casefold()).strip()
 
 
 def is_distinctive(text: str) -> bool:
-    """Whether a text has the eight words that make it unlikely for two people to say the same by chance."""
+    """Whether a text has at least eight words, so that two people are unlikely to say the same by chance."""
     return len(text.split()) >= _LEAST_WORDS
 
 
 class SeenTexts:
-    """A set of texts by their wording. It holds hashes of 64 bits, from which no text can be read.
+    """A set of texts, compared by ``wording``. It holds only 64-bit hashes, from which the texts cannot be read.
 
     Args:
-        texts: Its members.
+        texts: The members.
     """
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
@@ -48,7 +48,7 @@ class SeenTexts:
 
     @classmethod
     def union(cls, sets: Iterable[SeenTexts]) -> SeenTexts:
-        """The members of all of some sets."""
+        """The union of several sets."""
         made = cls()
         for each in sets:
             made._hashes |= each._hashes
@@ -60,17 +60,17 @@ class SeenTexts:
 
     @classmethod
     def read(cls, folder: Path) -> SeenTexts | None:
-        """The set of a folder; None where it has none.
+        """Read the set that ``save`` wrote to a folder; None if there is none.
 
         Raises:
-            ValueError: If its file is damaged.
+            ValueError: If the file is damaged.
         """
         found = cls()
         try:
             hashes = np.load(folder / _FILE, allow_pickle=False)
         except FileNotFoundError:
             return None
-        except Exception as error:  # of a damaged header NumPy raises whatever Python's own parser does
+        except Exception as error:  # for a damaged header NumPy raises whatever Python's parser raises
             raise ValueError(f"{_FILE}: not a list of hashes ({error!r})") from error
         if hashes.dtype != np.dtype("<u8") or hashes.ndim != 1:
             raise ValueError(f"{_FILE}: expected a list of 64-bit hashes, found {hashes.dtype} {list(hashes.shape)}")

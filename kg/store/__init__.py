@@ -1,4 +1,4 @@
-"""The store: turns, the graph with its history, embeddings, and the outbox, over SQLAlchemy Core."""
+"""The store, built on SQLAlchemy Core: turns, the graph with its history, embeddings, and the outbox."""
 
 from locigraph.kg.store.graph import Store
 from locigraph.kg.store.remembered import IDENTITY

@@ -1,6 +1,6 @@
-"""The graph as it was known at a time, as SQL: ``:space`` and ``:t`` (seconds since 1970) are the parameters."""
+"""SQL that reads the graph as it was known at a time; parameters are ``:space`` and ``:t`` (seconds since 1970)."""
 
-# A node as known at :t is its present row, or the earlier version that was in force then.
+# A node as known at :t is its present row, or the earlier version that was current at that time.
 NODES = """
 SELECT n.key AS key, n.id AS id, n.type AS type, n.created_at AS created_at,
        CASE WHEN v.key IS NULL THEN n.label ELSE v.label END AS label,
@@ -33,7 +33,7 @@ SELECT p.node_key AS node_key, p.turn_key AS turn_key
 FROM provenance p JOIN turns t ON t.key = p.turn_key JOIN nodes n ON n.key = p.node_key
 WHERE t.space = :space AND p.recorded_at <= :t AND COALESCE(t.spoken_at, 0) <= :t AND n.created_at <= :t
 """
-#: Vectors of the nodes with keys from :low to :high, each for the text that the node had at :t.
+#: Vectors of the nodes with keys from :low to :high, each for the node's text as of :t.
 VECTORS = f"""
 SELECT x.key AS key, e.vector AS vector
 FROM ({NODES} AND n.key BETWEEN :low AND :high) AS x

@@ -1,6 +1,6 @@
-"""Counts the changes of each space, and lists those whose graph embeddings are due.
+"""Counts the changes of each space, and lists the spaces whose graph embeddings must be recomputed.
 
-Both are written by the transaction that changes the space.
+Both are written in the same transaction as the change itself.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from locigraph.kg.types import SpaceId
 
 
 def mark_changed(connection: Connection, space: SpaceId) -> None:
-    """Mark a space as due for new graph embeddings; the new number prevents an acknowledgement of an earlier state."""
+    """List a space for new graph embeddings; its new number protects it from acknowledgements of earlier states."""
     connection.execute(delete(changed_spaces).where(changed_spaces.c.space == space))
     connection.execute(insert(changed_spaces).values(space=space))
     count(connection, space)
 
 
 def count(connection: Connection, space: SpaceId) -> None:
-    """Count a change that graph embeddings do not see, such as another order of turns."""
+    """Count a change; called alone for changes that do not affect graph embeddings, such as a new order of turns."""
     connection.execute(update(spaces).where(spaces.c.space == space).values(revision=spaces.c.revision + 1))
 
 
 def read(connection: Connection) -> dict[SpaceId, int]:
-    """The listed spaces with the number of their last change, in the order of these."""
+    """The listed spaces with the number of their last change, in ascending order of that number."""
     seq = func.max(changed_spaces.c.seq)
     query = select(changed_spaces.c.space, seq).group_by(changed_spaces.c.space).order_by(seq)
     return {SpaceId(space): int(number) for space, number in connection.execute(query)}

@@ -1,4 +1,4 @@
-"""Writes a change of the graph in one transaction, with the nodes' history and the outbox rows."""
+"""Writes a change of the graph in one transaction, together with node history and outbox rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def text_digest(text: str) -> str:
 
 
 def sanitize_label(label: str) -> str:
-    """The label in at most 48 lower-case ASCII letters, digits and underscores; never empty."""
+    """The label reduced to at most 48 lower-case ASCII letters, digits and underscores; never empty."""
     ascii_label = unicodedata.normalize("NFKD", label).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9]+", "_", ascii_label).strip("_")[:48].rstrip("_") or "node"
 
@@ -42,16 +42,16 @@ class _Held(NamedTuple):
 class Commit:
     """Writes one change: resolves temporary names, then writes nodes, updates, edges and the outbox.
 
-    Rows of one table go in one statement: a turn makes dozens of rows, and each statement costs time.
+    The rows of a table are written in one statement, since a turn makes dozens of rows and each statement costs time.
     """
 
     def __init__(self, connection: Connection, change: GraphChange) -> None:
         self._connection = connection
         self._change = change
         self._now = epoch(change.recorded_at)
-        self._held = self._existing()  # the nodes that the change names, by id
-        self._keys = {name: held.key for name, held in self._held.items()}  # by id, and by ref once made
-        self._provenance: list[tuple[int, Sequence[TurnId], bool]] = []  # node key, turns, whether they gave words
+        self._held = self._existing()  # stored nodes to which the change refers, by id
+        self._keys = {name: held.key for name, held in self._held.items()}  # by id; new nodes are added by ref
+        self._provenance: list[tuple[int, Sequence[TurnId], bool]] = []  # node key, turns, is the wording theirs
         self._embeddings: list[tuple[int, str, NDArray[np.float32]]] = []
 
     def run(self) -> dict[str, NodeId]:
@@ -77,7 +77,7 @@ class Commit:
         state = self._connection.execute(
             select(table.c.state).where(table.c.space == self._change.space, table.c.turn_id == turn_id)
         ).scalar()
-        if state == TurnState.DONE:  # two processes that build one store would double every node
+        if state == TurnState.DONE:  # else two processes that build the same store would duplicate every node
             raise StoreError(f"space {self._change.space!r}: turn {turn_id!r} is consolidated already")
         failure = self._change.failure
         came_to = TurnState.DONE if failure is None else TurnState.FAILED
@@ -161,16 +161,16 @@ class Commit:
         return self._connection.execute(query).first() is not None
 
     def _update_node(self, new: NodeUpdate) -> int | None:
-        """Apply one update; returns the node's key if the indexes must be told, else None."""
+        """Apply one update; returns the node's key if its index row must be rewritten, else None."""
         if new.id not in self._held:
             raise UnknownNodeError(f"space {self._change.space!r} holds no node {new.id!r} that could be updated")
         key = self._held[new.id].key
         self._provenance.append((key, new.add_provenance, new.label is not None or new.description is not None))
         if new.only_adds_provenance:
-            return None  # no index holds the sources of nodes that are drawn from several
+            return None  # indexes do not store the source turns of nodes with several sources
         table = tables.nodes
         old = self._connection.execute(select(table).where(table.c.key == key)).one()
-        now = max(self._now, old.update_time)  # turns may come out of order; history must not
+        now = max(self._now, old.update_time)  # turns may arrive out of order, but history must be in order
         version = self._connection.execute(select(func.count()).where(tables.node_versions.c.key == key)).scalar_one()
         kept = ("label", "description", "text_hash", "status", "update_time", "valid_from", "valid_to", "attributes")
         self._connection.execute(
@@ -213,7 +213,7 @@ class Commit:
         if rows:
             table = tables.provenance
             statement = dialect_insert(self._connection, table)
-            worded = table.c.worded | statement.excluded.worded  # what once gave words may be in them for good
+            worded = table.c.worded | statement.excluded.worded  # once set, stays: later versions may keep the words
             keys = list(table.primary_key.columns)
             self._connection.execute(
                 statement.on_conflict_do_update(index_elements=keys, set_={"worded": worded}), rows
@@ -251,7 +251,7 @@ class Commit:
                     "expected a finite number"
                 )
             source, target = self._key(relation.source), self._key(relation.target)
-            # Turns may come out of order; an edge cannot be known before both its ends are.
+            # Turns may arrive out of order, and an edge must not be visible before both of its ends.
             ends = [self._held[end].created_at for end in (relation.source, relation.target) if end in self._held]
             rows.append(
                 {

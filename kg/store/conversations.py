@@ -18,7 +18,7 @@ from locigraph.kg.types import UNSTORABLE, NodeId, Scope, SpaceId, Turn, TurnId,
 
 
 class Conversations(Database):
-    """The part of a store that holds what was said: spaces, whose they are, turns and how far these have come."""
+    """The part of a store that holds conversations: spaces, their owners, turns, and the state of each turn."""
 
     def spaces(self) -> list[SpaceId]:
         """All spaces, sorted."""
@@ -26,7 +26,7 @@ class Conversations(Database):
             return [SpaceId(s) for s in connection.scalars(select(tables.spaces.c.space).order_by("space"))]
 
     def scopes(self) -> dict[SpaceId, Scope]:
-        """All spaces, sorted, with the user and the agent that they belong to."""
+        """All spaces, sorted, with the user and agent to whom they belong."""
         with self._read() as connection:
             return scopes.read(connection)
 
@@ -40,9 +40,9 @@ class Conversations(Database):
             raise UnknownSpaceError(space, self.spaces())
 
     def revision(self, space: SpaceId) -> int:
-        """Number of the space's last change: whatever changes its graph, or the order of its turns, raises it.
+        """Revision number of a space, which increases with each change of its graph or of the order of its turns.
 
-        Pending turns that are appended after all others leave it as it is, and so do embeddings.
+        Appending pending turns at the end does not change it, nor does writing embeddings.
         """
         with self._read() as connection:
             found = connection.scalar(select(tables.spaces.c.revision).where(tables.spaces.c.space == space))
@@ -51,9 +51,9 @@ class Conversations(Database):
         return int(found)
 
     def versions(self, spaces: Sequence[SpaceId]) -> dict[SpaceId, tuple[int, int]]:
-        """Revision and number of turns of spaces: a snapshot is as the space is now until one of them is another.
+        """Revision and number of turns of each space; a snapshot is up to date as long as both are unchanged.
 
-        A space that does not exist is left out.
+        Spaces that do not exist are left out.
         """
         table, turns = tables.spaces.c, tables.turns.c
         held = select(func.count()).where(turns.space == table.space).scalar_subquery()
@@ -67,45 +67,45 @@ class Conversations(Database):
     def append_turns(
         self, turns: Sequence[Turn], *, scoped: Sequence[tuple[SpaceId, Scope]] = (), may_rewind: bool = True
     ) -> int:
-        """Write turns durably, all or none; one that is there already, or was forgotten, is passed over.
+        """Write turns durably, all or none; turns that are already stored, or were forgotten, are skipped.
 
-        The store gives the positions, by session and time, so that turns may come in any portions: one by one, as new
-        sessions, as a whole conversation again. Positions of the turns given only say their order among each other.
+        The store assigns positions by session and time, so turns may arrive in any portions: one by one, as new
+        sessions, or as the whole conversation again. The positions of ``turns`` only give their relative order.
 
         Args:
             turns: The turns.
-            scoped: To whom their spaces belong, as far as that is said; a space keeps the user and agent it has.
-            may_rewind: Whether the whole space may be made pending again, its nodes removed, where a turn comes before
-                one that is consolidated.
+            scoped: The owners of their spaces, where known; a user or agent that a space has already is kept.
+            may_rewind: Whether all nodes of the space may be removed and all its turns made pending again if a new
+                turn comes before one that is already consolidated.
 
         Returns:
-            How many were new.
+            Number of turns that were new.
 
         Raises:
-            TurnConflictError: If an id holds other content, or held some that was forgotten.
-            StoreError: If a field is not one that a store takes, a space is another user's or agent's, or a rewind is
-                needed and not allowed; nothing is written then.
+            TurnConflictError: If a stored or forgotten turn has the same id and different content.
+            StoreError: If a field is invalid, a space belongs to another user or agent, or a rewind is needed but not
+                allowed; in these cases nothing is written.
         """
         with self._write() as connection:
             return turns_.append(connection, turns, scoped, may_rewind=may_rewind)
 
     def forgotten(self, space: SpaceId, turn_ids: Iterable[TurnId]) -> frozenset[TurnId]:
-        """Those of some turns that were forgotten, and are passed over when they come again."""
+        """Which of the given turns were forgotten, and so are skipped if they are appended again."""
         with self._read() as connection:
             return tombstones.forgotten_among(connection, space, turn_ids)
 
     def has_forgotten_of(self, space: SpaceId) -> bool:
-        """Whether a turn of a space was forgotten; the space itself may be gone."""
+        """Whether any turn of a space was forgotten; the space itself need not exist any more."""
         with self._read() as connection:
             return tombstones.any_of(connection, space)
 
     def restore(self, space: SpaceId, turn_ids: Sequence[TurnId] | None = None) -> int:
-        """Let forgotten turns be appended again, all of a space where none are named; returns how many."""
+        """Allow forgotten turns to be appended again, with None all of a space; returns their number."""
         with self._write() as connection:
             return tombstones.remove(connection, space, turn_ids)
 
     def misplaced(self) -> dict[SpaceId, str]:
-        """Spaces whose positions or NEXT edges are not those of their conversation, each with the first such."""
+        """Spaces whose positions or NEXT edges contradict the order of their turns, each with its first fault."""
         with self._read() as connection:
             found = {space: sequence.fault(connection, space) for space in self.spaces()}
         return {space: fault for space, fault in found.items() if fault is not None}
@@ -117,7 +117,7 @@ class Conversations(Database):
             return turns_.read(connection, space, state)
 
     def turn_counts(self, space: SpaceId) -> Counter[TurnState]:
-        """Number of turns in each state; a space whose turns are not all done answers from a part of its memory."""
+        """Number of turns in each state; answers about a space are incomplete until all its turns are done."""
         self.require_space(space)
         with self._read() as connection:
             return turns_.count(connection, space)
@@ -129,20 +129,20 @@ class Conversations(Database):
             return turns_.speakers(connection, space)
 
     def last_spoken(self) -> dict[SpaceId, datetime | None]:
-        """When the last turn of each space was spoken, wherever it stands; None where no turn of it has a time."""
+        """Latest time of any turn of each space, whatever its position; None if no turn has a time."""
         with self._read() as connection:
             return turns_.last_spoken(connection)
 
     def speakers_of(self, space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, frozenset[str]]:
-        """Whose words nodes hold: the speakers of their turns, but not of those that only said the same again."""
+        """Speakers whose words nodes contain; speakers of turns that only repeated the statement are left out."""
         with self._read() as connection:
             return turns_.speakers_of(connection, space, ids)
 
     def retry_turn(self, space: SpaceId, turn_id: TurnId) -> None:
-        """Put a failed turn back among the pending.
+        """Make a failed turn pending again.
 
         Raises:
-            StoreError: If the turn did not fail; consolidating a turn twice would double its nodes.
+            StoreError: If the turn did not fail; consolidating a turn twice would duplicate its nodes.
         """
         self.require_space(space)
         with self._write() as connection:

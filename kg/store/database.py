@@ -18,16 +18,16 @@ from locigraph.kg.store.engine import Access, is_seeded, make_engine, seed_schem
 
 
 class Database:
-    """The database of a store: opened, brought up to date, read and written in transactions.
+    """The database of a store: opens it, migrates it to the newest schema, and gives read and write transactions.
 
     Args:
         url: SQLAlchemy URL, or the path of an SQLite file.
-        access: ``create`` makes the database when it is absent; ``write`` and ``read`` take what is there. A reader
-            changes no byte of it, and needs no right to.
+        access: ``create`` makes the database if it is absent; ``write`` and ``read`` require that it exists. With
+            ``read`` no byte of it is changed, and no write permission is needed.
 
     Raises:
-        StoreError: If the database cannot be opened, or is another application's.
-        StoreVersionError: If a newer version wrote it, or an older one and it may only be read.
+        StoreError: If the database cannot be opened, or belongs to another application.
+        StoreVersionError: If a newer version wrote it, or an older version wrote it and ``access`` is ``read``.
     """
 
     def __init__(self, url: str | Path, *, access: Access = "create") -> None:
@@ -40,7 +40,7 @@ class Database:
                 raise StoreError(f"cannot make a folder for store {text_url!r}: {error.strerror}") from error
         self._engine = make_engine(text_url, access)
         self._writing = threading.Lock()
-        # Most often there is nothing to write, and then a writer beside us is not waited for.
+        # Usually nothing needs to be written; checking first avoids waiting for another writer.
         with self._read() as connection:
             is_ready = migrations.is_current(connection, url=self.url) and is_seeded(connection)
         if not is_ready and access == "read":
@@ -71,7 +71,7 @@ class Database:
 
     @contextmanager
     def _write(self) -> Iterator[Connection]:
-        # Threads take turns here: SQLite would have them poll for its lock.
+        # Our own lock makes threads wait in turn; SQLite's would make them poll.
         with self._writing, self._mapped_errors(), self._engine.execution_options(write=True).begin() as connection:
             yield connection
 
@@ -93,17 +93,17 @@ class Database:
             raise StoreError(f"store {self.url!r}: {error.orig}; {cure}") from error
 
     def faults(self) -> list[str]:
-        """What is wrong with the database: broken pages, rows that point at nothing, changed or unreadable rows."""
+        """Faults of the database: corrupt pages, dangling references, and changed or unreadable rows."""
         if self._engine.dialect.name != "sqlite":
-            return []  # a server checks itself
+            return []  # a database server checks itself
         with self._read() as connection:
             return faults.find(connection)
 
     def empty_log(self) -> None:
-        """Write SQLite's log, which may hold pages of what was erased, into the database, and empty it.
+        """Copy SQLite's write-ahead log, which may hold erased text, into the database file, and truncate it.
 
         Raises:
-            StoreError: If a reader beside us, which is waited for, still needs the log.
+            StoreError: If another reader still needs the log after we have waited for it.
         """
         if self._engine.dialect.name != "sqlite":
             return

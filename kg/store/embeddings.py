@@ -1,4 +1,4 @@
-"""Embeddings of descriptions: one for each node, text encoder and wording, so earlier versions keep their vectors."""
+"""Embeddings of descriptions, keyed by node, text encoder and text, so that earlier node versions keep theirs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from locigraph.kg.types import Node, NodeId, NodeStatus, SpaceId
 
 @dataclass(frozen=True, slots=True)
 class NodeText:
-    """A node's text, and the name under which its vector is kept."""
+    """A node's text, and the hash under which its vector is stored."""
 
     node_id: NodeId
     text: str
@@ -30,10 +30,10 @@ class NodeText:
 
 
 def put_rows(connection: Connection, model: str, rows: Sequence[tuple[int, str, NDArray[np.float32]]]) -> None:
-    """Write (node key, text hash, vector) rows; a vector of the same text by the same model is replaced.
+    """Write (node key, text hash, vector) rows; an existing vector with the same node, model and hash is replaced.
 
     Raises:
-        InvalidVectorError: If a vector is not finite, or not as long as the others of its model.
+        InvalidVectorError: If a vector is not finite, or has another dimension than the others of its model.
     """
     if not rows:
         return
@@ -87,7 +87,7 @@ def lacking(connection: Connection, space: SpaceId, model: str, *, checks_vector
         .order_by(n.c.key)
     )
     if not checks_vectors:
-        query = query.where(e.c.node_key.is_(None))  # then no vector is read: a twentieth of the time
+        query = query.where(e.c.node_key.is_(None))  # reads no vectors, which takes a twentieth of the time
     dim = _dim(connection, model)
     return [
         NodeText(NodeId(row.id), row.description, row.text_hash)
@@ -111,7 +111,7 @@ def faults(connection: Connection) -> Iterator[str]:
 def by_key(
     connection: Connection, space: SpaceId, keys: Sequence[int], model: str
 ) -> tuple[list[Node], list[int], NDArray[np.float32]]:
-    """Nodes by integer key with their present vectors; see ``Store.vectors_by_key``."""
+    """Nodes with the given integer keys and their current vectors; see ``Store.vectors_by_key``."""
     n, e = tables.nodes, tables.embeddings
     nodes, found, blobs = [], [], []
     dim = _dim(connection, model)
@@ -138,7 +138,7 @@ def by_key(
 
 
 def _dim(connection: Connection, model: str) -> int:
-    """Width of a model's vectors: the most frequent among the newest, of which one may be damaged; 0 if it has none."""
+    """Dimension of a model's vectors: the most frequent of the newest nine, as some may be damaged; 0 if none."""
     table = tables.embeddings.c
     newest = select(func.length(table.vector)).where(table.model == model).order_by(table.node_key.desc()).limit(9)
     widths = Counter(size // 4 for size in connection.scalars(newest) if size and size % 4 == 0)

@@ -16,11 +16,11 @@ from locigraph.kg.store import tables
 
 Access = Literal["create", "write", "read"]
 _MODES: dict[Access, str] = {"create": "rwc", "write": "rw", "read": "ro"}
-_UNMARKED = "0001"  # revision of the schema; the next one marks a store
+_UNMARKED = "0001"  # schema revision without an application id; revision 0002 sets it
 
 
 def shown_url(url: str) -> str:
-    """A store's URL as errors may show it: without the password."""
+    """A store's URL with the password hidden, for use in error messages."""
     try:
         return sa.make_url(url).render_as_string(hide_password=True) if "://" in url else url
     except sa.exc.ArgumentError:
@@ -28,9 +28,9 @@ def shown_url(url: str) -> str:
 
 
 def make_engine(url: str, access: Access) -> Engine:
-    """An engine with this project's connection settings; StoreError if the URL cannot be used.
+    """An engine with this project's connection settings; raises StoreError if the URL cannot be used.
 
-    A connection to an SQLite file raises StoreError before anything is changed if the file is not ours.
+    Connecting to an SQLite file of another application raises StoreError before anything is changed.
     """
     if not url.strip():
         raise StoreError("the path of the store is empty; name a file, such as data/kg.sqlite")
@@ -44,8 +44,8 @@ def make_engine(url: str, access: Access) -> Engine:
     if engine.dialect.name != "sqlite":
         return engine
 
-    # pysqlite opens transactions late and only for some statements; this hands control to us, so that a writer
-    # takes the lock at once and its reads and writes are one transaction.
+    # pysqlite opens transactions late and only for some statements. With isolation_level None we begin them ourselves,
+    # so that a writer takes the lock at once and its reads and writes are one transaction.
     @sa.event.listens_for(engine, "connect")
     def _connect(connection: Any, record: object) -> None:
         connection.isolation_level = None
@@ -79,7 +79,7 @@ def file_of(url: str) -> Path | None:
     """The SQLite file that the path or URL of a store names; None for a database on a server or in memory."""
     try:
         return _file_of(_parsed(url))
-    except sa.exc.ArgumentError:  # who opens it says what is wrong
+    except sa.exc.ArgumentError:  # opening the database will report the error
         return None
 
 
@@ -104,7 +104,8 @@ def _connected(file: Path, access: Access) -> sqlite3.Connection:
         connection.execute("SELECT 1 FROM sqlite_master")
     except sqlite3.OperationalError as error:
         connection.close()
-        # The log's index cannot be made on a read-only disk; without a log there is nothing in it to miss.
+        # On a read-only disk the index of the write-ahead log cannot be created. If the log is absent or empty, it is
+        # safe to do without and open the file as immutable.
         log = file.with_name(file.name + "-wal")
         if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY) or (
             log.exists() and log.stat().st_size
@@ -115,14 +116,14 @@ def _connected(file: Path, access: Access) -> sqlite3.Connection:
 
 
 def is_seeded(connection: Connection) -> bool:
-    """Whether all node types and relation labels of the schema are there."""
+    """Whether the database holds all node types and relation labels of the schema."""
     types = set(connection.scalars(select(tables.node_types.c.name)))
     labels = set(connection.scalars(select(tables.relation_labels.c.name)))
     return types.issuperset(NODE_TYPES) and labels.issuperset(RELATION_LABELS)
 
 
 def seed_schema(connection: Connection) -> None:
-    """Write the node types and relation labels of the schema that are not there yet."""
+    """Write the node types and relation labels of the schema that the database lacks."""
     for table, rows in ((tables.node_types, NODE_TYPES), (tables.relation_labels, RELATION_LABELS)):
         held = set(connection.scalars(select(table.c.name)))
         for row in rows.values():

@@ -1,4 +1,4 @@
-"""Erases turns, or a whole space, with all that was drawn from them: the only deletion of what was said."""
+"""Erases turns, or whole spaces, and everything derived from them; nothing else ever deletes turns."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from locigraph.kg.store import changes, expenses, labels, outbox, sequence, tabl
 from locigraph.kg.store.statements import chunks
 from locigraph.kg.types import NodeStatus, SpaceId, TurnId
 
-_CHAINS = ("NEXT", "PRECEDES")  # each node has one before it
-#: Hears of the texts that are about to go, before they do.
+_CHAINS = ("NEXT", "PRECEDES")  # labels of which each node has at most one incoming edge
+#: Called with the texts that are about to be erased.
 Listener = Callable[[Sequence[str]], None]
 
 
 def erase_turns(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId], before_erasing: Listener) -> int:
-    """Erase turns and what was drawn from them within the connection's transaction; see ``Store.forget``."""
+    """Erase turns and what was derived from them within the connection's transaction; see ``Store.forget``."""
     turn_keys = turns.keys_of(connection, space, turn_ids)
     missing = sorted(set(turn_ids) - set(turn_keys))
     if missing:
@@ -36,7 +36,7 @@ def erase_turns(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnI
     bridges = _bridges(connection, space, set(doomed), set(turn_keys))
     _nodes(connection, space, doomed)
     relations = tables.relations
-    for names in chunks(sorted(turn_keys)):  # what a turn said of nodes that stay
+    for names in chunks(sorted(turn_keys)):  # edges that the turns made between nodes that stay
         connection.execute(delete(relations).where(relations.c.space == space, relations.c.turn_id.in_(names)))
     labels.forget_turns(connection, sorted(turn_keys.values()))
     for chunk in chunks(sorted(turn_keys.values())):
@@ -52,7 +52,7 @@ def erase_turns(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnI
 
 
 def _doomed(connection: Connection, turn_keys: AbstractSet[int]) -> list[int]:
-    """Keys of the nodes that go with some turns: whose wording may be theirs, or that nothing else speaks of."""
+    """Keys of the nodes to erase with the turns: their wording may come from them, or no other turn supports them."""
     nodes, sources = tables.nodes.c, tables.provenance.c
     touched: dict[int, Any] = {}
     worded: set[int] = set()
@@ -67,7 +67,7 @@ def _doomed(connection: Connection, turn_keys: AbstractSet[int]) -> list[int]:
             if row.worded:
                 worded.add(row.key)
     doomed = {key for key, node in touched.items() if not _stays(connection, node, key in worded, turn_keys)}
-    for chunk in chunks(sorted(doomed)):  # what was concluded from a fact goes with it
+    for chunk in chunks(sorted(doomed)):  # reflections drawn from an erased fact are erased too
         edges = tables.relations.c
         concluded = select(edges.source).where(edges.label == "DERIVED_FROM_FACT", edges.target.in_(chunk))
         doomed.update(connection.scalars(concluded))
@@ -82,7 +82,7 @@ def _stays(connection: Connection, node: Any, is_worded: bool, doomed: AbstractS
         .where(sources.node_key == node.key)
     )
     left = [row for row in connection.execute(query) if row.key not in doomed]
-    if node.type not in NAMED_TYPES:  # those stay as long as a turn that is left has their words
+    if node.type not in NAMED_TYPES:  # entities and concepts stay as long as a remaining turn contains their words
         return bool(left) and not is_worded
     if not is_worded and any(row.worded for row in left):
         return True
@@ -91,7 +91,7 @@ def _stays(connection: Connection, node: Any, is_worded: bool, doomed: AbstractS
 
 
 def _texts(connection: Connection, keys: Sequence[int]) -> list[str]:
-    """Descriptions of nodes, of earlier versions too."""
+    """Descriptions of nodes, including their earlier versions."""
     found: set[str] = set()
     for table in (tables.nodes, tables.node_versions):
         for chunk in chunks(sorted(keys)):
@@ -100,7 +100,7 @@ def _texts(connection: Connection, keys: Sequence[int]) -> list[str]:
 
 
 def _reopen_superseded(connection: Connection, doomed: Sequence[int]) -> None:
-    """Reopen the facts that doomed facts superseded: each ends as it would have without them."""
+    """Reopen the facts that doomed facts superseded: each gets the end of validity that it would have without them."""
     relations, nodes, versions = tables.relations, tables.nodes, tables.node_versions
     gone = set(doomed)
     successors = select(relations.c.target, relations.c.created_at).where(relations.c.label == "SUPERSEDED_BY")
@@ -116,13 +116,13 @@ def _reopen_superseded(connection: Connection, doomed: Sequence[int]) -> None:
             own = select(versions.c.valid_to).where(versions.c.key == source).order_by(versions.c.version).limit(1)
             ends = [connection.execute(own).scalar(), *(row.created_at for row in left if row.target not in gone)]
             end = min((each for each in ends if each is not None), default=None)
-            # A fact that had ended by itself before it was superseded still ends there.
+            # A fact whose own end came before it was superseded keeps that end.
             reopened = nodes.c.key == source, nodes.c.valid_to == closed_at
             connection.execute(update(nodes).where(*reopened).values(valid_to=end))
 
 
 def _restore_aliases(connection: Connection, space: SpaceId, doomed: Sequence[int]) -> None:
-    """Bring back the nodes that were merged into doomed ones, whose names go from all that is kept of them."""
+    """Reactivate nodes that were merged into doomed ones; the doomed ids are removed from attributes and history."""
     gone: set[str] = set()
     for chunk in chunks(doomed):
         gone.update(connection.scalars(select(tables.nodes.c.id).where(tables.nodes.c.key.in_(chunk))))
@@ -131,7 +131,7 @@ def _restore_aliases(connection: Connection, space: SpaceId, doomed: Sequence[in
         nodes.space == space, nodes.type.in_(NAMED_TYPES), nodes.attributes[MERGED_INTO].as_string().in_(sorted(gone))
     )
     back = [key for key in connection.scalars(aliases) if key not in doomed]
-    of_space = select(nodes.key).where(nodes.space == space)  # another space may have nodes of the same ids
+    of_space = select(nodes.key).where(nodes.space == space)  # other spaces may have nodes with the same ids
     for table in (tables.nodes, tables.node_versions):
         ends = table.c.attributes[MERGED_INTO].as_string().in_(sorted(gone))
         for row in connection.execute(select(table).where(ends, table.c.key.in_(of_space))).mappings().all():
@@ -146,9 +146,9 @@ def _restore_aliases(connection: Connection, space: SpaceId, doomed: Sequence[in
 def _bridges(
     connection: Connection, space: SpaceId, doomed: AbstractSet[int], forgotten: AbstractSet[TurnId]
 ) -> list[dict[str, Any]]:
-    """Edges that order turns and events, across the doomed nodes: from the last one before them to those after them."""
+    """NEXT and PRECEDES edges that bridge the gaps left by doomed nodes, from the last node before to those after."""
     relations = tables.relations
-    into: dict[tuple[str, int], Any] = {}  # the edge that leads to a node, of which there is one of each label
+    into: dict[tuple[str, int], Any] = {}  # the edge into a node, of which there is at most one for each label
     for chunk in chunks(sorted(doomed)):
         touching = relations.c.source.in_(chunk) | relations.c.target.in_(chunk)
         for row in connection.execute(select(relations).where(relations.c.label.in_(_CHAINS), touching)):
@@ -167,7 +167,7 @@ def _bridges(
 
 
 def erase_space(connection: Connection, space: SpaceId, before_erasing: Listener) -> int:
-    """Erase a space with everything it holds, within the connection's transaction; returns the number of nodes."""
+    """Erase a space and everything in it within the connection's transaction; returns the number of nodes."""
     tombstones.put(connection, space, None)
     keys = list(connection.scalars(select(tables.nodes.c.key).where(tables.nodes.c.space == space)))
     before_erasing(_texts(connection, keys))
@@ -184,7 +184,7 @@ def erase_space(connection: Connection, space: SpaceId, before_erasing: Listener
 
 
 def _nodes(connection: Connection, space: SpaceId, keys: Sequence[int]) -> None:
-    """Erase nodes, and with them their relations, earlier versions and embeddings; the outbox tells every index."""
+    """Erase nodes with their relations, earlier versions and embeddings; outbox rows tell every index to drop them."""
     for chunk in chunks(sorted(keys)):
         connection.execute(delete(tables.nodes).where(tables.nodes.c.key.in_(chunk)))
     outbox.post(connection, space, keys, "delete")

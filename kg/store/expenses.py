@@ -1,4 +1,4 @@
-"""What language models cost and what came of it, by space, turn and stage."""
+"""Usage of language models (calls, tokens, cost, unusable replies) by space, turn and stage."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _COUNTS = [field.name for field in fields(Spent)]  # each is a column of that na
 
 
 def read(connection: Connection, space: SpaceId) -> dict[tuple[str, str], Spent]:
-    """What was spent on a space, by turn and stage."""
+    """Usage for a space, by turn and stage."""
     rows = connection.execute(select(tables.spent).where(_TABLE.space == space).order_by(_TABLE.turn_id, _TABLE.stage))
     return {(row.turn_id, row.stage): _spent_of(row) for row in rows}
 
 
 def by_stage(connection: Connection) -> dict[str, Spent]:
-    """What was spent on all spaces, by stage."""
+    """Usage summed over all spaces, by stage."""
     sums = [func.sum(_TABLE[name]).label(name) for name in _COUNTS]
     rows = connection.execute(select(_TABLE.stage, *sums).group_by(_TABLE.stage).order_by(_TABLE.stage))
     return {row.stage: _spent_of(row) for row in rows}
@@ -35,7 +35,7 @@ def _spent_of(row: Row[Any]) -> Spent:
 
 
 def add(connection: Connection, space: SpaceId, turn_id: str, stage: str, spent: Spent) -> None:
-    """Remember that more was spent."""
+    """Add to the stored usage."""
     more = asdict(spent)
     held = _TABLE.space == space, _TABLE.turn_id == turn_id, _TABLE.stage == stage
     sums = {name: _TABLE[name] + value for name, value in more.items()}
@@ -44,7 +44,7 @@ def add(connection: Connection, space: SpaceId, turn_id: str, stage: str, spent:
 
 
 def forget_turns(connection: Connection, space: SpaceId, turn_ids: Collection[TurnId]) -> None:
-    """Keep the sums, which count against limits, and not the names of the turns."""
+    """Move the usage of forgotten turns to the turn ``""``: the sums count against limits, but no turn id is kept."""
     for (turn, stage), spent in read(connection, space).items():
         if turn in turn_ids:
             held = _TABLE.space == space, _TABLE.turn_id == turn, _TABLE.stage == stage

@@ -1,9 +1,9 @@
 """Bulk reading of a store into arrays.
 
-Numbers and vectors never become Python objects one by one: SQLite joins a column into one text, which numpy reads in
-one go. (Arrow's SQLite driver would read columns too, but it brings a second copy of SQLite into the process, and when
+To avoid one Python object per value, SQLite concatenates each column of numbers or vectors into one text, which NumPy
+parses at once. (Arrow's SQLite driver also reads columns, but loads a second copy of SQLite into the process; when
 that copy closes the file, POSIX drops every lock that the first one holds: https://www.sqlite.org/howtocorrupt.html,
-section 2.2.1.) Other databases go through their rows.
+section 2.2.1.) For other databases, rows are fetched as usual.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from locigraph.kg.types import NodeId, NodeStatus, SpaceId, TurnId
 Parameters = Mapping[str, str | int]
 Numbers = NDArray[np.float64]
 
-# Vectors travel as hexadecimal text, 8 characters a number; SQLite's longest text is 10^9.
+# Vectors are read as hexadecimal text, 8 characters per number; SQLite limits a text to 10^9 bytes.
 _VECTORS_AT_ONCE = 20_000
 
 
 @contextmanager
 def consistent_read(engine: Engine) -> Iterator[Connection]:
-    """A connection whose queries all see the database at one moment, whatever a writer beside it commits."""
+    """A connection whose queries all see the same state of the database, whatever other writers commit meanwhile."""
     if engine.dialect.name != "sqlite":
         engine = engine.execution_options(isolation_level="REPEATABLE READ")
     with engine.connect() as connection:
@@ -40,8 +40,8 @@ def consistent_read(engine: Engine) -> Iterator[Connection]:
 def read_snapshot(connection: Connection, space: SpaceId, latest: int, model: str | None) -> Snapshot:
     """The graph of a space as known at ``latest`` (seconds since 1970); see ``Store.snapshot``.
 
-    ``connection`` is one that ``consistent_read`` gave, and the space must exist. A ``model`` of None reads no
-    embeddings.
+    ``connection`` must come from ``consistent_read``, and the space must exist. With ``model`` None no embeddings are
+    read.
     """
     parameters: Parameters = {"space": space, "t": latest}
     nodes = numbers(connection, as_of_sql.NODES, ("key", "created_at", "valid_from", "valid_to"), parameters)
@@ -87,9 +87,9 @@ def read_snapshot(connection: Connection, space: SpaceId, latest: int, model: st
 
 
 def numbers(connection: Connection, query: str, columns: Sequence[str], parameters: Parameters) -> dict[str, Numbers]:
-    """Number columns of a query as float64, exact up to 2^53, with NaN for null; all in one order, which may be any.
+    """Numeric columns of a query as float64, with NaN for null; row order is arbitrary but the same in all columns.
 
-    Keys, seconds and positions are far below 2^53, so ``integers`` loses nothing.
+    float64 is exact up to 2^53, and keys, seconds and positions are far below, so ``integers`` loses nothing.
     """
     if connection.dialect.name == "sqlite":
         joined = ", ".join(f"group_concat(COALESCE({column}, 'nan'))" for column in columns)
@@ -122,7 +122,7 @@ def texts(
 
 
 def _rows_of(keys: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Row number of each wanted key in an unsorted array that holds them all."""
+    """Index of each wanted key in ``keys``, which need not be sorted but must contain them all."""
     order = np.argsort(keys, kind="stable")
     return order[np.searchsorted(keys, wanted, sorter=order)] if len(keys) else np.zeros(0, dtype=np.int64)
 
@@ -149,7 +149,7 @@ def _embeddings(
 
 
 def _vectors(connection: Connection, parameters: Parameters) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Node keys and their vectors [nodes, dim], in an order that may be any."""
+    """Node keys and their vectors [nodes, dim], in arbitrary order."""
     if connection.dialect.name == "sqlite":
         query = (
             "SELECT group_concat(key), group_concat(hex(vector), ''), min(length(vector)), max(length(vector)) "

@@ -1,4 +1,4 @@
-"""What is wrong with an SQLite store: broken pages, rows that point at nothing, changed or unreadable rows."""
+"""Finds faults of an SQLite store: corrupt pages, dangling references, and changed or unreadable rows."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from locigraph.kg.store.rows import turn_of
 from locigraph.kg.times import moment
 from locigraph.kg.types import NodeStatus, TurnState
 
-# Of each kind.
+# Faults reported for each kind.
 _MOST = 5
-# As text, so that nothing is decoded before it is checked.
+# Raw SQL, so that no value is decoded before it is checked.
 _TURNS = "SELECT * FROM turns"
 _NODES = """
 SELECT id, space, status, created_at, update_time, valid_from, valid_to, attributes FROM nodes
@@ -33,7 +33,7 @@ WHERE n.type = 'episode'
 
 
 def find(connection: Connection) -> list[str]:
-    """A line for each thing that is wrong, at most five of each kind."""
+    """One line for each fault, at most five of each kind."""
     broken = [str(row[0]) for row in connection.exec_driver_sql(f"PRAGMA integrity_check({_MOST})")]
     if broken != ["ok"]:
         return broken
@@ -61,7 +61,7 @@ def _unreadable_nodes(connection: Connection) -> Iterator[str]:
 def _is_readable(read: Callable[[Any], None], row: Any) -> bool:
     try:
         read(row)
-    except (ValueError, TypeError, OverflowError, OSError):  # the last two of times that no calendar has
+    except (ValueError, TypeError, OverflowError, OSError):  # the last two for times outside the calendar's range
         return False
     return True
 

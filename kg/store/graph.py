@@ -1,7 +1,7 @@
 """The store, which is the source of truth: turns, the graph with its history, embeddings, and the outbox.
 
-Every read and write names a space. One turn's changes are one transaction, which also writes the outbox rows that
-an indexer later drains into the vector index; the index can always be rebuilt from here.
+Turns and nodes are read and written by space. All changes of one turn are one transaction, which also writes outbox
+rows; an indexer later applies these to the vector index. The index can always be rebuilt from the store.
 """
 
 from __future__ import annotations
@@ -35,33 +35,34 @@ from locigraph.kg.types import GraphChange, Node, NodeId, NodeStatus, Relation, 
 
 
 class Store(Conversations, Queues):
-    """A graph store over SQLAlchemy Core: what it remembers of itself, its graph and embeddings, and bulk export.
+    """A graph store on SQLAlchemy Core: settings, the graph, embeddings, and bulk export.
 
-    How it is opened, and when it refuses to be, is said at ``Database``.
+    Its base classes add turns and spaces (``Conversations``) and work for indexers (``Queues``). See ``Database`` for
+    the constructor's arguments and errors.
     """
 
     # --- schema and settings -------------------------------------------------------------------------------
 
     def relation_labels(self, space: SpaceId | None = None) -> dict[str, RelationLabel]:
-        """Relation labels by name: the built-in ones, and those that a space coined, as its turns describe them.
+        """Relation labels by name: the built-in ones, and those that the space coined, with its turns' descriptions.
 
-        Without a space those that any space coined are there too, and none of them is described.
+        With ``space`` None, labels coined by any space are included, with a neutral description.
         """
         with self._read() as connection:
             return labels.read(connection, space)
 
     def setting(self, name: str) -> str | None:
-        """A remembered value, such as which extractor built a space; None when never set."""
+        """A stored setting, such as the extractor that built a space; None if it was never set."""
         with self._read() as connection:
             return remembered.get(connection, name)
 
     def set_setting(self, name: str, value: str) -> None:
-        """Remember a value under a name; one named ``<what>/<space>`` is forgotten with its space."""
+        """Store a setting; one named ``<what>/<space>`` is erased with that space."""
         with self._write() as connection:
             remembered.put(connection, name, value)
 
     def identity(self) -> str:
-        """What tells this store from every other one; drawn when it is first asked for, which writes it."""
+        """Random identifier of this store; the first call generates and writes it."""
         held = self.setting(IDENTITY)
         if held is None:
             with self._write() as connection:
@@ -69,17 +70,17 @@ class Store(Conversations, Queues):
         return held
 
     def spent(self, space: SpaceId) -> dict[tuple[str, str], Spent]:
-        """What language models cost, by turn and stage; costs of no turn, or of forgotten turns, are under ``""``."""
+        """Usage of language models by turn and stage; usage for no turn, or for forgotten turns, is under ``""``."""
         with self._read() as connection:
             return expenses.read(connection, space)
 
     def spent_by_stage(self) -> dict[str, Spent]:
-        """What language models cost on all spaces."""
+        """Usage of language models by stage, summed over all spaces."""
         with self._read() as connection:
             return expenses.by_stage(connection)
 
     def add_spent(self, space: SpaceId, turn_id: str, stage: str, spent: Spent) -> None:
-        """Remember that more was spent."""
+        """Add to the stored usage of language models; ``turn_id`` is ``""`` if it is for no turn."""
         with self._write() as connection:
             expenses.add(connection, space, turn_id, stage, spent)
 
@@ -93,12 +94,12 @@ class Store(Conversations, Queues):
 
         Raises:
             UnknownSpaceError: If there is no such space.
-            UnknownNodeError: If an update, an edge or a dropped edge names a node that neither the space nor the change
-                has.
-            UnknownTypeError: If a node type or relation label is not in the schema, and not coined by the change.
-            InvalidVectorError: If an embedding is not finite, or its model has vectors of another length.
+            UnknownNodeError: If an update, an edge or a dropped edge refers to a node that is neither in the space nor
+                in the change.
+            UnknownTypeError: If a node type or relation label is neither in the schema nor coined by the change.
+            InvalidVectorError: If an embedding is not finite, or has another dimension than the others of its model.
             StoreError: If the turn is consolidated already, a description is empty, a weight is not finite, or a source
-                turn is not stored. In all cases nothing is changed.
+                turn is not stored. After any of these errors nothing is changed.
         """
         with self._write() as connection:
             if not connection.execute(select(tables.spaces).where(tables.spaces.c.space == change.space)).first():
@@ -163,7 +164,7 @@ class Store(Conversations, Queues):
             return set(connection.scalars(select(table.label).where(table.space == space).distinct()))
 
     def relations(self, space: SpaceId, *, node: NodeId | None = None, as_of: datetime | None = None) -> list[Relation]:
-        """Edges of a space, all or those of one node, as known at ``as_of``, in the order of their ends."""
+        """Edges of a space, or of one node, as known at ``as_of`` (None: now), sorted by source, label and target."""
         self.require_space(space)
         ends = tables.nodes.alias("s"), tables.nodes.alias("t")
         table = tables.relations
@@ -185,26 +186,27 @@ class Store(Conversations, Queues):
     def forget(
         self, space: SpaceId, turn_ids: Sequence[TurnId], *, before_erasing: erase.Listener = lambda texts: None
     ) -> int:
-        """Erase turns and all that was drawn from them: the only deletion of what was said.
+        """Erase turns and everything derived from them.
 
-        They stay forgotten: the store keeps keyed digests of them, and passes them over when they come again.
-        Episodes, events, facts and reflections whose wording may come from any of the turns go; what the turns only
-        said again stays, and is theirs no longer. Concepts and entities go unless a turn that is left has their
-        words. Relations, earlier versions and embeddings go with their nodes, and the outbox tells every index.
+        The turns stay forgotten: the store keeps keyed digests of them and skips them if they are appended again.
+        Episodes, events, facts and reflections are erased if their wording may come from any of the turns; nodes that
+        the turns only repeated stay, without the turns as sources. Concepts and entities are erased unless a remaining
+        turn contains their words. Relations, earlier versions and embeddings are erased with their nodes, and outbox
+        rows tell every index.
 
         Args:
             space: The space of the turns.
             turn_ids: The turns.
-            before_erasing: Called with the texts that are about to go, so that caches can drop what they keep of them;
-                nothing is removed if it fails.
+            before_erasing: Called with the texts that are about to be erased, so that caches can drop them; if it
+                fails, nothing is erased.
 
         Returns:
-            Number of nodes removed.
+            Number of nodes erased.
 
         Raises:
             UnknownSpaceError: If there is no such space.
-            StoreError: If a turn is not in the space; nothing is removed then. Also if the turns were removed but a
-                reader keeps old pages; see ``empty_log``.
+            StoreError: If a turn is not in the space; then nothing is erased. Also if the turns were erased but
+                another reader keeps old pages in use; see ``empty_log``.
         """
         self.require_space(space)
         with self._write() as connection:
@@ -213,7 +215,7 @@ class Store(Conversations, Queues):
         return erased
 
     def forget_spaces(self, spaces: Sequence[SpaceId], *, before_erasing: erase.Listener = lambda texts: None) -> int:
-        """Erase spaces, all or none, with everything they hold, for good as in ``forget``; returns how many nodes."""
+        """Erase spaces, all or none, and everything in them, as ``forget`` does; returns the number of nodes erased."""
         for space in spaces:
             self.require_space(space)
         with self._write() as connection:
@@ -241,10 +243,10 @@ class Store(Conversations, Queues):
             model: Id of the text encoder.
             texts: What was embedded, in the order of the rows.
             vectors: float32 [texts, dim].
-            to_indexes: Whether the indexes are told; not needed for vectors that no index holds.
+            to_indexes: Whether to post outbox rows; not needed for vectors that no index holds.
 
         Raises:
-            InvalidVectorError: NaN, infinity, or not one row a node.
+            InvalidVectorError: If a vector has NaN or infinity, or there is not one row for each text.
             UnknownNodeError: If the space does not hold an id.
         """
         with self._write() as connection:
@@ -258,8 +260,8 @@ class Store(Conversations, Queues):
         Args:
             space: The space.
             model: Id of the text encoder.
-            checks_vectors: Whether a damaged vector counts as none, for which every vector must be read. Whoever reads
-                vectors refuses damaged ones in any case.
+            checks_vectors: Whether damaged vectors count as missing, which requires reading every vector. Methods that
+                read vectors raise an error for damaged ones in any case.
         """
         self.require_space(space)
         with self._read() as connection:
@@ -268,7 +270,7 @@ class Store(Conversations, Queues):
     def vectors_by_key(
         self, space: SpaceId, keys: Sequence[int], model: str
     ) -> tuple[list[Node], list[int], NDArray[np.float32]]:
-        """Nodes of a space by integer key with their present vectors, for the indexer.
+        """Nodes of a space with the given integer keys, and their current vectors, for the indexer.
 
         Returns:
             (nodes, their keys, float32 [nodes, dim]); keys without a node are left out.

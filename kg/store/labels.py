@@ -1,4 +1,4 @@
-"""Relation labels: those of the schema, and those that turns coined, which each space has and describes for itself."""
+"""Relation labels: those of the schema, and those coined by turns, with separate descriptions for each space."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from locigraph.kg.store import tables
 from locigraph.kg.store.statements import chunks, insert_or_keep
 from locigraph.kg.types import SpaceId
 
-#: What is said of a coined label where no turn's own words may be shown.
+#: Description of a coined label where the words of a turn must not be shown.
 UNDESCRIBED = RELATION_LABELS[COINED_FAMILY].description
 _LABELS, _COINED = tables.relation_labels, tables.coined_labels
 
 
 def read(connection: Connection, space: SpaceId | None) -> dict[str, RelationLabel]:
-    """Labels by name: of the schema and coined by a space, in its words; None for those of all spaces, in no one's."""
+    """Labels by name: the schema's, and those coined by a space (None: by any space, with neutral descriptions)."""
     offered = {label.name for label in plannable_labels()}
     rows = connection.execute(select(_LABELS)).all()
     found = {r.name: RelationLabel(r.name, r.kind, r.family, r.description, r.name in offered) for r in rows}
@@ -30,10 +30,10 @@ def read(connection: Connection, space: SpaceId | None) -> dict[str, RelationLab
 
 
 def coin(connection: Connection, space: SpaceId, coined: Mapping[str, str], turn_key: int | None) -> None:
-    """Write labels with their descriptions; the words of ``turn_key``, None for no turn's, are the space's alone.
+    """Write coined labels; their descriptions are visible only in the space, and erased with the turn ``turn_key``.
 
     Raises:
-        UnknownTypeError: If a label is not in capitals.
+        UnknownTypeError: If a label does not match ``LABEL_PATTERN``.
     """
     for name in sorted(coined):
         if not LABEL_PATTERN.fullmatch(name):
@@ -45,14 +45,14 @@ def coin(connection: Connection, space: SpaceId, coined: Mapping[str, str], turn
 
 
 def forget_turns(connection: Connection, turn_keys: Sequence[int]) -> None:
-    """Erase the descriptions that turns gave; the edges of other turns keep the labels."""
+    """Erase the descriptions that came from the turns; the labels stay for the edges of other turns."""
     for chunk in chunks(turn_keys):
         said = _COINED.c.turn_key.in_(chunk)
         connection.execute(update(_COINED).where(said).values(turn_key=None, description=UNDESCRIBED))
 
 
 def drop_unused(connection: Connection, space: SpaceId) -> None:
-    """Erase the coined labels that no edge has any more: a model chose their words after what was said."""
+    """Erase coined labels that no edge has any more, since their names may reveal what was said."""
     edges = tables.relations.c
     used = select(edges.label).where(edges.space == space)
     connection.execute(delete(_COINED).where(_COINED.c.space == space, _COINED.c.name.not_in(used)))

@@ -1,4 +1,4 @@
-"""The list of changes for the indexes: a row for each node that was written or removed, read in order."""
+"""The outbox, a queue of index updates: one row for each node that was written or removed, read in order."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ class OutboxRow:
 
 
 def post(connection: Connection, space: SpaceId, keys: Sequence[int], action: str) -> None:
-    """Add a row for each node, by which the indexes are told; ``action`` is ``upsert`` or ``delete``."""
+    """Add a row for each node, so that the indexes are updated; ``action`` is ``upsert`` or ``delete``."""
     if keys:
         connection.execute(insert(tables.outbox), [{"space": space, "node_key": key, "action": action} for key in keys])
 
 
 def read(connection: Connection, *, limit: int) -> list[OutboxRow]:
-    """The oldest rows, oldest first."""
+    """The oldest ``limit`` rows, oldest first."""
     rows = connection.execute(select(tables.outbox).order_by(tables.outbox.c.seq).limit(limit)).all()
     return [OutboxRow(row.seq, SpaceId(row.space), row.node_key, row.action) for row in rows]
 
 
 def count(connection: Connection, space: SpaceId | None) -> int:
-    """Number of rows, of one space or of all."""
+    """Number of rows of one space, or of all spaces (None)."""
     query = select(func.count()).select_from(tables.outbox)
     if space is not None:
         query = query.where(tables.outbox.c.space == space)
@@ -43,7 +43,7 @@ def count(connection: Connection, space: SpaceId | None) -> int:
 
 
 def has_deletions(connection: Connection) -> bool:
-    """Whether a row lists a node that is gone."""
+    """Whether any row is for an erased node."""
     return connection.execute(select(tables.outbox.c.seq).where(tables.outbox.c.action == "delete")).first() is not None
 
 
@@ -55,5 +55,5 @@ def relist(connection: Connection) -> int:
 
 
 def acknowledge(connection: Connection, up_to: int) -> None:
-    """Delete the rows up to a sequence number, which an index holds durably."""
+    """Delete the rows up to a sequence number, once an index has stored their changes durably."""
     connection.execute(delete(tables.outbox).where(tables.outbox.c.seq <= up_to))

@@ -1,4 +1,4 @@
-"""Values that the store remembers by name, such as which extractor built a space."""
+"""Settings that the store keeps by name, such as the extractor that built a space."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from sqlalchemy import Connection, delete, insert, select
 
 from locigraph.kg.store import tables
 
-#: Name of the value that tells a store from every other one.
+#: Name of the setting that identifies a store uniquely.
 IDENTITY = "identity"
 
 
 def get(connection: Connection, name: str) -> str | None:
-    """A remembered value; None when never set."""
+    """The value of a setting; None if it was never set."""
     value: str | None = connection.execute(
         select(tables.settings.c.value).where(tables.settings.c.name == name)
     ).scalar()
@@ -21,13 +21,13 @@ def get(connection: Connection, name: str) -> str | None:
 
 
 def put(connection: Connection, name: str, value: str) -> None:
-    """Remember a value under a name."""
+    """Set the value of a setting."""
     connection.execute(delete(tables.settings).where(tables.settings.c.name == name))
     connection.execute(insert(tables.settings).values(name=name, value=value))
 
 
 def drawn(connection: Connection, name: str) -> str:
-    """A remembered random value of 64 hexadecimal digits; drawn when it is first asked for."""
+    """A random value of 64 hexadecimal digits, generated and stored on first use."""
     value = get(connection, name)
     if value is None:
         value = secrets.token_hex(32)

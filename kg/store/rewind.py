@@ -1,4 +1,4 @@
-"""Takes back what was drawn from the turns of a space, so that they are consolidated again, in order."""
+"""Removes the graph of a space and makes its turns pending, so that they are consolidated again in order."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from locigraph.kg.types import SpaceId, TurnId, TurnState
 _LOG = logging.getLogger(__name__)
 _NODES, _EDGES = tables.nodes.c, tables.relations.c
 _OTHER, _SAME = tables.relations.alias("other").c, tables.relations.alias("same").c
-# An edge that ``resolve`` has made for the entity that it merged another into, which keeps its own edge.
+# An edge that ``resolve`` copied from a merged entity to the one it was merged into; the merged entity keeps its own.
 _IS_MOVED = exists().where(
     and_(_OTHER.source == _EDGES.source, _OTHER.label == _EDGES.label, _OTHER.target == _SAME.source),
     and_(_SAME.label == "SIMILAR_TO", _SAME.target == _EDGES.target),
 )
 _IS_LINK = and_(_EDGES.turn_id.is_(None), or_(_EDGES.label == "CAUSES", and_(_EDGES.label == "MENTIONS", ~_IS_MOVED)))
-# What is in the graph because a command was run on it, and how to find it.
+# For each command that adds to the graph as a second pass, the condition that finds nodes it made or changed.
 _MADE_BY = {
     "classify": _NODES.type.in_(("event_category", "knowledge_category")),
     "reflect": _NODES.type == "reflection",
@@ -29,11 +29,11 @@ _MADE_BY = {
 
 
 def remove_nodes_of(connection: Connection, space: SpaceId, early: TurnId) -> None:
-    """Remove the nodes of a space and make all its turns pending, since a turn comes before consolidated ones.
+    """Remove the nodes of a space and make all its turns pending, because ``early`` precedes consolidated turns.
 
-    Consolidating the turns again does not bring back what second passes have made; a warning in the log names these.
-    What a turn changes depends on those before it, so a turn that comes before consolidated ones changes what these
-    have come to. No words are erased, so the indexes need not be made anew: they drop rows of nodes that are gone.
+    What a turn changes depends on the turns before it, so consolidating ``early`` alone would not give the right graph.
+    Consolidating again does not bring back the results of second passes; a warning in the log names them. No turns are
+    erased, so the indexes need not be rebuilt: they drop the rows of nodes that no longer exist.
     """
     nodes, turns = tables.nodes, tables.turns
     lost = [

@@ -12,7 +12,7 @@ from locigraph.kg.types import Node, NodeId, NodeStatus, SpaceId, Turn, TurnId, 
 
 
 def turn_row(turn: Turn) -> dict[str, Any]:
-    """A pending turn as a row, without a place in the conversation yet."""
+    """A new turn as a row: pending, and not yet placed in the conversation."""
     return {
         "space": turn.space, "turn_id": turn.turn_id, "conversation_id": turn.conversation_id,
         "session_id": turn.session_id, "position": NEW, "speaker": turn.speaker, "text": turn.text,
@@ -30,7 +30,7 @@ def turn_of(row: Any) -> Turn:
 
 
 def require_same(held: Turn, turn: Turn) -> None:
-    """Raise TurnConflictError unless both hold the same content; their positions are the store's to give."""
+    """Raise TurnConflictError unless both turns have the same content; positions are not compared."""
     was, now = content_of(held), content_of(turn)
     for name in was:
         if was[name] != now[name]:
@@ -41,7 +41,7 @@ def require_same(held: Turn, turn: Turn) -> None:
 
 
 def _apart(was: object, now: object) -> tuple[str, str]:
-    """Two values as an error shows them: long texts from shortly before the place where they differ."""
+    """Two values shortened for an error message; long texts begin shortly before the first difference."""
     same = 0
     if isinstance(was, str) and isinstance(now, str):
         same = next((at for at, (a, b) in enumerate(zip(was, now, strict=False)) if a != b), min(len(was), len(now)))
@@ -51,7 +51,7 @@ def _apart(was: object, now: object) -> tuple[str, str]:
 
 
 def content_of(turn: Turn) -> dict[str, str | int | None]:
-    """All that a turn says and where, but not its place in the conversation."""
+    """All fields of a turn that define its content: all but space, id and position."""
     return {
         "conversation_id": turn.conversation_id, "session_id": turn.session_id, "text": turn.text,
         "speaker": turn.speaker, "image_caption": turn.image_caption, "spoken_at": optional_epoch(turn.spoken_at),

@@ -1,4 +1,4 @@
-"""To which user and agent spaces belong."""
+"""The owners of spaces: the user and agent to whom each belongs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from locigraph.kg.types import MAX_NAME_BYTES, Scope, SpaceId, is_name
 
 
 def put(connection: Connection, scopes: Sequence[tuple[SpaceId, Scope]]) -> None:
-    """Say of spaces that are stored to whom they belong; others are passed over.
+    """Set the owners of stored spaces; spaces that are not stored are ignored.
 
     Raises:
-        StoreError: If a name is not one that a store takes, or a space belongs to another user or agent.
+        StoreError: If a name is invalid, or a space belongs to another user or agent.
     """
     for space, scope in dict.fromkeys(scopes):
         given = {field: name for field, name in asdict(scope).items() if name is not None}
@@ -37,6 +37,6 @@ def put(connection: Connection, scopes: Sequence[tuple[SpaceId, Scope]]) -> None
 
 
 def read(connection: Connection) -> dict[SpaceId, Scope]:
-    """All spaces, sorted, with what they belong to."""
+    """All spaces, sorted, with the user and agent to whom they belong."""
     rows = connection.execute(select(spaces.c.space, spaces.c.user, spaces.c.agent).order_by(spaces.c.space))
     return {SpaceId(row.space): Scope(row.user, row.agent) for row in rows}

@@ -1,4 +1,4 @@
-"""The order of a conversation, whatever the order in which its turns arrive: by session, and sessions by time."""
+"""Orders the turns of a conversation by session and time, independently of the order in which they arrive."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from locigraph.kg.types import SpaceId, TurnId, TurnState
 _Name = tuple[str | int, ...]
 _NUMBER = re.compile(r"([0-9]{1,15})")
 
-#: Position of a turn that was just written and has no place yet.
+#: Position of a turn that was just written and not yet placed.
 NEW = -1
 
 
 class Placed(NamedTuple):
-    """What decides a turn's place; ``position`` is the one that it holds, ``key`` counts arrivals."""
+    """The fields that decide a turn's place; ``position`` is the stored one, ``key`` ascends in order of arrival."""
 
     key: int
     turn_id: TurnId
@@ -33,7 +33,7 @@ class Placed(NamedTuple):
 
 
 def read(connection: Connection, space: SpaceId) -> list[Placed]:
-    """The turns of a space by the positions they hold."""
+    """The turns of a space, sorted by their stored positions."""
     table = tables.turns
     columns = (table.c[name] for name in Placed._fields)
     rows = connection.execute(select(*columns).where(table.c.space == space).order_by(table.c.position, table.c.key))
@@ -41,7 +41,7 @@ def read(connection: Connection, space: SpaceId) -> list[Placed]:
 
 
 def merged(held: Sequence[TurnId], given: Sequence[TurnId]) -> list[TurnId]:
-    """One session's turns in order: new ones stand before the held one that they were given before, or at the end."""
+    """Merge stored and given turns of a session: a new turn goes before the next stored one in ``given``, or last."""
     before: dict[TurnId, list[TurnId]] = {}
     new: list[TurnId] = []
     known = {*held}
@@ -57,9 +57,10 @@ def merged(held: Sequence[TurnId], given: Sequence[TurnId]) -> list[TurnId]:
 def in_order(sessions: Sequence[Sequence[Placed]]) -> list[Placed]:
     """The turns of a space in the order of the conversation.
 
-    A session's own order stays. Turns of different sessions are in the order of their times, where a turn has at least
-    the time of those before it in its session, and sessions of one time in the order of their names. A session without
-    any time comes after all that was there when it began; turns of such sessions alternate as they arrived.
+    The order within a session is kept. Turns of different sessions are ordered by time, where a turn counts as no
+    earlier than the turns before it in its session; at equal times, sessions are ordered by name. A session without any
+    time comes after all turns that had arrived when it began, and the turns of several such sessions are interleaved in
+    the order of arrival.
     """
     ordered: list[tuple[tuple[int, bool, _Name, int, int], Placed]] = []
     first = [min(turn.key for turn in session) for session in sessions]
@@ -76,12 +77,12 @@ def in_order(sessions: Sequence[Sequence[Placed]]) -> list[Placed]:
 
 
 def _counted(name: str) -> _Name:
-    """A session's name as words and numbers in turn, so that session 2 comes before session 10."""
+    """A sort key that alternates text and numbers (natural sort), so that session 2 comes before session 10."""
     return tuple(int(part) if place % 2 else part for place, part in enumerate(_NUMBER.split(name)))
 
 
 def _latest_before(sessions: Sequence[Sequence[Placed]], first: Sequence[int]) -> list[int]:
-    """The latest time of the turns that had arrived before each session."""
+    """For each session, the latest time of the turns that had arrived before its first turn."""
     times = dict.fromkeys(first, 0)
     latest = 0
     for turn in sorted((turn for session in sessions for turn in session), key=attrgetter("key")):
@@ -92,7 +93,7 @@ def _latest_before(sessions: Sequence[Sequence[Placed]], first: Sequence[int]) -
 
 
 def by_session(turns: Iterable[Placed]) -> dict[str, list[Placed]]:
-    """Turns by session, in the order in which they are given."""
+    """Groups turns by session, keeping their order."""
     found: dict[str, list[Placed]] = {}
     for turn in turns:
         found.setdefault(turn.session_id, []).append(turn)
@@ -103,18 +104,19 @@ def arrange(connection: Connection, space: SpaceId, given: Sequence[tuple[str, T
     """Write the positions of a space's turns.
 
     Args:
-        connection: Within a transaction.
+        connection: A connection within a transaction.
         space: The space.
-        given: Session and id of the turns of the file, or call, that was just written, in its order.
+        given: Session and id of each turn of the file or call that was just written, in its order.
 
     Returns:
-        A turn that now comes before one that is consolidated already; None if new turns only came at the end.
+        The first new turn that now precedes an already consolidated (or failed) turn, or the first turn of all if the
+        stored positions were ambiguous; None if there is none.
     """
     if _is_at_the_end(connection, space, given):
         return None
     held = read(connection, space)
     old = [turn.position for turn in held if turn.position != NEW]
-    is_broken = len({*old}) < len(old)  # an earlier version let every file count from 0
+    is_broken = len({*old}) < len(old)  # an earlier version counted the positions of every file from 0
     if is_broken:
         held.sort(key=attrgetter("key"))
     sessions = by_session(held)
@@ -137,9 +139,10 @@ def arrange(connection: Connection, space: SpaceId, given: Sequence[tuple[str, T
 
 
 def _is_at_the_end(connection: Connection, space: SpaceId, given: Sequence[tuple[str, TurnId]]) -> bool:
-    """Write the positions of turns that come after all others, if that is plain without reading these one by one.
+    """Fast path of ``arrange``: write positions of turns that clearly come last, without reading all other turns.
 
-    It is where all are new and of one session: the one of the last turn, or a new one that is later than all turns.
+    This applies if all given turns are new and of one session, which is the session of the last turn or a new session
+    that is later than all turns. Returns whether it applied.
     """
     turns = tables.turns.c
     of_space = turns.space == space
@@ -165,7 +168,7 @@ def _is_at_the_end(connection: Connection, space: SpaceId, given: Sequence[tuple
     dated = next((new[turn_id].spoken_at for _, turn_id in given if new[turn_id].spoken_at is not None), None)
     if held.last_of_session is None:
         is_last = dated is None or dated > max(held.latest or 0, 0)
-    else:  # a session without any time has another place once it has one
+    else:  # a session without any time moves once one of its turns has a time
         is_last = held.last_of_session == held.last and (dated is None or held.latest_of_session is not None)
     if is_last:
         _move(connection, {new[turn_id].key: held.turns + i for i, (_, turn_id) in enumerate(given)})
@@ -173,7 +176,7 @@ def _is_at_the_end(connection: Connection, space: SpaceId, given: Sequence[tuple
 
 
 def _move(connection: Connection, places: Mapping[int, int]) -> None:
-    """Write the positions of turns, which their keys name."""
+    """Write positions, given by turn key."""
     table = tables.turns
     connection.execute(
         update(table).where(table.c.key == bindparam("held")).values(position=bindparam("place")),
@@ -182,7 +185,7 @@ def _move(connection: Connection, places: Mapping[int, int]) -> None:
 
 
 def fault(connection: Connection, space: SpaceId) -> str | None:
-    """The first position or NEXT edge that is not as the order of the turns has it; None if all are."""
+    """The first position or NEXT edge that contradicts the order of the turns; None if there is none."""
     held = read(connection, space)
     ordered = in_order(list(by_session(held).values()))
     for place, (turn, due) in enumerate(zip(held, ordered, strict=True)):

@@ -1,4 +1,4 @@
-"""Statements that databases write differently, or whose length they limit."""
+"""Helpers for SQL that differs between databases, and for statements with a limited number of values."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from sqlalchemy import Connection
 from sqlalchemy.dialects import postgresql, sqlite
 
 _Item = TypeVar("_Item")
-# SQLite allows 32,766 bound values in a statement; lists of ids are cut well below that.
+# SQLite allows 32,766 bound values in a statement; lists of ids are split well below that.
 _CHUNK = 500
 
 
 def chunks(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
-    """The items in runs short enough for one statement."""
+    """Split the items into chunks that are small enough for one statement."""
     for start in range(0, len(items), _CHUNK):
         yield items[start : start + _CHUNK]
 
 
 def dialect_insert(connection: Connection, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
-    """An insert that can say what to do on a conflict: not in the SQL standard, but SQLite and PostgreSQL share it."""
+    """An insert that supports ON CONFLICT, which is not standard SQL but works in both SQLite and PostgreSQL."""
     return sqlite.insert(table) if connection.dialect.name == "sqlite" else postgresql.insert(table)
 
 
 def insert_or_keep(connection: Connection, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
-    """An insert that passes over rows whose key is there."""
+    """An insert that skips rows whose key exists already."""
     return dialect_insert(connection, table).on_conflict_do_nothing()

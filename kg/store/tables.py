@@ -1,4 +1,4 @@
-"""The store's tables. Times are ``kg.times``' seconds; ``key`` is a node's integer name inside the database."""
+"""The store's tables. Times are seconds as in ``kg.times``; ``key`` is the internal integer key of a turn or node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ metadata = sa.MetaData(
     }
 )
 
-# SQLite gives ids by itself only to a column that is exactly INTEGER PRIMARY KEY.
+# SQLite generates ids only for a column declared exactly as INTEGER PRIMARY KEY.
 _KEY = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 
@@ -20,9 +20,9 @@ spaces = sa.Table(
     "spaces",
     metadata,
     sa.Column("space", sa.String, primary_key=True),
-    # Counts the changes of the space, from a random number on: one that is made anew has none of its earlier numbers.
+    # Counts the changes of the space, starting at a random number, so that a recreated space never repeats revisions.
     sa.Column("revision", sa.BigInteger, nullable=False, server_default="0"),
-    # Whose it is (``kg.types.Scope``); null where nobody has said.
+    # The owner (``kg.types.Scope``); null if none was given.
     sa.Column("user", sa.String),
     sa.Column("agent", sa.String),
 )
@@ -48,8 +48,8 @@ relation_labels = sa.Table(
     sa.Column("description", sa.Text, nullable=False),
 )
 
-# Labels that turns of a space coined. What is said of them is in the words of the turn, so it is not in the table
-# above, which all spaces share; turn_key is null where no turn's words are left.
+# Labels that turns of a space coined. Their descriptions come from the turn's words, so they are not in the table
+# above, which all spaces share; turn_key is null if the description is no turn's.
 coined_labels = sa.Table(
     "coined_labels",
     metadata,
@@ -97,10 +97,10 @@ nodes = sa.Table(
     sa.Column("attributes", sa.JSON, nullable=False),
     sa.Index("uq_nodes_space_id", "space", "id", unique=True),
     sa.Index("ix_nodes_space_type", "space", "type"),
-    sqlite_autoincrement=True,  # a key is never given twice, so an index row cannot point at another node
+    sqlite_autoincrement=True,  # keys are never reused, so a stale index row cannot point at another node
 )
 
-# What a node was before its last update: visible to as_of(t) with update_time <= t < recorded_until.
+# Earlier versions of nodes; each is visible as of t if update_time <= t < recorded_until.
 node_versions = sa.Table(
     "node_versions",
     metadata,
@@ -123,7 +123,7 @@ provenance = sa.Table(
     sa.Column("node_key", _KEY, sa.ForeignKey("nodes.key", ondelete="CASCADE"), primary_key=True),
     sa.Column("turn_key", _KEY, sa.ForeignKey("turns.key", ondelete="CASCADE"), primary_key=True),
     sa.Column("recorded_at", sa.BigInteger, nullable=False),
-    # Whether the node's wording may come from the turn; false where the turn only said the same again.
+    # Whether the node's wording may come from the turn; false if the turn only repeated the statement.
     sa.Column("worded", sa.Boolean, nullable=False, server_default=sa.true()),
     sa.Index("ix_provenance_turn_key", "turn_key"),
 )
@@ -137,7 +137,7 @@ relations = sa.Table(
     sa.Column("target", _KEY, nullable=False, primary_key=True),
     sa.Column("weight", sa.Float, nullable=False),
     sa.Column("created_at", sa.BigInteger, nullable=False),
-    # Neither of these two is ever set; they are still there since taking them away would need a migration.
+    # These two columns are never set; they remain because removing them would need a migration.
     sa.Column("valid_from", sa.BigInteger),
     sa.Column("valid_to", sa.BigInteger),
     sa.Column("turn_id", sa.String),  # the turn whose consolidation made the edge
@@ -147,7 +147,7 @@ relations = sa.Table(
     sa.Index("ix_relations_target", "target"),
 )
 
-# Keyed by the text as well as the node, so that an earlier version of a node keeps its vector.
+# Keyed by text hash as well as node, so that an earlier version of a node keeps its vector.
 embeddings = sa.Table(
     "embeddings",
     metadata,
@@ -167,7 +167,7 @@ outbox = sa.Table(
     sqlite_autoincrement=True,
 )
 
-# The last change of each space that the graph embeddings do not know yet; seq is never used twice.
+# The last change of each space that the graph embeddings do not reflect yet; seq is never reused.
 changed_spaces = sa.Table(
     "changed_spaces",
     metadata,
@@ -177,7 +177,7 @@ changed_spaces = sa.Table(
     sqlite_autoincrement=True,
 )
 
-# Turns that were forgotten and must not come back: digests of id and content, keyed, so that they give neither away.
+# Forgotten turns, which must not come back: keyed digests (HMAC) of id and content, so that neither can be recovered.
 tombstones = sa.Table(
     "tombstones",
     metadata,
@@ -186,8 +186,7 @@ tombstones = sa.Table(
     sa.Column("content", sa.String, nullable=False),
 )
 
-# What language models cost and what came of it, by turn; turn "" stands for what is about no turn, or about
-# forgotten ones.
+# Usage of language models by turn; turn "" holds usage for no particular turn, or for forgotten turns.
 spent = sa.Table(
     "spent",
     metadata,

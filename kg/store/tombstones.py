@@ -1,4 +1,4 @@
-"""What is remembered of forgotten turns, so that they stay forgotten: keyed digests of their ids and content."""
+"""Tombstones of forgotten turns, which keep them from being added again: keyed digests of their ids and content."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KEY = "tombstone_key"
 
 
 def put(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId] | None) -> None:
-    """Remember turns that are about to be erased; None stands for all turns of the space."""
+    """Write tombstones for turns that are about to be erased; None stands for all turns of the space."""
     table, key = tables.turns, _key(connection)
     query = select(table).where(table.c.space == space)
     queries = [query] if turn_ids is None else [query.where(table.c.turn_id.in_(ids)) for ids in chunks(turn_ids)]
@@ -34,12 +34,12 @@ def put(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId] | Non
 
 
 def forgotten_among(connection: Connection, space: SpaceId, turn_ids: Iterable[TurnId]) -> frozenset[TurnId]:
-    """Those of some turns that were forgotten."""
+    """Which of the given turns were forgotten."""
     return frozenset(_contents(connection, space, turn_ids))
 
 
 def any_of(connection: Connection, space: SpaceId) -> bool:
-    """Whether a turn of a space was forgotten."""
+    """Whether any turn of a space was forgotten."""
     found = select(tables.tombstones.c.turn).where(tables.tombstones.c.space == space).limit(1)
     return connection.execute(found).first() is not None
 
@@ -48,7 +48,7 @@ def without_forgotten(connection: Connection, turns: Sequence[Turn]) -> list[Tur
     """The turns without those that were forgotten.
 
     Raises:
-        TurnConflictError: If a turn has the id of a forgotten one and other content.
+        TurnConflictError: If a turn has the id of a forgotten one but different content.
     """
     ids_of: defaultdict[SpaceId, list[TurnId]] = defaultdict(list)
     for turn in turns:
@@ -70,7 +70,7 @@ def without_forgotten(connection: Connection, turns: Sequence[Turn]) -> list[Tur
 
 
 def remove(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId] | None) -> int:
-    """Let turns come back, all of the space where None are named; returns how many had been forgotten."""
+    """Allow forgotten turns to be added again (None: all of the space); returns how many had been forgotten."""
     table = tables.tombstones
     of_space = delete(table).where(table.c.space == space)
     if turn_ids is None:
@@ -81,9 +81,9 @@ def remove(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId] | 
 
 
 def _contents(connection: Connection, space: SpaceId, turn_ids: Iterable[TurnId]) -> dict[TurnId, str]:
-    """Digest of the content of each of some turns that was forgotten; only their tombstones are read."""
+    """Content digests of those given turns that were forgotten; only the tombstones of given turns are read."""
     if not any_of(connection, space):
-        return {}  # and the store may have no key yet, which only a forgetting draws
+        return {}  # returns early, since the store may have no key yet: only forgetting generates it
     table = tables.tombstones
     of_space = select(table.c.turn, table.c.content).where(table.c.space == space)
     key = _key(connection)
@@ -96,7 +96,7 @@ def _contents(connection: Connection, space: SpaceId, turn_ids: Iterable[TurnId]
 
 
 def _key(connection: Connection) -> bytes:
-    """The store's own key; made with the first tombstone."""
+    """The store's secret key for digests, generated with the first tombstone."""
     return bytes.fromhex(remembered.drawn(connection, _KEY))
 
 

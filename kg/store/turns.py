@@ -1,4 +1,4 @@
-"""Reads and writes turns, which change only in their state once written, and the source turns of nodes."""
+"""Reads and writes turns and the source turns of nodes; once written, the content of a turn never changes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TurnFailure:
 def append(
     connection: Connection, turns: Sequence[Turn], scoped: Sequence[tuple[SpaceId, Scope]], *, may_rewind: bool
 ) -> int:
-    """Write turns that are not there yet; see ``Store.append_turns``."""
+    """Write turns that are not stored yet; see ``Store.append_turns``."""
     unique: dict[tuple[SpaceId, TurnId], Turn] = {}
     for turn in sorted(turns, key=attrgetter("position")):
         if turn.fault is not None:
@@ -68,7 +68,7 @@ def append(
 
 
 def _held(connection: Connection, turns: Sequence[Turn]) -> dict[tuple[SpaceId, TurnId], Turn]:
-    """Those of some turns that are stored, by space and id, as they are stored."""
+    """The stored versions of the given turns, by space and id; turns that are not stored are left out."""
     ids_of: defaultdict[SpaceId, list[TurnId]] = defaultdict(list)
     for turn in turns:
         ids_of[turn.space].append(turn.turn_id)
@@ -83,7 +83,7 @@ def _held(connection: Connection, turns: Sequence[Turn]) -> dict[tuple[SpaceId, 
 
 
 def read(connection: Connection, space: SpaceId, state: TurnState | None) -> list[Turn]:
-    """Turns in conversation order, all or those in one state."""
+    """Turns in conversation order: all, or those in one state."""
     table = tables.turns
     query = select(table).where(table.c.space == space).order_by(table.c.position, table.c.key)
     if state is not None:
@@ -110,7 +110,7 @@ def failures(connection: Connection, space: SpaceId) -> list[TurnFailure]:
 
 
 def drop_reasons(connection: Connection, space: SpaceId) -> None:
-    """Erase why turns of a space failed: the reasons may quote what a language model made of forgotten turns."""
+    """Erase the failure reasons of a space's turns, which may quote a language model's text about forgotten turns."""
     table = tables.turns
     failed = table.c.space == space, table.c.error.is_not(None)
     reason = "the reason was erased when turns of this space were forgotten; try the turn again to hear it"
@@ -118,7 +118,7 @@ def drop_reasons(connection: Connection, space: SpaceId) -> None:
 
 
 def set_state(connection: Connection, space: SpaceId, turn_id: TurnId, state: TurnState, error: str | None) -> None:
-    """Set how far a turn's consolidation has come; raises StoreError if the space does not hold the turn."""
+    """Set a turn's consolidation state; raises StoreError if the space does not hold the turn."""
     table = tables.turns
     result = connection.execute(
         update(table).where(table.c.space == space, table.c.turn_id == turn_id).values(state=state, error=error)
@@ -128,7 +128,7 @@ def set_state(connection: Connection, space: SpaceId, turn_id: TurnId, state: Tu
 
 
 def retry(connection: Connection, space: SpaceId, turn_id: TurnId) -> None:
-    """Put a failed turn back among the pending; see ``Store.retry_turn``."""
+    """Make a failed turn pending again; see ``Store.retry_turn``."""
     table = tables.turns
     failed = table.c.space == space, table.c.turn_id == turn_id, table.c.state == TurnState.FAILED
     result = connection.execute(update(table).where(*failed).values(state=TurnState.PENDING, error=None))
@@ -156,14 +156,14 @@ def speakers(connection: Connection, space: SpaceId) -> list[str]:
 
 
 def last_spoken(connection: Connection) -> dict[SpaceId, datetime | None]:
-    """When the last turn of each space was spoken; None where no turn of it has a time."""
+    """Latest time of any turn of each space; None if no turn has a time."""
     table = tables.turns.c
     query = select(table.space, func.max(table.spoken_at)).group_by(table.space)
     return {SpaceId(space): moment(latest) for space, latest in connection.execute(query)}
 
 
 def speakers_of(connection: Connection, space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, frozenset[str]]:
-    """Speakers of the turns whose words are in nodes, by node; nodes that are not stored are left out."""
+    """Speakers of the turns from which nodes took their words, by node; nodes that are not stored are left out."""
     n, p, t = tables.nodes, tables.provenance, tables.turns
     found: dict[NodeId, set[str]] = {}
     for chunk in chunks(list(ids)):
@@ -188,7 +188,7 @@ def of_nodes(
         query = (
             select(p.c.node_key, t.c.turn_id)
             .join(t, t.c.key == p.c.turn_key)
-            # Not by the index over spaces, through which SQLite would read all turns of a large space for every node.
+            # concat("") keeps SQLite from using the index on space, which would read all turns of a space per node.
             .where(t.c.space.concat("") == space, p.c.recorded_at <= latest, p.c.node_key.in_(chunk))
             .order_by(t.c.position)
         )

@@ -31,7 +31,7 @@ def is_current(connection: Connection, *, url: str) -> bool:
 
 
 def upgrade(connection: Connection, *, url: str) -> None:
-    """Bring the database to the newest schema within the connection's transaction; raises what ``is_current`` does."""
+    """Upgrade to the newest schema within the connection's transaction; raises the same error as ``is_current``."""
     if is_current(connection, url=url):
         return
     config = _config()

@@ -1,4 +1,4 @@
-"""Adds the tables of spaces whose graph embeddings are due, and of forgotten turns."""
+"""Adds tables for spaces whose graph embeddings must be recomputed, and for forgotten turns."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ def upgrade() -> None:
         sa.Column("turn", sa.String, primary_key=True),
         sa.Column("content", sa.String, nullable=False),
     )
-    # What earlier versions wrote is not known to be in the embeddings as it is.
+    # It is unknown whether existing embeddings reflect what earlier versions wrote, so all spaces are listed.
     op.execute("INSERT INTO changed_spaces (space) SELECT space FROM spaces")

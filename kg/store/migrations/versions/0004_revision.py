@@ -1,4 +1,4 @@
-"""Adds a revision number to each space, by which a state kept in memory is checked."""
+"""Adds a revision number to each space, which shows whether a state cached in memory is still up to date."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What language models cost, in rows by turn instead of one text for each space."""
+"""Stores usage of language models in a table with rows by turn, instead of one JSON text for each space."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def upgrade() -> None:
         space = name.removeprefix("spent/")
         for turn, stages in json.loads(value).items():
             for stage, each in stages.items():
-                # Turns that were forgotten since are not named again.
+                # Usage for turns that were forgotten meanwhile is kept without their ids.
                 place = space, turn if (space, turn) in known else "", stage
                 held = rows.setdefault(place, dict.fromkeys(("calls", "read", "written", "cost"), 0))
                 for field in held:

@@ -1,4 +1,4 @@
-"""Coined relation labels by space: what a turn says of its labels is no other space's."""
+"""Stores coined relation labels by space, so that descriptions taken from a turn are not visible in other spaces."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def upgrade() -> None:
         sa.Column("description", sa.Text, nullable=False),
         sa.Index("ix_coined_labels_turn_key", "turn_key"),
     )
-    # Nobody knows whose words the descriptions are that all spaces shared, so nobody keeps them.
+    # It is unknown whose words the shared descriptions contain, so they are replaced for all spaces.
     coined = "family = 'RELATED_TO' AND name <> 'RELATED_TO'"
     op.execute(f"UPDATE relation_labels SET description = 'Any relation whose label was coined.' WHERE {coined}")
     op.execute(

@@ -1,4 +1,4 @@
-"""Beside what language models cost, how many of their replies were invalid, repaired and given up."""
+"""Adds the numbers of invalid, repaired and given-up replies to the usage of language models."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ down_revision = "0007"
 
 
 def upgrade() -> None:
-    for name in ("invalid", "repaired", "given_up"):  # of what was spent before nobody has counted them
+    for name in ("invalid", "repaired", "given_up"):  # unknown for earlier usage, hence 0
         op.add_column("spent", sa.Column(name, sa.BigInteger, nullable=False, server_default="0"))
