@@ -1,10 +1,11 @@
 """Learnt conversational memory: a knowledge graph of dialogue, retrieved by one vector search over learnt embeddings.
 
-The names of ``__all__`` are the public API: ``Memory``, ``AsyncMemory`` (the same for asyncio), the settings that both
-are opened with, what a recall returns, and the errors. Everything else may change between versions (docs/api.md).
+The names in ``__all__`` are the public API: ``Memory``, ``AsyncMemory`` (the same for asyncio), the settings with which
+either is opened, the result types of a recall, and the errors. Everything else may change between versions
+(docs/api.md).
 
-The packages beside this file are links to the folders at the top of the repository, so that everything is installed
-under the one name ``locigraph``: an installed ``kg`` or ``scripts`` would collide with folders of the user's own.
+The packages beside this file are symbolic links to the top-level folders of the repository, so that everything is
+installed as ``locigraph.*``: top-level packages named ``kg`` or ``scripts`` could collide with the user's own.
 """
 
 from __future__ import annotations
@@ -57,5 +58,5 @@ def __getattr__(name: str) -> Any:
         return version("locigraph")
     if name not in _HOMES:
         raise AttributeError(f"module 'locigraph' has no attribute {name!r}")
-    # Late, so that importing a part does not import the whole.
+    # Imported on first access, so that importing one submodule does not import all of them.
     return getattr(import_module(f"locigraph.{_HOMES[name]}"), name)

@@ -1,10 +1,10 @@
-"""``python -m locigraph COMMAND``, which the ``locigraph`` command runs too."""
+"""Entry point of ``python -m locigraph COMMAND`` and of the ``locigraph`` command."""
 
 import sys
 
 
 def main() -> None:
-    """Run a command; an interrupt is one line and exit code 2, also while the program is still being loaded."""
+    """Run a command. An interrupt prints one line and exits with code 2, even while modules are being imported."""
     try:
         from locigraph.scripts import cli
     except KeyboardInterrupt:

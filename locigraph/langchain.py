@@ -1,4 +1,4 @@
-"""A memory as a retriever of LangChain; installed with ``pip install 'locigraph[langchain]'``."""
+"""A memory as a LangChain retriever; installed with ``pip install 'locigraph[langchain]'``."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from locigraph.scripts.memory.frameworks import Asking
 
 
 class MemoryRetriever(BaseRetriever):
-    """Retrieves what a space, or all spaces of a user or an agent, remember about a query, as documents.
+    """Retrieves memories about a query as documents, from one space or from all spaces of a user or an agent.
 
     ``page_content`` is the text of a hit. The metadata hold ``space``, ``turn_ids``, ``score``, ``signals``,
-    ``strategy`` and the other fields of a hit, and ``notes``, such as that turns are missing or that v1 has answered.
-    Notes are also logged as warnings, since there may be no document.
+    ``strategy`` and the other fields of a hit, and ``notes``, for example that turns are missing or that v1 answered
+    instead of v2. Notes are also logged as warnings, since a result without documents could not carry them.
 
     Example:
         >>> from locigraph import Memory
@@ -30,7 +30,7 @@ class MemoryRetriever(BaseRetriever):
 
     Attributes:
         memory: A ``Memory`` or an ``AsyncMemory``; the latter supports only ``ainvoke``.
-        space: The space to search, or several; None for all of the user or agent.
+        space: The space to search, or several; None for all spaces of the user or agent.
         user: Search all spaces of this user together.
         agent: Search all spaces of this agent; with a user, those that belong to both.
         options: Further arguments of ``Memory.recall``.

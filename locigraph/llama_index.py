@@ -1,4 +1,4 @@
-"""A memory as a retriever of LlamaIndex; installed with ``pip install 'locigraph[llama-index]'``."""
+"""A memory as a LlamaIndex retriever; installed with ``pip install 'locigraph[llama-index]'``."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from locigraph.scripts.memory.frameworks import Asking
 
 
 class MemoryRetriever(BaseRetriever):  # type: ignore[misc]  # the extra may be absent where types are checked
-    """Retrieves what a space, or all spaces of a user or an agent, remember about a query, as nodes with scores.
+    """Retrieves memories about a query as scored nodes, from one space or from all spaces of a user or an agent.
 
     The metadata of a node hold ``space``, ``turn_ids``, ``signals``, ``strategy`` and the other fields of a hit, and
-    ``notes``, such as that turns are missing or that v1 has answered. Language models and embedding models do not see
-    the metadata, only the text of the node. Notes are also logged as warnings, since there may be no node.
+    ``notes``, for example that turns are missing or that v1 answered instead of v2. Language models and embedding
+    models do not see the metadata, only the text of the node. Notes are also logged as warnings, since a result
+    without nodes could not carry them.
 
     Example:
         >>> from locigraph import Memory
@@ -27,7 +28,7 @@ class MemoryRetriever(BaseRetriever):  # type: ignore[misc]  # the extra may be 
 
     Args:
         memory: A ``Memory`` or an ``AsyncMemory``; the latter supports only ``aretrieve``.
-        space: The space to search, or several; None for all of the user or agent.
+        space: The space to search, or several; None for all spaces of the user or agent.
         user: Search all spaces of this user together.
         agent: Search all spaces of this agent; with a user, those that belong to both.
         options: Further arguments of ``Memory.recall``.

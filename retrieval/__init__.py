@@ -1,1 +1,1 @@
-"""Search: strategies, text encoder, indexes and evaluation; it does not import the graph network."""
+"""Retrieval: strategies, text encoder, indexes and evaluation. It does not import the ``gnn`` package."""

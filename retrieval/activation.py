@@ -20,23 +20,24 @@ def spread_activation(
     ties: NDArray[np.integer],
     least: NDArray[np.floating] | None = None,
 ) -> dict[int, float]:
-    """Activation that seeds pass on along links, the most active node first.
+    """Spread activation from seeds along links, always from the most active node that has not been expanded yet.
 
-    a(v) = max over links (u, v) of a(u) * weight(u, v) * decay, over the nodes u that were activated before v. Without
-    ``least`` activation only falls along a path, so that this is the greatest that reaches v at all.
+    a(v) = max over links (u, v) of a(u) * weight(u, v) * decay, over the nodes u that were activated before v. If no
+    weight * decay exceeds 1 and ``least`` is None, activation only falls along a path, and a(v) is the maximum over all
+    paths to v.
 
     Args:
         links: Weights of the links, [nodes, nodes]; row u holds the links of u.
-        seeds: Activation by node at the start.
+        seeds: Initial activation by node.
         decay: Multiplies the activation at each link, in (0, 1].
         threshold: Activation must be greater than this to be passed to a node.
         budget: Number of nodes to activate, seeds included.
         ties: Decides between equally active nodes: the smaller number comes first, [nodes].
-        least: Activation that a node has at least as soon as anything reaches it; negative for a node that cannot be
-            reached, [nodes]. None: none has any.
+        least: Lower bound of the activation of each node that is reached at all; negative for a node that cannot be
+            reached, [nodes]. None: no bounds.
 
     Returns:
-        Activation by node in the order of being activated, the most active first.
+        Activation by node, in the order in which the nodes were activated.
 
     Source:
         Collins and Loftus 1975; the formula is that of TEMPR (Latimer et al. 2025, arXiv:2512.12818).

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-#: Scores that differ by less are equal.
+#: Scores that agree to this many decimals count as equal.
 _DIGITS = 7
 
 
@@ -22,23 +22,23 @@ def beam_search(
     budget: int,
     ties: NDArray[np.integer],
 ) -> dict[int, float]:
-    """The nodes that the best steps from the anchors lead to.
+    """Nodes that a beam search from the anchors visits.
 
-    A step by a link of type t to node v gives it the score of the node that it comes from times ``decay``, plus
-    ``step_scores[t][v]``. Of all steps to a node the best counts. Each hop goes on from the ``width`` best new nodes.
+    A step along a link of type t from node u to node v scores ``decay`` * score(u) + ``step_scores[t][v]``; the score
+    of v is that of the best step to it. Each hop continues from the ``width`` best new nodes.
 
     Args:
-        neighbours: The nodes that each type of link joins with a node.
-        step_scores: What a step to a node by each type of link adds, [nodes].
+        neighbours: By link type, a function from a node to its neighbours.
+        step_scores: By link type, the score that a step to each node adds, [nodes].
         anchors: Nodes to start from, best first; their score is 1.
-        decay: Multiplies the score of the node before.
-        width: Number of nodes from which the search goes on after each hop.
+        decay: Multiplies the score of the previous node.
+        width: Number of nodes that are kept after each hop.
         depth: Largest number of hops.
         budget: Largest number of nodes to visit, anchors included.
         ties: Decides between equally good nodes: the smaller number comes first, [nodes].
 
     Returns:
-        Score by node in the order of visits: the anchors, then hop by hop, the best first.
+        Score by node in the order of the visits: the anchors, then hop by hop, the best of each hop first.
     """
     visited = dict.fromkeys(list(anchors)[:budget], 1.0)
     front = list(visited)

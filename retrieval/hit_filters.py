@@ -1,4 +1,4 @@
-"""Filters what a strategy finds: near-duplicates are folded, and the words of chosen speakers alone are kept."""
+"""Filters the hits of a strategy: folds near-duplicates, and keeps only the words of chosen speakers."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from locigraph.kg.types import NodeId, SpaceId, TurnId
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, MOST_FOUND, Hit, Result, Retriever, Timing
 from locigraph.retrieval.wrapping import WrappingRetriever
 
-#: Reads the speakers of each node's source turns, those that gave it its words; a node that is gone is left out.
+#: Reads, for each node, the speakers of the source turns that its text comes from; a deleted node is left out.
 SpeakersOfNodes = Callable[[SpaceId, Sequence[NodeId]], Mapping[NodeId, frozenset[str]]]
-#: Likeness from which two texts say the same: one other word in about thirty is allowed.
+#: Similarity from which two texts count as near-duplicates: one different word in about thirty is allowed.
 DEFAULT_FOLD = 0.9
 _GROWTH = 4
 _MOST_COMPARED = 100
@@ -24,16 +24,16 @@ _Pair = tuple[str, str]
 
 
 class FilteredRetriever(WrappingRetriever):
-    """A strategy whose hits are folded, and limited to some speakers.
+    """A strategy whose near-duplicate hits are folded, and whose hits may be limited to some speakers.
 
-    A hit that says the same as a better one, in the words of the same speakers, loses its place in the list, and its
-    turns are named in ``Hit.same``. The strategy is asked for more hits until the list is full again.
+    A near-duplicate of a better hit, in the words of the same speakers, is removed, and its turns are listed in
+    ``Hit.same`` of the better one. The strategy is asked for more hits until the list is full again.
 
     Args:
         retriever: The strategy.
-        speakers_of: Reads whose words nodes hold.
-        speakers: Names of speakers; nothing is found but what is in their words. None for everybody's.
-        fold: Likeness, above 0 and up to 1, from which two texts say the same; None folds nothing.
+        speakers_of: Reads the speakers of nodes.
+        speakers: Names of speakers; a hit is kept only if all of its speakers are among them. None keeps all hits.
+        fold: Similarity in (0, 1] from which two texts count as near-duplicates; None folds nothing.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class FilteredRetriever(WrappingRetriever):
     def retrieve(
         self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
     ) -> Result:
-        """See ``Retriever``; ``top_k`` counts places in the list."""
+        """See ``Retriever``; ``top_k`` counts the hits that are left after filtering."""
         wanted, before, encode_ms, search_ms = top_k, -1, 0.0, 0.0
         while True:
             found = self._retriever.retrieve(query, space, as_of=as_of, top_k=wanted)
@@ -72,32 +72,32 @@ class FilteredRetriever(WrappingRetriever):
 
 
 def folded(hits: Sequence[Hit], speakers_of: Sequence[object], *, likeness: float = DEFAULT_FOLD) -> list[Hit]:
-    """Hits, best first, without those that say the same as a better one.
+    """Hits, best first, without near-duplicates of better ones.
 
-    Likeness is the resemblance of the texts' pairs of neighbouring words: shared pairs / all pairs. What different
-    speakers say alike are different things, so that nobody can take the place of another's words by repeating them
-    with a change.
+    The similarity of two texts is the Jaccard index of their sets of adjacent word pairs: shared pairs / all pairs.
+    Hits of different speakers are never folded, so that nobody can displace the words of another speaker by repeating
+    them with a small change.
 
-    Two texts that are alike share one of their rarest pairs, so a text is compared with those alone that do, and of
-    them with the best 100 at most: time grows with the number of hits, not with its square.
+    Near-duplicates always share one of their rarest pairs, so a text is compared only with those that do, and with at
+    most the best 100 of them: the time grows with the number of hits, not with its square.
 
     Args:
         hits: Hits, best first.
-        speakers_of: Whose words each hit holds, [hits].
-        likeness: From which resemblance two texts say the same, above 0 and up to 1.
+        speakers_of: Speakers of each hit, [hits].
+        likeness: Similarity in (0, 1] from which two texts count as near-duplicates.
 
     Source:
         Broder 1997, "On the resemblance and containment of documents", with shingles of two words; Bayardo et al. 2007,
-        "Scaling up all pairs similarity search", for what need not be compared.
+        "Scaling up all pairs similarity search", for the comparisons that can be skipped.
     """
     said = [frozenset(_pairs(hit.description)) for hit in hits]
     counts = Counter(pair for pairs in said for pair in pairs)
     kept: list[Hit] = []
     seen: list[frozenset[_Pair]] = []
     same: list[dict[TurnId, None]] = []
-    sharing: defaultdict[tuple[object, _Pair], list[int]] = defaultdict(list)  # places in kept, by voice and rare pair
+    sharing: defaultdict[tuple[object, _Pair], list[int]] = defaultdict(list)  # indices in kept, by voice and rare pair
     for hit, voice, pairs in zip(hits, speakers_of, said, strict=True):
-        # The rarest of the shared pairs is among these in both texts, since so few pairs may be of one text alone.
+        # At most ``most_apart`` pairs may be in one text only, so the rarest shared pair is among these in both texts.
         most_apart = len(pairs) - math.ceil(likeness * len(pairs))
         rare = sorted(pairs, key=lambda pair: (counts[pair], pair))[: most_apart + 1]
         near = sorted({place for pair in rare for place in sharing[voice, pair]})[:_MOST_COMPARED]
@@ -123,6 +123,6 @@ def _pairs(text: str) -> Iterator[_Pair]:
 
 
 def _alike(mine: frozenset[_Pair], other: frozenset[_Pair], likeness: float) -> bool:
-    # Sizes first: most texts differ in them by more than any overlap could make up for.
+    # Sizes are compared first: most texts differ so much in size that no overlap would be enough.
     small, large = sorted((len(mine), len(other)))
     return small >= likeness * large and len(mine & other) >= likeness * len(mine | other)

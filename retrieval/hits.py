@@ -1,4 +1,4 @@
-"""Functions that all strategies share: index rows to hits, and hits to turns."""
+"""Conversions that all strategies share: index rows to hits, and hits to turns."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def hits_of_matches(matches: Sequence[VectorMatch], texts: Mapping[NodeId, str],
 def turns_of_hits(hits: Iterable[Hit], *, top_k: int) -> list[TurnId]:
     """The source turns of a ranking of nodes, best first; every strategy is scored by these.
 
-    Each hit is replaced in its place by its source turns, in conversation order; a turn that is already there is not
-    repeated. Concepts, entities and categories are structure and stand for no turn.
+    Each hit is replaced by its source turns, in conversation order; a turn that is already listed is not repeated.
+    Concepts, entities and categories only give structure to the graph and stand for no turn.
 
     Args:
         hits: Ranking of nodes, best first.

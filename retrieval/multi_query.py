@@ -1,4 +1,4 @@
-"""Several queries for one question, under any strategy."""
+"""Several queries for one question, with any strategy."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from locigraph.retrieval.wrapping import WrappingRetriever
 
 
 class MultiQueryRetriever(WrappingRetriever):
-    """A strategy that is asked each query of a question, and whose rankings RRF fuses.
+    """Runs a strategy for each query of a question and fuses the rankings by RRF.
 
-    Of a query that names node types, hits of other types are left out; where none is of these types, as with a strategy
-    that finds turns only, its ranking counts as it is.
+    If a query names node types, hits of other types are left out of its ranking; if no hit has one of these types, as
+    with a strategy that finds turns only, the ranking is used unchanged.
 
     Args:
         retriever: The strategy.
-        queries: Makes the queries of a question, at least one.
-        last_day: Reads from which day a question of the present is asked.
+        queries: Generates the queries of a question, at least one.
+        last_day: Reads the day from which a question without ``as_of`` is asked.
     """
 
     def __init__(self, retriever: Retriever, queries: QueryGenerator, last_day: LastDay) -> None:
@@ -34,7 +34,7 @@ class MultiQueryRetriever(WrappingRetriever):
     def retrieve(
         self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
     ) -> Result:
-        """See ``Retriever``; making the queries is not timed. A single query's result is the strategy's own."""
+        """See ``Retriever``; generating queries is not timed. The result of a single query is returned unchanged."""
         queries = self._queries(query, self._last_day(space) if as_of is None else as_of.date())
         found = [self._retriever.retrieve(each.text, space, as_of=as_of, top_k=top_k) for each in queries]
         if len(found) == 1:
@@ -55,10 +55,10 @@ class MultiQueryRetriever(WrappingRetriever):
 
 
 def with_queries(retriever: Retriever, queries: QueryGenerator | None, last_day: LastDay) -> Retriever:
-    """A strategy that is asked the queries of a generator, or the question as it is where there is none.
+    """Let a strategy search with the queries of a generator; without a generator the strategy is returned unchanged.
 
-    v1 stays as it is: it takes the generator itself, and fuses the rankings of all its searches. v2 makes one vector of
-    all queries, and one search.
+    v1 is returned unchanged too: it is constructed with the generator and fuses the rankings of all its searches. v2
+    averages the vectors of all queries and runs one search.
     """
     if queries is None or isinstance(retriever, HybridRetriever):
         return retriever

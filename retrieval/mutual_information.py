@@ -1,4 +1,4 @@
-"""Weights of signals by what each tells about relevance beyond the others."""
+"""Weights of signals, by the information about relevance that each adds to the others."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def conditional_mutual_information(
     *,
     share: NDArray[np.floating] | None = None,
 ) -> float:
-    """I(signal; relevant | given) of the distribution of the samples, in nats; at least 0.
+    """Conditional mutual information I(signal; relevant | given) over the samples, in nats; at least 0.
 
     Args:
         signal: Bin of the signal in each sample, >= 0, [samples].
         relevant: Whether each sample is relevant, [samples].
-        given: Bin of what is known besides, >= 0, [samples].
-        share: Probability of each sample, [samples]; None for equal ones.
+        given: Bin of the conditioning variable, >= 0, [samples].
+        share: Probability of each sample, [samples]; None for equal probabilities.
 
     Raises:
         ValueError: If there are no samples.
@@ -44,21 +44,21 @@ def signal_weights(
 ) -> NDArray[np.float64]:
     """Weights by conditional mutual information with relevance, given all other signals; they sum to 1.
 
-    Each signal is binned into low, medium and high at 1/3 and 2/3. Relevant samples and others count the same in total,
-    since where hardly anything is relevant all information would be near 0.
+    Each signal is binned into low, medium and high at 1/3 and 2/3. Relevant and irrelevant samples have the same total
+    weight, since with few relevant samples all information would be near 0.
 
     Args:
         signals: Values in [0, 1], [samples, signals].
         relevant: Whether each sample is relevant, [samples].
-        temperature: Divides the information, in nats, before the softmax; > 0. The smaller it is, the more the most
-            informative signal takes.
+        temperature: Divides the information, in nats, before the softmax; > 0. The smaller it is, the greater is the
+            weight of the most informative signal.
 
     Raises:
         ValueError: If there are no samples, or ``temperature`` is not positive.
 
     Source:
-        After Zhang et al. 2025, "AssoMem", arXiv:2510.10397, section 3.2.3, where it is given the type of the question
-        and not the other signals.
+        After Zhang et al. 2025, "AssoMem", arXiv:2510.10397, section 3.2.3, which conditions on the type of the
+        question and not on the other signals.
     """
     if not temperature > 0:
         raise ValueError(f"temperature must be positive, got {temperature}")

@@ -1,4 +1,4 @@
-"""Context for a reader or a language model: the hits of any strategy, cut to a budget."""
+"""Contexts for a human reader or a language model: the hits of any strategy, cut to a budget."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.types import NodeId, SpaceId, TurnId
 from locigraph.retrieval.protocols import MAX_TOP_K, HasContextOrder, Hit, Result, Retriever
 
-# A line of a dialogue with its date and IDs has about 35 tokens; of short ones more are searched for.
+# A line of dialogue with its date and IDs has about 35 tokens. These lower values allow for shorter lines, of which
+# more are needed to fill a budget.
 _TOKENS_PER_HIT, _WORDS_PER_HIT = 20, 10
-# Six letters are a little more than a token of the usual vocabularies, so that long words count as several.
+# Six letters are a little more than a token of the usual vocabularies, so a long word counts as several tokens.
 _TOKEN = re.compile(r"\w{1,6}|[^\w\s]")
 _KINDS = {EPISODE: "episodes", "reflection": "reflections"}  # all others are facts
 
 
 def count_tokens(text: str) -> int:
-    """About how many tokens a language model reads: runs of up to six letters or digits, and single other signs.
+    """Estimated number of language-model tokens: runs of up to six letters or digits, and other single characters.
 
-    Needs no model's vocabulary, so that budgets mean the same everywhere.
+    It needs no model's vocabulary, so that budgets mean the same everywhere.
     """
     return len(_TOKEN.findall(text))
 
@@ -49,7 +50,7 @@ class KindLimits:
         return self.facts + self.reflections + self.episodes
 
     def within(self, other: KindLimits) -> KindLimits:
-        """What both limits allow."""
+        """The smaller of both limits for each kind."""
         return KindLimits(
             min(self.facts, other.facts),
             min(self.reflections, other.reflections),
@@ -68,12 +69,12 @@ class KindLimits:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How much a context may hold; None is no limit.
+    """How much a context may hold; None means no limit.
 
     Attributes:
-        tokens: Tokens of all lines with dates and IDs, by ``count_tokens``.
-        words: Words of all lines, between spaces.
-        kinds: Limits by kind.
+        tokens: Tokens of all lines, including dates and IDs, by ``count_tokens``.
+        words: Words of all lines, separated by white space.
+        kinds: Limits by kind of memory.
     """
 
     tokens: int | None = None
@@ -81,7 +82,7 @@ class Budget:
     kinds: KindLimits = KindLimits()
 
     def within(self, other: Budget) -> Budget:
-        """What both budgets allow."""
+        """The stricter of both budgets in each respect."""
         return Budget(
             _smaller(self.tokens, other.tokens), _smaller(self.words, other.words), self.kinds.within(other.kinds)
         )
@@ -93,11 +94,11 @@ def _smaller(one: int | None, other: int | None) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class ContextRules:
-    """What a strategy asks of its contexts.
+    """Rules of a strategy for packing its contexts.
 
     Attributes:
-        budget: Its own limits, which hold beside those of the caller.
-        brevity: Whether to say how many memories were left out between two lines, as far as the budget allows.
+        budget: Its own limits, which apply in addition to those of the caller.
+        brevity: Whether to note how many memories were left out between two lines, as far as the budget allows.
     """
 
     budget: Budget = Budget()
@@ -115,7 +116,7 @@ class HasContextRules(Protocol):
 
 
 def rules_of(retriever: Retriever) -> ContextRules:
-    """The rules of a strategy for contexts; the usual ones of a strategy without its own."""
+    """The rules of a strategy for contexts; the defaults if it has none of its own."""
     return retriever.context_rules if isinstance(retriever, HasContextRules) else ContextRules()
 
 
@@ -129,7 +130,7 @@ class ContextLine:
         text: Its text.
         said_on: The day on which it was said; None where that is not known.
         turn_ids: Its source turns.
-        until: The day on which a later fact took its place; None while it holds.
+        until: The day on which a later fact superseded it; None while it holds.
     """
 
     node_id: NodeId
@@ -140,7 +141,7 @@ class ContextLine:
     until: date | None = None
 
     def __str__(self) -> str:
-        """The line as a reader sees it; the text's own line breaks are spaces."""
+        """The line as a reader sees it; line breaks in the text become spaces."""
         said = [] if self.said_on is None else [_written(self.said_on)]
         days = said if self.until is None else [*said, f"until {_written(self.until)}"]
         dated = f"[{', '.join(days)}] " if days else ""
@@ -149,7 +150,7 @@ class ContextLine:
 
 @dataclass(frozen=True, slots=True)
 class Omission:
-    """Stands for memories that were found and left out."""
+    """A note in place of memories that were found but left out."""
 
     count: int
 
@@ -182,7 +183,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A line with its place in the order of the context, and what it would take of a budget."""
+    """A line with its sort key in the context, and its cost in tokens and words."""
 
     place: tuple[int, int, bool, NodeId]
     line: ContextLine
@@ -203,7 +204,7 @@ def _candidates(hits: Sequence[Hit], snapshot: Snapshot, order: Sequence[NodeId]
 
 
 def _packed(candidates: Sequence[_Candidate], budget: Budget, *, brevity: bool) -> tuple[Context, bool]:
-    """The context, and whether it is full: a hit was left out and no usual line fits any more, or no kind has room."""
+    """The context, and whether it is full: a hit was left out and no average line would fit, or all kinds are full."""
     left = _Left(budget)
     taken = [left.take(each.cost, each.line.type) for each in candidates]
     costs = [each.cost for each, fits in zip(candidates, taken, strict=True) if fits]
@@ -233,23 +234,23 @@ def retrieve_contexts(
     as_of: datetime | None = None,
     top_k: int = 1,
 ) -> tuple[Result, list[Context]]:
-    """What a strategy finds, and contexts of it for each of some budgets, in its own order and by its own rules.
+    """Search with a strategy and pack its hits into one context per budget; returns the result and the contexts.
 
-    Hits are taken best first. One that does not fit is left out and the next is tried, so that a long memory does not
-    end the context. Nothing is shortened, and no budget is ever exceeded. Lines stand in the order of a strategy that
-    has one, and else in that in which the memories were said; of those from one turn the turn comes before what was
-    drawn from it.
+    Hits are taken best first. A hit that does not fit is left out and the next one is tried, so that a long memory does
+    not end the context. Nothing is shortened, and no budget is ever exceeded. Lines are in the strategy's own order if
+    it defines one, and otherwise in the order in which the memories were said, where a turn comes before the facts that
+    were extracted from it.
 
-    Searches for twice as many turns until they fill every context, or there are no more.
+    The search is repeated for twice as many turns until every context is full or there are no more hits.
 
     Args:
         retriever: The strategy.
-        question: What is asked.
-        snapshot: The graph that is asked, for dates and the order of turns.
+        question: The question.
+        snapshot: The graph of the space at ``as_of``, for dates and the order of turns.
         budgets: How much each context may hold.
-        space: The space that is asked.
-        as_of: The time that is asked about; None for now.
-        top_k: Number of turns that are searched for at least.
+        space: The space to search.
+        as_of: Time at which the memory is searched; None for now.
+        top_k: Smallest number of turns to search for.
     """
     rules = rules_of(retriever)
     within = [budget.within(rules.budget) for budget in budgets]
@@ -278,12 +279,12 @@ class _Left:
         self._taken: Counter[str] = Counter()
 
     def is_used_up(self, costs: Sequence[tuple[int, int]]) -> bool:
-        """Whether a line that costs as much as the mean of others does not fit any more."""
+        """Whether a line of average cost, or at least of the cost assumed for a short line, would no longer fit."""
         tokens, words = np.mean(costs, axis=0) if costs else (0, 0)
         return bool(self._tokens < max(tokens, _TOKENS_PER_HIT) or self._words < max(words, _WORDS_PER_HIT))
 
     def take(self, cost: tuple[int, int], node_type: str | None = None) -> bool:
-        """Pay for a line, of a memory of some type; False, and nothing is paid, if it does not fit."""
+        """Deduct the cost of a line from the budget; False, and nothing is deducted, if the line does not fit."""
         tokens, words = cost
         kind = None if node_type is None else _KINDS.get(node_type, "facts")
         has_room = kind is None or self._taken[kind] < getattr(self._kinds, kind)
@@ -303,7 +304,7 @@ def _cost(line: ContextLine | Omission) -> tuple[int, int]:
 
 
 def _until(hit: Hit, snapshot: Snapshot) -> date | None:
-    """The day on which another fact took the place of a hit; turns and events are of their time and stay true."""
+    """The day on which another fact superseded a hit; None for turns and events, which stay true."""
     row = snapshot.row_of.get(hit.node_id)
     return None if row is None or hit.type in dated_types() else _day(int(snapshot.valid_to[row]))
 

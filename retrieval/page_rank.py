@@ -15,17 +15,17 @@ def transition_matrix(
     size: int,
     hub_degree: int | None = None,
 ) -> csr_array:
-    """Chances to step from node to node along weighted edges.
+    """Transition probabilities along weighted edges.
 
     Args:
-        source, target: Nodes that the directed edges join, [edges]; parallel edges add up.
+        source, target: Start and end nodes of the directed edges, [edges]; parallel edges add up.
         weight: Weight of each edge, >= 0, [edges].
         size: Number of nodes.
-        hub_degree: Number of edges from which a node is a hub; a hub with d edges keeps the share ``hub_degree`` / d
-            of its steps and loses the rest. None: no node is a hub.
+        hub_degree: A node with more outgoing edges than this is a hub; a hub with d edges keeps the share
+            ``hub_degree`` / d of its probability mass and loses the rest. None: no node is a hub.
 
     Returns:
-        Matrix [size, size] whose rows sum to 1, for hubs to less, and for nodes without edges to 0.
+        Matrix [size, size] whose rows sum to 1; those of hubs to less, those of nodes without outgoing edges to 0.
     """
     matrix = csr_array((weight.astype(np.float64), (source, target)), shape=(size, size))
     totals = matrix.sum(axis=1)
@@ -43,17 +43,17 @@ def personalized_page_rank(
     tolerance: float = 1e-6,
     max_steps: int = 200,
 ) -> NDArray[np.float64]:
-    """Where a walker is found who follows edges and now and then starts again.
+    """Personalised PageRank: the stationary distribution of a random walk with restarts.
 
-    rank = damping * rank @ transition + (1 - damping + what the step lost) * teleport, where a step loses the mass of
-    nodes without edges and that which hubs withhold.
+    rank = damping * rank @ transition + (1 - damping + lost mass) * teleport, where mass is lost at nodes without
+    outgoing edges and at hubs.
 
     Args:
         transition: See ``transition_matrix``.
-        teleport: Where the walker starts, >= 0 and not all 0; need not sum to 1, [size].
-        damping: Chance to follow an edge; the chance to start again is 1 - ``damping``.
-        tolerance: Stops when the sum of all changes in a step is smaller.
-        max_steps: Stops after so many steps.
+        teleport: Restart weight of each node, >= 0 and not all 0; need not sum to 1, [size].
+        damping: Probability of following an edge; the probability of a restart is 1 - ``damping``.
+        tolerance: The iteration stops when the sum of absolute changes falls below this.
+        max_steps: Largest number of iterations.
 
     Returns:
         Probabilities that sum to 1, [size].

@@ -15,14 +15,14 @@ from locigraph.kg.types import NodeId, SpaceId, TurnId
 
 #: Number of turns that a strategy returns when the caller does not say.
 DEFAULT_TOP_K = 20
-#: Most that a caller may ask for, since an index may set aside room for all of it, whatever it holds.
+#: Largest ``top_k`` that a caller may pass; an index may allocate memory for that many results, however few it holds.
 MAX_TOP_K = 10_000
-#: Most that is searched for, where what is found is filtered or folded afterwards: a Milvus server returns no more, and
-#: Milvus Lite sets aside room for all that it is asked for.
+#: Largest number of results to search for when they are filtered or folded afterwards: a Milvus server returns no more,
+#: and Milvus Lite allocates memory for as many as it is asked for.
 MOST_FOUND = 16_384
 
 #: Reads the texts of nodes for display: (space, node IDs, as_of) -> text by node ID, as known at ``as_of`` (None: now).
-#: Nodes that the space did not hold then are left out; ``UnknownSpaceError`` for a space that does not exist.
+#: Nodes that the space did not hold at that time are left out; a space that does not exist is an ``UnknownSpaceError``.
 NodeTexts = Callable[[SpaceId, Sequence[NodeId], datetime | None], Mapping[NodeId, str]]
 
 
@@ -72,9 +72,9 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Milliseconds that encoding the query and searching took.
+    """Time spent on encoding the query and on searching, in milliseconds.
 
-    Loading an index of words and reading the texts of hits are not counted: some strategies hold these in memory.
+    Loading a lexical index and reading the texts of hits are not counted: some strategies hold these in memory.
     """
 
     encode_ms: float
@@ -118,7 +118,7 @@ class HasContextOrder(Protocol):
 
 @runtime_checkable
 class HasRerankTexts(Protocol):
-    """A strategy that gives a cross-encoder other texts than the descriptions of its hits."""
+    """A strategy that has a cross-encoder read other texts than the descriptions of its hits."""
 
     def reworded(self, hits: Sequence[Hit], space: SpaceId, as_of: datetime | None = None) -> list[str]:
         """The texts for the cross-encoder, in the order of the hits."""
@@ -139,7 +139,7 @@ class TextEncoder(Protocol):
 
 
 class QueryEncoder(Protocol):
-    """Encodes a question as a vector that can be compared with graph embeddings; retrieval need not know how."""
+    """Encodes a question as a vector that can be compared with graph embeddings; retrieval never sees the network."""
 
     @property
     def version(self) -> str:
@@ -156,8 +156,8 @@ class SearchFilter:
     """The nodes that a search may return: only those of the named spaces.
 
     Attributes:
-        space: The space, or a view of it (see ``kg.views``), or several that are searched together: then names of
-            nodes and turns are found as ``kg.joint.joint_name`` writes them. None, or an empty name, is an error.
+        space: The space, or a view of it (see ``kg.views``), or a tuple of several to search together; matches then
+            have IDs of the form that ``kg.joint.joint_name`` writes. An empty name or tuple is an error.
         types: Node types that may be found; None for all.
         as_of: Nodes recorded later are invisible; None hides nothing.
     """
@@ -177,14 +177,14 @@ class VectorMatch:
     score: float
 
     def named_in(self, space: str) -> VectorMatch:
-        """The match with its space in its IDs, as a search of several spaces returns it."""
+        """The match with its IDs prefixed with their space, as a search of several spaces returns it."""
         turn_ids = tuple(joint_name(space, turn) for turn in self.turn_ids)
         return replace(self, node_id=joint_name(space, self.node_id), turn_ids=turn_ids)
 
 
 class VectorSearch(Protocol):
-    """A vector index, as far as strategies use it."""
+    """The part of a vector index that strategies use."""
 
     def search(self, vector: NDArray[np.float32], scope: SearchFilter, *, top_k: int) -> list[VectorMatch]:
-        """Rows of the greatest similarity, best first."""
+        """The most similar rows, best first."""
         ...

@@ -18,14 +18,14 @@ from locigraph.kg.language.dates import resolve_times
 from locigraph.kg.times import day_end, day_start, epoch
 from locigraph.kg.types import SpaceId
 
-#: Most clauses of a question that are searched for by themselves: each costs two searches.
+#: Largest number of clauses of a question that get a query of their own; each costs two searches.
 MAX_CLAUSES = 8
 _KEPT = 4_096  # questions whose queries are kept
-# After a failure the writer is not asked the same question for so long: a recall may ask it several times, and each
-# would wait for the writer's deadline.
+# For this long after a failure, the writer is not asked the same question again: one recall may ask it several times,
+# and each time would wait for the writer's timeout.
 _PAUSE_S = 60
 _LOG = logging.getLogger(__name__)
-# Of single blanks, since a run of blanks in a pattern is tried from each of its places.
+# Matches single blanks only, since a pattern for runs of blanks would be tried from each position in a run.
 _CLAUSE = re.compile(
     r",? (?:and|or) (?=(?:what|when|where|who|whom|why|how|which|did|does|do|is|was)\b)", re.IGNORECASE
 )
@@ -33,13 +33,13 @@ _CLAUSE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class SearchQuery:
-    """One thing to look for.
+    """One search query.
 
     Attributes:
-        text: Its words.
+        text: Its text.
         types: Node types to look for; None for all that a strategy searches.
-        window: First and last second, since 1970, of the time that the words name; None if they name none.
-        intent: What is asked for: ``why``, ``when`` or ``entity``; None where nobody has said.
+        window: First and last second, since 1970, of the time that the text names; None if it names none.
+        intent: What is asked for: ``why``, ``when`` or ``entity``; None if unknown.
     """
 
     text: str
@@ -48,14 +48,15 @@ class SearchQuery:
     intent: str | None = None
 
 
-#: Makes the queries of a question, the first of which is the question itself; relative times are read from the day.
+#: Generates the queries of a question, the question itself first. The date, if known, resolves relative times.
 QueryGenerator = Callable[[str, date | None], Sequence[SearchQuery]]
-#: The day of the last turn of a space, from which a question of the present is asked; None without dates.
+#: Reads the day of the last turn of a space, which counts as the day of asking when no ``as_of`` is given; None if the
+#: space has no dates.
 LastDay = Callable[[SpaceId], date | None]
 
 
 class WrittenQuery(Protocol):
-    """A query in the words of its writer."""
+    """A query as a ``QueryWriter`` returns it."""
 
     @property
     def text(self) -> str:
@@ -64,12 +65,12 @@ class WrittenQuery(Protocol):
 
     @property
     def types(self) -> Sequence[str]:
-        """Node types that can answer; empty for all that a strategy searches."""
+        """Node types that can hold the answer; empty for all that a strategy searches."""
         ...
 
     @property
     def time(self) -> str | None:
-        """Words that name the time in question, as they are; None if it names none."""
+        """Words that name the time in question, not yet resolved; None if the query names no time."""
         ...
 
     @property
@@ -79,7 +80,7 @@ class WrittenQuery(Protocol):
 
 
 class QueryWriter(Protocol):
-    """Writes queries; retrieval need not know how."""
+    """Writes the queries of a question, for example with a language model."""
 
     @property
     def name(self) -> str:
@@ -87,12 +88,12 @@ class QueryWriter(Protocol):
         ...
 
     def __call__(self, question: str, asked_on: date | None) -> Sequence[WrittenQuery]:
-        """The queries of a question that is asked on a day; LocigraphError where it cannot write any."""
+        """The queries of a question that is asked on a day; raises LocigraphError if it cannot write any."""
         ...
 
 
 def generate_queries(question: str, asked_on: date | None = None) -> list[SearchQuery]:
-    """The question itself and, if it has several clauses that begin with a question word, the first of these."""
+    """The question itself and, if it has several clauses that begin with a question word, up to ``MAX_CLAUSES``."""
     found = _CLAUSE.split(" ".join(question.split()), maxsplit=MAX_CLAUSES)[:MAX_CLAUSES]
     clauses = [clause.strip() for clause in found if clause.strip()]
     texts = [question, *(clauses if len(clauses) > 1 else [])]
@@ -100,20 +101,20 @@ def generate_queries(question: str, asked_on: date | None = None) -> list[Search
 
 
 class WrittenQueries:
-    """Queries as a writer words them; where it fails, those of the rules, so that a search never fails with it.
+    """Queries from a writer; if it fails, those of ``generate_queries``, so that a search never fails because of it.
 
-    The first failure is logged. The question itself stays the first query, so that what is written can only add.
+    The first failure is logged. The question itself stays the first query, so that the writer can only add to it.
 
     Args:
-        write: Words the queries. The times that it names are resolved here.
+        write: Writes the queries. The times that its queries name are resolved here.
     """
 
     def __init__(self, write: QueryWriter) -> None:
         self.name = write.name
         self._write = write
-        self._made = lru_cache(_KEPT)(self._make)  # several strategies ask, and one may ask again
+        self._made = lru_cache(_KEPT)(self._make)  # several strategies ask the same question
         self._intents: OrderedDict[str, str] = OrderedDict()
-        self._failed: OrderedDict[str, float] = OrderedDict()  # when, by question
+        self._failed: OrderedDict[str, float] = OrderedDict()  # time of the failure, by question
         self._reason = ""
 
     def __call__(self, question: str, asked_on: date | None = None) -> Sequence[SearchQuery]:
@@ -132,12 +133,12 @@ class WrittenQueries:
             return generate_queries(question, asked_on)
 
     def intent_of(self, text: str) -> str | None:
-        """What a question, or a query that was written for one, asks for; None where the writer has not said."""
+        """Intent of a question, or of a query that was written for one; None if the writer gave none."""
         return self._intents.get(text)
 
     @property
     def notes(self) -> list[str]:
-        """How many questions had their queries by rules, and why the first; empty if none had."""
+        """A note on how many questions got their queries from rules, with the first reason; empty if none did."""
         count = counted(len(self._failed), "question")
         return [f"the queries of {count} were made by rules, at first since {self._reason}"] if self._failed else []
 
@@ -157,7 +158,7 @@ class WrittenQueries:
 
 
 def _limit(held: OrderedDict[str, Any]) -> None:
-    """Remove what was put in first, beyond what is kept."""
+    """Remove the oldest entries until at most ``_KEPT`` are left."""
     while len(held) > _KEPT:
         held.popitem(last=False)
 
@@ -167,7 +168,7 @@ def named_window(text: str, asked_on: date | None) -> tuple[int, int] | None:
 
     Args:
         text: A question, or a part of one.
-        asked_on: The day from which relative times such as "last week" are read; None leaves these out.
+        asked_on: The day from which relative times such as "last week" are resolved; None ignores these.
     """
     days = resolve_times(text, asked_on)
     if not days:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-#: The value of the paper, which most systems use.
+#: ``rrf_k`` of the paper, which most systems use.
 USUAL_RRF_K = 60
-#: The constant of v1, and of fusing the rankings of several queries. Chosen on the bundled corpus `threads`, on both
-#: its graphs, together with the depth of v1 (docs/experiments.md). With so few rankings the usual 60 hardly tells the
-#: first rank from the twentieth, and costs v1 .02 to .04 of recall@10.
+#: ``rrf_k`` of v1, and for fusing the rankings of several queries. Chosen on the bundled corpus `threads`, on both of
+#: its graphs, together with the depth of v1 (docs/experiments.md). With so few rankings the usual 60 gives the first
+#: rank hardly more weight than the twentieth, and costs v1 .02 to .04 of recall@10.
 FEW_RRF_K = 2
-#: Weight of v1's ANN arm where its text encoder is the shipped adapted one. Chosen on the conversations of the bundled
-#: corpus `threads` that the adapter has not learnt from (``python -m benchmarks.fusion``, docs/experiments.md).
+#: Weight of v1's ANN arm when its text encoder has the shipped adapter. Chosen on the conversations of the bundled
+#: corpus `threads` that the adapter was not trained on (``python -m benchmarks.fusion``, docs/experiments.md).
 ADAPTED_ANN_WEIGHT = 3.0
 
 
@@ -26,8 +26,8 @@ def reciprocal_rank_fusion(
 
     Args:
         rankings: Lists of IDs, best first; an ID occurs at most once in a list.
-        rrf_k: The greater it is, the less the top ranks count more than the others; > 0.
-        weights: How much each ranking counts; None for 1 each, as in the paper.
+        rrf_k: RRF constant, > 0; the greater it is, the smaller is the advantage of the top ranks.
+        weights: Weight of each ranking; None for 1 each, as in the paper.
 
     Returns:
         Pairs (ID, score), best first; ties by ID.

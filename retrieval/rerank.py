@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class CrossEncoderReranker:
-    """Scores the query and the text of a hit together.
+    """Scores hits with a cross-encoder, which reads the query and the text of a hit together.
 
     Args:
         model: Hub name or directory of a sentence-transformers cross-encoder.
@@ -33,14 +33,14 @@ class CrossEncoderReranker:
         self._model = self._load(model)
 
     def rerank(self, query: str, hits: Sequence[Hit], texts: Sequence[str]) -> list[Hit]:
-        """Hits in their new order, best first; the cross-encoder's score becomes score and signal ``rerank``.
+        """Hits in their new order, best first, with the cross-encoder's score as their score and as signal ``rerank``.
 
-        Hits beyond ``depth`` keep score and order of the strategy, and come last whatever their score.
+        Hits beyond ``depth`` keep the strategy's scores and order, and come last whatever their score.
 
         Args:
-            query: What was asked.
+            query: The question.
             hits: Hits, best first.
-            texts: What the cross-encoder reads of each, [hits].
+            texts: Text of each hit that the cross-encoder reads, [hits].
         """
         head, tail = list(hits[: self.depth]), list(hits[self.depth :])
         if not head:
@@ -74,8 +74,8 @@ class RerankedRetriever(WrappingRetriever):
     """A strategy whose best hits are reranked.
 
     Args:
-        retriever: The strategy; it is asked for as many hits as the reranker takes, and may supply the texts that are
-            scored (see ``HasRerankTexts``).
+        retriever: The strategy; it is asked for at least as many hits as the reranker scores, and may supply the texts
+            to score (see ``HasRerankTexts``).
         reranker: Scores the hits again.
     """
 
@@ -86,7 +86,7 @@ class RerankedRetriever(WrappingRetriever):
     def retrieve(
         self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
     ) -> Result:
-        """See ``Retriever``; reranking counts as searching. Adds the signal ``rerank``, which is the hit's score."""
+        """See ``Retriever``; reranking is timed as searching. Adds the signal ``rerank``, which is the hit's score."""
         found = self._retriever.retrieve(query, space, as_of=as_of, top_k=max(top_k, self._reranker.depth))
         watch = Stopwatch()
         hits = self._reranker.rerank(query, found.hits, self.reworded(found.hits, space, as_of))

@@ -8,7 +8,7 @@ from locigraph.retrieval.protocols import Timing
 
 
 class Stopwatch:
-    """Starts when it is made; ``encoded`` ends the time of encoding, ``timing`` that of searching."""
+    """Starts on construction; ``encoded`` marks the end of encoding, ``timing`` that of searching."""
 
     def __init__(self) -> None:
         self._started = self._encoded = time.perf_counter()

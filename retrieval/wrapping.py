@@ -29,12 +29,12 @@ class WrappingRetriever:
     def arrange(
         self, question: str, hits: Sequence[Hit], space: SpaceId, as_of: datetime | None = None
     ) -> list[NodeId] | None:
-        """See ``HasContextOrder``; None also for a strategy without an order of its own."""
+        """See ``HasContextOrder``; None also if the strategy has no order of its own."""
         held = self._retriever
         return held.arrange(question, hits, space, as_of) if isinstance(held, HasContextOrder) else None
 
     def reworded(self, hits: Sequence[Hit], space: SpaceId, as_of: datetime | None = None) -> list[str]:
-        """See ``HasRerankTexts``; the descriptions for a strategy that has no other texts."""
+        """See ``HasRerankTexts``; the descriptions if the strategy has no other texts."""
         held = self._retriever
         if isinstance(held, HasRerankTexts):
             return held.reworded(hits, space, as_of)

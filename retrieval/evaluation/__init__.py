@@ -2,8 +2,8 @@
 
 Call ``make_folds`` and ``check_folds`` before training, ``summarise`` with the rankings of all strategies, then
 ``text_table`` for the terminal and ``write_report`` for files. Everything is a pure function of its arguments and seed,
-except ``write_report``. No strategy and no corpus is known here by name: what is compared with what, and how a strategy
-is explained, are arguments.
+except ``write_report``. The package knows no strategy and no corpus by name: which strategies are compared, and how
+each is explained, are arguments.
 """
 
 from __future__ import annotations

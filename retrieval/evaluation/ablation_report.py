@@ -1,4 +1,4 @@
-"""Table and figure of an ablation: the difference of each variant to the full model."""
+"""Table and figure of an ablation: the difference between each variant and the full model."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def ablation_table(summary: Summary) -> str:
 
 
 def ablation_figure(summary: Summary) -> str:
-    """SVG file: the difference in recall@10 of each variant to the full model, with 95% interval."""
+    """SVG file: the difference in recall@10 between each variant and the full model, with 95% interval."""
     rows = [(row["a"], row["delta"], row["ci_low"], row["ci_high"]) for row in ablation_rows(summary)]
     axis = "difference in recall@10 to the full model"
     return standalone(difference_figure(rows, name="ablation", title="What each part is worth", axis=axis))

@@ -1,4 +1,4 @@
-"""Scores of an answer against a reference answer by the words that they share, as the literature on LoCoMo has them."""
+"""Scores of an answer by the words that it shares with a reference answer, as defined in the literature on LoCoMo."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def normalised(text: str) -> list[str]:
 
 
 def token_f1(answer: str, reference: str) -> float:
-    """Harmonic mean of precision and recall of the words, by ``normalised``; 0 where none is shared.
+    """Harmonic mean of precision and recall of the ``normalised`` words; 0 if no word is shared.
 
     Source:
         Maharana et al. 2024, "Evaluating Very Long-Term Conversational Memory of LLM Agents", arXiv:2402.17753, whose
@@ -34,14 +34,14 @@ def token_f1(answer: str, reference: str) -> float:
 
 
 def token_f1_of_parts(answer: str, reference: str) -> float:
-    """For references that list several things: the best ``token_f1`` of each, between commas, on average."""
+    """For references that list things between commas: mean over these of the best ``token_f1`` of an answer part."""
     given = answer.split(",")
     best = [max(token_f1(part, wanted) for part in given) for wanted in reference.split(",")]
     return sum(best) / len(best)
 
 
 def bleu_1(answer: str, reference: str) -> float:
-    """BLEU of single words with its brevity penalty, without stemming; 0 where no word is shared.
+    """Unigram BLEU with its brevity penalty, without stemming; 0 if no word is shared.
 
     Source:
         Papineni et al. 2002, "BLEU: a Method for Automatic Evaluation of Machine Translation", with n = 1.

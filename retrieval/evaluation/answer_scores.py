@@ -1,4 +1,4 @@
-"""Scores of answers, their means by strategy, and how often the judges are wrong."""
+"""Scores of answers, their means by strategy, and how often the judges accept wrong answers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class AnswerRecord:
     """An answer to a question from a strategy's context.
 
     ``reference`` is None for a question without an answer, for which ``is_known`` should be false. ``verdict`` is None
-    where nothing was judged: there, and where the model said that it does not know, which counts as 0.
+    if nothing was judged: for such a question, and if the model said that it does not know, which counts as 0.
     """
 
     strategy: str
@@ -47,8 +47,8 @@ def scores_of(record: AnswerRecord, listing: Sequence[str] = (), explained: Sequ
     Args:
         record: The answer.
         listing: Categories whose references list several things.
-        explained: Categories whose references are compared by words up to their first semicolon, behind which they
-            are explained.
+        explained: Categories whose references hold an explanation after their first semicolon, which the word metrics
+            ignore.
     """
     assert record.reference is not None
     answer = record.answer if record.is_known else ""
@@ -67,7 +67,7 @@ def scores_of(record: AnswerRecord, listing: Sequence[str] = (), explained: Sequ
 def summarise_answers(
     records: Sequence[AnswerRecord], listing: Sequence[str] = (), explained: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Means by strategy: ``overall`` and ``by_category`` of ``scores_of``, their number, and ``unanswerable`` apart.
+    """By strategy: means of ``scores_of`` (``overall``, ``by_category``), number of ``answers``, and ``unanswerable``.
 
     ``unanswerable`` is the share of the questions without an answer that the model left unanswered; None without any.
     """
@@ -91,7 +91,7 @@ def summarise_answers(
 
 
 def wrong_answers(questions: Sequence[Question], count: int, *, seed: int) -> list[tuple[Question, str]]:
-    """Questions with answers known to be wrong: those of a question of the same category about another conversation.
+    """Questions with answers known to be wrong: those to a question of the same category about another conversation.
 
     Args:
         questions: Questions that have an answer.

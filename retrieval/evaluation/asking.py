@@ -31,12 +31,12 @@ def run_strategy(
 ) -> StrategyRun:
     """Run one strategy on all questions, one at a time, as a user would, and pack its hits into contexts.
 
-    A context may take more memories than a ranking has, so they are retrieved by a second search, which is not timed.
+    A context may need more memories than a ranking holds, so contexts come from a second search, which is not timed.
 
     Args:
         retriever: The strategy.
         questions: Questions with evidence.
-        views: The graphs, for the contexts; None packs none.
+        views: The graphs, for the contexts; None packs no contexts.
         name: Name of the run in the results; None takes the retriever's own.
         unanswerable: Questions for which only contexts are packed.
     """
@@ -58,7 +58,7 @@ def run_strategy(
 
 
 def packed_contexts(retriever: Retriever, question: Question, views: Views) -> dict[int, PackedContext]:
-    """What a strategy finds for a question, packed into contexts of each of ``TOKEN_BUDGETS``."""
+    """The hits of a strategy for a question, packed into one context for each of ``TOKEN_BUDGETS``."""
     _, contexts = retrieve_contexts(
         retriever,
         question.text,
@@ -76,7 +76,7 @@ def packed_contexts(retriever: Retriever, question: Question, views: Views) -> d
 
 
 def joined_runs(runs: Sequence[StrategyRun], *, seed: int | None = None) -> StrategyRun:
-    """Runs of one strategy over different questions, such as those of the folds trained with one seed, as one."""
+    """Merge runs of one strategy over different questions, such as the folds that were trained with one seed."""
 
     def merged(field: str) -> dict[str, Any]:
         return {key: value for run in runs for key, value in getattr(run, field).items()}
@@ -87,7 +87,7 @@ def joined_runs(runs: Sequence[StrategyRun], *, seed: int | None = None) -> Stra
 
 
 def outcomes(questions: Sequence[Question], fold_of: Mapping[str, int]) -> list[QuestionOutcome]:
-    """Questions with their gold evidence and the fold that tests each of them."""
+    """The questions with their gold evidence, and with the fold that tests each of them."""
     return [
         QuestionOutcome(q.question_id, q.space, q.category, q.evidence, q.evidence_sessions, fold_of.get(q.space))
         for q in questions

@@ -1,4 +1,4 @@
-"""The contexts of an evaluation as a file, from which answers are made later."""
+"""Writes and reads the contexts of an evaluation, from which answers are generated later."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from locigraph.retrieval.evaluation.outcomes import StrategyRun
 
 
 def write_contexts(path: Path, runs: Sequence[StrategyRun]) -> None:
-    """Write the contexts of all questions; each memory's line stands in the file once.
+    """Write the contexts of all questions; each distinct line is stored once.
 
     Args:
         path: File to write; its name should end in ``.jsonl.gz``.
-        runs: One for each strategy and seed; of several seeds the first is written.
+        runs: One for each strategy and seed; of several seeds only the first is written.
     """
     place: dict[str, int] = {}
     entries = []
@@ -35,7 +35,7 @@ def write_contexts(path: Path, runs: Sequence[StrategyRun]) -> None:
 
 
 def read_contexts(path: Path, tokens: int) -> dict[str, dict[str, str]]:
-    """Contexts of so many tokens, by strategy and question.
+    """Read the contexts of one size in tokens: strategy -> question ID -> text.
 
     Raises:
         EvaluationError: If the file is not of this kind, or holds no contexts of that size.

@@ -1,7 +1,7 @@
 """A document of plain blocks, in Markdown and as a self-contained HTML page.
 
-All text is escaped. The HTML page loads nothing, and its content security policy forbids it to. Of scripts it allows
-those of its own ``Interactive`` blocks, by their hashes, and no others.
+All text is escaped. The HTML page loads nothing, and its content security policy forbids loading. The policy allows
+only the scripts of the page's own ``Interactive`` blocks, by their hashes.
 """
 
 from __future__ import annotations
@@ -79,14 +79,14 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Interactive:
-    """A part of the page that a script makes of data; Markdown, and a page without scripts, have a sentence instead.
+    """A part of the page that a script renders from data; Markdown, and a browser without scripts, show a sentence.
 
     Attributes:
         element: ID of the element that the script fills.
         data_element: ID of the element that holds the data as JSON.
         data: Any JSON.
         script: Plain JavaScript; part of the library, never made of data.
-        instead: The sentence.
+        instead: The sentence to show without scripts.
     """
 
     element: str
@@ -171,7 +171,7 @@ pre { padding: .8rem; overflow-x: auto; background: var(--soft); border-radius: 
 def html_page(blocks: Sequence[Block], title: str) -> str:
     """The document as one HTML page with its figures inside."""
     body = "\n".join(_html_block(block) for block in blocks)
-    # The policy lets the page use its own styles and scripts and nothing else, no request either, if one slipped in.
+    # The policy allows the page's own styles and scripts and nothing else, so a request that slipped in is blocked.
     hashes = sorted({_sha256(block.script) for block in blocks if isinstance(block, Interactive)})
     scripts = f"; script-src {' '.join(hashes)}" if hashes else ""
     return f"""<!DOCTYPE html>
@@ -207,7 +207,7 @@ def _html_block(block: Block) -> str:
         case Code(text):
             rendered = f"<pre><code>{html.escape(text)}</code></pre>"
         case Interactive():
-            # Without < no text of the data can end its element.
+            # Without the sign < no text in the data can close its element.
             data = json.dumps(block.data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
             rendered = (
                 f'<div id="{block.element}"><noscript><p>{_html_text(block.instead)}</p></noscript></div>\n'

@@ -2,8 +2,8 @@
 
 LocigraphError (kg)
 └── EvaluationError            the evaluation cannot be carried out as asked
-    ├── LeakError              something of a test conversation was open to training
-    └── IncompleteRunError     a strategy has no ranking or no time for a question
+    ├── LeakError              training had access to something of a test conversation
+    └── IncompleteRunError     a strategy has no ranking or no timing for a question
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ class EvaluationError(LocigraphError):
 
 
 class LeakError(EvaluationError):
-    """Something of a test conversation was open to training, so the numbers would be too good."""
+    """Training had access to something of a test conversation, so the scores would be too high."""
 
 
 class IncompleteRunError(EvaluationError):
-    """A strategy has no ranking or no time for a question; an outage is never counted as an empty result."""
+    """A strategy has no ranking or no timing for a question; an outage is never counted as an empty result."""

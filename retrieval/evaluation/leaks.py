@@ -1,8 +1,8 @@
 """Splits by conversation, and checks that nothing of a test conversation reaches training.
 
 Questions about one conversation share its graph and its facts, so a split by question would let a model see
-the answers of its test. A fold is therefore made of whole conversations, and every conversation is tested
-exactly once.
+the answers to its test questions. Folds are therefore made of whole conversations, and every conversation is
+tested exactly once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def check_folds(folds: Sequence[Fold], *, spaces: Iterable[str] | None = None) -
 
     Args:
         folds: Folds of one cross-validation.
-        spaces: All conversations that must be tested; None stands for those that the folds mention.
+        spaces: All conversations that must be tested; None for those that the folds mention.
 
     Raises:
         LeakError: If a conversation is in two parts of a fold, or is not tested exactly once. Names the conversation.
@@ -72,11 +72,11 @@ def make_folds(
     seed: int,
     weights: Mapping[str, float] | None = None,
 ) -> tuple[Fold, ...]:
-    """Divide conversations into folds that test each of them once; leave-one-out when ``folds`` is their number.
+    """Divide conversations into folds that test each of them once; leave-one-out if ``folds`` is their number.
 
-    Test parts differ by at most one conversation. With weights, the heaviest remaining conversations are
-    dealt one to each fold, the heaviest to the lightest fold. A fold's validation part comes from the test
-    parts of the folds after it, so that every conversation serves about equally often.
+    The sizes of the test parts differ by at most one conversation. With weights, the heaviest remaining
+    conversations are dealt one to each fold, the heaviest to the lightest fold. A fold's validation part comes
+    from the test parts of the next folds, so that conversations are used for validation about equally often.
 
     Args:
         spaces: Names of the conversations; their order does not matter.
@@ -163,7 +163,7 @@ def seen_evidence(
     """Questions with evidence that is, word for word, among training texts.
 
     Args:
-        learnt: The texts.
+        learnt: The training texts.
         evidence: As in ``copied_evidence``.
         texts: As in ``copied_evidence``.
     """

@@ -1,9 +1,9 @@
 """Scores of one ranking against the gold evidence of one question.
 
 A ranking is a sequence of turn IDs, best first, without duplicates; gold is a non-empty set of turn IDs.
-Every score lies in [0, 1], and higher is better. ``top_k`` counts turns. A ranking shorter than ``top_k`` is
-scored as it stands: what was not returned was not found. All functions raise ``ValueError`` if gold is empty, the
-ranking holds a turn twice, or ``top_k`` is below 1.
+Every score lies in [0, 1], and higher is better. ``top_k`` counts turns. A ranking shorter than ``top_k`` is scored
+as it is: gold turns that were not returned count as not found. All functions raise ``ValueError`` if gold is empty,
+the ranking holds a turn twice, or ``top_k`` is below 1.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def reciprocal_rank(ranking: Sequence[str], gold: AbstractSet[str]) -> float:
     return 1.0 / ranks[0] if ranks else 0.0
 
 
-#: Every metric by its name, in the order in which reports show them; another one is one function and one row here.
+#: Every metric by its name, in the order in which reports show them; a new one needs a function and a row here.
 METRICS: Mapping[str, Callable[[Sequence[str], AbstractSet[str]], float]] = {
     "recall@5": partial(evidence_recall, top_k=5),
     "recall@10": partial(evidence_recall, top_k=10),
@@ -84,12 +84,12 @@ METRICS: Mapping[str, Callable[[Sequence[str], AbstractSet[str]], float]] = {
 
 #: Sizes of the contexts in which strategies are compared, in tokens.
 TOKEN_BUDGETS: tuple[int, ...] = (500, 1_000, 4_000)
-#: Metrics of packed contexts: the size of the context by the name of the metric.
+#: Metrics of packed contexts: name of the metric -> size of the context in tokens.
 CONTEXT_METRICS: Mapping[str, int] = {f"recall@{budget}tokens": budget for budget in TOKEN_BUDGETS}
 
 
 def context_recall(turns: Sequence[str], gold: AbstractSet[str]) -> float:
-    """Share of the gold turns that a context holds, themselves or by what was drawn from them."""
+    """Share of the gold turns that a context covers, by the turn itself or by a memory extracted from it."""
     return evidence_recall(turns, gold, max(1, len(turns)))
 
 
@@ -108,7 +108,7 @@ def _check_depth(top_k: int) -> None:
 
 
 def _gold_ranks(ranking: Sequence[str], gold: AbstractSet[str]) -> list[int]:
-    """Ranks, from 1 and ascending, at which gold turns stand; refuses input that no score is defined for."""
+    """Ranks of the gold turns, from 1 and ascending; raises ValueError for input that no score is defined for."""
     if not gold:
         raise ValueError("gold is empty; count a question without evidence apart instead of scoring it")
     if isinstance(ranking, str):

@@ -1,4 +1,4 @@
-"""A note of the report on its own significance test: whether it rejects true null hypotheses too often."""
+"""A note in the report on its significance test: whether the test rejects true null hypotheses too often."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from locigraph.retrieval.evaluation.significance import NOMINAL, a_a_check
 
 
 def a_a_note(questions: Sequence[QuestionOutcome], first: StrategyRun, second: StrategyRun, *, seed: int) -> str:
-    """How often the sign-flip test rejects when there is nothing to find, in data with these conversations' spread.
+    """How often the sign-flip test rejects if there is no difference, in data with the spread of these conversations.
 
     Args:
         questions: All questions.

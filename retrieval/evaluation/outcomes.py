@@ -32,10 +32,10 @@ class QuestionOutcome:
 
 @dataclass(frozen=True, slots=True)
 class PackedContext:
-    """What of a strategy's hits went into a context of limited length.
+    """A context of limited length, packed from a strategy's hits.
 
-    ``lines`` are the memories, and perhaps notes on those left out, as a reader sees them, in the order of the context,
-    ``turns`` the turns that the memories stand for, and ``tokens`` counts the tokens that were used.
+    ``lines`` are the memories as a reader sees them, in the order of the context, possibly with notes on those left
+    out. ``turns`` are the source turns of the memories, and ``tokens`` is the number of tokens used.
     """
 
     lines: tuple[str, ...]
@@ -48,8 +48,8 @@ class StrategyRun:
     """What one strategy returned, by question ID: turn IDs, best first, and milliseconds.
 
     ``search_ms`` is the time without encoding the query, ``encode_ms`` that of encoding alone (0 for a strategy without
-    an encoder). ``seed`` tells repetitions of one strategy apart; None for a strategy without randomness. ``contexts``
-    holds contexts by their size in tokens; it is empty where none were packed.
+    an encoder). ``seed`` distinguishes repetitions of one strategy; None for a strategy without randomness.
+    ``contexts`` holds contexts by their size in tokens; it is empty if none were packed.
     """
 
     name: str
@@ -69,7 +69,7 @@ def by_strategy(runs: Sequence[StrategyRun]) -> dict[str, list[StrategyRun]]:
 
 
 def check_questions(questions: Sequence[QuestionOutcome]) -> None:
-    """Raise EvaluationError unless every question has an id of its own and gold evidence."""
+    """Raise EvaluationError unless every question has a unique id and gold evidence."""
     if not questions:
         raise EvaluationError("there are no questions with gold evidence; nothing can be scored")
     repeated = [name for name, times in Counter(q.question_id for q in questions).items() if times > 1]
@@ -83,7 +83,7 @@ def check_questions(questions: Sequence[QuestionOutcome]) -> None:
 
 
 def check_runs(questions: Sequence[QuestionOutcome], runs: Sequence[StrategyRun]) -> None:
-    """Raise EvaluationError unless every run has an answer and its times for every question."""
+    """Raise EvaluationError unless every run has a ranking and valid times for every question."""
     if not runs:
         raise EvaluationError("there are no strategies to score")
     repeated = [key for key, times in Counter((run.name, run.seed) for run in runs).items() if times > 1]

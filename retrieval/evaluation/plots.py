@@ -29,7 +29,7 @@ _MARKERS: tuple[str, ...] = ("o", "s", "^", "D", "v", "P", "X")
 _DASHES: tuple[str, ...] = ("-", "--", ":")
 #: Stands for the page's text colour while matplotlib draws; replaced in the SVG.
 _INK = "#010203"
-#: More interval bands than this hide each other; then only those of the strategies in the foreground are drawn.
+#: More interval bands than this would hide each other; only those of the strategies in the foreground are drawn then.
 _MOST_BANDS = 4
 # Any, because matplotlib types the names of settings as one literal that differs between its versions.
 _STYLE: dict[Any, Any] = {
@@ -229,7 +229,7 @@ def _annotate(axes: Axes, text: str, point: tuple[float, float]) -> None:
 
 
 def _annotate_apart(figure: Figure, axes: Axes, points: Sequence[tuple[str, tuple[float, float]]]) -> None:
-    """Names beside points, each as low as it must be to stay off the names above it; a line leads to its point."""
+    """Write names beside points, each moved down until it is clear of the names above it; a line leads to its point."""
     figure.draw_without_rendering()  # sets the places of the points, in pixels
     scale = 72 / figure.dpi
     places = axes.transData.transform([point for _, point in points]) * scale
@@ -268,7 +268,7 @@ def _row_axes(figure: Figure, labels: Sequence[str]) -> Axes:
 def _label_ends(axes: Axes, ends: Sequence[tuple[Sequence[float], str, str, bool]]) -> None:
     """Write each name at the end of its line, pushed apart where the lines end close together."""
     gap = 0.05
-    # Lines that end at one height are named in the order they had before.
+    # Lines that end at the same height are named in the order that they had before.
     ordered = sorted(ends, key=lambda end: [-value for value in reversed(end[0])])
     heights: list[float] = []
     for means, *_ in ordered:

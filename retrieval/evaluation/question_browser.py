@@ -18,18 +18,18 @@ def browser_data(
     texts: Mapping[str, str],
     turns: Mapping[str, Mapping[str, str]],
 ) -> dict[str, Any]:
-    """What the browser shows, with every name and turn only once.
+    """Data of the browser, in which every name and turn is stored once.
 
     Args:
         questions: Questions with their gold evidence.
         runs: One for each strategy and seed; of several seeds the first is shown.
-        texts: Wording of each question by its ID.
-        turns: Wording of each turn by conversation and ID.
+        texts: Text of each question by its ID.
+        turns: Text of each turn by conversation and ID.
 
     Returns:
-        JSON with ``strategies``, ``categories``, ``turns`` (pairs of ID and wording) and ``questions``, which have
-        ``text``, ``space``, ``category`` and ``evidence`` (places in the lists above), and ``ranks``: by strategy and
-        evidence from 1, and 0 for what was not found.
+        JSON with ``strategies``, ``categories``, ``turns`` (pairs of ID and text) and ``questions``, which have
+        ``text``, ``space``, ``category`` and ``evidence`` (the last two as positions in the lists above), and
+        ``ranks`` by strategy and evidence: from 1, or 0 if not found.
     """
     first: dict[str, StrategyRun] = {}
     for run in runs:

@@ -25,13 +25,13 @@ from locigraph.retrieval.evaluation.summary import (
 def write_question_scores(
     path: Path, questions: Sequence[QuestionOutcome], runs: Sequence[StrategyRun], *, left_out: Collection[str] = ()
 ) -> None:
-    """Write one line of compressed JSON per question: id, conversation, category, fold, and the scores of strategies.
+    """Write one line of compressed JSON per question: id, conversation, category, fold, and every strategy's scores.
 
     Args:
         path: File; should end in ``.jsonl.gz``.
         questions: Questions with their gold evidence.
         runs: One for each strategy and seed; scores are means over seeds.
-        left_out: IDs of those that no comparison takes in, which their lines say.
+        left_out: IDs of the questions that are excluded from all comparisons; their lines are marked.
     """
     columns = columns_of(runs)
     means = {
@@ -49,7 +49,7 @@ def write_question_scores(
         }
         for row, question in enumerate(questions)
     ]
-    # No time in the file's header, so that the same scores give the same bytes.
+    # No time stamp in the gzip header, so that the same scores give the same bytes.
     replace_file(path, gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode(), mtime=0))
 
 
@@ -61,14 +61,14 @@ def compare_again(
     without: Iterable[str] = (),
     seed: int = 0,
 ) -> list[Comparison]:
-    """The comparisons of a recorded result, recomputed from its questions' scores.
+    """Recompute the comparisons of a recorded result from the scores of its questions.
 
     Args:
-        path: Written by ``write_question_scores``.
+        path: File written by ``write_question_scores``.
         pairs: Strategies (a, b), reported as a minus b.
         metrics: Names of metrics that the file holds.
-        without: Ids of questions to leave out, beside those that the record left out.
-        seed: Random seed of the bootstrap and of the sign patterns; the record's own gives its own numbers.
+        without: IDs of questions to leave out, in addition to those that the record left out.
+        seed: Random seed of the bootstrap and of the sign patterns; that of the record reproduces its numbers.
 
     Raises:
         EvaluationError: If the file is not of this kind, no question is left, or a pair or metric is unknown.

@@ -30,7 +30,7 @@ from locigraph.retrieval.evaluation.question_browser import browser_block
 from locigraph.retrieval.evaluation.results import Comparison, Interval, Results, StrategySummary, Summary
 from locigraph.retrieval.evaluation.significance import smallest_p
 
-#: Differences with a corrected p up to this are called shown.
+#: Differences with a corrected p-value up to this are called shown.
 SIGNIFICANCE_LEVEL = 0.05
 # Metrics of the shorter tables, with the names that readers see.
 _MAIN_METRICS = {"recall@5": "recall@5", "recall@10": "recall@10", "recall@20": "recall@20", "ndcg@10": "nDCG@10"}
@@ -110,7 +110,7 @@ def write_report(
 
 
 def _blocks(results: Results, explanations: Mapping[str, str], questions: Mapping[str, Any] | None) -> list[Block]:
-    # Imported late: matplotlib takes half a second, and who only needs a metric should not wait for it.
+    # Imported late: matplotlib takes half a second to load, which users of a metric alone should not wait for.
     from locigraph.retrieval.evaluation.plots import (
         category_figure,
         latency_figure,

@@ -1,6 +1,6 @@
 """Types of the results: plain dictionaries and lists, so that one object is printed, reported and written as JSON.
 
-An interval is ``[low, high]``; both ends are None where it cannot be known because all questions come from one
+An interval is ``[low, high]``; both ends are None if it cannot be estimated because all questions come from one
 conversation.
 """
 
@@ -86,7 +86,7 @@ class Summary(TypedDict):
 
 
 class CorpusSummary(TypedDict):
-    """What was asked. ``skipped`` counts, by reason, the questions that could not be scored."""
+    """The corpus of the questions. ``skipped`` counts, by reason, those that could not be scored."""
 
     path: str
     sha256: str
@@ -103,8 +103,8 @@ class SecondGold(Summary):
 class Results(Summary):
     """What a report shows: ``summarise``'s output and where it comes from.
 
-    ``manifest`` is any JSON; "command" and "commit" in it are shown among the steps to reproduce. ``left_out`` names
-    the questions that no comparison takes in.
+    ``manifest`` is any JSON; "command" and "commit" in it are shown among the steps to reproduce. ``left_out`` holds
+    the IDs of the questions that are excluded from all comparisons.
     """
 
     corpus: CorpusSummary

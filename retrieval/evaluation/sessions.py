@@ -22,7 +22,7 @@ def session_recall(
     sessions. Rankings hold 50 turns, so fewer than 10 sessions may be among them.
 
     Args:
-        questions: Questions with gold sessions; others among them are left out.
+        questions: Questions; those without gold sessions are ignored.
         run: Rankings of the strategy.
         session_of: Space -> turn ID -> session ID; by space, since turn IDs may repeat between conversations.
 

@@ -4,9 +4,9 @@ Questions about one conversation share its speakers, topics and graph, so their 
 independent. The unit that is resampled is therefore the conversation. A test that treats questions as
 independent rejects a true null too often (``question_level_test``).
 
-How small a p-value can be is set by the number of conversations, not of questions: with n of them there are
+How small a p-value can be depends on the number of conversations, not of questions: with n conversations there are
 2^(n - 1) different outcomes of a two-sided sign-flip test, so p >= 2^(1 - n): .25 with 3, .0625 with 5, .002
-with 10. ``smallest_p`` also counts what Holm's correction multiplies by.
+with 10. ``smallest_p`` also takes Holm's correction into account.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ FloatArray = NDArray[np.float64]
 
 #: Level at which a trial of the A/A check counts as rejected.
 NOMINAL = 0.05
-#: Up to this many clusters every sign pattern is visited: 2^13 = 8,192 of them, the first sign being fixed.
+#: Up to this many clusters every sign pattern is visited: 2^13 = 8,192 of them, since one sign is fixed.
 EXACT_CLUSTERS = 14
-#: Sums in another order differ in the last bits; values this close count as tied.
+#: Sums taken in another order differ in the last bits; values this close count as tied.
 TIE_TOLERANCE = 1e-12
 #: Values held at once while resampling (float64, so 32 MB).
 _CHUNK_VALUES = 4_000_000
@@ -41,17 +41,17 @@ def sign_flip_test(
     Under the null hypothesis the two strategies are exchangeable within a conversation, so all differences of
     a conversation may change sign together. The statistic is the mean over questions; p is the share of sign
     patterns whose absolute statistic reaches the observed one. Exact up to ``EXACT_CLUSTERS`` clusters, else
-    Monte Carlo with the observed pattern counted in, so that p is never 0.
+    Monte Carlo, with the observed pattern added to the random ones so that p is never 0.
 
     Args:
         differences: Score of one strategy minus score of the other, [questions] or [questions, comparisons]. All
-            comparisons share the sign patterns, so a p does not depend on what else is compared.
+            comparisons share the sign patterns, so a p-value does not depend on what else is compared.
         clusters: Conversation of each question, [questions].
         resamples: Number of random sign patterns where there are too many to visit all.
         seed: Random seed of these patterns.
 
     Returns:
-        p of each comparison, [] or [comparisons]; in (0, 1] and at least 2^(1 - clusters), so 1 with one cluster.
+        p-value of each comparison, [] or [comparisons]; in (0, 1] and at least 2^(1 - clusters), so 1 with one cluster.
 
     Raises:
         ValueError: If there are no differences, the lengths differ, a difference is not finite, or ``resamples`` < 1.
@@ -68,12 +68,12 @@ def sign_flip_test(
 def question_level_test(differences: ArrayLike, *, resamples: int = 20_000, seed: int = 0) -> FloatArray:
     """Sign-flip test that treats every question as independent: **anti-conservative**, for comparison only.
 
-    Questions about one conversation rise and fall together, which this test ignores, so it rejects a true null more
-    often than it says (9 to 31% at a nominal 5% in our simulations). Published tables mostly rest on tests of this
+    Differences within one conversation are correlated, which this test ignores, so it rejects a true null more often
+    than its level says (9 to 31% at a nominal 5% in our simulations). Published tables mostly rest on tests of this
     kind; it is shown beside ``sign_flip_test`` so that a reader can see the gap, never to claim a difference.
     Arguments, result and errors are those of ``sign_flip_test``.
     """
-    # Padded, because clusters are put in the order of their names.
+    # Zero-padded, because clusters are sorted by name.
     singletons = [f"{index:09d}" for index in range(len(np.asarray(differences)))]
     return sign_flip_test(differences, singletons, resamples=resamples, seed=seed)
 
@@ -97,7 +97,7 @@ def cluster_bootstrap(
         seed: Random seed of the resampling.
 
     Returns:
-        Lower and upper end, [2] or [2, columns]; NaN with one cluster, whose spread cannot be known.
+        Lower and upper end, [2] or [2, columns]; NaN with one cluster, where the spread cannot be estimated.
 
     Raises:
         ValueError: As in ``sign_flip_test``, or if ``level`` is not in (0, 1).
@@ -131,7 +131,7 @@ def cluster_bootstrap(
 def cluster_t_interval(values: ArrayLike, clusters: Sequence[str]) -> FloatArray:
     """95% interval of the mean over questions from Student's t with one degree of freedom fewer than clusters.
 
-    With few clusters it is wider than the percentile bootstrap, and nearer to the level that it names.
+    With few clusters it is wider than the percentile bootstrap interval, and its coverage is nearer to 95%.
 
     Args:
         values: As in ``cluster_bootstrap``.
@@ -163,7 +163,7 @@ def cluster_t_interval(values: ArrayLike, clusters: Sequence[str]) -> FloatArray
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down adjustment: the chance of any false claim among all comparisons stays below the level.
+    """Holm's step-down adjustment, which keeps the chance of any false claim among all comparisons below the level.
 
     The smallest p is multiplied by the number of comparisons m, the next by m - 1, and so on; an adjusted
     value is never below the one before it and never above 1.
@@ -188,10 +188,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def smallest_p(clusters: int, comparisons: int = 1) -> float:
-    """The smallest p that a sign-flip test can give, after Holm's correction when several are made.
+    """The smallest p-value that a sign-flip test can give, after Holm's correction for several comparisons.
 
-    Where this exceeds .05 no result, however clear, can be called significant. With 10 conversations that
-    happens from 26 comparisons on.
+    If it exceeds .05, no result, however clear, can be called significant. With 10 conversations that happens
+    from 26 comparisons on.
 
     Args:
         clusters: Number of conversations, at least 1.
@@ -207,7 +207,7 @@ def smallest_p(clusters: int, comparisons: int = 1) -> float:
 
 @dataclass(frozen=True, slots=True)
 class AACheck:
-    """How often the sign-flip test rejects when there is nothing to find.
+    """How often the sign-flip test rejects when there is no difference to find.
 
     Attributes:
         rate: Share of the trials with p <= ``NOMINAL``.
@@ -215,7 +215,7 @@ class AACheck:
             multiples of 2^(1 - clusters), so with 5 clusters it is 0: the test is sound but can find nothing.
         trials: Number of trials.
         clusters: Number of conversations.
-        low: Lower end of the range in which a sound test's rate falls in 999 of 1,000 checks; from the binomial
+        low: Lower end of the range into which a sound test's rate falls in 999 of 1,000 checks; from the binomial
             distribution at ``attainable``.
         high: Upper end of that range; from the binomial distribution at ``NOMINAL``.
     """
@@ -234,7 +234,7 @@ class AACheck:
 
     @property
     def is_near_nominal(self) -> bool:
-        """Whether the rate lies within its tolerance; ties of patterns can push a sound test below it."""
+        """Whether the rate lies in the expected range; tied patterns can push the rate of a sound test below it."""
         return self.low <= self.rate <= self.high
 
 
@@ -267,7 +267,7 @@ def a_a_check(
     checked = _checked(differences, clusters, resamples)
     sums, sizes = _cluster_sums(checked - checked.mean(), clusters)
     count, questions = len(sizes), int(sizes.sum())
-    # Another stream of random numbers than the test's own patterns, which also start from ``seed``.
+    # A different random stream from that of the test's own patterns, which also start from ``seed``.
     rng = np.random.default_rng([seed, 1])
     null_sums = sums * (rng.integers(0, 2, size=(count, trials)) * 2.0 - 1.0)
     p_values = _sign_flip_p_values(null_sums, questions, resamples=resamples, seed=seed)
@@ -315,7 +315,7 @@ def _cluster_sums(values: FloatArray, clusters: Sequence[str]) -> tuple[FloatArr
 
 
 def _sign_flip_p_values(sums: FloatArray, questions: int, *, resamples: int, seed: int) -> FloatArray:
-    """p of each column of the cluster sums [clusters, tests]; see ``sign_flip_test``."""
+    """p-value of each column of the cluster sums [clusters, tests]; see ``sign_flip_test``."""
     count, tests = sums.shape
     is_exact = count <= EXACT_CLUSTERS
     rows = max(1, min(_BLOCK_ROWS, _CHUNK_VALUES // count))
@@ -330,7 +330,7 @@ def _sign_flip_p_values(sums: FloatArray, questions: int, *, resamples: int, see
 
 
 def _all_signs(count: int, rows: int) -> Iterator[FloatArray]:
-    """Every sign pattern that keeps one sign at +, in blocks [rows, count]; the others are their mirrors."""
+    """Every sign pattern with the last sign at +, in blocks [rows, count]; the other patterns mirror these."""
     for start in range(0, 2 ** (count - 1), rows):
         codes = np.arange(start, min(start + rows, 2 ** (count - 1)))
         bits = (codes[:, None] >> np.arange(count)) & 1  # the highest bit is always 0: its sign stays +

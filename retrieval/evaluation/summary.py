@@ -1,4 +1,4 @@
-"""Makes the results of a comparison from the rankings of several strategies."""
+"""Computes the results of a comparison from the rankings of several strategies."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from locigraph.retrieval.evaluation.significance import (
     sign_flip_test,
 )
 
-#: What is compared beside contexts when the caller names nothing.
+#: Metrics that are compared by default, in addition to those of contexts.
 _COMPARED = ("recall@10", "ndcg@10")
 
 
@@ -57,13 +57,13 @@ def summarise(
 
     Args:
         questions: Questions with gold evidence; those without are counted by the caller.
-        runs: One per strategy and seed; other questions in them are ignored.
+        runs: One per strategy and seed; other questions that they hold are ignored.
         comparisons: Pairs (a, b) of names, reported as a minus b; None compares each other strategy with the first.
             Name few: Holm's correction multiplies p by their number (see ``significance.smallest_p``).
         metrics: Names of the metrics that are compared; the comparisons are grouped by metric. None for recall@10,
             nDCG@10 and, with contexts, ``CONTEXT_METRICS``.
-        left_out: IDs of questions that no comparison takes in, since what answers them was learnt from; the means of
-            the strategies have them. Where all are left out, nothing is compared.
+        left_out: IDs of questions that are excluded from all comparisons, since their evidence was trained on; the
+            means of the strategies include them. If all questions are left out, nothing is compared.
         seed: Random seed of the bootstrap and of the sign patterns.
 
     Raises:
@@ -109,7 +109,7 @@ def summarise(
 def check_comparisons(
     pairs: Sequence[tuple[str, str]], metrics: Sequence[str], names: Sequence[str], columns: Sequence[str]
 ) -> None:
-    """Raise EvaluationError for a pair or a metric that is unknown, or is listed twice."""
+    """Raise EvaluationError for a pair or a metric that is unknown or listed twice, or a pair of one strategy."""
     for a, b in pairs:
         for name in (a, b):
             if name not in names:
@@ -121,7 +121,7 @@ def check_comparisons(
             raise EvaluationError(f"metric {metric!r} is not computed{nearest(metric, columns)}")
     for label, entries in (("comparison", list(pairs)), ("metric", list(metrics))):
         if len(set(entries)) < len(entries):
-            # Holm would count it twice and so punish all the others.
+            # Holm's correction would count it twice and so raise the p-values of all the others.
             raise EvaluationError(f"a {label} is listed twice in {entries}")
 
 
@@ -221,7 +221,7 @@ def compare(
     low, high = cluster_bootstrap(differences, clusters, seed=seed)
     t_low, t_high = cluster_t_interval(differences, clusters)
     p_values = [float(p) for p in sign_flip_test(differences, clusters, seed=seed)]
-    families = [p_values[start : start + len(pairs)] for start in range(0, len(asked), len(pairs))]  # one a metric
+    families = [p_values[start : start + len(pairs)] for start in range(0, len(asked), len(pairs))]  # per metric
     adjusted = [p for family in families for p in holm(family)]
     question_level = question_level_test(differences, seed=seed)
     within = {

@@ -13,17 +13,17 @@ from locigraph.retrieval.evaluation.errors import EvaluationError
 
 
 def export_trec(rankings: Path, folder: Path) -> list[Path]:
-    """Write ``qrels.txt`` and a run for each strategy and seed.
+    """Write ``qrels.txt`` and a run file for each strategy and seed.
 
-    Ids are escaped as in URLs, since columns are separated by blanks. Scores are 1 / rank, since only the order of the
-    turns is kept.
+    IDs are escaped as in URLs, since columns are separated by blanks. Scores are 1 / rank, since the rankings record
+    only the order of the turns.
 
     Args:
         rankings: rankings.jsonl of ``locigraph evaluate``.
-        folder: Where to write.
+        folder: Folder to write to.
 
     Returns:
-        The files written, the judgements first.
+        The files written, the relevance judgements first.
 
     Raises:
         EvaluationError: If the file is not of this kind.

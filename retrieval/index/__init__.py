@@ -1,1 +1,1 @@
-"""Indexes: Milvus, exact vectors in memory, BM25, and what fills them from the store."""
+"""Indexes: Milvus, exact vectors in memory, BM25, and the code that fills them from the store."""

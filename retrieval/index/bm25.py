@@ -1,4 +1,4 @@
-"""BM25 that takes new documents without a rebuild.
+"""BM25 index that takes new documents without a rebuild.
 
 Numbers are held in ``array.array``, which grows cheaply and which numpy reads without a copy.
 """
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 
 class Sortable(Protocol):
-    """What can be a key: hashable, and comparable with others of its type."""
+    """A type that can serve as key: hashable, and ordered among its own kind."""
 
     def __hash__(self) -> int: ...
     def __lt__(self, other: Any, /) -> bool: ...
@@ -26,12 +26,12 @@ Key = TypeVar("Key", bound=Sortable)
 K1 = 1.5
 #: Strength of the length normalisation, 0 to 1.
 B = 0.75
-#: IDF of terms that stand in most documents, as a share of the mean IDF.
+#: IDF of terms that occur in most documents, as a share of the mean IDF.
 EPSILON = 0.25
 
 
 class Bm25Index(Generic[Key]):
-    """BM25, Okapi variant as in ``rank_bm25.BM25Okapi``, whose scores are the same.
+    """BM25, Okapi variant, with the same scores as ``rank_bm25.BM25Okapi``.
 
     score(q, d) = sum over terms t of q of idf(t) * f(t, d) (k1 + 1) / (f(t, d) + k1 (1 - b + b |d| / avgdl)),
     idf(t) = ln((N - n(t) + .5) / (n(t) + .5)), or ``EPSILON`` times the mean IDF where that is negative.
@@ -46,7 +46,7 @@ class Bm25Index(Generic[Key]):
         self._terms_of: list[tuple[str, ...]] = []
         self._term_id: dict[str, int] = {}
         self._rows: list[array[int]] = []  # by term ID: rows of the documents that hold the term
-        self._counts: list[array[int]] = []  # by term ID: how often each of them does
+        self._counts: list[array[int]] = []  # by term ID: term frequency in each of these
         self._lengths = array("q")
         self._alive = array("b")
         self._document_frequency = array("q")
@@ -54,11 +54,11 @@ class Bm25Index(Generic[Key]):
         self._idf: NDArray[np.float64] | None = None
 
     def add(self, key: Key, terms: Sequence[str]) -> None:
-        """Add a document, or replace the one of that key.
+        """Add a document, or replace the one with that key.
 
         Args:
             key: Key of the document.
-            terms: Its words as they are compared, see ``kg.language.tokens.terms``; may be empty.
+            terms: Its terms, as ``kg.language.tokens.terms`` makes them; may be empty.
         """
         if key in self._row_of:
             self.remove(key)
@@ -96,7 +96,7 @@ class Bm25Index(Generic[Key]):
         self._idf = None
 
     def scores(self, terms: Sequence[str]) -> dict[Key, float]:
-        """Score of every document that holds a term of the query; a term that the query repeats counts repeatedly."""
+        """Score of every document that holds a term of the query; a repeated query term counts each time."""
         scores, touched = self._accumulate(terms)
         return {self._keys[row]: float(scores[row]) for row in np.flatnonzero(touched)}
 
@@ -106,7 +106,7 @@ class Bm25Index(Generic[Key]):
         """The best documents that hold a term of the query, best first; ties by key.
 
         Args:
-            terms: Words of the query.
+            terms: Terms of the query.
             top_k: Largest number of documents to return.
             allowed: Mask over all documents in the order of ``add``, removed ones included; None allows all.
         """
@@ -115,7 +115,7 @@ class Bm25Index(Generic[Key]):
             touched &= allowed
         rows = np.flatnonzero(touched)
         if len(rows) > top_k:
-            # Ties at the border must not depend on the partition's order.
+            # Ties at the cut-off must not depend on the order that the partition leaves.
             border = -np.partition(-scores[rows], top_k - 1)[top_k - 1]
             rows = rows[scores[rows] >= border]
         found = [(self._keys[row], float(scores[row])) for row in rows]
@@ -125,7 +125,7 @@ class Bm25Index(Generic[Key]):
         size = len(self._keys)
         scores = np.zeros(size)
         touched = np.zeros(size, dtype=bool)
-        if not self._total_length:  # nothing held, or empty documents only, whose mean length divides nothing
+        if not self._total_length:  # no documents or only empty ones: the mean length is 0, a divisor below
             return scores, touched
         idf = self._idf_of_terms()
         lengths = np.asarray(self._lengths)

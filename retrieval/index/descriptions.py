@@ -26,7 +26,7 @@ from locigraph.retrieval.index.milvus import FLAT_BELOW, Collection, CollectionS
 #: Collection of description embeddings.
 DESCRIPTIONS = "descriptions"
 _BATCH = 2_000
-# float16 inside an index, and the order of sums, may move a vector this far.
+# Storage as float16 inside an index, and the order of sums, may change each component by this much.
 _SAME_VECTOR = 1e-4
 
 
@@ -82,18 +82,19 @@ class DescriptionIndexer:
         return collection
 
     def drain(self, *, progress: bool = False) -> int:
-        """Write what the outbox lists, and every node where there is no collection yet.
+        """Write the nodes that the outbox lists; if there is no collection yet, write every node.
 
-        Where something was forgotten, the whole index is made anew, since what is deleted stays in its files; graph
-        embeddings, which remember it in their neighbours, are gone until the next refresh. So is an embedded index of
-        another store, such as a deleted one of the same name; on a server it may be in use, and is refused.
+        If anything was forgotten, the whole index is rebuilt, since deleted rows stay in its files. This also removes
+        the graph embeddings until the next refresh, since those of neighbours may still carry what was forgotten. An
+        embedded index of another store, such as a deleted one of the same name, is rebuilt too; on a server such a
+        collection may be in use and is an error.
 
         Returns:
             Number of outbox rows that were handled.
 
         Raises:
-            IndexMismatchError: If the index is to be made anew and a node has no vector of this indexer's model, or a
-                server's collection is of another store.
+            IndexMismatchError: If the index must be rebuilt and a node has no vector of this indexer's model, or a
+                collection on a server belongs to another store.
         """
         if self._store.has_forgotten() or self._is_left_behind():
             self._clear()
@@ -104,7 +105,7 @@ class DescriptionIndexer:
         return bool(held) and held != self._store.setting(IDENTITY)
 
     def _is_left_behind(self) -> bool:
-        """Whether it is a file that another store has left; a damaged one is not, which is told when it is used."""
+        """Whether the embedded index was left by another store; False if it is damaged, which its use will report."""
         if not self._index.is_embedded or not self._index.has(DESCRIPTIONS):
             return False
         try:
@@ -116,7 +117,7 @@ class DescriptionIndexer:
         collection: Collection | None = None
         total = 0
         if not self._index.has(DESCRIPTIONS):
-            self._store.relist_outbox()  # what another index, or a lost one, has acknowledged is due here
+            self._store.relist_outbox()  # rows that were acknowledged for another or a lost index are due again
         due = self._store.outbox_size() if progress else 0
         with tqdm(desc="index", total=due, unit="node", disable=not due) as bar:
             while rows := self._store.read_outbox(limit=_BATCH):
@@ -142,12 +143,12 @@ class DescriptionIndexer:
         if collection is None:
             if not len(vectors):
                 return None
-            due = self._store.outbox_size()  # a collection that outgrows its index can be rebuilt
+            due = self._store.outbox_size()  # sets the index type; a collection that outgrows it can be rebuilt
             spec = CollectionSpec(
                 vectors.shape[1], "COSINE", self._model, schema_hash(), index_type(due), self._store.identity()
             )
             collection = self._index.create(DESCRIPTIONS, spec)
-        # A search costs time for every row of its space, so structure that no search returns has no row.
+        # A search costs time for every row of its space, so nodes of types that no search returns have no row.
         searchable = searchable_types()
         active = [i for i, n in enumerate(nodes) if n.status == NodeStatus.ACTIVE and n.type in searchable]
         if active:
@@ -162,8 +163,8 @@ class DescriptionIndexer:
                 ],
                 vectors[active],
             )
-        # A node without a row in the store, archived or forgotten, has none in the index either. Structure never had
-        # one, and each deletion of what is not there would stay in the index's files.
+        # Nodes that were archived or forgotten lose their row in the index. Those of types that are not searchable
+        # never had one, and each deletion of an absent row would leave a record in the index's files.
         settled = {keys[i] for i in active} | {
             key for key, n in zip(keys, nodes, strict=True) if n.type not in searchable
         }
@@ -194,10 +195,10 @@ class DescriptionIndexer:
         return differences
 
     def require_complete(self, spaces: Sequence[SpaceId]) -> None:
-        """Refuse to search spaces of which the collection lacks something: an outage is never an empty result.
+        """Check that the collection holds all nodes of some spaces, since missing rows must not pass as empty results.
 
         Raises:
-            IndexMismatchError: If there is such a space; names the first, and what to do.
+            IndexMismatchError: If a space is incomplete; names the first such space, and what to do.
         """
         collection = self.collection()
         for space in spaces:
@@ -205,7 +206,7 @@ class DescriptionIndexer:
             due = sum(counts[kind] for kind in searchable_types())
             waiting = self._store.outbox_size(space)
             if waiting or held != due:
-                # Where nothing waits, the index has lost something, or is that of another store of this name.
+                # If the outbox is empty, the index has lost rows, or it belongs to another store of the same name.
                 cure = "build again" if waiting else "verify --rebuild true"
                 raise IndexMismatchError(
                     f"space {space!r}: the index holds {held} of {due} searchable nodes, or an earlier wording; run "
@@ -213,13 +214,13 @@ class DescriptionIndexer:
                 )
 
     def rebuild(self, *, progress: bool = False) -> int:
-        """Make the index anew from the store, whatever state it is in; returns the number of nodes that were due.
+        """Rebuild the index from the store, whatever state it is in; returns the number of outbox rows handled.
 
-        Graph embeddings are gone until the next refresh.
+        This also removes the graph embeddings until the next refresh.
 
         Raises:
-            IndexMismatchError: If the store holds a node without a vector of this indexer's model, or an index on a
-                server is of another store, or the store holds no nodes; the index stays as it was.
+            IndexMismatchError: If a node has no vector of this indexer's model, or the index is on a server and belongs
+                to another store or the store holds no nodes; the index stays as it was.
         """
         if not self._index.is_embedded and self._is_nothing_due():
             raise IndexMismatchError("the store holds no nodes, so there is nothing to index; run locigraph build")
@@ -238,19 +239,19 @@ class DescriptionIndexer:
                     "text encoder that built the graph, or run locigraph build with this one"
                 )
         if not self._index.is_embedded and self._index.has(DESCRIPTIONS):
-            self._opened()  # raises where it is not this store's to remove
+            self._opened()  # raises if the collection belongs to another store
         self._index.clear(f"{DESCRIPTIONS}|{GRAPH_COLLECTION}", self._store.identity())
 
 
 def _description_rows(space: str, snapshot: Snapshot, rows: Sequence[int]) -> list[IndexRow]:
-    # Only episodes carry their turns here. The turns of other nodes grow in number without the node's row being
-    # written again, so their hits take the turns from the lexical arm.
+    # Only episodes store their turns here. Other nodes gain turns without their row being written again, so their hits
+    # take the turns from the lexical arm.
     made = snapshot_rows(space, snapshot, np.asarray(rows, dtype=np.int64))
     return [row if row.type == EPISODE else replace(row, turn_ids=()) for row in made]
 
 
 def is_same_vector(held: NDArray[np.float32] | None, due: NDArray[np.float32]) -> bool:
-    """Whether the index holds the vector that it should; a vector with NaN never is the right one."""
+    """Whether the index holds the vector that it should; a vector with NaN is never the same."""
     return held is not None and held.shape == due.shape and bool(np.abs(held - due).max() <= _SAME_VECTOR)
 
 

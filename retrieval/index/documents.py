@@ -15,13 +15,13 @@ from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.types import NodeId, SpaceId, TurnId
 from locigraph.retrieval.index.bm25 import Bm25Index
 
-# Number of indexes of the past that are kept, since the questions of one conversation are often asked at one time.
+# Number of indexes as of past times that are kept, since questions about a conversation often share one ``as_of``.
 _PAST_KEPT = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A node as the lexical arm holds it; ``first`` and ``last`` are the time it speaks of (``Snapshot.times``)."""
+    """A node as the lexical arm holds it; ``first`` and ``last`` bound the time it is about (``Snapshot.times``)."""
 
     node_id: NodeId
     type: str
@@ -32,7 +32,7 @@ class Document:
     last: int = NO_TIME
 
     def touches(self, window: tuple[int, int]) -> bool:
-        """Whether what it speaks of touches a window of seconds."""
+        """Whether the time that it is about overlaps a window of seconds."""
         return self.first != NO_TIME and self.first <= window[1] and self.last >= window[0]
 
 
@@ -68,7 +68,7 @@ class LexicalIndex:
 
     @property
     def size(self) -> int:
-        """Number of nodes that are held, of the present and of the past."""
+        """Number of nodes held, summed over the present and all past times."""
         return sum(len(held.documents) for held in (*self._spaces.values(), *self._past.values()))
 
     def add(self, space: SpaceId, document: Document) -> None:
@@ -84,7 +84,7 @@ class LexicalIndex:
             del held.documents[node_id]
 
     def drop(self, space: SpaceId) -> None:
-        """Let go of a space; it is loaded again when it is next asked for."""
+        """Discard the indexes of a space; they are loaded again when next needed."""
         self._spaces.pop(space, None)
         for key in [key for key in self._past if key[0] == space]:
             del self._past[key]
@@ -98,7 +98,7 @@ class LexicalIndex:
         return self._space(space, as_of).documents.get(node_id)
 
     def last_day(self, space: SpaceId, as_of: datetime | None = None) -> date | None:
-        """The day of the last turn when the space was loaded; None without dates."""
+        """The day of the last turn when the space was loaded; None if the space has no dates."""
         return self._space(space, as_of).last_day
 
     def search(
@@ -110,7 +110,7 @@ class LexicalIndex:
         as_of: datetime | None = None,
         top_k: int,
     ) -> list[tuple[Document, float]]:
-        """The nodes with the highest BM25 score, best first, by the texts as they were known at ``as_of`` (None: now).
+        """The nodes with the highest BM25 scores, best first, over the texts known at ``as_of`` (None: now).
 
         Nodes that share no term with the query are never among them. ``types`` limits the search; None allows all.
         """

@@ -1,8 +1,8 @@
-"""Collections of graph embeddings: how they are named."""
+"""Names of the collections of graph embeddings."""
 
 #: Alias of the collection that v2 searches.
 GRAPH_ALIAS = "graph_embeddings"
-#: How the names of these collections begin.
+#: Prefix of the names of these collections.
 PREFIX = "emb_"
-#: Regular expression for the whole of such a name.
+#: Regular expression that matches a whole name.
 GRAPH_COLLECTION = PREFIX + "[0-9a-f]{16}"

@@ -1,4 +1,4 @@
-"""Several spaces searched as one, for strategies that are asked for one."""
+"""Vector search over several spaces at once, for strategies that search a single space."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from locigraph.retrieval.protocols import SearchFilter, VectorMatch, VectorSearc
 
 
 class JointVectors:
-    """A vector search that sees the same spaces together, whatever space it is asked for.
+    """A vector search that always covers the same spaces together, whatever space the filter names.
 
     Args:
-        vectors: The search.
+        vectors: The underlying search.
         spaces: The spaces.
     """
 

@@ -1,7 +1,7 @@
 """Exact vector search in memory, for consolidation, which searches while it writes, and for some baselines.
 
-Milvus Lite takes about 17 ms per thousand rows that are not yet flushed, and in a graph that grows turn by turn no row
-is. A matrix product takes microseconds.
+Milvus Lite takes about 17 ms per thousand rows that are not yet flushed, and while a graph grows turn by turn no row is
+flushed. A matrix product takes microseconds.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class MemoryVectors:
 
         Args:
             space: Space that the rows belong to.
-            rows: What a search shall return of a row (the score is not used), and the recorded time of its node.
+            rows: For each row, the match that a search returns (its score is not used) and its node's recorded time.
             vectors: Embeddings of length 1, float32 [rows, dim].
         """
         if not rows:
@@ -93,7 +93,7 @@ class MemoryVectors:
             held.pop(space, None)
 
     def search(self, vector: NDArray[np.float32], scope: SearchFilter, *, top_k: int) -> list[VectorMatch]:
-        """Rows of the greatest similarity in the scope's spaces, best first; ties by node ID."""
+        """The most similar rows in the scope's spaces, best first; ties by node ID."""
         if not scope.space:
             raise FilterError("a search must name its space; pass the space whose memory is asked")
         if not isinstance(scope.space, str):
@@ -109,7 +109,7 @@ class MemoryVectors:
         scores = self._room[scope.space][: len(held)] @ vector
         latest = None if scope.as_of is None else epoch(scope.as_of)
         matches: list[VectorMatch] = []
-        for at in np.argsort(-scores).tolist():  # results of all rows would take longer to make than the search
+        for at in np.argsort(-scores).tolist():  # building a result for every row would outlast the search
             row, recorded_at = held[at]
             score = float(scores[at])
             if matches and len(matches) >= top_k and score < matches[-1].score:

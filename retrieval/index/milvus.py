@@ -1,11 +1,11 @@
-"""The vector index: Milvus through pymilvus. A path is Milvus Lite; a URL is a server.
+"""The vector index: Milvus through pymilvus. A path opens Milvus Lite; a URL opens a server.
 
-Milvus Lite's traps that this adapter closes (measured on 3.2.2): any index name is accepted, so names are
-allow-listed; NaN is accepted, so vectors are checked; unflushed rows are searched by a slow loop, so bulk writes
-flush; a space that owns few rows is found poorly by HNSW without a partition key, so the space always is one;
+Pitfalls of Milvus Lite that this adapter avoids (measured on 3.2.2): it accepts any index type, so types are
+allow-listed; it accepts NaN, so vectors are checked; it searches unflushed rows by a slow loop, so bulk writes flush;
+without a partition key, HNSW has poor recall for spaces with few rows, so the space is always the partition key;
 collection properties are not kept, so each collection describes itself in a row of its own; pymilvus's iterator writes
-the last primary key unescaped into its next filter, so primary keys are hashes; deleted rows stay in the files, so what
-must be erased is erased by making the index anew.
+the last primary key unescaped into its next filter, so primary keys are hashes; deleted rows stay in the files, so data
+that must be erased is erased by rebuilding the index.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from locigraph.retrieval.index.milvus_collection import (
 
 __all__ = ["FLAT_BELOW", "Collection", "CollectionSpec", "IndexRow", "IndexType", "MilvusIndex"]
 
-_UNFINISHED = "making_"  # how the name of a collection begins until it describes itself
+_UNFINISHED = "making_"  # name prefix of a collection that does not describe itself yet
 
 
 class MilvusIndex:
@@ -36,7 +36,7 @@ class MilvusIndex:
     Args:
         uri: File path (Milvus Lite; one process at a time) or URL of a server.
         token: Credentials for a server; empty for none.
-        is_reader: Whether nothing will be written.
+        is_reader: Whether the connection is used only for reading.
 
     Raises:
         IndexUnavailableError: If no connection can be made.
@@ -45,12 +45,12 @@ class MilvusIndex:
     def __init__(self, uri: str, *, token: str = "", is_reader: bool = False) -> None:
         self.uri = uri
         self._client = GuardedClient(uri, token, is_reader=is_reader)
-        # Of an embedded index, which no other process can change; emptied by whatever makes or renames a collection.
+        # Used only for an embedded index, which no other process can change; cleared whenever collections change.
         self._opened: dict[str, Collection] = {}
 
     @property
     def is_embedded(self) -> bool:
-        """Whether it is a file of Milvus Lite, not a server."""
+        """Whether the index is stored by Milvus Lite and not on a server."""
         return self._client.is_embedded
 
     def close(self) -> None:
@@ -64,13 +64,13 @@ class MilvusIndex:
         self.close()
 
     def collections(self) -> list[str]:
-        """Names of the collections, sorted, without aliases and unfinished ones."""
+        """Names of the collections, sorted, without aliases and unfinished collections."""
         return sorted(name for name in self._client.list_collections() if not name.startswith(_UNFINISHED))
 
     def create(self, name: str, spec: CollectionSpec) -> Collection:
-        """Make an empty collection; one of the same name is dropped first.
+        """Create an empty collection; an existing one of the same name is replaced.
 
-        It gets its name only when it holds the row that describes it, so a collection of this name is always whole.
+        It gets its name only once it holds the row that describes it, so a collection of this name is always complete.
         """
         if spec.index not in ("FLAT", "HNSW") or spec.metric not in ("COSINE", "IP"):
             raise IndexMismatchError(
@@ -80,7 +80,7 @@ class MilvusIndex:
         self._opened.clear()
         self.drop(unfinished)
         self._client.create_collection(unfinished, schema=schema_of(spec), consistency_level="Session")
-        # Not waited for: pymilvus would sleep for half a second before it asks, and there is no row to index yet.
+        # Do not wait: pymilvus would sleep for half a second before its first poll, and there is no row to index yet.
         self._client.create_index(unfinished, index_of(spec), sync=False)
         Collection(self._client, unfinished, spec).describe_itself()
         self.drop(name)
@@ -89,7 +89,7 @@ class MilvusIndex:
         return Collection(self._client, name, spec)
 
     def open_or_create(self, name: str, spec: CollectionSpec) -> Collection:
-        """Open a collection that only this project names so, or make it; one of an earlier version is made anew."""
+        """Open or create a collection whose name only this project uses; one of an earlier version is replaced."""
         if self.has(name):
             try:
                 return self.open(name)
@@ -100,7 +100,7 @@ class MilvusIndex:
     def owned(self, names: str, store: str) -> list[str]:
         """Names of a store's collections, and of those that name no store, sorted.
 
-        On a server other software may have collections of the same name; these do not describe themselves as ours do.
+        On a server other software may have collections of the same name; they lack the row that identifies ours.
 
         Args:
             names: Regular expression for the whole name.
@@ -118,9 +118,9 @@ class MilvusIndex:
         return found
 
     def clear(self, names: str, store: str) -> None:
-        """Remove a store's collections with all that was deleted from them.
+        """Remove a store's collections, including the deleted rows that are still in their files.
 
-        An embedded index is emptied altogether, whatever state it is in.
+        An embedded index is emptied completely, whatever state it is in.
 
         Args:
             names: Regular expression for the whole names of the collections that are removed from a server.
@@ -138,7 +138,7 @@ class MilvusIndex:
     def open(self, name: str) -> Collection:
         """Open the collection of that name, or the one that an alias of that name points at.
 
-        Of an embedded index it is the same object as long as no collection was made, dropped or pointed at since.
+        For an embedded index, the same object is returned until a collection is created or dropped or an alias changes.
 
         Raises:
             IndexMismatchError: If there is none, or it is not one of ours.
@@ -153,7 +153,7 @@ class MilvusIndex:
             spec = described(self._client, name)
         except (IndexError, TypeError, ValueError) as error:
             cure = "run locigraph verify --rebuild true (and then refresh), or name another index with --index.uri"
-            if not self.is_embedded:  # where it is left alone
+            if not self.is_embedded:  # where ``clear`` leaves such a collection alone
                 cure = "name another index with --index.uri, or remove the collection from the server"
             raise IndexMismatchError(
                 f"collection {name!r} of index {self.uri!r} does not describe itself: an earlier version or other "
@@ -169,20 +169,20 @@ class MilvusIndex:
         return name in self._opened or bool(self._client.has_collection(name))
 
     def drop(self, name: str) -> None:
-        """Remove a collection if it is there; by its own name only, since Milvus would follow an alias to another."""
+        """Remove a collection if it exists. An alias is ignored, since Milvus would follow it to another collection."""
         self._opened.clear()
         if name in self._client.list_collections():
             self._client.drop_collection(name)
 
     def alias_target(self, alias: str) -> str | None:
-        """Collection that an alias points at; None when there is no such alias."""
+        """Name of the collection that an alias points at; None when there is no such alias."""
         for name in self.collections():
             if alias in self._client.list_aliases(name).get("aliases", []):
                 return name
         return None
 
     def point(self, alias: str, name: str) -> None:
-        """Make an alias point at a collection; readers see the old or the new, never neither."""
+        """Make an alias point at a collection; readers see the old or the new collection, never none."""
         self._opened.clear()
         if self.alias_target(alias) is None:
             self._client.create_alias(name, alias)

@@ -1,4 +1,4 @@
-"""The client of Milvus, with its errors mapped to ours, and Milvus Lite on a socket that only this user can reach."""
+"""Client of Milvus that maps errors to ours and runs Milvus Lite on a socket that only this user can reach."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from locigraph.retrieval.errors import IndexUnavailableError
 _GRPC = {"grpc.keepalive_permit_without_calls": False}
 _LOCAL = ("http://localhost", "http://127.0.0.1")
 
-# They write remarks, and tracebacks of what they report as errors too, between the lines of a command.
+# These loggers would mix remarks, and tracebacks of errors that are raised anyway, into the output of a command.
 for _name in ("pymilvus", "milvus_lite", "grpc._server"):
     logging.getLogger(_name).setLevel(logging.CRITICAL)
 
-# All that Milvus Lite keeps in its folder beside the file by which it locks it.
+# Everything that Milvus Lite keeps in its folder, except its lock file.
 _CONTENT = ("aliases.json", "collections", "database_properties.json", "databases", ".database-staging")
 # What it keeps in the folder of a collection.
 _COLLECTION_CONTENT = ("manifest.json", "partitions", "schema.json", "snapshots", "wal")
-# Where a socket may be: its path has at most 100 bytes, 26 of them for its own folder and name, and gRPC reads other
-# signs as parts of an address.
+# Folders that can hold a socket: its path may have 100 bytes, 26 of them for its own folder and name, and gRPC takes
+# other characters for parts of an address.
 _SOCKET_PLACE = re.compile(r"[\w./-]{1,74}", re.ASCII)
 _REBUILD = "run locigraph verify --rebuild true, which makes it anew from the store"
 
@@ -42,13 +42,13 @@ _REBUILD = "run locigraph verify --rebuild true, which makes it anew from the st
 class GuardedClient:
     """A ``MilvusClient`` whose failures are raised as ``IndexUnavailableError``.
 
-    It has every method of ``MilvusClient``.
+    It forwards every method of ``MilvusClient``.
 
     Args:
         uri: File path (Milvus Lite) or URL of a server.
         token: Credentials for a server; empty for none.
-        is_reader: Whether nothing is written. Milvus Lite writes all the same, so on a disk that lets nobody write a
-            reader is given a copy.
+        is_reader: Whether the client is used only for reading. Milvus Lite writes even then, so a reader gets a copy of
+            an index that it cannot write to.
     """
 
     def __init__(self, uri: str, token: str, *, is_reader: bool = False) -> None:
@@ -72,7 +72,7 @@ class GuardedClient:
         if self.is_embedded:
             address, self._stop = _served(self.uri, is_reader=self._is_reader)
         if self.is_embedded or address.startswith(_LOCAL):
-            options["grpc.enable_http_proxy"] = False  # a proxy for the net cannot reach what is on this machine
+            options["grpc.enable_http_proxy"] = False  # a network proxy cannot reach this machine's own addresses
         try:
             return MilvusClient(address, token=self._token, grpc_options=options)
         except BaseException:
@@ -80,12 +80,12 @@ class GuardedClient:
             raise
 
     def close(self) -> None:
-        """End the connection; an embedded index finishes its files and lets the next process in."""
+        """End the connection; an embedded index completes its files and releases its lock."""
         self.guarded("close", self._client.close)()
         self._stop()
 
     def clear(self) -> None:
-        """Throw away all that an embedded index holds, damaged or not, and begin anew.
+        """Delete the content of an embedded index, damaged or not, and connect to the empty index.
 
         Raises:
             IndexUnavailableError: If another process has it open.
@@ -97,10 +97,10 @@ class GuardedClient:
             self._connect()
 
     def guarded(self, what: str, action: Callable[..., Any]) -> Callable[..., Any]:
-        """The same action with its errors mapped; ``what`` completes the sentence "cannot ..."."""
+        """Wrap an action so that its errors are mapped; ``what`` completes the message "cannot ..."."""
 
         def call(*arguments: Any, **options: Any) -> Any:
-            # pymilvus raises its own error for refusals and builtin ones for broken connections and files.
+            # pymilvus raises its own errors for refused requests and builtin ones for broken connections and files.
             try:
                 return action(*arguments, **options)
             except BlockingIOError as error:
@@ -127,7 +127,7 @@ class GuardedClient:
 
 
 def _require_own_folder(path: str) -> None:
-    """Raise IndexUnavailableError if what is at the path is no index of Milvus Lite."""
+    """Raise IndexUnavailableError if the path holds anything other than an index of Milvus Lite."""
     folder = Path(path)
     if os.path.lexists(path) and not folder.is_dir():
         kind = "link that leads nowhere" if folder.is_symlink() and not folder.exists() else "file"
@@ -135,7 +135,7 @@ def _require_own_folder(path: str) -> None:
             f"index {path!r} is a {kind}, and an embedded index is a folder; name another path with --index.uri"
         )
     names = {entry.name for entry in folder.iterdir()} if folder.exists() else set()
-    # Milvus Lite makes the two folders before its lock, so a kill may leave them without it.
+    # Milvus Lite creates these two folders before its lock file, so a killed process may leave them without one.
     is_own = "LOCK" in names or names >= {"collections", "databases"}
     if not is_own and any(not entry.is_dir() for entry in folder.rglob("*")):
         raise IndexUnavailableError(
@@ -145,13 +145,13 @@ def _require_own_folder(path: str) -> None:
 
 
 def _served(path: str, *, is_reader: bool) -> tuple[str, Callable[[], object]]:
-    """Serve an embedded index on a socket in a folder of this user's own; returns its address and what ends it.
+    """Serve an embedded index on a socket in a private folder; returns its address and a function that stops it.
 
-    By itself Milvus Lite would listen on a TCP port without credentials, for every process of the machine.
+    By default Milvus Lite would listen on a TCP port without credentials, open to every process of the machine.
 
     Args:
         path: Folder of the index.
-        is_reader: Whether to serve a copy where the index itself cannot be written, and to remove nothing unfinished.
+        is_reader: Whether to serve a copy if the index itself cannot be written, and to keep unfinished collections.
     """
     from milvus_lite.adapter.grpc.server import start_server_in_thread
     from milvus_lite.exceptions import DataDirLockedError, MilvusLiteError
@@ -183,7 +183,7 @@ def _served(path: str, *, is_reader: bool) -> tuple[str, Callable[[], object]]:
 
 
 def _socket_folder() -> tuple[str, Callable[[], None]]:
-    """A new folder for a socket, which only its owner may enter, and what removes it."""
+    """Make a folder for a socket that only its owner may enter; returns it and a function that removes it."""
     try:
         place = tempfile.gettempdir()
         return held_folder(place if _SOCKET_PLACE.fullmatch(place) else "/tmp")
@@ -195,7 +195,7 @@ def _socket_folder() -> tuple[str, Callable[[], None]]:
 
 
 def _remove_unfinished(collections: Path) -> None:
-    """Remove collections that a kill left half made: Milvus Lite neither lists nor replaces one without a schema."""
+    """Remove collections that a killed process left half made; Milvus Lite neither lists nor replaces them."""
     for begun in collections.iterdir():
         if not begun.is_dir() or (begun / "schema.json").exists():
             continue
@@ -204,10 +204,10 @@ def _remove_unfinished(collections: Path) -> None:
 
 
 def _remove_search_files(collections: Path) -> None:
-    """Remove search files that Milvus Lite would take for true or stumble over; it makes them anew from the data.
+    """Remove index files that Milvus Lite would trust unchecked or fail on; it rebuilds them from the data.
 
-    A file for exact search is nothing but a copy of the vectors, without a checksum. Making it takes as long as reading
-    it, so a changed one, or one that a kill cut short, is never searched.
+    A file for exact (FLAT) search is only a copy of the vectors, without a checksum. Rebuilding it takes as long as
+    reading it, so it is always removed; a modified or truncated one is therefore never searched.
     """
     for file in collections.glob("*/partitions/*/indexes/*.idx"):
         if file.is_file() and (file.name.endswith(".flat.idx") or not file.stat().st_size):
@@ -216,7 +216,7 @@ def _remove_search_files(collections: Path) -> None:
 
 def _clear(path: str) -> None:
     with (Path(path) / "LOCK").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # as Milvus Lite does: no other process is inside
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the lock of Milvus Lite: no other process uses it
         for entry in Path(path).iterdir():
             if entry.name.startswith(_CONTENT):
                 shutil.rmtree(entry) if entry.is_dir() else entry.unlink()

@@ -24,7 +24,7 @@ from locigraph.retrieval.protocols import MOST_FOUND, SearchFilter, VectorMatch
 IndexType = Literal["FLAT", "HNSW"]
 Metric = Literal["COSINE", "IP"]
 
-# Below this number of rows exact search is as fast and never misses.
+# Below this number of rows exact search is as fast as HNSW and never misses a row.
 FLAT_BELOW = 50_000
 _HNSW = {"M": 16, "efConstruction": 200}
 _HNSW_EF = 256
@@ -38,7 +38,7 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True, slots=True)
 class CollectionSpec:
-    """What a collection holds; two parties that disagree on any field must not work together.
+    """Describes the content of a collection; its writer and its readers must agree on every field.
 
     Attributes:
         dim: Width of the vectors.
@@ -46,8 +46,8 @@ class CollectionSpec:
         version: ID of the model that made the vectors: of a text encoder, or of a checkpoint.
         schema: ``kg.schema.schema_hash()``.
         index: ``FLAT`` (exact search) or ``HNSW`` (approximate search).
-        store: Identity of the store whose nodes these are; empty in collections that serve one comparison, and in those
-            of an earlier version.
+        store: Identity of the store that the nodes come from; empty in collections made for one comparison only, and in
+            those of an earlier version.
     """
 
     dim: int
@@ -82,7 +82,7 @@ class Collection:
         """Check that the collection is what its user expects.
 
         Raises:
-            IndexMismatchError: If it is not; names the difference and the command that mends it, of descriptions.
+            IndexMismatchError: If it is not; names the difference and the command that repairs the descriptions.
         """
         for name, held, needed in (("version", self.spec.version, version), ("schema", self.spec.schema, schema)):
             if held != needed:
@@ -181,7 +181,7 @@ class Collection:
         return found
 
     def search(self, vector: NDArray[np.float32], scope: SearchFilter, *, top_k: int) -> list[VectorMatch]:
-        """Nearest rows of the scope's spaces, best first; ties by node ID. There are never more than 16,384.
+        """The nearest rows of the scope's spaces, best first; ties by node ID. At most 16,384 are returned.
 
         Raises:
             InvalidVectorError: If the vector holds NaN or infinity or has the wrong width.
@@ -228,7 +228,7 @@ def schema_of(spec: CollectionSpec) -> CollectionSchema:
 
 
 def index_of(spec: CollectionSpec) -> IndexParams:
-    """The index over the vectors."""
+    """Parameters of the index over the vectors."""
     index = MilvusClient.prepare_index_params()
     parameters = _HNSW if spec.index == "HNSW" else {}
     index.add_index("vector", index_type=spec.index, metric_type=spec.metric, params=parameters)
@@ -236,9 +236,9 @@ def index_of(spec: CollectionSpec) -> IndexParams:
 
 
 def described(client: GuardedClient, name: str) -> CollectionSpec:
-    """What a collection says of itself; IndexError, TypeError or ValueError where it is not one of ours."""
+    """Read a collection's self-description; raises IndexError, TypeError or ValueError if it is not one of ours."""
     fields = {field["name"] for field in client.describe_collection(name)["fields"]}
-    if not fields.issuperset(_ROW_FIELDS):  # such a collection cannot be asked for the row
+    if not fields.issuperset(_ROW_FIELDS):  # such a collection cannot be queried for the row
         raise ValueError(f"its fields are {sorted(fields)}")
     client.load_collection(name)
     rows = client.query(name, filter=f"pk == {quote(_SELF)}", output_fields=["turns"], limit=1)
@@ -258,7 +258,7 @@ def _among(primary_keys: Sequence[str]) -> str:
 
 
 def _turns_of(row: IndexRow) -> str:
-    # Structure stands for no turn, and a name that thousands of turns mention would not fit the field.
+    # Other types stand for no turn, and the IDs of thousands of turns that mention an entity would not fit the field.
     return _SEPARATOR.join(row.turn_ids) if row.type in searchable_types() else ""
 
 

@@ -1,1 +1,1 @@
-"""Retrieval strategies, a file each."""
+"""Retrieval strategies, one per file."""

@@ -30,7 +30,7 @@ FIXED_WEIGHTS = (0.6, 0.3, 0.1)
 _FADING_S = 30 * 86_400
 
 Weights = tuple[float, float, float]
-#: Of a question its type, the signals of its candidates [candidates, 3], and which of these are relevant [candidates].
+#: One question: its type, the signals of its candidates [candidates, 3], and which of these are relevant [candidates].
 Sample = tuple[str, NDArray[np.float64], NDArray[np.bool_]]
 
 
@@ -39,8 +39,8 @@ class ClueGraph(MemoryGraph):
 
     Args:
         snapshot: The graph, with embeddings of length 1.
-        merge_cosine: Clues whose cosine is not smaller are one.
-        similar_cosine: Memories whose cosine is not smaller are linked.
+        merge_cosine: Clues of at least this cosine are merged.
+        similar_cosine: Memories of at least this cosine are linked.
     """
 
     def __init__(self, snapshot: Snapshot, merge_cosine: float, similar_cosine: float) -> None:
@@ -49,7 +49,7 @@ class ClueGraph(MemoryGraph):
         owned, clue = self.edges("HAS_CONCEPT", "ABOUT_CONCEPT")
         near, alike, _ = self.similar(self.clues, at_least=merge_cosine)
         _, self.cluster = connected_components(self.links(near, alike), directed=False)
-        #: One clue of each cluster stands for all.
+        #: One clue of each cluster represents all of it.
         leader = self.clues[np.argsort(self.place[self.clues])][::-1]
         self.leader = np.arange(snapshot.num_nodes)
         self.leader[self.cluster[leader]] = leader  # the first ID is written last
@@ -62,44 +62,45 @@ class ClueGraph(MemoryGraph):
         self.transition = transition_matrix(source, target, weight, size=snapshot.num_nodes)
 
     def owned_by(self, clues: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Memories of some clues."""
+        """Memories that the given clues own."""
         return np.intersect1d(self.owned[np.isin(self.clue, self.leader[self.cluster[clues]])], self.memories)
 
 
 class AssoMemRetriever(GraphRetriever[ClueGraph]):
-    """Memories of the clues that fit a question, by a weighted sum of three signals, each scaled to [0, 1].
+    """Ranks the memories of the clues that match a question by a weighted sum of three signals, each in [0, 1].
 
-    *Relevance* is the cosine. *Importance* is the PageRank of a walk that starts at every memory by its cosine and at
-    no clue. *Temporal* alignment falls with the time between what the question names and what the memory speaks of;
-    it is 0 for all where the question names no time. Weights are fixed, or learnt for each type of question.
+    *Relevance* is the cosine. *Importance* is the personalised PageRank of a walk that restarts at memories, in
+    proportion to their cosine, and at no clue. *Temporal* alignment falls with the gap between the time that the
+    question names and the time that the memory is about; it is 0 for all memories if the question names no time.
+    Weights are fixed, or learnt for each type of question.
 
     Args:
         load: Reads the snapshot of a space as of a time (None: now), with embeddings.
         encoder: Text encoder that made these embeddings.
-        weights: Weights of the three signals for a question; the default is the paper's fixed ones for all questions.
-            ``weights_by_type`` makes others.
+        weights: Function from a question to the weights of the three signals; the default returns the paper's fixed
+            weights for all questions, ``weights_by_type`` learns others.
         clues: Number of clues whose memories are candidates; None for all memories, the ablation without clue search.
-        merge_cosine: Clues whose cosine is not smaller are one.
-        similar_cosine: Memories whose cosine is not smaller are linked.
+        merge_cosine: Clues of at least this cosine are merged.
+        similar_cosine: Memories of at least this cosine are linked.
         damping: Chance to follow an edge.
         name: Name of the strategy in results.
 
     Deviations:
-        *Graph* (section 3.2.1): the graph's topics stand for the clues that the paper's language model extracts from
-        each session, so that a turn may have none or several. Facts, events and reflections are memories besides the
-        turns, facts and events owned by their topics. Similar memories are linked; similar clues are merged and not
-        linked, where the paper does both. An edge of ownership weighs 1 for each clue of the memory that was merged
-        into the one it ends at, one of similarity its cosine.
-        *Candidates* (section 3.2.2): all memories where no clue owns any.
+        *Graph* (section 3.2.1): the graph's topics take the place of the clues that the paper's language model extracts
+        from each session, so a turn may have none or several. Facts, events and reflections are memories too, and
+        topics own facts and events as well as turns. Similar memories are linked. Similar clues are merged but not
+        linked; the paper does both. The weight of an ownership edge is the number of the memory's clues that were
+        merged into the clue at its end, that of a similarity edge is the cosine.
+        *Candidates* (section 3.2.2): all memories if the best clues own none.
         *Signals* (section 3.2.3): alignment in time is exp(-gap / 30 days) between spans of time that
         ``kg.language.dates`` finds, instead of the cosine of TimeLlaMa's embeddings. Each signal is scaled to [0, 1]
         over the candidates of a question. The mass of memories without edges returns to the start of the walk.
-        *Learnt weights* (section 3.2.3): types of questions are MAGMA's three intents, by rules, where the paper has
-        the types of its data. A signal's information about relevance is taken given the other two signals, within a
-        type; the paper's is given the type alone. Relevant and other samples count the same in total. The temperature
-        of the softmax is chosen by validation questions, since the paper does not give it.
+        *Learnt weights* (section 3.2.3): question types are MAGMA's three intents, found by rules; the paper uses the
+        types of its data. A signal's information about relevance is conditioned on the other two signals, within a
+        type; the paper conditions on the type alone. Relevant and irrelevant samples have the same total weight. The
+        temperature of the softmax is chosen on validation questions, since the paper does not give it.
         ``clues``, ``similar_cosine`` and ``damping`` were chosen on the corpus threads; ``merge_cosine`` is a guess.
-        The paper's tuning of the reader (section 3.3) is no part of retrieval and is left out.
+        The paper's tuning of the reader (section 3.3) is not part of retrieval and is left out.
 
     Source:
         Zhang et al. 2025, "AssoMem: Scalable Memory QA with Multi-Signal Associative Retrieval", arXiv:2510.10397,
@@ -163,10 +164,10 @@ def learnt_weights(samples: Iterable[Sample], *, temperature: float = 0.1) -> Ma
     Args:
         samples: For each question its type, the signals of its candidates [candidates, 3] (see
             ``AssoMemRetriever.signals``), and which of them are relevant [candidates] (see ``are_relevant``).
-        temperature: See ``signal_weights``; ``training.assomem_weights`` chooses it by validation questions.
+        temperature: See ``signal_weights``; ``training.assomem_weights`` chooses it on validation questions.
 
     Source:
-        Zhang et al. 2025, arXiv:2510.10397, section 3.2.3; deviations stand at ``AssoMemRetriever``.
+        Zhang et al. 2025, arXiv:2510.10397, section 3.2.3; for deviations see ``AssoMemRetriever``.
     """
     by_type: dict[str, list[tuple[NDArray[np.float64], NDArray[np.bool_]]]] = {}
     for kind, signals, relevant in samples:
@@ -189,13 +190,13 @@ def weights_by_type(
     """Weights of the signals for a question, learnt for its type from questions whose evidence is known.
 
     Args:
-        retriever: Makes the candidates and signals; its own weights do not matter.
-        questions: Questions to learn from, about training conversations alone.
-        type_of: Type of a question by its words.
+        retriever: Computes the candidates and signals; its own weights do not matter.
+        questions: Questions to learn from, about training conversations only.
+        type_of: Function from a question's text to its type.
         temperature: See ``learnt_weights``.
 
     Returns:
-        The weights by a question's words; the fixed ones for a type that no question had.
+        Function from a question's text to its weights; the fixed ones for a type that no training question had.
     """
     return weights_of_types(typed_signals(retriever, questions, type_of), type_of, temperature=temperature)
 
@@ -203,7 +204,7 @@ def weights_by_type(
 def typed_signals(
     retriever: AssoMemRetriever, questions: Sequence[Question], type_of: Callable[[str], str]
 ) -> list[Sample]:
-    """What ``learnt_weights`` learns from: for each question its type, signals of its candidates, and relevant ones."""
+    """Samples for ``learnt_weights``: the type of each question, the signals of its candidates, and their relevance."""
     samples = []
     for question, vector in zip(questions, retriever.encoder.encode([q.text for q in questions]), strict=True):
         graph = retriever.held(question.space, question.asked_at)
@@ -215,7 +216,7 @@ def typed_signals(
 def weights_of_types(
     samples: Iterable[Sample], type_of: Callable[[str], str], *, temperature: float
 ) -> Callable[[str], Weights]:
-    """As ``weights_by_type``, from what ``typed_signals`` gave."""
+    """Like ``weights_by_type``, but from the samples of ``typed_signals``."""
     learnt = learnt_weights(samples, temperature=temperature)
     return lambda text: learnt.get(type_of(text), FIXED_WEIGHTS)
 
@@ -228,7 +229,7 @@ def are_relevant(graph: MemoryGraph, rows: NDArray[np.int64], evidence: Iterable
 
 
 def _alignment(graph: MemoryGraph, window: tuple[int, int]) -> NDArray[np.float64]:
-    """exp(-gap / 30 days) between a window and what each node speaks of; 0 for what has no time, [nodes]."""
+    """exp(-gap / 30 days) between a window and the time each node is about; 0 for nodes without a time, [nodes]."""
     first, last = graph.times
     dated = first != NO_TIME
     gap = np.maximum(0, np.maximum(np.where(dated, first, 0) - window[1], window[0] - np.where(dated, last, 0)))

@@ -1,4 +1,4 @@
-"""GAAMA: concept-mediated personalised PageRank beside similarity."""
+"""GAAMA: concept-mediated personalised PageRank combined with similarity."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class GaamaGraph(MemoryGraph):
 
     def __init__(self, snapshot: Snapshot, weights: Mapping[str, float]) -> None:
         super().__init__(snapshot)
-        #: What the first search finds: memories, and the topics that mediate between them.
+        #: Nodes that the first search may find: memories, and the topics that mediate between them.
         self.pool = np.union1d(self.memories, self.rows("concept"))
         kept = np.isin(snapshot.relations, list(weights)) & np.all(
             np.isin(np.stack([snapshot.source, snapshot.target]), self.pool), axis=0
@@ -52,36 +52,36 @@ class GaamaGraph(MemoryGraph):
 
 
 class GaamaRetriever(GraphRetriever[GaamaGraph]):
-    """Memories by 0.1 times their PageRank around the most similar nodes, plus their similarity.
+    """Ranks memories by similarity plus 0.1 times their personalised PageRank around the most similar nodes.
 
-    The 2B most similar nodes are the pool (B is the sum of the limits by kind). The best of them are seeds of weight
-    cosine squared. The graph within ``depth`` steps of the seeds is walked; a memory of the pool or of that graph
-    scores ``ppr_weight`` * PageRank + ``similarity_weight`` * cosine, each divided by its greatest value (eq. 5).
-    Each kind of memory has a limit, and contexts have a word budget besides.
+    The 2B most similar nodes are the pool (B is the sum of the limits by kind). The best of them are the seeds, with
+    their squared cosine as weight. PageRank is computed in the graph within ``depth`` steps of the seeds; a memory of
+    the pool or of that graph scores ``ppr_weight`` * PageRank + ``similarity_weight`` * cosine, each divided by its
+    greatest value (eq. 5). Each kind of memory has a limit, and contexts also have a word budget.
 
     Args:
         load: Reads the snapshot of a space as of a time (None: now), with embeddings.
         encoder: Text encoder that made these embeddings.
-        limits: Most facts, reflections and episodes.
-        words: Most words of a context.
+        limits: Largest numbers of facts, reflections and episodes.
+        words: Largest number of words in a context.
         seeds: Number of nodes where walks start.
-        depth: Steps from the seeds that belong to the walked graph.
+        depth: Largest number of steps from a seed to a node of the walked graph.
         edge_weights: Weight by relation; other relations are not walked.
-        hub_degree: Edges from which a node passes on less.
+        hub_degree: Number of edges above which a node passes on less; see ``transition_matrix``.
         damping: Chance to follow an edge.
         ppr_weight: Weight of the PageRank; 0 is the paper's ablation with similarity only, which walks nowhere.
         similarity_weight: Weight of the cosine.
         name: Name of the strategy in results.
 
     Deviations:
-        Events are facts, which the paper does not tell apart. Sub-events have no edges of these relations and are
-        found by similarity alone. Seeds weigh their cosine squared; the paper's second version and the authors' code
-        have the cosine itself. An edge's own weight counts as it is; the authors' code squares it. The authors' code
-        shortens the rows of hubs before it normalises them, so that nothing changes; here hubs lose the share, which
-        returns to the seeds with the mass of sinks. The word budget does not cut the ranking. It is filled by score
-        whatever the kinds are, and days and source turns count as words; the authors' code cuts each kind in proportion
-        to its limit. All kinds stand in one order of time, in which the paper has episodes alone. The repair of the
-        graph after retrieval (GRAFT), and with it the belief b(n) in eq. 5, is left out.
+        Events count as facts; the paper does not distinguish them. Sub-events have no edges of these relations and are
+        found by similarity alone. Seeds are weighted by the squared cosine; the paper's second version and the authors'
+        code use the cosine itself. An edge's own weight is used unchanged; the authors' code squares it. The authors'
+        code scales the rows of hubs down before it normalises them, which has no effect; here hubs lose that share,
+        which returns to the seeds with the mass of sinks. The word budget does not cut the ranking. It is filled by
+        score regardless of kind, and dates and source turns count as words; the authors' code cuts each kind in
+        proportion to its limit. All kinds are sorted together by time; in the paper only episodes are. The repair of
+        the graph after retrieval (GRAFT), and with it the belief b(n) in eq. 5, is left out.
 
     Source:
         Paul, Sharma and Sareen 2026, "GAAMA: Graph Augmented Associative Memory for Agents", arXiv:2603.27910,
@@ -148,7 +148,7 @@ class GaamaRetriever(GraphRetriever[GaamaGraph]):
             kept = near[graph.source] | near[graph.target]
             near[graph.source[kept]] = near[graph.target[kept]] = True
         rows = np.flatnonzero(near)
-        local = np.cumsum(near) - 1  # row -> place among the near ones
+        local = np.cumsum(near) - 1  # row -> index among the near nodes
         transition = transition_matrix(
             local[graph.source[kept]],
             local[graph.target[kept]],

@@ -18,20 +18,20 @@ from locigraph.retrieval.protocols import DEFAULT_TOP_K, NodeTexts, QueryEncoder
 from locigraph.retrieval.query_generator import LastDay, QueryGenerator
 from locigraph.retrieval.stopwatch import Stopwatch
 
-#: The graph has moved what facts and events know into the vectors of their turns, so turns alone are searched.
+#: The graph network puts the content of facts and events into the vectors of their turns, so only turns are searched.
 _TYPES = (EPISODE,)
 
 
 class GraphEmbeddingRetriever:
-    """v2: encodes the question into the vector space of the graph embeddings and makes one vector search.
+    """v2: encodes the question into the vector space of the graph embeddings and runs one vector search.
 
     Args:
         collection: Graph embeddings, written by a refresh.
         encoder: Query encoder of the same checkpoint.
         texts: Reads the texts of the hits.
-        view_of: Name under which the collection holds a space as of a time, or the names of several spaces that are
-            searched together. None: the collection holds the space itself, with embeddings of the present graph, and
-            nodes recorded later are filtered out.
+        view_of: Returns the name under which the collection holds a space as of a time, or the names of several spaces
+            that are searched together. None: the collection holds each space under its own name, with embeddings of the
+            present graph, and nodes recorded after ``as_of`` are filtered out.
 
     Raises:
         IndexMismatchError: If the collection and the query encoder belong to different checkpoints.
@@ -59,13 +59,13 @@ class GraphEmbeddingRetriever:
         self._queries: tuple[QueryGenerator, LastDay] | None = None
 
     def with_queries(self, queries: QueryGenerator, last_day: LastDay) -> Self:
-        """The same search for the mean of a question's vector and the mean of those of its other queries.
+        """The same retriever, searching with the average of the question's vector and its other queries' mean vector.
 
-        Scores are inner products, so a turn's score is the same mean of its scores for each query, by one search.
+        Scores are inner products, so one search gives each turn the same average of its scores for the single queries.
 
         Args:
-            queries: Makes the queries of a question, the question itself first.
-            last_day: Reads from which day a question of the present is asked.
+            queries: Generates the queries of a question, the question itself first.
+            last_day: Reads the day from which a question without ``as_of`` is asked.
         """
         asked = copy.copy(self)
         asked._queries = queries, last_day
@@ -88,6 +88,6 @@ class GraphEmbeddingRetriever:
         view = space if self._view_of is None else self._view_of(space, as_of)
         matches = self._collection.search(vector, SearchFilter(view, _TYPES, as_of), top_k=top_k)
         timing = watch.timing()
-        # Asked for even when nothing was found: an unknown space is an error and not an empty result.
+        # Called even when nothing was found, since an unknown space is an error and not an empty result.
         texts = self._texts(space, [match.node_id for match in matches], as_of)
         return Result(hits_of_matches(matches, texts, signal="graph"), timing)

@@ -1,4 +1,4 @@
-"""HippoRAG: personalised PageRank over entities and turns, from the facts that fit the question."""
+"""HippoRAG: personalised PageRank over entities and turns, starting from the facts that match the question."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class HippoGraph(MemoryGraph):
 
     Args:
         snapshot: The graph, with embeddings of length 1.
-        synonym_cosine: Entities whose cosine is not smaller are joined.
+        synonym_cosine: Entities of at least this cosine are linked.
     """
 
     def __init__(self, snapshot: Snapshot, synonym_cosine: float) -> None:
@@ -36,7 +36,7 @@ class HippoGraph(MemoryGraph):
         of_turn = snapshot.types[speaking] == EPISODE
         of_fact = np.isin(snapshot.types[speaking], plannable_types())
         self.fact, self.entity = speaking[of_fact], spoken_of[of_fact]
-        #: Facts that name an entity.
+        #: Facts that name at least one entity.
         self.facts = np.unique(self.fact)
         #: Number of turns that name each entity, [nodes].
         self.turn_counts = np.bincount(spoken_of[of_turn], minlength=snapshot.num_nodes)
@@ -50,28 +50,28 @@ class HippoGraph(MemoryGraph):
 
 
 class HippoRagRetriever(GraphRetriever[HippoGraph]):
-    """Turns by their PageRank in the graph of entities and turns.
+    """Ranks turns by their personalised PageRank in the graph of entities and turns.
 
-    The walk starts at the entities of the facts that are most similar to the question, each weighted by the facts'
-    similarity and divided by the number of turns that name it, and, with a small weight, at every turn by its own
-    similarity.
+    The walk starts at the entities of the facts that are most similar to the question. Each entity is weighted by the
+    mean similarity of these facts, divided by the number of turns that name it. The walk also starts, with a small
+    weight, at every turn in proportion to its own similarity.
 
     Args:
         load: Reads the snapshot of a space as of a time (None: now), with embeddings.
         encoder: Text encoder that made these embeddings.
-        facts: Number of facts that the walk starts from.
-        entities: Number of entities that the walk starts from, the heaviest.
-        turn_weight: Weight of the turns among the starts.
+        facts: Number of facts whose entities the walk may start from.
+        entities: Number of entities that the walk starts from, those of greatest weight.
+        turn_weight: Factor of the turns' starting weights.
         damping: Chance to follow an edge.
-        synonym_cosine: Entities whose cosine is not smaller are joined.
+        synonym_cosine: Entities of at least this cosine are linked.
         name: Name of the strategy in results.
 
     Deviations:
-        Facts, events and sub-events of the graph stand for the paper's triples; one that names more than two entities
-        joins all pairs of them, and one that names none or one joins nothing. The graph's entities stand for the
-        paper's phrases. No language model filters the facts (the paper's recognition memory). Edges of the paper's
-        graph have no direction; here each is stored in both. Where nothing starts a walk, turns are ranked by their
-        cosine.
+        Facts, events and sub-events of the graph take the place of the paper's triples; one that names more than two
+        entities links all pairs of them, and one that names none or one links nothing. The graph's entities take the
+        place of the paper's phrases. No language model filters the facts (the paper's recognition memory). Edges of the
+        paper's graph have no direction; here each is stored in both. If no node has a starting weight, turns are ranked
+        by their cosine.
 
     Source:
         Gutiérrez et al. 2025, "From RAG to Memory" (HippoRAG 2), arXiv:2502.14802, section 3 (online retrieval);
@@ -105,7 +105,7 @@ class HippoRagRetriever(GraphRetriever[HippoGraph]):
         cosine = graph.cosine(asked.vector)
         teleport = self._entity_weights(graph, cosine)
         teleport[graph.turns] = self._turn_weight * _scaled(cosine[graph.turns])
-        if not teleport.any():  # a single turn, say, which is no more similar than itself
+        if not teleport.any():  # no fact names an entity, and there is no turn or ``turn_weight`` is 0
             rows = graph.best(cosine, graph.turns)
             return Ranking(rows, cosine[rows], {"cosine": cosine})
         ppr = personalized_page_rank(graph.transition, teleport, damping=self._damping)
@@ -125,12 +125,12 @@ class HippoRagRetriever(GraphRetriever[HippoGraph]):
 
 
 def _scaled(cosines: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Scaled to [0, 1] as by the authors' code: ones where all are equal, so that a single fact starts the walk."""
+    """Scaled to [0, 1] as in the authors' code: ones if all are equal, so that a single fact can start the walk."""
     return min_max(cosines) if len(cosines) and np.ptp(cosines) > 0 else np.ones(len(cosines))
 
 
 def _joined(fact: NDArray[np.int64], entity: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Pairs of the entities that one fact names, in one direction, once for each fact."""
+    """Pairs of entities that the same fact names, each pair in one direction and once for each fact."""
     pairs: list[tuple[int, int]] = []
     for each in np.unique(fact):
         named = np.unique(entity[fact == each]).tolist()

@@ -1,4 +1,4 @@
-"""v1: BM25 and ANN over node descriptions, fused by reciprocal rank. Consolidation searches with it too."""
+"""v1: BM25 and ANN over node descriptions, fused by reciprocal rank. Consolidation also searches with it."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from locigraph.retrieval.stopwatch import Stopwatch
 
 
 class HybridRetriever:
-    """v1: BM25 and ANN search in parallel for each generated query, and RRF fuses all their rankings.
+    """v1: runs a BM25 and an ANN search for each generated query, and fuses all rankings by RRF.
 
     Args:
         lexical: BM25 arm.
         vectors: ANN arm over description embeddings.
         encoder: Text encoder that made these embeddings.
-        queries: Makes the search queries of a question, at least one.
-        uses_windows: Whether what falls into the time that a query names is ranked once more by itself.
+        queries: Generates the search queries of a question, at least one.
+        uses_windows: Whether the found nodes that fall into the time named by a query form one more ranking.
         depth: Number of candidates per arm.
         rrf_k: Constant of reciprocal rank fusion.
-        ann_weight: How much a ranking of the ANN arm counts, where one of the BM25 arm counts 1.
+        ann_weight: Weight of a ranking of the ANN arm in the fusion; one of the BM25 arm has weight 1.
         types: Node types to search; None for all searchable types.
         name: Name of the strategy in results.
-        pool: Searches the ANN arm beside the BM25 arm; None where the vectors are in memory and nothing is waited for.
+        pool: Runs the ANN search in parallel with the BM25 search; None runs them in turn, for vectors in memory.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class HybridRetriever:
     ) -> Result:
         """The best nodes for a query; see ``Retriever``. Signals: ``bm25``, ``ann`` (cosine)."""
         depth = max(self._depth, top_k)
-        # Not timed: an open memory keeps this index until the space changes, and an evaluation makes it once.
+        # Not timed: an open memory keeps this index until the space changes, and an evaluation builds it once.
         self._lexical.load(space, as_of)
         queries = self._queries(query, self._lexical.last_day(space, as_of) if as_of is None else as_of.date())
         watch = Stopwatch()

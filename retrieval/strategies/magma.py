@@ -1,4 +1,4 @@
-"""MAGMA: beam search along four graphs, among which the intent of the question decides."""
+"""MAGMA: beam search along four graphs, weighted by the intent of the question."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _WHEN = re.compile(
 
 
 def intent_of(question: str) -> Intent:
-    """The intent by its words: WHY before WHEN, and ENTITY if it asks for neither."""
+    """The intent of a question by its words: WHY takes precedence over WHEN; ENTITY if it asks for neither."""
     lowered = question.lower()
     if _WHY.search(lowered):
         return Intent.WHY
@@ -64,9 +64,9 @@ def causal_order(nodes: Sequence[int], causes: Iterable[tuple[int, int]]) -> lis
     """The nodes with every cause before its effects.
 
     Args:
-        nodes: Nodes in the order that is kept where no cause decides.
-        causes: Pairs (cause, effect); those with a node that is not given do not count. In a circle of causes the node
-            that comes first in the given order goes first.
+        nodes: Nodes; their order is kept where causes do not decide.
+        causes: Pairs (cause, effect); pairs with a node that is not among ``nodes`` are ignored. In a cycle of causes
+            the node that comes first in ``nodes`` goes first.
     """
     waits: dict[int, set[int]] = {node: set() for node in nodes}
     for cause, effect in causes:
@@ -86,7 +86,7 @@ class MagmaGraph(WordedGraph):
     Args:
         snapshot: The graph, with embeddings of length 1.
         similar_cosine: Memories of at least this cosine have semantic links.
-        similar: Semantic links that each memory makes, to those of the greatest cosine.
+        similar: Number of semantic links from each memory, to those of the greatest cosine.
     """
 
     def __init__(self, snapshot: Snapshot, similar_cosine: float, similar: int) -> None:
@@ -98,7 +98,7 @@ class MagmaGraph(WordedGraph):
         memory, entity = self.edges("MENTIONS")
         semantic = self.links(np.concatenate([near, drawn]), np.concatenate([alike, turn]))
         mentions = self.links(memory, entity)
-        #: The memories that each type of link joins with one.
+        #: By link type, a function from a memory to its neighbours.
         self.neighbours: Mapping[str, Callable[[int], NDArray[np.integer]]] = {
             "semantic": partial(_row, semantic),
             "temporal": partial(_row, self.links(*self.memory_edges("NEXT", "PRECEDES"))),
@@ -111,11 +111,12 @@ class MagmaGraph(WordedGraph):
 
 
 class MagmaRetriever(GraphRetriever[MagmaGraph]):
-    """Memories that a beam search reaches from anchors, along the links that fit the question's intent.
+    """Ranks the memories that a beam search reaches from anchors, along the links that suit the question's intent.
 
-    Anchors are the best by reciprocal rank fusion of cosine, BM25 and, if the question names a time, the memories of
-    that time by cosine (eq. 4). A step by a link of type t to memory v adds exp(lambda_1 * weight[intent][t] +
-    lambda_2 * cosine of v and the question) (eq. 5 and 6) to the decayed score of the memory before (algorithm 1).
+    Anchors are the best memories by reciprocal rank fusion of cosine, BM25 and, if the question names a time, the
+    cosine among memories of that time (eq. 4). A step along a link of type t to memory v adds
+    exp(lambda_1 * weight[intent][t] + lambda_2 * cosine of v and the question) (eq. 5 and 6) to the decayed score of
+    the previous memory (algorithm 1).
 
     Args:
         load: Reads the snapshot of a space as of a time (None: now), with embeddings.
@@ -125,35 +126,35 @@ class MagmaRetriever(GraphRetriever[MagmaGraph]):
         rrf_k: Constant of reciprocal rank fusion.
         structure_weight: lambda_1.
         meaning_weight: lambda_2, the middle of the paper's range from .3 to .7.
-        decay: Multiplies the score of the memory before.
-        width: Memories that go on after each hop; None for as many as let ``depth`` hops use up the budget:
-            (budget - anchors) / depth, which is 36.
+        decay: Multiplies the score of the previous memory.
+        width: Number of memories that are kept after each hop; None for as many as let ``depth`` hops use up the
+            budget: (budget - anchors) / depth, which is 36 by default.
         depth: Largest number of hops.
         budget: Largest number of memories to visit.
-        similar_cosine, similar: Memories of at least this cosine have semantic links, each to so many.
+        similar_cosine, similar: Memories of at least this cosine have semantic links; each makes so many at most.
         name: Name of the strategy in results.
 
     Deviations:
         *Graph* (section 3.2): turns, facts, events and reflections are the paper's event nodes; a fact has a semantic
-        link to its turn, which the paper has not. All links are walked in both directions, also those in time and of
-        causes, which have a direction in the paper. Entities are no nodes of the walk: two memories that name one are
-        neighbours. Each memory makes five semantic links at most; the paper has a threshold alone.
+        link to its turn, which the paper lacks. All links are walked in both directions, including temporal and causal
+        links, which are directed in the paper. Entities are not nodes of the walk: two memories that name the same
+        entity are neighbours. Each memory makes at most five semantic links; the paper has only a threshold.
         *Slow path* (eq. 8, algorithm 3): ``locigraph link`` (``consolidation.linking``), by rules or a language model.
-        Causal links are the ``CAUSES`` between two memories, and entity links the ``MENTIONS``, that it and the
-        extractor have made. ``SIMILAR_TO`` joins aliases to what they were merged into, and is not read.
-        *Query analysis* (section 3.3, stage 1): rules find the intent, or the language model of ``--queries llm``. Time
-        expressions are resolved by ``kg.language.dates``, from the day of the last turn where the question has no time
-        of its own. The window makes one arm of the anchors (eq. 4); it filters nothing else.
+        Causal links are the ``CAUSES`` edges between two memories and entity links the ``MENTIONS`` edges, made by that
+        command and by the extractor. ``SIMILAR_TO`` joins aliases to what they were merged into, and is not read.
+        *Query analysis* (section 3.3, stage 1): the intent is found by rules, or by the language model of
+        ``--queries llm``. Time expressions are resolved by ``kg.language.dates``, relative to ``as_of`` or else to the
+        day of the last turn. The window adds one arm to the search for anchors (eq. 4); it filters nothing else.
         *Traversal* (algorithm 1): of several links to a memory the best counts, and the last hop adds no more memories
-        than the budget has left. What was visited is ranked in the order of visits, anchors before hops; the paper
-        does not rank it. The drop threshold of .15 (table 6) is left out: the text does not say what falls below it,
-        and no step scores so little, since exp(.5 - .5) = 1 is the least with these weights. So are the weights of
-        keywords and phrases (table 6), which no equation takes. The paper gives no width of the beam: here it is 36,
-        with which five hops from 20 anchors visit the 200 memories of its budget. ``decay`` and ``similar`` are not
-        given either, nor are the single weights within its ranges.
-        *Context* (section 3.3, stage 4): a line has the form of ``retrieval.packing``, not that of eq. 7. What fits
-        is taken in the order of the ranking, and a brevity code counts what was left out between two lines, as far as
-        the budget allows.
+        than the budget has left. Visited memories are ranked in the order of the visits, anchors first; the paper does
+        not rank them. The drop threshold of .15 (table 6) is left out: the text does not say what it applies to, and
+        no step scores so little, since exp(.5 - .5) = 1 is the minimum with these weights. The weights of keywords and
+        phrases (table 6) are left out too, since no equation uses them. The paper gives no beam width: here it is 36,
+        with which five hops from 20 anchors visit the 200 memories of its budget. It does not give ``decay``,
+        ``similar`` or the single weights within its ranges either.
+        *Context* (section 3.3, stage 4): a line has the format of ``retrieval.packing``, not that of eq. 7. Memories
+        that fit are taken in the order of the ranking, and a brevity code counts those left out between two lines, as
+        far as the budget allows.
 
     Source:
         Jiang et al. 2026, "MAGMA: A Multi-Graph based Agentic Memory Architecture for AI Agents", arXiv:2601.03236,
@@ -222,7 +223,7 @@ class MagmaRetriever(GraphRetriever[MagmaGraph]):
     def arrange(
         self, question: str, hits: Sequence[Hit], space: SpaceId, as_of: datetime | None = None
     ) -> list[NodeId] | None:
-        """Order in which a context shows hits: causes before effects for WHY, by time of what is told for WHEN.
+        """Order in which a context shows hits: causes before effects for WHY, by the time they are about for WHEN.
 
         Returns:
             Node IDs; None for the order in which the memories were said.

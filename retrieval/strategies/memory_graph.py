@@ -1,4 +1,4 @@
-"""Base of the published strategies: a space held in memory, and the conversion of scores to hits."""
+"""Base of the published strategies: the graph of a space in memory, and the conversion of scores to hits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from locigraph.retrieval.stopwatch import Stopwatch
 
 _SPACES_KEPT = 8
 _ROWS_AT_ONCE = 1024
-#: Scores that differ by less are equal, since sums depend on the order in which nodes happen to be stored.
+#: Scores that agree to this many decimals count as equal, since sums depend on the order in which nodes are stored.
 _DIGITS = 7
 
 SnapshotLoader = Callable[[SpaceId, datetime | None], Snapshot]
@@ -38,8 +38,8 @@ class Asked:
     Attributes:
         text: Its words.
         vector: Its embedding, of length 1, [dim].
-        on: The day from which relative dates are read: that of ``as_of``, else that of the last turn; None where the
-            space has no dates.
+        on: The day from which relative dates are resolved: that of ``as_of``, or else that of the last turn; None if
+            the space has no dates.
     """
 
     text: str
@@ -58,8 +58,8 @@ class Ranking:
 
     Attributes:
         rows: Rows of the nodes, [found].
-        scores: What they are sorted by, [found].
-        signals: Values by name that hits show, [nodes]; NaN where a signal did not find the node.
+        scores: Scores by which they are sorted, [found].
+        signals: Values by name to be shown in hits, [nodes]; NaN for nodes that a signal did not find.
     """
 
     rows: NDArray[np.int64]
@@ -78,22 +78,22 @@ class MemoryGraph:
         self.snapshot = snapshot
         #: Rows of the nodes that a search may return: turns, facts, events, reflections.
         self.memories = snapshot.active_rows(searchable_types())
-        #: Place of each node in the order of IDs, which decides ties, [nodes].
+        #: Position of each node in the order of IDs, which decides ties, [nodes].
         self.place = np.empty(snapshot.num_nodes, dtype=np.int64)
         self.place[np.argsort(np.asarray(snapshot.ids, dtype=np.str_), kind="stable")] = np.arange(snapshot.num_nodes)
 
     def cosine(self, vector: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Cosine of every node's description and a question's vector, [nodes]."""
+        """Cosine between the embedding of every node's description and a question's vector, [nodes]."""
         return (self.snapshot.embeddings @ vector).astype(np.float64)
 
     def best(
         self, scores: NDArray[np.floating], rows: NDArray[np.int64], count: int | None = None
     ) -> NDArray[np.int64]:
-        """The ``count`` rows (None: all) of the highest scores, best first; ties by node ID."""
+        """The ``count`` rows (None: all) with the highest scores, best first; ties by node ID."""
         return rows[np.lexsort((self.place[rows], -np.round(scores[rows], _DIGITS)))][:count]
 
     def order(self, scores: NDArray[np.floating]) -> NDArray[np.int64]:
-        """Place of each node in the order of ``best``, from 0, [nodes]."""
+        """Position of each node in the order of ``best``, from 0, [nodes]."""
         places = np.empty(len(scores), dtype=np.int64)
         places[self.best(scores, np.arange(len(scores)))] = np.arange(len(scores))
         return places
@@ -103,19 +103,19 @@ class MemoryGraph:
         return self.snapshot.active_rows(types)
 
     def edges(self, *labels: str) -> Pair:
-        """Both ends of the edges of some relations that join active nodes."""
+        """Source and target rows of the edges of the given relations between active nodes."""
         held, kept = self.snapshot, np.isin(self.snapshot.relations, labels)
         kept &= held.active[held.source] & held.active[held.target]
         return held.source[kept], held.target[kept]
 
     def memory_edges(self, *labels: str) -> Pair:
-        """Both ends of the edges of some relations that join two memories: no search along them leaves memories."""
+        """Like ``edges``, but only between two memories, so that a search along them never leaves the memories."""
         source, target = self.edges(*labels)
         kept = np.isin(source, self.memories) & np.isin(target, self.memories)
         return source[kept], target[kept]
 
     def links(self, source: NDArray[np.int64], target: NDArray[np.int64], weight: object = 1.0) -> csr_array:
-        """Symmetric matrix [nodes, nodes] of links that are given in one direction; of parallel ones the heaviest."""
+        """Symmetric matrix [nodes, nodes] of links given in one direction; the heaviest of parallel links counts."""
         size = self.snapshot.num_nodes
         values = np.broadcast_to(np.asarray(weight, dtype=np.float64), source.shape)
         order = np.lexsort((-values, np.maximum(source, target), np.minimum(source, target)))
@@ -130,12 +130,12 @@ class MemoryGraph:
     def similar(
         self, rows: NDArray[np.int64], *, at_least: float, most: int | None = None
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-        """Pairs of these rows whose cosine is not below a threshold, and that cosine.
+        """Pairs of these rows with at least a given cosine: left rows, right rows and cosines.
 
         Args:
             rows: Rows to compare with each other.
-            at_least: The threshold.
-            most: Pairs of each row, those of the greatest cosine; None for all.
+            at_least: Smallest cosine of a pair.
+            most: Number of pairs of each row, those of the greatest cosine; None for all.
         """
         vectors = self.snapshot.embeddings[rows]
         found: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]] = []
@@ -162,14 +162,14 @@ class MemoryGraph:
         return self.snapshot.times
 
     def within(self, window: tuple[int, int]) -> NDArray[np.bool_]:
-        """Whether what a node speaks of touches a window of seconds, [nodes]."""
+        """Whether the time each node is about overlaps a window of seconds, [nodes]."""
         first, last = self.times
         touches: NDArray[np.bool_] = (first != NO_TIME) & (first <= window[1]) & (last >= window[0])
         return touches
 
 
 class WordedGraph(MemoryGraph):
-    """The graph of a space with an index of the words of its memories.
+    """The graph of a space with a BM25 index over its memories.
 
     Args:
         snapshot: The graph, with embeddings of length 1.
@@ -193,10 +193,10 @@ Held = TypeVar("Held", bound=MemoryGraph)
 
 
 class GraphRetriever(ABC, Generic[Held]):
-    """A strategy that loads the spaces that it searches, and keeps them in memory during its own lifetime.
+    """Base of strategies that load the graph of a space and keep the latest few graphs in memory.
 
-    That spares an evaluation, which asks one retriever many questions, to read a space for each of them. A recall makes
-    its own retriever, so that it reads the space each time.
+    An evaluation, which asks one retriever many questions, thus reads a space once and not for every question. A recall
+    constructs a new retriever, so it reads the space each time.
 
     Args:
         load: Reads the snapshot of a space as of a time (None: now), with embeddings.
@@ -211,15 +211,15 @@ class GraphRetriever(ABC, Generic[Held]):
 
     @abstractmethod
     def prepare(self, snapshot: Snapshot) -> Held:
-        """What is computed once for a space, before any question."""
+        """Compute once for a space what all questions share."""
 
     @abstractmethod
     def rank(self, graph: Held, asked: Asked, *, top_k: int) -> Ranking:
-        """The memories for a question, best first, at least ``top_k`` where there are as many."""
+        """Rank the memories for a question, best first; at least ``top_k`` if there are so many."""
 
     @staticmethod
     def asked(graph: MemoryGraph, query: str, vector: NDArray[np.float32], as_of: datetime | None) -> Asked:
-        """A question as strategies see it, with its embedding and the day from which it is asked."""
+        """A question as strategies take it, with its embedding and the day from which it is asked."""
         return Asked(query, vector, graph.snapshot.last_day if as_of is None else as_of.date())
 
     def retrieve(
@@ -227,7 +227,7 @@ class GraphRetriever(ABC, Generic[Held]):
     ) -> Result:
         """The best memories; see ``Retriever``.
 
-        Reading the space is not timed. An evaluation reads it once for all its questions, a recall each time.
+        Reading the space is not timed: an evaluation reads it once for all its questions, a recall each time.
         """
         graph = self.held(space, as_of)
         if not len(graph.memories):  # nothing had been said by then

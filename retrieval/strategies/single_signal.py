@@ -1,4 +1,4 @@
-"""Baselines of one signal over turns: plain dense retrieval and plain BM25."""
+"""Single-signal baselines over turns: plain dense retrieval and plain BM25."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TURNS = (EPISODE,)
 
 
 class DenseRetriever:
-    """Turns by the cosine of their embedding and the question's.
+    """Ranks turns by the cosine between their embedding and the question's.
 
     Args:
         vectors: Index of description embeddings.
@@ -33,7 +33,7 @@ class DenseRetriever:
 
     Source:
         The retriever of Lewis et al. 2020, "Retrieval-Augmented Generation", arXiv:2005.11401, section 2.2 (the inner
-        product of two encoders' vectors); here one encoder makes both, and vectors have length 1.
+        product of two encoders' vectors); here one encoder produces both, and vectors have length 1.
     """
 
     def __init__(self, vectors: VectorSearch, encoder: TextEncoder, texts: NodeTexts, *, name: str = "dense") -> None:
@@ -51,13 +51,13 @@ class DenseRetriever:
         watch.encoded()
         matches = self._vectors.search(vector, SearchFilter(space, _TURNS, as_of), top_k=top_k)
         timing = watch.timing()
-        # Asked for even when nothing was found: an unknown space is an error and not an empty result.
+        # Called even when nothing was found, since an unknown space is an error and not an empty result.
         texts = self._texts(space, [match.node_id for match in matches], as_of)
         return Result(hits_of_matches(matches, texts, signal="ann"), timing)
 
 
 class Bm25Retriever:
-    """Turns by the BM25 score of their text for the question.
+    """Ranks turns by the BM25 score of their text for the question.
 
     Args:
         lexical: BM25 index of node descriptions.
@@ -71,7 +71,7 @@ class Bm25Retriever:
     def retrieve(
         self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
     ) -> Result:
-        """The turns of the highest score; see ``Retriever``. Signal: ``bm25``."""
+        """The turns with the highest scores; see ``Retriever``. Signal: ``bm25``."""
         self._lexical.load(space, as_of)  # not timed, as in v1
         watch = Stopwatch()
         found = self._lexical.search(query, space, types=_TURNS, as_of=as_of, top_k=top_k)

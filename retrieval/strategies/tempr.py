@@ -1,4 +1,4 @@
-"""TEMPR: meaning, words, links and time searched side by side, and fused by rank."""
+"""TEMPR: four parallel searches, by meaning, words, links and time, fused by reciprocal rank."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _CAUSAL_BOOST = 2.0
 
 
 class TemprGraph(WordedGraph):
-    """Memories and their links: shared entities, like meaning, nearness in time, and causes.
+    """Memories and their links: shared entities, similar meaning, nearness in time, and causes.
 
     Args:
         snapshot: The graph, with embeddings of length 1.
@@ -61,7 +61,7 @@ class TemprGraph(WordedGraph):
         return self.links(source, target, weight)
 
     def _sharing_entities(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Pairs of memories that name one entity, each with those that follow it among the entity's memories."""
+        """Pairs of memories that name the same entity: each with those that follow it among the entity's memories."""
         memory, entity = self.edges("MENTIONS")
         order = np.lexsort((self.place[memory], self.said[memory], entity))
         memory, entity = memory[order], entity[order]
@@ -71,41 +71,41 @@ class TemprGraph(WordedGraph):
 
 
 class TemprRetriever(GraphRetriever[TemprGraph]):
-    """Memories by reciprocal rank fusion of four searches (eq. 15).
+    """Ranks memories by reciprocal rank fusion of four searches (eq. 15).
 
     *Meaning* (eq. 9): cosine of at least .3. *Words* (eq. 11): BM25. *Links* (eq. 12): activation spreads from the five
-    most similar memories (cosine of at least .5) and falls to .8 at each link, times the link's weight, until it is .1.
-    *Time* (eq. 13 and 14), only if the question names a time: the most similar memories of that time (cosine of at
-    least .4) score by their nearness to its middle, and pass on .7 of it along links of time and cause. A cross-encoder
-    (``retrieval.rerank``) reads each memory after its date (section 4.2.4).
+    most similar memories (cosine of at least .5) and is multiplied by .8 and the link's weight at each link; it is
+    passed on only while it exceeds .1. *Time* (eq. 13 and 14), only if the question names a time: the most similar
+    memories of that time (cosine of at least .4) score by their nearness to its middle, and pass .7 of that score on
+    along temporal and causal links. A cross-encoder, if used, reads each memory after its date (section 4.2.4).
 
     Args:
         load: Reads the snapshot of a space as of a time (None: now), with embeddings.
         encoder: Text encoder that made these embeddings.
-        thinking_budget: Most memories that each search returns, however many are asked for.
+        thinking_budget: Largest number of memories that each search returns, whatever ``top_k`` is.
         rrf_k: Constant of reciprocal rank fusion.
-        max_tokens: Most tokens of a context.
+        max_tokens: Largest number of tokens in a context.
         name: Name of the strategy in results.
-        pool: Runs the four searches side by side; None to run them one after another, with the same results.
+        pool: Runs the four searches in parallel; None to run them one after another, with the same results.
 
     Deviations:
         *Graph* (section 4.1): turns, facts, events and reflections are all memories; the paper keeps narrative facts in
-        four networks, which are not told apart here. An entity joins each of its memories to the 50 that were said next
-        before and after (eq. 3 joins all), and time joins each memory to 10 on either side within 24 hours, weighted
-        max(.3, 1 - hours / 24) (eq. 4 is an exponential), much as limits in the authors' code do; a memory has at most
-        five links of meaning. ``CAUSES`` between two memories is the one causal relation; its multiplier in eq. 12 is
-        2, and that of all other links 1.
-        *Searches* (section 4.2.2): activation spreads from the most active memory first, not breadth first; of equal
-        activation the more similar memory comes first. From the memories of the named time it may pass to similar ones
-        outside of it, which eq. 13 shuts out. Time expressions are resolved by ``kg.language.dates`` instead of two
-        libraries and a T5 model, from the day of the last turn where the question has no time of its own. Within a
+        four networks, which are not distinguished here. Each memory of an entity is linked to the 50 of that entity
+        said before it and the 50 said after it (eq. 3 links all). Each memory also has temporal links to 10 on either
+        side within 24 hours, with weight max(.3, 1 - hours / 24) (eq. 4 is an exponential). The authors' code has
+        similar limits. A memory makes at most five links of meaning. ``CAUSES`` between two memories is the only causal
+        relation; its multiplier in eq. 12 is 2, and that of all other links 1.
+        *Searches* (section 4.2.2): activation spreads from the most active memory first, not breadth first; between
+        equally active memories, the more similar one comes first. From the memories of the named time it may pass to
+        similar ones outside that time, which eq. 13 excludes. Time expressions are resolved by ``kg.language.dates``
+        instead of two libraries and a T5 model, relative to ``as_of`` or else to the day of the last turn. Within a
         window of one day all times are equally near.
-        *Cross-encoder* (eq. 16): none, unless ``--reranker`` names one.
-        *Token budget* (eq. 7 and 17; 4,096 in the authors' code): it bounds the context, not the search, by
-        ``retrieval.packing.count_tokens``; a memory that does not fit is passed over, where the paper ends. Like
+        *Cross-encoder* (eq. 16): none, unless ``--reranker`` names one; it reads the best 50 (``retrieval.rerank``).
+        *Token budget* (eq. 7 and 17; 4,096 in the authors' code): it limits the context, not the search, by
+        ``retrieval.packing.count_tokens``; a memory that does not fit is skipped, where the paper stops. Like
         ``thinking_budget``, it is an argument of this class: no command changes either, and ``--budget_tokens`` can
-        only ask for less. ``thinking_budget`` is the lowest of the three budgets in the authors' code, whose recall
-        takes 300 by default. A cross-encoder reads the best 50 (``retrieval.rerank``).
+        only lower it. ``thinking_budget`` is the lowest of the three budgets in the authors' code, whose recall
+        takes 300 by default.
 
     Source:
         Latimer et al. 2025, "Hindsight is 20/20", arXiv:2512.12818, section 4.2 (TEMPR, recall), eq. 7 to 17; links of
@@ -157,7 +157,7 @@ class TemprRetriever(GraphRetriever[TemprGraph]):
         return Ranking(rows, np.array([score for _, score in fused]), signals)
 
     def reworded(self, hits: Sequence[Hit], space: SpaceId, as_of: datetime | None = None) -> list[str]:
-        """See ``HasRerankTexts``: "[Date: June 5, 2023 (2023-06-05)] text", and the text alone of what is not dated."""
+        """See ``HasRerankTexts``: "[Date: June 5, 2023 (2023-06-05)] text", or the text alone if it has no date."""
         graph = self.held(space, as_of)
         return [_dated(graph, hit.node_id) + hit.description for hit in hits]
 
@@ -166,7 +166,7 @@ class TemprRetriever(GraphRetriever[TemprGraph]):
         return _values(cosine, graph.best(cosine, _similar(graph, cosine, 0.3), self._budget))
 
     def _words(self, graph: TemprGraph, asked: Asked) -> Mapping[int, float]:
-        """BM25 score of the memories that share most with the words of the question, best first."""
+        """BM25 score of the memories that match the words of the question best, best first."""
         memories, bm25 = graph.memories, graph.bm25(asked.text)
         return _values(bm25, graph.best(bm25, memories[bm25[memories] > 0], self._budget))
 
@@ -191,16 +191,18 @@ class TemprRetriever(GraphRetriever[TemprGraph]):
 
 
 def _similar(graph: TemprGraph, cosine: NDArray[np.float64], at_least: float) -> NDArray[np.int64]:
-    """Rows of the memories whose cosine is not below a threshold."""
+    """Rows of the memories with at least this cosine."""
     return graph.memories[cosine[graph.memories] >= at_least]
 
 
 def nearness_to(window: tuple[int, int], first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.float64]:
-    """How near the middle of each span of time lies to that of a window, 1 - distance / half its length, at least 0.
+    """Nearness of the middle of each span of time to that of a window, in [0, 1], [spans].
+
+    It is 1 - distance / half the window's length, and at least 0; for a window of up to a day, 1 inside and 0 outside.
 
     Args:
         window: First and last second.
-        first, last: First and last second of each span, or ``NO_TIME``, which is not near, [spans].
+        first, last: First and last second of each span, or ``NO_TIME``, for which the nearness is 0, [spans].
     """
     radius = (window[1] - window[0]) / 2
     middle = first / 2 + last / 2
@@ -213,7 +215,7 @@ def nearness_to(window: tuple[int, int], first: NDArray[np.int64], last: NDArray
 
 
 def _successors(rows: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Each row with the ``count`` rows after it."""
+    """Pairs of each row with each of the ``count`` rows after it."""
     shifts = range(1, min(count, len(rows) - 1) + 1)
     empty = [rows[:0]]
     return np.concatenate(empty + [rows[:-n] for n in shifts]), np.concatenate(empty + [rows[n:] for n in shifts])

@@ -17,25 +17,25 @@ from locigraph.retrieval.index.bm25 import Bm25Index
 from locigraph.retrieval.strategies.memory_graph import min_max
 
 #: Cosine and BM25 score of the turn itself, of the turn with the one on either side of it (its window), and of the best
-#: of the facts and events drawn from it.
+#: of the facts and events extracted from it.
 TEXT_SIGNALS = ("dense", "bm25", "dense_window", "bm25_window", "dense_facts", "bm25_facts")
-#: What graph embeddings see besides: the same of the turn with two on either side, of the turn before, and of the best
-#: of its topics; how many of the names in the question are its speaker's; how many of the dates in the question are
-#: its own, or its events'.
+#: Signals for what graph embeddings also see: both scores of the turn with two on either side, of the previous turn,
+#: and of the best of its topics; the share of its speaker's name that the question names; and how many of the dates in
+#: the question are those of the turn, or of its events.
 GRAPH_SIGNALS = (
     *("dense_wide", "bm25_wide", "dense_before", "bm25_before", "dense_topics", "bm25_topics"),
     *("speaker", "date", "event_date"),
 )
 SIGNALS = TEXT_SIGNALS + GRAPH_SIGNALS
 _TOPICS = ("concept",)
-#: By the second part of a signal's name: turns before and after that are read together, or types of linked nodes.
+#: By suffix of a signal's name: numbers of turns before and after that are read together, or types of linked nodes.
 _AROUND = {"": (0, 0), "window": (1, 1), "wide": (2, 2), "before": (1, -1)}
 _LINKED = {"facts": fact_types(), "topics": _TOPICS}
 
 
 @dataclass(frozen=True, eq=False)
 class _Texts:
-    """Texts that stand for turns: each for its own, or for those it is paired with."""
+    """Texts that represent turns: text ``text_of_pair[i]`` represents turn ``turn_of_pair[i]``."""
 
     vectors: NDArray[np.float32]
     words: Bm25Index[int]
@@ -48,7 +48,7 @@ class TurnSignals:
 
     Args:
         snapshot: Graph of the space at that time, with embeddings of length 1.
-        signals: Those of ``SIGNALS`` that are wanted.
+        signals: Names of the signals to compute, from ``SIGNALS``.
     """
 
     def __init__(self, snapshot: Snapshot, signals: Sequence[str] = SIGNALS) -> None:
@@ -75,7 +75,7 @@ class TurnSignals:
         Args:
             query: The question.
             vector: Its embedding, of length 1.
-            asked_at: When it was asked, which relative dates in it refer to.
+            asked_at: When it was asked, for resolving its relative dates; None ignores these.
         """
         asked = terms(query)
         people, dates = set(named_people(query)), set(named_dates(query, asked_at))
@@ -101,7 +101,7 @@ class TurnSignals:
         return set(date_tokens(int(self.snapshot.valid_from[row]), int(self.snapshot.valid_to[row])))
 
     def _around(self, before: int, after: int) -> _Texts:
-        """Each turn with those of its session up to so many places before and after it; after -1, without itself."""
+        """Each turn with up to so many turns of its session before and after it; ``after`` -1 leaves it out itself."""
         sessions: dict[str, list[int]] = {}  # turns of several sessions may alternate
         for i, turn in enumerate(self._turns):
             sessions.setdefault(self.snapshot.session_ids[turn], []).append(i)
@@ -117,7 +117,7 @@ class TurnSignals:
         return _Texts(_unit(np.stack(means)) if means else vectors, _index(documents), own, own)
 
     def _linked(self, types: tuple[str, ...]) -> _Texts:
-        """Nodes of some types, each for the turns it was drawn from."""
+        """Nodes of some types, each paired with the turns that it was extracted from."""
         rows = self.snapshot.active_rows(types)
         number = {int(row): i for i, row in enumerate(rows)}
         pairs = [(number[row], turn) for row, turn in self._nodes_of_turns(types)]
@@ -132,7 +132,7 @@ class TurnSignals:
         """(node row, turn) of the active nodes of some types."""
         rows = set(self.snapshot.active_rows(types).tolist())
         found = self.snapshot.provenance.tolist()
-        if types == _TOPICS:  # an edge joins a turn to its topics; provenance says where a topic was first named
+        if types == _TOPICS:  # edges join each turn to its topics; provenance says only where a topic was first named
             families = self.snapshot.families == "HAS_CONCEPT"
             ends = zip(self.snapshot.source[families].tolist(), self.snapshot.target[families].tolist(), strict=True)
             return [

@@ -1,4 +1,4 @@
-"""Weighted sum of signals over turns: with equal weights of six, the strongest baseline without training that we know.
+"""Weighted sum of signals over turns; with six equal weights, the strongest baseline without training that we know.
 
 Each signal is scaled to [0, 1] over the turns of the space (min-max) before it is weighted. Unlike RRF, the
 weighted sum keeps the margins between scores. The ranking is exact: every turn is scored, and no vector
@@ -27,11 +27,11 @@ _SPACES_KEPT = 8
 
 
 class Fusion(Protocol):
-    """Makes one score of several signals."""
+    """Combines several signals into one score."""
 
     @property
     def signals(self) -> Sequence[str]:
-        """Those of ``SIGNALS`` that it takes, in the order of its input."""
+        """Names of the signals that it takes, from ``SIGNALS``, in the order of its input."""
         ...
 
     def scores(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -41,17 +41,17 @@ class Fusion(Protocol):
 
 @dataclass(frozen=True)
 class WeightedSum:
-    """Adds signals up.
+    """Weighted sum of signals.
 
     Attributes:
-        weights: Weight of each signal that counts; those of ``SIGNALS`` that are not named have none.
+        weights: Weight by name of the signal; signals that are not named are not computed.
     """
 
     weights: Mapping[str, float]
 
     @property
     def signals(self) -> Sequence[str]:
-        """Those with a weight."""
+        """Names of the signals that have a weight."""
         return tuple(self.weights)
 
     def scores(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -60,17 +60,18 @@ class WeightedSum:
         return total
 
 
-#: Weights chosen on another corpus did better on one kind of graph and worse on the other (docs/experiments.md).
+#: Equal, since weights chosen on another corpus did better on one kind of graph and worse on the other
+#: (docs/experiments.md).
 EQUAL_WEIGHTS = WeightedSum(dict.fromkeys(TEXT_SIGNALS, 1.0))
 
 
 class FusionRetriever:
-    """Turns by one score that is made of several signals.
+    """Ranks turns by one score that combines several signals.
 
     Args:
         load: Reads the snapshot of a space as of a time (None: now), with embeddings.
         encoder: Text encoder that made these embeddings.
-        fusion: Makes the score.
+        fusion: Combines the signals into the score.
         name: Name of the strategy in results.
     """
 

