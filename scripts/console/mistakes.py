@@ -96,12 +96,11 @@ def _unquoted(value: str) -> str:
     """Which item of a list was not read as text, and what to do about it; empty if there is none."""
     if not value.startswith("["):
         return ""
-    others = [item for item in value.strip("[]").split(", ") if item and not item.startswith(("'", '"'))]
-    return (
-        f". One item was read as {others[0]}: put names that look like numbers, as 7e974930 does, in quotes"
-        if others
-        else ""
-    )
+    items = value.strip("[]").split(", ")
+    wrong = next((item for item in items if item and not item.startswith(("'", '"'))), None)
+    if wrong is None:
+        return ""
+    return f". One item was read as {wrong}: put names that look like numbers, as 7e974930 does, in quotes"
 
 
 def _fields(group: str, parser: ArgumentParser) -> list[str]:
