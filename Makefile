@@ -28,7 +28,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.query_time
 	$(BIN)/python -m benchmarks.published
 
-# Tries to break the system, 12,000 times in eleven ways (about forty minutes of one processor); docs/reliability.md quotes a run.
+# Tries to break the system, 12,000 times in twelve ways (about fifty minutes of one processor); docs/reliability.md quotes a run.
 faults: $(READY)
 	$(BIN)/python -m tests.faults --count 12000 --summary runs/faults.json
 

@@ -6,9 +6,11 @@ import hashlib
 import logging
 import math
 import os
+import signal
 import warnings
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -306,13 +308,27 @@ def run_lightning(
             log_every_n_steps=1,
         )
         taken_up = _readable_resume_point(resume)
-        if taken_up is None and data.validation:
-            trainer.validate(module, datamodule=data, verbose=False)  # the baseline that the stage must beat
-        trainer.fit(module, datamodule=data, ckpt_path=taken_up, weights_only=True)
+        with _interruptible():
+            if taken_up is None and data.validation:
+                trainer.validate(module, datamodule=data, verbose=False)  # the baseline that the stage must beat
+            trainer.fit(module, datamodule=data, ckpt_path=taken_up, weights_only=True)
     best.finish(module)
     if best.best_score == float("-inf"):  # no validation spaces, or no questions about them
         return {"best_epoch": -1}
     return {"best_epoch": best.best_epoch, "val_score": best.best_score, "start_score": best.start_score}
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let an interrupt pass: Lightning would end the process with code 1 and ignore all later interrupts."""
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    except SystemExit as stop:
+        if not isinstance(stop.__context__, KeyboardInterrupt):
+            raise
+        signal.signal(signal.SIGINT, handler)
+        raise KeyboardInterrupt from None
 
 
 def _trainer(**settings: Any) -> L.Trainer:

@@ -15,9 +15,9 @@ from locigraph.kg.files import parsed_json
 from locigraph.kg.views import Views
 from locigraph.retrieval.evaluation import Fold
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
+from locigraph.scripts.assembly import opening
 from locigraph.scripts.assembly.graphs import views_of
 from locigraph.scripts.assembly.language_models import clients_of
-from locigraph.scripts.assembly.opening import existing_store, read_corpus, require_questions, text_encoder
 from locigraph.scripts.assembly.settings import EncoderSettings, GraphSettings, WriterSettings
 from locigraph.scripts.experiments import provenance
 from locigraph.training.checkpoint import Checkpoint
@@ -58,7 +58,7 @@ def training_set(views: Views, corpus: Corpus, *, validation: int, validation_on
     check_validation(validation)
     spaces = sorted({q.space for q in corpus.questions})
     if validation_only:
-        require_questions(corpus, "it cannot judge when to stop")
+        opening.require_questions(corpus, "it cannot judge when to stop")
         return TrainingSet(corpus.questions, (), tuple(spaces), views)
     if not corpus.questions:
         return TrainingSet((), tuple(sorted(c.space for c in corpus.conversations)), (), views)
@@ -99,8 +99,11 @@ def training_sets(
         LocigraphError: If ``validation`` is negative or leaves none to learn from, or there is no graph.
     """
     check_validation(validation)  # before the graph is opened
-    with existing_store(store) as graph, more_training_sets(also, corpus, encoder, validation=validation) as others:
-        views = views_of(graph, None if encoder is None else text_encoder(encoder))
+    with (
+        opening.existing_store(store) as graph,
+        more_training_sets(also, corpus, encoder, validation=validation) as others,
+    ):
+        views = views_of(graph, None if encoder is None else opening.text_encoder(encoder))
         yield [training_set(views, corpus, validation=validation), *others]
 
 
@@ -123,13 +126,13 @@ def more_training_sets(
                 raise LocigraphError(
                     f"also: dtype of {each.store!r} is given, but no embeddings are used; leave it out"
                 )
-            corpus = own if each.corpus is None else read_corpus(each.corpus)
+            corpus = own if each.corpus is None else opening.read_corpus(each.corpus)
             if encoder is not None and each.dtype is not None:
                 texts: EncoderSettings | None = replace(encoder, dtype=each.dtype)
             else:
                 texts = encoder
-            store = opened.enter_context(existing_store(each.store))
-            views = views_of(store, None if texts is None else text_encoder(texts))
+            store = opened.enter_context(opening.existing_store(each.store))
+            views = views_of(store, None if texts is None else opening.text_encoder(texts))
             sets.append(training_set(views, corpus, validation=validation, validation_only=each.validation_only))
         yield sets
 

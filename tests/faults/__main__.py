@@ -20,7 +20,19 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.faults import cuts, damage, doubling, full_disk, inputs, reads, residue, served, tenants, workbench
+from tests.faults import (
+    cuts,
+    damage,
+    doubling,
+    experiments,
+    full_disk,
+    inputs,
+    reads,
+    residue,
+    served,
+    tenants,
+    workbench,
+)
 from tests.faults.children import preload
 
 #: What makes tries; a try may return how many rows it has read.
@@ -30,13 +42,14 @@ KINDS: dict[str, tuple[Tries, int]] = {
     "faults": (cuts.tries, 35),
     "models": (cuts.kills_of_models, 5),
     "adds": (cuts.kills_of_adds, 5),
+    "experiments": (experiments.tries, 10),
     "disk": (full_disk.tries, 10),
     "serve": (served.tries, 10),
     "damage": (damage.tries, 40),
     "residue": (residue.tries, 20),
     "tenants": (tenants.tries, 120),
     "reads": (reads.tries, 230),
-    "inputs": (inputs.tries, 380),
+    "inputs": (inputs.tries, 370),
     "time": (doubling.tries, 145),
 }
 
@@ -52,18 +65,12 @@ def main() -> None:
     )  # fmt: skip
     parser.add_argument("--summary", type=Path, default=None, help="JSON file to write")
     options = parser.parse_args()
-    if {"serve", "residue"} & {kind for kind, _ in options.kinds}:
+    chosen = {kind for kind, _ in options.kinds}
+    if chosen & {"serve", "residue"}:
         served.load()
-    if {kind for kind, _ in options.kinds} & {
-        "faults",
-        "adds",
-        "serve",
-        "damage",
-        "residue",
-        "tenants",
-        "reads",
-        "inputs",
-    }:
+    if chosen & {"experiments"}:
+        experiments.load()
+    if chosen & {"faults", "adds", "experiments", "serve", "damage", "residue", "tenants", "reads", "inputs"}:
         with tempfile.TemporaryDirectory(prefix="faults-") as folder:
             preload(lambda: workbench.run_each(Path(folder)))
     is_ending = threading.Event()

@@ -89,8 +89,8 @@ class _Counter:
         if threading.current_thread() is threading.main_thread():  # where Python raises it
             raise KeyboardInterrupt
 
-    def watch(self, synced: Path) -> None:
-        """Begin; every call counts twice, before and after. Files that were waited for are noted in ``synced``."""
+    def watch(self, notes: Path) -> None:
+        """Begin; every call counts twice, before and after. Files that were waited for are noted in ``notes``."""
         counted = self
 
         @sa.event.listens_for(sa.Engine, "before_cursor_execute")
@@ -121,8 +121,8 @@ class _Counter:
 
         def noted(file: int) -> None:
             fsync(file)
-            with synced.open("a") as notes:
-                notes.write(f"{os.fstat(file).st_ino}\n")
+            with notes.open("a") as lines:
+                lines.write(f"{os.fstat(file).st_ino}\n")
 
         os.fsync = _around(noted, partial(counted, no_space))
 
@@ -137,37 +137,39 @@ def _around(call: Callable[..., Any], counted: Callable[[], None]) -> Callable[.
     return around
 
 
-def _counted(folder: Path, command: str, at: int, way: str) -> int:
+#: Runs a command on a memory in a folder; its exit code with what it said.
+Run = Callable[[Path, str], tuple[int, str]]
+
+
+def counted(folder: Path, command: str, at: int, way: str, *, run: Run = workbench.run) -> int:
+    """Run a command that is stopped at one of its writing calls; how many of these it has made."""
     counter = _Counter(at, way)
-    counter.watch(_synced(folder))
-    _run(folder, command)
+    counter.watch(synced(folder))
+    _run(folder, command, run)
     return counter.calls
 
 
-def _synced(place: Path) -> Path:
+def synced(place: Path) -> Path:
     return place.with_name("synced")
 
 
-def _run(folder: Path, command: str) -> None:
-    code, said = workbench.run(folder, command)
+def _run(folder: Path, command: str, run: Run) -> None:
+    code, said = run(folder, command)
     assert code in (0, 2), said
     assert "\n" not in said.strip() or code == 0, said
 
 
-def _stopped_after(seconds: float, way: str, folder: Path, command: str) -> float:
-    """Run a command until it has used the processor for so long; returns how long it took if it was not stopped."""
+def stopped_after(seconds: float, way: str, folder: Path, command: str, *, run: Run = workbench.run) -> None:
+    """Run a command until it has used the processor for so long."""
     # Not by a clock, whose time depends on what else the machine does.
     signal.signal(signal.SIGPROF, signal.SIG_DFL if way == "killed" else signal.default_int_handler)
-    started = time.process_time()
-    if seconds:
-        signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
-        _run(folder, command)
+        _run(folder, command, run)
     except KeyboardInterrupt:  # between the command and here
         pass
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
-    return time.process_time() - started
 
 
 def _signalled_after(seconds: float, folder: Path, command: str) -> tuple[int, str]:
@@ -243,16 +245,15 @@ def stage_of(folder: Path, before: Sequence[str], command: str) -> Stage:
     """What a command does after others when nothing stops it."""
     start, done = _memory(folder, before), folder / "done"
 
-    def completed() -> tuple[float, Mapping[str, Any]]:
-        seconds = _stopped_after(0, "", done, command)
+    def completed() -> tuple[int, float, Mapping[str, Any]]:
+        started = time.process_time()
+        calls = counted(done, command, 0, "")
+        seconds = time.process_time() - started
         workbench.run_all(done, "verify")
-        return seconds, workbench.state(done)
+        return calls, seconds, workbench.state(done)
 
     shutil.copytree(start, done)
-    calls = in_child(lambda: _counted(done, command, 0, ""))
-    shutil.rmtree(done)
-    shutil.copytree(start, done)
-    seconds, wanted = in_child(completed)
+    calls, seconds, wanted = in_child(completed)
     shutil.rmtree(done)
     return Stage(command, start, calls, seconds, wanted)
 
@@ -275,8 +276,8 @@ def _check(place: Path, stage: Stage, way: str, at: float) -> None:
     shutil.copytree(stage.start, place)
     try:
         if way in _AT_A_CALL:
-            _synced(place).unlink(missing_ok=True)
-            in_child(lambda: _counted(place, stage.command, int(at), way))
+            synced(place).unlink(missing_ok=True)
+            in_child(lambda: counted(place, stage.command, int(at), way))
         elif way == "signalled":
             code, said = _signalled_after(at, place, stage.command)
             one_line = (
@@ -284,7 +285,7 @@ def _check(place: Path, stage: Stage, way: str, at: float) -> None:
             )
             assert (code, said) in ((0, ""), (2, f"{one_line} goes on")), f"{what}: {code} {said}"
         else:
-            in_child(lambda: _stopped_after(at, way, place, stage.command))
+            in_child(lambda: stopped_after(at, way, place, stage.command))
         has_lost_files = way == "power loss" and _lose(place, stage.start)
         if stage.command == "add" and not has_lost_files:
             in_child(lambda: _verified(place))
@@ -301,16 +302,23 @@ def _lose(place: Path, start: Path) -> bool:
     Of the index those are all, since Milvus Lite's own waiting is not seen here.
     """
     lost = []
-    synced = set(_synced(place).read_text().split()) if _synced(place).exists() else set()
-    for path in (place / "mean").rglob("*"):
-        if path.is_file() and str(path.stat().st_ino) not in synced:
-            path.write_bytes(b"")
+    empty_lost_files(place, place / "mean")
     for path in (place / "graph.index.db").rglob("*"):
         before = start / path.relative_to(place)
         if path.is_file() and not (before.is_file() and filecmp.cmp(path, before, shallow=False)):
             lost.append(path)
             path.write_bytes(b"")
     return bool(lost)
+
+
+def empty_lost_files(place: Path, below: Path, *, but: re.Pattern[str] | None = None) -> None:
+    """Empty the files below a folder that were not waited for, but for those whose path matches a pattern."""
+    notes = synced(place)
+    waited_for = set(notes.read_text().split()) if notes.exists() else set()
+    for path in below.rglob("*"):
+        kept = but is not None and but.fullmatch(str(path.relative_to(below)))
+        if path.is_file() and not kept and str(path.stat().st_ino) not in waited_for:
+            path.write_bytes(b"")
 
 
 def _verified(place: Path) -> None:

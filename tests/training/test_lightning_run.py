@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -29,17 +30,18 @@ class PowerCut(BaseException):
 
 @dataclass
 class Number:
-    """An example that cuts the power when it was dealt out often enough."""
+    """An example that stops everything when it was dealt out often enough."""
 
     name: str
     value: float
     fuse: int = 10**9
+    stop: type[BaseException] = PowerCut
     dealt: int = 0
 
     def to(self, device: torch.device | str) -> Self:
         self.dealt += 1
         if self.dealt == self.fuse:
-            raise PowerCut
+            raise self.stop
         return self
 
 
@@ -95,13 +97,14 @@ class Run:
     trainer: TrainerConfig = CPU
     stage: str = "finetune"
     fuse: int = 10**9
+    stop: type[BaseException] = PowerCut
     logged: dict[str, Any] = field(default_factory=dict)
 
     def __call__(self, folder: Path) -> Ran:
         torch.manual_seed(torch.seed() % 1000)  # no result may depend on what ran before
         folder.mkdir(exist_ok=True)
         module = Guess(lr=self.lr)
-        train = [Number("a", 1.0, self.fuse), Number("b", 2.0)]
+        train = [Number("a", 1.0, self.fuse, self.stop), Number("b", 2.0)]
         result = run_lightning(
             module,
             EpochDataModule(train, [Number("c", 1.5)] if self.validate else [], seed=0),
@@ -208,6 +211,15 @@ def test_an_interrupted_run_taken_up_again_equals_an_uninterrupted_one(
     assert resumed.train[0].dealt == 4 - (fuse - 1)
     assert resumed.guess == whole.guess
     assert resumed.result == whole.result
+
+
+def test_an_interrupt_passes_through_lightning_and_the_next_one_does_too(tmp_path: Path) -> None:
+    handler = signal.getsignal(signal.SIGINT)
+    for fuse in (3, 1):
+        with pytest.raises(KeyboardInterrupt):  # Lightning itself ends the process with code 1
+            Run(fuse=fuse, stop=KeyboardInterrupt)(tmp_path / "cut")
+        assert signal.getsignal(signal.SIGINT) is handler
+    assert Run()(tmp_path / "cut").guess == Run()(tmp_path / "whole").guess
 
 
 def test_a_half_written_resume_point_is_not_taken_up(tmp_path: Path) -> None:
