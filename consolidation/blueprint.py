@@ -158,7 +158,7 @@ def check_blueprint(
     for coined in plan.coined:
         if coined.name in RELATION_LABELS or not LABEL_PATTERN.fullmatch(coined.name):
             raise BlueprintError(
-                f"coined label {coined.name!r} is not new, or not CAPITALS_WITH_UNDERSCORES (at most 64)"
+                f"coined label {coined.name!r} is not new, or not in CAPITALS_WITH_UNDERSCORES (at most 64 characters)"
             )
         if not coined.description.strip() or len(coined.description) > MAX_DESCRIPTION:
             raise BlueprintError(
@@ -176,7 +176,7 @@ def check_blueprint(
         if isinstance(operation, UpdateNode | SupersedeNode | ArchiveNode) and operation.id not in ids:
             raise BlueprintError(f"{where}: id {operation.id!r} was not shown")
         if isinstance(operation, SupersedeNode) and operation.successor not in refs:
-            raise BlueprintError(f"{where}: successor {operation.successor!r} is no node of this plan")
+            raise BlueprintError(f"{where}: successor {operation.successor!r} is not a new node of this plan")
         if isinstance(operation, AddRelation):
             if operation.label not in known:
                 raise BlueprintError(f"{where}: relation label {operation.label!r} is not in the schema")
@@ -196,7 +196,7 @@ def _check_added(where: str, node: AddNode, turn_id: TurnId, turns: Container[Tu
     if turn_id not in node.turn_ids:
         raise BlueprintError(f"{where}: sources {node.turn_ids} lack the present turn {turn_id!r}")
     if unknown := [source for source in node.turn_ids if source not in turns]:
-        raise BlueprintError(f"{where}: source {unknown[0]!r} is no turn of this conversation")
+        raise BlueprintError(f"{where}: source {unknown[0]!r} is not a turn of this conversation")
     if node.days is not None and node.days[0] > node.days[1]:
         raise BlueprintError(f"{where}: ends {node.days[1]} before it begins {node.days[0]}")
 

@@ -66,9 +66,9 @@ class Cassette:
         with self._opened() as file:
             rows = file.execute("SELECT request FROM calls ORDER BY rowid DESC LIMIT ?", (_NEAREST_OF,)).fetchall()
         told = [_difference(request, json.loads(row[0])) for row in rows]
-        nearest = min(told, key=lambda each: each[0])[1] if told else "it holds no call at all"
+        nearest = min(told, key=lambda each: each[0])[1] if told else "the cassette is empty"
         raise MissingReplyError(
-            f"{self.path}: no reply to this request of model {request['model']!r} is kept; {nearest}; set "
+            f"{self.path}: no reply to this request to model {request['model']!r} is recorded; {nearest}; set "
             "mode to auto to ask the endpoint"
         )
 
@@ -102,7 +102,7 @@ class Cassette:
     def _opened(self) -> Iterator[sqlite3.Connection]:
         if self.mode == "replay" and not self.path.is_file():
             raise LanguageModelError(
-                f"{self.path}: there is no such cassette to replay; record it with mode auto first"
+                f"{self.path}: there is no such cassette to replay; first record it with mode auto"
             )
         self.path.parent.mkdir(parents=True, exist_ok=True)
         columns = "(key TEXT PRIMARY KEY, request TEXT NOT NULL, reply TEXT NOT NULL)"
@@ -120,12 +120,12 @@ def _difference(asked: Mapping[str, Any], kept: Mapping[str, Any]) -> tuple[tupl
     """Distance of two requests (number of differing parts, characters after the first difference) and a message."""
     apart = [name for name in ("model", "parameters", "schema", "messages") if asked[name] != kept[name]]
     if not apart:  # impossible unless the file was edited
-        return (0, 0), "a call that says the same is kept under another key"
+        return (0, 0), "an identical request is recorded under another key"
     last = apart[-1]
     mine, other = (json.dumps(each[last], sort_keys=True, ensure_ascii=False) for each in (asked, kept))
     same = next((i for i, (a, b) in enumerate(zip(mine, other, strict=False)) if a != b), min(len(mine), len(other)))
     told = (
-        f"the nearest kept call differs in {' and '.join(apart)}, in {last} first at character {same}: asked "
-        f"{mine[same : same + _SHOWN]!r}, kept {other[same : same + _SHOWN]!r}"
+        f"the most similar recorded request differs in {' and '.join(apart)}, in {last} first at character {same}: "
+        f"requested {mine[same : same + _SHOWN]!r}, recorded {other[same : same + _SHOWN]!r}"
     )
     return (len(apart), len(mine) - same), told

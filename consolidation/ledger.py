@@ -115,8 +115,8 @@ class Ledger:
         if beyond is not None:
             name, limit = beyond
             raise LimitReachedError(
-                f"stopped by {name} {limit:,}: so far {self.total}; what is done is kept; run again with "
-                f"a higher {name} to go on"
+                f"stopped by {name} {limit:,}: so far {self.total}; finished work is kept; run again with "
+                f"a higher {name} to continue"
             )
 
     def stop(self) -> None:
@@ -128,7 +128,7 @@ class Ledger:
     def refuse_if_stopped(self) -> None:
         """Raise StoppedError after ``stop``."""
         if self._is_stopped:
-            raise StoppedError("no request begins, since the run was stopped; run again to go on")
+            raise StoppedError("no more requests are sent, since the run was stopped; run again to continue")
 
     def pause(self, seconds: float) -> None:
         """Wait before a request is repeated; raises StoppedError as soon as ``stop`` is called."""

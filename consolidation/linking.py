@@ -60,8 +60,8 @@ class Linked(Counts):
     useless: int = 0
 
     def __str__(self) -> str:
-        told = f"{counted(self.causes, 'link')} to causes and {self.mentions} to entities made"
-        return told + (f", replies of no use: {self.useless}" if self.useless else "")
+        told = f"{counted(self.causes, 'link')} to causes and {self.mentions} to entities added"
+        return told + (f", unusable replies: {self.useless}" if self.useless else "")
 
 
 # The allowed values differ between requests; ``strict_schema`` fills them in.

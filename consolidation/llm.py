@@ -163,8 +163,8 @@ class ChatClient:
             else:
                 if held is not None and self.cassette.mode == "replay":
                     raise MissingReplyError(
-                        f"{self.cassette.path}: the kept reply to this request of model {self.model!r} is not right "
-                        f"any more ({attempts[-1][1]}); set mode to record to ask the endpoint anew"
+                        f"{self.cassette.path}: the recorded reply to this request to model {self.model!r} is no "
+                        f"longer valid ({attempts[-1][1]}); set mode to record to ask the endpoint again"
                     )
                 self.cassette.require(request)
                 try:
@@ -219,7 +219,7 @@ class ChatClient:
         if message.refusal or choice.finish_reason == "content_filter":
             return text, f"the model refuses ({(message.refusal or 'content filter')[:200]})"
         if choice.finish_reason == "length":
-            return text, "the reply was cut off at the largest number of tokens; it must be shorter"
+            return text, "the reply was cut off at the token limit; it must be shorter"
         return text, None
 
     def _completion(self, messages: Sequence[Message], schema: Schema) -> _Completion:
@@ -238,7 +238,7 @@ class ChatClient:
                     self._has_answered = True
                     return completion
                 except ValidationError:
-                    fault: Exception = ValueError(f"an answer that is no chat completion: {str(reply)[:100]!r}")
+                    fault: Exception = ValueError(f"the answer is not a chat completion: {str(reply)[:100]!r}")
                 wait = None
             except (OpenAIError, json.JSONDecodeError, UnicodeDecodeError) as error:  # the last two: answer is not JSON
                 status = error.status_code if isinstance(error, APIStatusError) else None
@@ -255,7 +255,9 @@ class ChatClient:
                     to_do = f"it refuses the very first request: correct the model or its parameters {parameters}"
                     raise LanguageModelError(self._told(error, to_do)) from error
                 if status in _OF_ONE_REQUEST:
-                    raise ReplyFormatError(f"{self._told(error)}; this request is refused") from error
+                    raise ReplyFormatError(
+                        self._told(error, "this request is refused; run again when it is accepted")
+                    ) from error
                 is_passing = status is None or status in _PASSING or status >= 500
                 if not is_passing or (status is None and not isinstance(error, APIConnectionError | ValueError)):
                     if status == _UNAUTHORISED and self._endpoint.lacking_key is not None:
@@ -263,7 +265,7 @@ class ChatClient:
                         raise LanguageModelError(self._told(error, to_do)) from error
                     raise LanguageModelError(self._told(error)) from error
                 if "insufficient_quota" in str(error):
-                    raise LanguageModelError(f"{self._told(error)}; no credit is left") from error
+                    raise LanguageModelError(self._told(error, "no credit is left; add some and run again")) from error
                 fault = error
                 wait = _retry_after(
                     error.response.headers.get("retry-after") if isinstance(error, APIStatusError) else None
@@ -290,7 +292,7 @@ class ChatClient:
         if self._form == form:  # only the first of several threads changes it
             self._form = form + 1
             _LOG.warning(
-                "%s: does not take %s (%s); it is asked by %s from now on",
+                "%s: does not accept %s (%s); requests use %s from now on",
                 self._where, _FORMS[form].__name__.strip("_"), error[:120], _FORMS[form + 1].__name__.strip("_"),
             )  # fmt: skip
 
@@ -301,12 +303,12 @@ class ChatClient:
         instead = _INSTEAD[name]
         self._parameters = others if instead is None else {**others, instead: self._parameters[name]}
         _LOG.warning(
-            "%s: does not take %s (%s); it is asked %s from now on",
+            "%s: does not accept %s (%s); requests are sent %s from now on",
             self._where, name, error[:120], "without it" if instead is None else f"with {instead}",
         )  # fmt: skip
 
-    def _told(self, error: Exception, to_do: str = "run again when it answers") -> str:
-        return f"{self._where}: {str(error)[:_SAID]}; {self.cassette.path} keeps what was written; {to_do}"
+    def _told(self, error: Exception, to_do: str = "run again when the endpoint answers") -> str:
+        return f"{self._where}: {str(error)[:_SAID]}; replies so far are kept in {self.cassette.path}; {to_do}"
 
 
 def _storable(text: str) -> str:

@@ -42,8 +42,8 @@ def refuse_other_extractor(store: Store, space: SpaceId, extractor: Extractor) -
     held = built_by(store, space)
     if held is not None and held != extractor.name:
         raise ConsolidationError(
-            f"space {space!r} was built by {held!r}, not {extractor.name!r}; two extractors must not build one graph: "
-            "name that one, or use another store"
+            f"space {space!r} was built by {held!r}, not {extractor.name!r}; a graph must not be built by two "
+            f"extractors: use {held!r}, or another store"
         )
     return held
 
@@ -64,7 +64,7 @@ def _remember_version(store: Store, space: SpaceId, version: str) -> None:
     if version in held:
         return
     if held:
-        _LOG.warning("space %r was built by %s so far, and goes on by %s", space, "; ".join(held), version)
+        _LOG.warning("space %r was built by %s so far, and is continued by %s", space, "; ".join(held), version)
     store.set_setting(_versions_name(space), "\n".join([*held, version]))
 
 

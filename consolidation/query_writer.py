@@ -75,7 +75,7 @@ class LLMQueries:
             queries = filled(QueriesForm, reply).queries
             unknown = {name for query in queries for name in query.types} - {*types}
             if unknown:
-                raise ValueError(f"types holds {min(unknown)[:80]!r}; known: {', '.join(types)}")
+                raise ValueError(f"types contains {min(unknown)[:80]!r}; known: {', '.join(types)}")
             return queries
 
         if self._outage is not None and self._clock() < self._rests_until:

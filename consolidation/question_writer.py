@@ -46,7 +46,7 @@ class LLMQuestions:
 
     def __init__(self, client: ChatClient, *, concurrency: int = 4) -> None:
         if concurrency < 1:
-            raise LanguageModelError(f"writer.concurrency is {concurrency}; at least 1 request must be allowed")
+            raise LanguageModelError(f"writer.concurrency is {concurrency}; expected at least 1")
         self._client = client
         self._concurrency = concurrency
 
@@ -120,5 +120,5 @@ def questions_of(reply: Any, count: int) -> list[list[str]]:
     for answer in answers:
         for question in answer.questions:
             if not question.endswith(("?", "？")):
-                raise ValueError(f"statement {answer.statement}: {question[:80]!r} is no question; end it with '?'")
+                raise ValueError(f"statement {answer.statement}: {question[:80]!r} is not a question; end it with '?'")
     return [answer.questions[:_MOST_QUESTIONS] for answer in answers]

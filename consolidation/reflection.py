@@ -62,7 +62,7 @@ class Reflected(Counts):
 
     def __str__(self) -> str:
         told = f"{counted(self.made, 'reflection')} made, {self.reworded} reworded, {self.archived} archived"
-        return told + (f", replies of no use: {self.useless} (--retry_failed true asks again)" if self.useless else "")
+        return told + (f", unusable replies: {self.useless} (--retry_failed true asks again)" if self.useless else "")
 
 
 _Line = AfterValidator(one_line)
@@ -233,7 +233,7 @@ class Reflector:
         keys = facts.seen.keys[facts.rows]
         again = facts.rows[(keys > failed[0]) & (keys <= failed[1])]
         name, others = _failed_name(space), json.dumps([each for each in self._failed(space) if each != failed])
-        if not len(again):  # the facts were erased, or are not valid any more
+        if not len(again):  # the facts were erased, or are no longer valid
             self._store.set_setting(name, others)
             return Reflected()
         done = self._ask_about(facts, again, client, {name: others})
@@ -282,7 +282,9 @@ class Reflector:
                 if unknown := [name for name in form.facts if name not in ids]:
                     raise ValueError(f"fact {unknown[0]!r} was not shown; shown are f1 to f{len(ids)}")
                 if len(set(form.facts)) < 2 or not fresh & set(form.facts):
-                    raise ValueError(f"{form.label!r} rests on {form.facts}; name two facts or more, one of new_facts")
+                    raise ValueError(
+                        f"{form.label!r} is based on {form.facts}; name two or more facts, one of new_facts"
+                    )
                 if form.revises is not None and form.revises not in insights:
                     raise ValueError(
                         f"insight {form.revises!r} was not shown; shown are {', '.join(insights) or 'none'}"

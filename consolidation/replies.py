@@ -113,7 +113,7 @@ def _without_thoughts(text: str) -> str:
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"the reply is not JSON ({name} is no number of JSON)")
+    raise ValueError(f"the reply is not JSON ({name} is not a JSON number)")
 
 
 def filled(form: type[_Form], reply: Any) -> _Form:

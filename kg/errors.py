@@ -60,7 +60,7 @@ class UnknownScopeError(StoreError):
 
     def __init__(self, scope: str, known: Iterable[str]) -> None:
         shown = scope if len(scope) <= 80 else scope[:77] + "..."
-        super().__init__(f"no space is of {shown}{nearest(scope, known)}")
+        super().__init__(f"no space belongs to {shown}{nearest(scope, known)}")
 
 
 class UnknownNodeError(StoreError):

@@ -16,7 +16,7 @@ from typing import Any
 #: Application ids that we write to the header of an SQLite file: for a store, and for a cache.
 STORE_ID, CACHE_ID = int.from_bytes(b"Loci"), int.from_bytes(b"LocC")
 #: Advice to the user after an error for which ``is_of_disk`` is true.
-MAKE_ROOM = "mend the disk, or make room on it, and run the command again"
+MAKE_ROOM = "repair the disk or make room on it, and run the command again"
 _REPLACING = threading.Lock()
 _SEAL = "sha256"
 
@@ -43,7 +43,7 @@ def sealed(manifest: Mapping[str, Any]) -> str:
 def check_seal(manifest: Mapping[str, Any]) -> None:
     """Raise ``ValueError`` if a manifest was changed after ``sealed`` wrote it; one without a seal is accepted."""
     if _SEAL in manifest and manifest[_SEAL] != _seal(manifest):
-        raise ValueError(f"the manifest was changed after it was written: {_SEAL} does not fit what it says")
+        raise ValueError(f"the manifest was changed after it was written: its {_SEAL} does not match its content")
 
 
 def _seal(manifest: Mapping[str, Any]) -> str:
@@ -102,7 +102,7 @@ def opened_sqlite(
     try:
         with closing(sqlite3.connect(path, timeout=60)) as connection:
             if is_foreign(connection, application_id=CACHE_ID, is_earlier=lambda held: _holds(held, table, columns)):
-                raise sqlite3.DatabaseError("it is the database of another application and was left as it is")
+                raise sqlite3.DatabaseError("it belongs to another application and was left unchanged")
             ensure_table(connection, table, columns)
             connection.execute("PRAGMA secure_delete = ON")
             yield connection

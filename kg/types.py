@@ -141,7 +141,7 @@ class Turn:
                 return name, getattr(self, name), f"1 to {MAX_NAME_BYTES} bytes without control characters, not blank"
         for name in ("text", "image_caption"):
             if not is_text(getattr(self, name) or ""):
-                return name, getattr(self, name), f"at most {MAX_TEXT_BYTES} bytes without NUL and lone surrogates"
+                return name, getattr(self, name), f"at most {MAX_TEXT_BYTES} bytes without NUL or lone surrogates"
         if self.spoken_at is not None and not is_in_range(self.spoken_at):
             return "spoken_at", str(self.spoken_at), TIME_RANGE
         if not 0 <= self.position < _MAX_POSITION:

@@ -184,7 +184,7 @@ def test_data_in_the_place_of_a_configuration_is_told_which_options_there_are(
     code, _, error = run(capsys, "build", "--corpus", str(tmp_path / "chats.jsonl"))
     assert_one_line_and_code_2(code, error, "--corpus takes a configuration file", "--corpus.path", "conversation_id")
     code, _, error = run(capsys, "build", "--corpus.path", str(tmp_path / "chats.jsonl"))
-    assert_one_line_and_code_2(code, error, "chats.jsonl: no turn in it")
+    assert_one_line_and_code_2(code, error, "chats.jsonl: it contains no turns")
 
 
 def test_a_chat_that_is_read_in_the_wrong_way_is_told_the_right_one(
@@ -193,13 +193,13 @@ def test_a_chat_that_is_read_in_the_wrong_way_is_told_the_right_one(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "chat.txt").write_text("12/03/2024, 18:41 - Ana: I sold the oboe.\n")
     code, _, error = run(capsys, "build", "--corpus.path", "chat.txt")
-    formats = "for the export of another program name --corpus.format: messages, chatgpt, slack, whatsapp"
+    formats = "for the export of another program, set --corpus.format to one of: messages, chatgpt, slack, whatsapp"
     assert_one_line_and_code_2(code, error, "expected valid JSON", formats)
     message = '{"role": "user", "content": "I sold the oboe."}\n'
     for text in (message, message * 2):
         (tmp_path / "chat.jsonl").write_text(text)
         code, _, error = run(capsys, "build", "--corpus.path", "chat.jsonl", "--corpus.format", "messages")
-        assert_one_line_and_code_2(code, error, "of one message a line make one list: jq -s .")
+        assert_one_line_and_code_2(code, error, "one message per line, make one list of them with jq -s .")
 
 
 @pytest.mark.parametrize("category", [UserWarning, FutureWarning])
@@ -666,9 +666,12 @@ def test_what_does_not_fit_a_store_is_one_line_with_the_cure_and_changes_nothing
         (["recall", "Who?", "--space", space[1:], "--store", "graph.sqlite"], [f"nearest is '{space}'"]),
         (["recall", "Who?", "--space", space, "--store", "small.jsonl"], ["not a database", "--corpus.path"]),
         (["build", "--corpus.path", "graph.sqlite", "--store", "graph.sqlite"], ["is a database", "--store"]),
-        (["build", "--corpus.path", "pretty.json", "--store", "graph.sqlite"], ["one JSON object a line", "jq -c ."]),
-        (["build", "--corpus.path", "export.json", "--store", "graph.sqlite"], ["name --corpus.format: messages"]),
-        (["forget", *here, "--turns", f"{turns[0]['turn_id']},none"], ["holds no turn 'none'"]),
+        (["build", "--corpus.path", "pretty.json", "--store", "graph.sqlite"], ["one JSON object per line", "jq -c ."]),
+        (
+            ["build", "--corpus.path", "export.json", "--store", "graph.sqlite"],
+            ["set --corpus.format to one of: messages"],
+        ),
+        (["forget", *here, "--turns", f"{turns[0]['turn_id']},none"], ["has no turn 'none'"]),
     ):
         code, _, error = run(capsys, *command)
         assert_one_line_and_code_2(code, error, *words)
@@ -769,7 +772,7 @@ def test_no_command_changes_the_database_of_another_application(
         ["build", *tiny],
     ):
         code, _, error = run(capsys, *command, "--store", "places.sqlite")
-        assert_one_line_and_code_2(code, error, "another application and was left as it is")
+        assert_one_line_and_code_2(code, error, "another application and was left unchanged")
     assert Path("places.sqlite").read_bytes() == before
 
 

@@ -52,7 +52,7 @@ _NODES_READ, _WORDS_WRITTEN, _JSON_WRITTEN = 16 * 30, 1.25, 120
 
 def _plannable(name: str) -> str:
     if name not in plannable_types():
-        raise ValueError(f"{name!r} is no type that can be planned; expected one of {', '.join(plannable_types())}")
+        raise ValueError(f"{name!r} is not a type that can be planned; expected one of {', '.join(plannable_types())}")
     return name
 
 
@@ -338,7 +338,7 @@ def _plan_of(
         if node.type != "sub_event" or kinds.get(whole) != "event_node":
             raise ValueError(
                 f"{node.ref} is a {node.type} and part of {node.part_of!r} ({kinds.get(whole, 'not added')}); only a "
-                "sub_event is part of something, and that is an event_node"
+                "sub_event can be part of another node, which must be an event_node"
             )
         operations.append(AddRelation(whole, "CONTAINS", node.ref))
     changed = [

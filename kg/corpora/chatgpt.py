@@ -33,7 +33,7 @@ def read(path: str) -> Corpus:
     """
     document = parse_json(path, decode(path))
     if not isinstance(document, list):
-        raise CorpusFormatError(path, None, "(top)", document, "the list of conversations of conversations.json")
+        raise CorpusFormatError(path, None, "(top)", document, "a list of conversations, as in conversations.json")
     conversations: dict[SpaceId, Conversation] = {}
     skipped: Counter[str] = Counter()
     for number, item in enumerate(document):
@@ -56,7 +56,7 @@ def _said(conversation: Record, skipped: Counter[str]) -> Iterator[Utterance]:
         # Parts that are not text are images and files.
         text = "\n".join(part for part in content.items("parts", required=False) if isinstance(part, str))
         if speaker is None or not text.strip():
-            skipped["messages of systems and tools" if speaker is None else "messages without text"] += 1
+            skipped["system and tool messages" if speaker is None else "messages without text"] += 1
             continue
         time = None if held.data.get("create_time") is None else held.epoch("create_time")
         yield Utterance(held.string("id"), "undated" if time is None else time.date().isoformat(), speaker, text, time)

@@ -87,7 +87,7 @@ def with_corrections(corpus: Corpus, path: str) -> Corpus:
             passed += 1
             continue
         if record.string("question") != question.text:
-            raise record.error("question", record.string("question"), f"the question's wording {question.text!r}")
+            raise record.error("question", record.string("question"), f"{question.text!r}, as in the corpus")
         for turn in evidence:
             if turn not in known[space]:
                 raise record.error("correct_evidence", turn, "the id of a turn of this conversation")

@@ -94,7 +94,7 @@ def _history(record: Record) -> tuple[list[Utterance], list[str], int]:
     if not len(ids) == len(dates) == len(sessions):
         found = ((sessions, "session"), (ids, "id"), (dates, "date"))
         told = ", ".join(counted(len(values), noun) for values, noun in found)
-        raise record.error("haystack_sessions", told, "as many of each")
+        raise record.error("haystack_sessions", told, "the same number of each")
     times = [
         _time(Record({"date": d}, record.path, record.conversation, f"haystack_dates[{i}]"), "date")
         for i, d in enumerate(dates)

@@ -45,7 +45,9 @@ def read(path: str) -> Corpus:
         where = "(top)" if len(documents) == 1 else f"conversation {number}"
         record = Record(document, path, None, where)
         if "messages" not in record.data and "role" in record.data:
-            raise record.error("messages", None, "a list; of one message a line make one list: jq -s .")
+            raise record.error(
+                "messages", None, "a list; if the file has one message per line, make one list of them with jq -s ."
+            )
         name = record.optional_string("id") or (stem if len(documents) == 1 else f"{stem}-{number}")
         space = SpaceId(name)
         refuse_repeated(path, "id", space, conversations)
@@ -54,7 +56,7 @@ def read(path: str) -> Corpus:
             speaker = SPEAKERS.get(message.string("role"))
             text = _text(message)
             if speaker is None or not text.strip():
-                skipped["messages of other roles, or empty" if speaker is None else "messages without text"] += 1
+                skipped["messages with other roles" if speaker is None else "messages without text"] += 1
                 continue
             time = message.timestamp("timestamp")
             turn_id = names.name("m" if time is None else f"{time:%Y-%m-%dT%H:%M}", speaker, text)

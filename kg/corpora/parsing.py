@@ -67,7 +67,7 @@ class Record:
 
     def _storable(self, key: str, value: str) -> str:
         if UNSTORABLE.search(value):
-            raise self.error(key, value, "text without NUL characters and lone surrogates")
+            raise self.error(key, value, "text without NUL characters or lone surrogates")
         return value
 
     def optional_string(self, key: str) -> str | None:
@@ -184,17 +184,19 @@ def read_bytes(path: str, *, limit: int = MAX_FILE_BYTES) -> bytes:
     Raises:
         CorpusFormatError: If it cannot be read, or holds more bytes than ``limit``.
     """
-    cure = "name a readable file; of the formats slack alone reads folders"
+    cure = "name a readable file; only the format slack reads folders"
     try:
         with gzip.open(path) if path.endswith(".gz") else Path(path).open("rb") as file:
             content = file.read(limit + 1)
     except MemoryError:
-        raise CorpusFileError(path, "there is no memory to read it", "split it into several files") from None
+        raise CorpusFileError(path, "not enough memory to read it", "split it into several files") from None
     except (OSError, EOFError, zlib.error) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise CorpusFileError(path, reason, cure) from error
     if len(content) > limit:
-        raise CorpusFileError(path, f"holds more than {limit:,} bytes, unpacked", "split it into several files")
+        raise CorpusFileError(
+            path, f"it has more than {limit:,} bytes when decompressed", "split it into several files"
+        )
     return content
 
 
@@ -231,17 +233,17 @@ def json_lines(path: str) -> Iterator[tuple[int, Any]]:
             except CorpusFormatError:
                 if number > 1 or not text.lstrip().startswith(("{", "[")) or not _is_json(text):
                     raise
-                expected = f"one JSON object a line; this file has documents over several lines ({_cure(text)})"
+                expected = f"one JSON object per line; this file has documents over several lines ({_cure(text)})"
                 raise CorpusFormatError(path, None, "line 1", line[:30], expected) from None
             if number == 1 and isinstance(value, list):
-                expected = f"one JSON object a line; this file is one list ({_cure(text)})"
+                expected = f"one JSON object per line; this file is one list ({_cure(text)})"
                 raise CorpusFormatError(path, None, "line 1", line[:30], expected)
             yield number, value
 
 
 def _cure(text: str) -> str:
     is_list = text.lstrip().startswith("[")
-    return "jq -c '.[]' makes lines of its members" if is_list else "jq -c . makes a line of each"
+    return "jq -c '.[]' writes each member on a line" if is_list else "jq -c . writes each on one line"
 
 
 def _is_json(text: str) -> bool:
@@ -265,7 +267,7 @@ def decode(path: str) -> str:
     """
     content = read_bytes(path)
     if content.startswith(b"SQLite format 3"):
-        raise CorpusFileError(path, "this is a database", "name a file of conversations; a graph is named with --store")
+        raise CorpusFileError(path, "this is a database", "name a file of conversations; a store is given with --store")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -274,4 +276,4 @@ def decode(path: str) -> str:
 
 def passed_over(skipped: Mapping[str, int]) -> tuple[str, ...]:
     """A note for each kind of skipped messages, with their number."""
-    return tuple(f"{what} passed over: {count:,}" for what, count in sorted(skipped.items()) if count)
+    return tuple(f"skipped {what}: {count:,}" for what, count in sorted(skipped.items()) if count)

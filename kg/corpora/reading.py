@@ -58,7 +58,7 @@ def load_corpus(
         with resources.as_file(resources.files("locigraph.kg.corpora") / f"{path}.jsonl") as bundled:
             corpus = replace(row.read(str(bundled)), path=path)
     elif not Path(path).exists():
-        raise CorpusFileError(path, "no such file", f"name one, or a bundled corpus: {', '.join(BUNDLED)}")
+        raise CorpusFileError(path, "no such file", f"name an existing file or a bundled corpus: {', '.join(BUNDLED)}")
     else:
         corpus = _read(row, path)
     corpus = _usable(corpus)
@@ -79,7 +79,7 @@ def load_corpus(
         corpus = row.with_corrections(corpus, corrections)
     if row.known_sha256 and corpus.sha256 not in row.known_sha256:
         known = ", ".join(f"{name} {digest}" for digest, name in row.known_sha256.items())
-        note = f"the file's SHA-256 {corpus.sha256} is unknown, so results may not compare; known: {known}"
+        note = f"the file's SHA-256 {corpus.sha256} is unknown, so results may not be comparable; known: {known}"
         corpus = replace(corpus, notes=(*corpus.notes, note))
     corpus = replace(corpus, unanswerable=tuple(q for q in corpus.questions if q.category in row.unanswerable))
     if conversations is not None:
@@ -94,8 +94,8 @@ def load_corpus(
         return corpus.in_space(space)
     for conversation in corpus.conversations:
         if conversation.space.partition(" ")[0] == row.nameless:  # also copies, such as "_chat (1)"
-            cure = f"name this chat with --corpus.space, since {row.name} calls every one so"
-            raise CorpusFileError(path, f"the file's name {conversation.space!r} tells no chat from another", cure)
+            cure = f"name this chat with --corpus.space, since {row.name} gives every chat this name"
+            raise CorpusFileError(path, f"the file name {conversation.space!r} does not identify the chat", cure)
     return corpus
 
 
@@ -105,7 +105,7 @@ def _read(row: CorpusFormat, path: str) -> Corpus:
     except CorpusFormatError as error:
         if row is jsonl.FORMAT and error.field == "line 1":  # probably an export given without its format
             exports = ", ".join(other.name for other in FORMATS.values() if other.is_export)
-            error.args = (f"{error}; for the export of another program name --corpus.format: {exports}",)
+            error.args = (f"{error}; for the export of another program, set --corpus.format to one of: {exports}",)
         raise
 
 
@@ -117,7 +117,7 @@ def _usable(corpus: Corpus) -> Corpus:
         CorpusFormatError: If a field of a turn is invalid.
     """
     if not any(conversation.turns for conversation in corpus.conversations):
-        raise CorpusFileError(corpus.path, "no turn in it", "check the file, and the format that it is read as")
+        raise CorpusFileError(corpus.path, "it contains no turns", "check the file and the format it is read as")
     for conversation in corpus.conversations:
         for turn in conversation.turns:
             if turn.fault is not None:
@@ -127,7 +127,7 @@ def _usable(corpus: Corpus) -> Corpus:
     empty = [str(c.space) for c in corpus.conversations if not c.turns]
     if not empty:
         return corpus
-    note = f"left out, without turns: {counted(len(empty), 'conversation')}, such as {empty[0]!r}"
+    note = f"left out {counted(len(empty), 'conversation')} without turns, such as {empty[0]!r}"
     kept = tuple(c for c in corpus.conversations if c.turns)
     return replace(corpus, conversations=kept, notes=(*corpus.notes, note))
 

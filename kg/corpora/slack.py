@@ -30,7 +30,7 @@ def read(path: str) -> Corpus:
     given = Path(path)
     folder = given if given.is_dir() else given.parent
     if given.is_dir() and (given / "users.json").is_file():
-        raise CorpusFormatError(path, None, "(folder)", path, "a channel's folder, and this is the whole export")
+        raise CorpusFormatError(path, None, "(folder)", path, "a channel's folder, not the folder of the whole export")
     files = sorted(given.glob("*.json")) if given.is_dir() else [given]
     if not files:
         raise CorpusFormatError(path, None, "(folder)", path, "a channel's folder with a JSON file for each day")
@@ -47,7 +47,7 @@ def read(path: str) -> Corpus:
             message = Record(item, str(file), str(space), f"[{number}]")
             of_app = "bot_id" in message.data and "user" not in message.data
             if of_app or message.data.get("subtype") not in (None, "thread_broadcast", "me_message"):
-                skipped["notices and messages of apps"] += 1
+                skipped["notices and messages from apps"] += 1
                 continue
             words = _words(message.text("text"), names) if message.data.get("text") else ""
             if not words.strip():

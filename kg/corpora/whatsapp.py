@@ -67,7 +67,7 @@ def read(path: str) -> Corpus:
     counts = {"notices without a speaker": notices, "media and empty messages": media}
     notes = [*passed_over(counts)]
     if not is_known:
-        notes.append("no date tells whether the day or the month comes first; the day was taken")
+        notes.append("no date shows whether the day or the month comes first; dates were read with the day first")
     turns = number_turns(space, said)
     return Corpus("whatsapp", path, file_sha256(path), (Conversation(space, turns),), (), {}, notes=tuple(notes))
 
@@ -76,7 +76,7 @@ def _messages(path: str) -> Iterator[_Message]:
     held: _Message | None = None
     for number, line in enumerate(decode(path).translate(_INVISIBLE).split("\n"), start=1):
         if UNSTORABLE.search(line):
-            raise CorpusFormatError(path, None, f"line {number}", line[:40], "text without NUL and lone surrogates")
+            raise CorpusFormatError(path, None, f"line {number}", line[:40], "text without NUL or lone surrogates")
         found = _LINE.match(line)
         if found is None:
             if held is not None:

@@ -22,7 +22,7 @@ STOP_WORDS: frozenset[str] = frozenset(
     than that the their theirs them themselves then there these they this those through to too under until up us ve
     very was wasn we were weren what when where which while who whom whose why will with won would wouldn y yes yeah
     you your yours yourself yourselves also really
-    """.split()  # noqa: SIM905  (a list of 200 lines would say no more)
+    """.split()  # noqa: SIM905  (one word per line would take 200 lines)
 )
 
 _WORD = re.compile(r"[^\W_]+")

@@ -78,7 +78,7 @@ class Commit:
             select(table.c.state).where(table.c.space == self._change.space, table.c.turn_id == turn_id)
         ).scalar()
         if state == TurnState.DONE:  # else two processes that build the same store would duplicate every node
-            raise StoreError(f"space {self._change.space!r}: turn {turn_id!r} is consolidated already")
+            raise StoreError(f"space {self._change.space!r}: turn {turn_id!r} is already consolidated")
         failure = self._change.failure
         came_to = TurnState.DONE if failure is None else TurnState.FAILED
         turns.set_state(self._connection, self._change.space, turn_id, came_to, failure)
@@ -106,7 +106,9 @@ class Commit:
             if node.type not in known:
                 raise UnknownTypeError(f"node type {node.type!r} is not in the schema{nearest(node.type, known)}")
             if not node.description.strip():
-                raise StoreError(f"node {node.ref!r} ({node.type}) has an empty description; nothing could find it")
+                raise StoreError(
+                    f"node {node.ref!r} ({node.type}) has an empty description, so no search could find it"
+                )
         refs = [node.ref for node in nodes]
         if len(set(refs)) != len(refs):
             twice = next(ref for ref in refs if refs.count(ref) > 1)
@@ -163,7 +165,7 @@ class Commit:
     def _update_node(self, new: NodeUpdate) -> int | None:
         """Apply one update; returns the node's key if its index row must be rewritten, else None."""
         if new.id not in self._held:
-            raise UnknownNodeError(f"space {self._change.space!r} holds no node {new.id!r} that could be updated")
+            raise UnknownNodeError(f"space {self._change.space!r} has no node {new.id!r} to update")
         key = self._held[new.id].key
         self._provenance.append((key, new.add_provenance, new.label is not None or new.description is not None))
         if new.only_adds_provenance:
@@ -194,7 +196,9 @@ class Commit:
 
     def _key(self, name: str) -> int:
         if name not in self._keys:
-            raise UnknownNodeError(f"space {self._change.space!r} holds no node {name!r}, nor does this change make it")
+            raise UnknownNodeError(
+                f"space {self._change.space!r} has no node {name!r}, and this change does not create it"
+            )
         return self._keys[name]
 
     def _write_provenance(self) -> None:

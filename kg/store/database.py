@@ -37,7 +37,7 @@ class Database:
             try:
                 Path(text_url).parent.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise StoreError(f"cannot make a folder for store {text_url!r}: {error.strerror}") from error
+                raise StoreError(f"cannot create the folder of store {text_url!r}: {error.strerror}") from error
         self._engine = make_engine(text_url, access)
         self._writing = threading.Lock()
         # Usually nothing needs to be written; checking first avoids waiting for another writer.
@@ -46,8 +46,7 @@ class Database:
         if not is_ready and access == "read":
             self.close()
             raise StoreVersionError(
-                f"store {self.url!r} was written by an older version; run locigraph verify once, which brings it up "
-                "to date"
+                f"store {self.url!r} was written by an older version; run locigraph verify once to upgrade it"
             )
         if not is_ready:
             with self._write() as connection:
@@ -83,13 +82,15 @@ class Database:
             if "locked" in str(error.orig):
                 cure = "another process has been writing to it for half a minute; run the command again when it is done"
             elif "not a database" in str(error.orig):
-                cure = "name the graph that locigraph build made; conversations are named with --corpus.path"
+                cure = (
+                    "give the path of a store that locigraph build created; conversations are given with --corpus.path"
+                )
             elif "readonly" in str(error.orig):
-                cure = "it was opened to be read only, or its file may not be written"
+                cure = "it was opened read-only, or its file is not writable"
             elif is_of_disk(error.orig):
                 cure = f"nothing was changed; {MAKE_ROOM}"
             else:
-                cure = "if this is no database file of locigraph, name one or a new path"
+                cure = "if this is not a database of locigraph, give the path of one or a new path"
             raise StoreError(f"store {self.url!r}: {error.orig}; {cure}") from error
 
     def faults(self) -> list[str]:
@@ -111,6 +112,6 @@ class Database:
             is_busy = bare.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()[0]
         if is_busy:
             raise StoreError(
-                f"store {self.url!r}: erased, but old pages remain in the file's log until other readers of it end; "
-                "forget again completes it"
+                f"store {self.url!r}: erased, but old pages remain in the file's log until its other readers "
+                "have finished; then run forget again to complete it"
             )

@@ -71,7 +71,7 @@ def put(
         keys.update((row.id, row.key) for row in connection.execute(query))
     for text in texts:
         if text.node_id not in keys:
-            raise UnknownNodeError(f"space {space!r} holds no node {text.node_id!r}")
+            raise UnknownNodeError(f"space {space!r} has no node {text.node_id!r}")
     rows = [(keys[t.node_id], t.text_hash, vector) for t, vector in zip(texts, vectors, strict=True)]
     put_rows(connection, model, rows)
     return [key for key, _, _ in rows]
@@ -103,8 +103,8 @@ def faults(connection: Connection) -> Iterator[str]:
     for row in connection.execute(select(n.c.id, e.c.model, e.c.vector).join(e, e.c.node_key == n.c.key)):
         if not _is_sound(row.vector, dims[row.model]):
             yield (
-                f"vector of node {row.id} by {row.model!r} is not {dims[row.model]} finite numbers, which locigraph "
-                "build makes anew if the node still has that text"
+                f"vector of node {row.id} by {row.model!r} is not {dims[row.model]} finite numbers, and locigraph "
+                "build computes it again if the node still has that text"
             )
 
 
@@ -126,7 +126,7 @@ def by_key(
             if not _is_sound(row.vector, dim):
                 if row.status == NodeStatus.ACTIVE:
                     raise InvalidVectorError(
-                        f"node {row.id!r} of space {space!r} has no sound vector of {model!r}; run locigraph "
+                        f"node {row.id!r} of space {space!r} has no valid vector of {model!r}; run locigraph "
                         "build with that text encoder"
                     )
                 continue

@@ -52,8 +52,7 @@ def make_engine(url: str, access: Access) -> Engine:
         connection.execute("PRAGMA busy_timeout=30000")
         if is_foreign(connection, application_id=STORE_ID, is_earlier=_is_unmarked_store):
             raise StoreError(
-                f"store {shown_url(url)!r} is the database of another application and was left as it is; name "
-                "another file"
+                f"store {shown_url(url)!r} belongs to another application and was left unchanged; name another file"
             )
         # secure_delete overwrites what forget() erases.
         changing = () if access == "read" else ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON")

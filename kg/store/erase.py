@@ -25,9 +25,7 @@ def erase_turns(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnI
     turn_keys = turns.keys_of(connection, space, turn_ids)
     missing = sorted(set(turn_ids) - set(turn_keys))
     if missing:
-        raise StoreError(
-            f"space {space!r} holds no turn {missing[0]!r}, or no longer; of the turns named now none was erased"
-        )
+        raise StoreError(f"space {space!r} has no turn {missing[0]!r}, or it was erased before; nothing was erased now")
     tombstones.put(connection, space, list(turn_keys))
     doomed = _doomed(connection, set(turn_keys.values()))
     before_erasing(_texts(connection, doomed))

@@ -141,8 +141,8 @@ def _embeddings(
         found, matrix = _vectors(connection, parameters)
         if len(found) != len(wanted):
             raise InvalidVectorError(
-                f"space {space!r}: of {counted(len(wanted), 'node')} {len(wanted) - len(found):,} have no embedding of "
-                f"model {model!r}; run locigraph build with that encoder"
+                f"space {space!r}: {len(wanted) - len(found):,} of {counted(len(wanted), 'node')} have no embedding of "
+                f"model {model!r}; run locigraph build with that text encoder"
             )
         parts.append(matrix[np.argsort(found, kind="stable")])
     return np.concatenate(parts)
@@ -166,7 +166,7 @@ def _vectors(connection: Connection, parameters: Parameters) -> tuple[NDArray[np
     data = np.frombuffer(joined if is_sound else b"", dtype="<f4")
     if not is_sound or not np.isfinite(data).all():
         raise InvalidVectorError(
-            f"space {parameters['space']!r}: vectors of model {parameters['model']!r} hold NaN or differ in length; "
-            "run locigraph build with that encoder, which makes them anew"
+            f"space {parameters['space']!r}: vectors of model {parameters['model']!r} contain NaN or differ in length; "
+            "run locigraph build with that text encoder to compute them again"
         )
     return keys, data.reshape(len(keys), min(sizes) // 4).astype(np.float32)

@@ -43,7 +43,7 @@ def find(connection: Connection) -> list[str]:
 
 def _lost(connection: Connection) -> Iterator[str]:
     for row in connection.exec_driver_sql("PRAGMA foreign_key_check"):
-        yield f"a row of {row[0]} points at nothing"
+        yield f"a row of {row[0]} refers to a row that does not exist"
 
 
 def _unreadable_turns(connection: Connection) -> Iterator[str]:
@@ -79,16 +79,16 @@ def _read_node(row: Any) -> None:
     for at in (row.created_at, row.update_time, row.valid_from, row.valid_to):
         moment(at)
     if not isinstance(parsed_json(row.attributes), dict):
-        raise TypeError("the attributes are no object")
+        raise TypeError("the attributes are not an object")
 
 
 def _changed_texts(connection: Connection) -> Iterator[str]:
     for row in connection.execute(select(tables.nodes.c.id, tables.nodes.c.description, tables.nodes.c.text_hash)):
         if not isinstance(row.description, str) or text_digest(row.description) != row.text_hash:
-            yield f"text of node {row.id} is not as it was written"
+            yield f"the text of node {row.id} was changed after it was written"
 
 
 def _changed_turns(connection: Connection) -> Iterator[str]:
     for row in connection.execute(text(_EPISODES)):
         if _is_readable(_read_turn, row) and turn_of(row).utterance != row.description:
-            yield f"turn {row.turn_id!r} of space {row.space!r} is not as it was written"
+            yield f"turn {row.turn_id!r} of space {row.space!r} was changed after it was written"

@@ -153,7 +153,7 @@ class Store(Conversations, Queues):
         """
         found = self.nodes(space, ids=[node_id], as_of=as_of, include_archived=True)
         if not found:
-            raise UnknownNodeError(f"space {space!r} holds no node {node_id!r}")
+            raise UnknownNodeError(f"space {space!r} has no node {node_id!r}")
         return found[0]
 
     def used_labels(self, space: SpaceId) -> set[str]:
@@ -276,7 +276,7 @@ class Store(Conversations, Queues):
             (nodes, their keys, float32 [nodes, dim]); keys without a node are left out.
 
         Raises:
-            InvalidVectorError: If an active node has no sound vector of this model.
+            InvalidVectorError: If an active node has no valid vector of this model.
         """
         with self._read() as connection:
             return embeddings.by_key(connection, space, keys, model)
@@ -300,7 +300,7 @@ class Store(Conversations, Queues):
 
         Raises:
             UnknownSpaceError: If there is no such space.
-            InvalidVectorError: If a node has no sound vector of the model.
+            InvalidVectorError: If a node has no valid vector of the model.
         """
         self.require_space(space)
         with self._mapped_errors(), export.consistent_read(self._engine) as connection:

@@ -37,7 +37,9 @@ def coin(connection: Connection, space: SpaceId, coined: Mapping[str, str], turn
     """
     for name in sorted(coined):
         if not LABEL_PATTERN.fullmatch(name):
-            raise UnknownTypeError(f"relation label {name!r} is not CAPITALS_WITH_UNDERSCORES (at most 64)")
+            raise UnknownTypeError(
+                f"relation label {name!r} is not in CAPITALS_WITH_UNDERSCORES (at most 64 characters)"
+            )
         shared = {"name": name, "kind": "semantic", "family": COINED_FAMILY, "description": UNDESCRIBED}
         connection.execute(insert_or_keep(connection, _LABELS), shared)
         own = {"space": space, "name": name, "turn_key": turn_key, "description": coined[name]}

@@ -43,7 +43,8 @@ def remove_nodes_of(connection: Connection, space: SpaceId, early: TurnId) -> No
     ]
     if lost:
         _LOG.warning(
-            "space %r: its graph is made anew, since turn %r comes before others; run locigraph %s again",
+            "space %r: its graph is rebuilt, since turn %r comes before consolidated turns; "
+            "afterwards run locigraph %s again",
             space, early, " and ".join(lost),
         )  # fmt: skip
     keys = list(connection.scalars(select(nodes.c.key).where(nodes.c.space == space)))

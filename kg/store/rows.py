@@ -35,8 +35,8 @@ def require_same(held: Turn, turn: Turn) -> None:
     for name in was:
         if was[name] != now[name]:
             raise TurnConflictError(
-                f"space {turn.space!r}: turn {turn.turn_id!r} is stored with another {name} "
-                f"({' against '.join(_apart(was[name], now[name]))}); give the new turn a new id"
+                f"space {turn.space!r}: turn {turn.turn_id!r} is stored with a different {name} "
+                f"({', not '.join(_apart(was[name], now[name]))}); give the new turn a new id"
             )
 
 

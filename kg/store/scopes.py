@@ -29,7 +29,7 @@ def put(connection: Connection, scopes: Sequence[tuple[SpaceId, Scope]]) -> None
                 )
             if held is not None and held[field] not in (None, name):
                 raise StoreError(
-                    f"space {space!r} is of {field} {held[field]!r} and not of {name!r}; nothing was written; add to "
+                    f"space {space!r} belongs to {field} {held[field]!r}, not {name!r}; nothing was written; add to "
                     "another space"
                 )
         if held is not None and any(held[field] is None for field in given):

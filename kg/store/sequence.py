@@ -190,7 +190,7 @@ def fault(connection: Connection, space: SpaceId) -> str | None:
     ordered = in_order(list(by_session(held).values()))
     for place, (turn, due) in enumerate(zip(held, ordered, strict=True)):
         if turn.turn_id != due.turn_id or (place and turn.position <= held[place - 1].position):
-            return f"turn {turn.turn_id!r} has position {turn.position}, where {due.turn_id!r} is due"
+            return f"turn {turn.turn_id!r} has position {turn.position}, where turn {due.turn_id!r} is expected"
     episodes = _episodes(connection, space)
     chains = [[t.turn_id for t in turns if t.turn_id in episodes] for turns in by_session(ordered).values()]
     due_edges = {(episodes[a], episodes[b]): (a, b) for chain in chains for a, b in pairwise(chain)}
@@ -199,7 +199,7 @@ def fault(connection: Connection, space: SpaceId) -> str | None:
     found = {(int(row.source), int(row.target)) for row in rows}
     for ends in sorted(due_edges.keys() ^ found):
         if ends in found:
-            return f"a NEXT edge joins nodes {ends[0]} and {ends[1]}, which no session has one after the other"
+            return f"a NEXT edge joins nodes {ends[0]} and {ends[1]}, which do not follow each other in any session"
         before, after = due_edges[ends]
         return f"turns {before!r} and {after!r} follow each other, but no NEXT edge joins them"
     return None

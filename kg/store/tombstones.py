@@ -63,8 +63,8 @@ def without_forgotten(connection: Connection, turns: Sequence[Turn]) -> list[Tur
             kept.append(turn)
         elif not hmac.compare_digest(content, _digest(content_of(turn), key)):
             raise TurnConflictError(
-                f"space {turn.space!r}: turn {turn.turn_id!r} has the id of a forgotten turn and other content; give "
-                "the new turn a new id, or run locigraph forget --restore for the id first"
+                f"space {turn.space!r}: turn {turn.turn_id!r} has the id of a forgotten turn but different content; "
+                "give the new turn a new id, or first run locigraph forget --restore for this id"
             )
     return kept
 

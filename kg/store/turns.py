@@ -59,8 +59,8 @@ def append(
         early = sequence.arrange(connection, space, given)
         if early is not None and not may_rewind:
             raise StoreError(
-                f"space {space!r}: turn {early!r} comes before turns that are consolidated, and what these said is not "
-                "in this file; build with a file that holds the whole conversation"
+                f"space {space!r}: turn {early!r} comes before turns that are already consolidated, and this file "
+                "lacks some of the stored turns; build with a file that holds the whole conversation"
             )
         if early is not None:
             rewind.remove_nodes_of(connection, space, early)
@@ -113,7 +113,7 @@ def drop_reasons(connection: Connection, space: SpaceId) -> None:
     """Erase the failure reasons of a space's turns, which may quote a language model's text about forgotten turns."""
     table = tables.turns
     failed = table.c.space == space, table.c.error.is_not(None)
-    reason = "the reason was erased when turns of this space were forgotten; try the turn again to hear it"
+    reason = "the reason was erased when turns of this space were forgotten; retry the turn to see it again"
     connection.execute(update(table).where(*failed).values(error=reason))
 
 
@@ -124,7 +124,7 @@ def set_state(connection: Connection, space: SpaceId, turn_id: TurnId, state: Tu
         update(table).where(table.c.space == space, table.c.turn_id == turn_id).values(state=state, error=error)
     )
     if result.rowcount != 1:
-        raise StoreError(f"space {space!r} holds no turn {turn_id!r}")
+        raise StoreError(f"space {space!r} has no turn {turn_id!r}")
 
 
 def retry(connection: Connection, space: SpaceId, turn_id: TurnId) -> None:
@@ -133,7 +133,7 @@ def retry(connection: Connection, space: SpaceId, turn_id: TurnId) -> None:
     failed = table.c.space == space, table.c.turn_id == turn_id, table.c.state == TurnState.FAILED
     result = connection.execute(update(table).where(*failed).values(state=TurnState.PENDING, error=None))
     if result.rowcount != 1:
-        raise StoreError(f"space {space!r} holds no failed turn {turn_id!r}; only failed turns are retried")
+        raise StoreError(f"space {space!r} has no failed turn {turn_id!r}; only failed turns can be retried")
 
 
 def keys_of(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId]) -> dict[TurnId, int]:

@@ -44,15 +44,15 @@ def test_recording_uses_nothing_that_is_kept_and_replaying_nothing_else(tmp_path
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        (request("What floats near the pier?"), r"differs in messages, .* asked 'pier\?.* kept 'quay\?"),
-        (request("What floats near the quay?", model="n"), r"model 'n' is kept; .* differs in model, "),
+        (request("What floats near the pier?"), r"differs in messages, .* requested 'pier\?.* recorded 'quay\?"),
+        (request("What floats near the quay?", model="n"), r"model 'n' is recorded; .* differs in model, "),
         (request("What floats near the quay?", temperature=1), r"differs in parameters, .*temperature"),
     ],
 )
 def test_a_missing_reply_says_how_the_nearest_request_differs(asked: dict[str, Any], told: str, tmp_path: Path) -> None:
     recording, cassette = Cassette(tmp_path / "c.sqlite"), Cassette(tmp_path / "c.sqlite", "replay")
     recording.keep([])
-    with pytest.raises(MissingReplyError, match="it holds no call at all; set mode to auto"):
+    with pytest.raises(MissingReplyError, match="the cassette is empty; set mode to auto"):
         cassette.require(asked)
     recording.keep([(request("Who left?"), "1"), (request("What floats near the quay?"), "2"), (request("Why?"), "3")])
     with pytest.raises(MissingReplyError, match=told):

@@ -143,7 +143,7 @@ def test_a_stopped_ledger_lets_no_request_begin_and_wakes_those_that_wait() -> N
     waiting.start()
     ledger.stop()
     waiting.join(10)
-    assert ended == ["no request begins, since the run was stopped; run again to go on"]
+    assert ended == ["no more requests are sent, since the run was stopped; run again to continue"]
     with pytest.raises(StoppedError), ledger.request(1, 1, Prices()):
         pass
     ledger.bind(Memory())

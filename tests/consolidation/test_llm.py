@@ -104,7 +104,7 @@ def test_a_kept_reply_that_is_no_longer_taken_is_mended_too(tmp_path: Path) -> N
 def test_an_outage_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
     with (
         endpoint(lambda messages: (503, "overloaded")) as (url, _),
-        pytest.raises(LanguageModelError, match=r"overloaded.*replies\.sqlite keeps what was written; run again"),
+        pytest.raises(LanguageModelError, match=r"overloaded.*replies so far are kept in .*replies\.sqlite; run again"),
     ):
         client(url, tmp_path).ask(ASKED, SCHEMA, boats, purpose=WHY)
     with pytest.raises(LanguageModelError, match="Connection error"):
@@ -142,12 +142,12 @@ WRONG = {
     "no choices": "the reply is empty",
     "no message": "the reply is empty",
     "null message": "the reply is empty",
-    "cut off": "cut off at the largest number of tokens",
+    "cut off": "cut off at the token limit",
     "refusal": "the model refuses .I cannot help",
     "content filter": "the model refuses .content filter",
     "echoed schema": "repeats the schema",
     "prose": "not JSON",
-    "not a number": "NaN is no number",
+    "not a number": "NaN is not a JSON number",
     "deep": "nested too deeply|not JSON",
 }
 
@@ -214,7 +214,7 @@ def test_a_kept_reply_that_is_not_right_any_more_is_named_when_it_is_only_replay
     def read(reply: Any) -> int:
         raise ValueError("three is too many")
 
-    with pytest.raises(MissingReplyError, match=r"is not right any more \(three is too many\); set mode to record"):
+    with pytest.raises(MissingReplyError, match=r"is no longer valid \(three is too many\); set mode to record"):
         replayed.ask(ASKED, SCHEMA, read, purpose=WHY)
 
 
@@ -305,8 +305,8 @@ def test_a_parameter_that_the_model_refuses_is_left_out_or_replaced_and_this_is_
     assert asked_with == 2 * [{"temperature": None, "max_tokens": None, "max_completion_tokens": 90}]
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 2
-    assert "it is asked with max_completion_tokens from now on" in said[0]
-    assert "it is asked without it from now on" in said[1]
+    assert "requests are sent with max_completion_tokens from now on" in said[0]
+    assert "requests are sent without it from now on" in said[1]
     # A kept reply is found by the parameters that were configured, whatever became of them.
     replayed = ChatClient(
         Endpoint(NOWHERE, "m", parameters={"temperature": 0.0, "max_tokens": 90}),

@@ -68,7 +68,7 @@ def test_what_is_asked_is_data_that_only_queries_of_known_types_can_follow_from(
     [
         ([], "queries"),
         ([{"text": "x"}] * 5, "queries"),
-        ([{"text": "x", "types": ["entity"]}], "types holds 'entity'"),
+        ([{"text": "x", "types": ["entity"]}], "types contains 'entity'"),
         ([{"text": " ", "types": []}], "text"),
         ([{"text": "x" * 301}], "text"),
         ([{"text": "x", "archive": ["m1"]}], "archive"),

@@ -89,7 +89,10 @@ def test_a_failing_request_keeps_what_the_others_wrote(tmp_path: Path) -> None:
 
     with (
         endpoint(first_batch_only) as (url, _),
-        pytest.raises(LanguageModelError, match=r"no credit left.*questions\.sqlite keeps what was written; run again"),
+        pytest.raises(
+            LanguageModelError,
+            match=r"no credit left.*replies so far are kept in .*questions\.sqlite; .*refused; run again",
+        ),
     ):
         LLMQuestions(asker(url, tmp_path), concurrency=1).write(statements)
     assert writer(NOWHERE, tmp_path).write(["fact 7", "fact 3"]) == [[f"What of 'fact {i}'?", "And?"] for i in (7, 3)]
@@ -103,7 +106,7 @@ def test_a_failing_request_keeps_what_the_others_wrote(tmp_path: Path) -> None:
         ('{"answers": [{"statement": 2, "questions": []}]}', r"about statements \[2\]; expected 1 to 1"),
         ('{"answers": [{"statement": 1, "questions": "a?"}]}', r"^answers\.0\.questions: .* list"),
         ('{"answers": [{"statement": 1, "questions": [3]}]}', r"^answers\.0\.questions\.0: .* string"),
-        ('{"answers": [{"statement": 1, "questions": ["No."]}]}', "statement 1: 'No.' is no question"),
+        ('{"answers": [{"statement": 1, "questions": ["No."]}]}', "statement 1: 'No.' is not a question"),
         ('{"answers": [{"statement": 1, "questions": ["' + "a" * 300 + '?"]}]}', "at most 300 characters"),
     ],
 )
@@ -139,7 +142,7 @@ def test_a_replay_writes_what_is_kept_and_refuses_what_is_not(tmp_path: Path) ->
         written = writer(url, tmp_path).write(STATEMENTS)
     replayed = LLMQuestions(asker(NOWHERE, tmp_path, mode="replay"))
     assert replayed.write(STATEMENTS) == written
-    with pytest.raises(MissingReplyError, match=r"differs in messages, .* asked .*Cay left.*, kept .*Mm"):
+    with pytest.raises(MissingReplyError, match=r"differs in messages, .* requested .*Cay left.*, recorded .*Mm"):
         replayed.write(["Cay left"])
 
 

@@ -67,5 +67,5 @@ def test_a_reply_without_an_object_is_said_to_be_so(reply: str, fault: str) -> N
 
 
 def test_what_is_no_number_of_json_is_refused() -> None:
-    with pytest.raises(ValueError, match="NaN is no number of JSON"):
+    with pytest.raises(ValueError, match="NaN is not a JSON number"):
         read_reply('{"a": NaN}', taken)

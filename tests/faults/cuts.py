@@ -61,7 +61,7 @@ _ANYWHERE = ("killed", "interrupted", "signalled")
 _BAR = re.compile(r"\[\d\d:\d\d")
 # What a complete forgetting, or a restoring, says when it is asked for again.
 _DONE = {
-    "forget_user": "no space is of user 'ann'",
+    "forget_user": "no space belongs to user 'ann'",
     "restore": "there is nothing to restore",
 }
 _READS = ("SELECT", "PRAGMA", "BEGIN", "ROLLBACK")

@@ -46,7 +46,7 @@ def test_messages_of_people_are_turns_whatever_the_form_of_the_file(form: str, t
     expected = [("talk", "User", "I sold the oboe."), ("talk", "Assistant", "To whom?")]
     assert said(corpus)[:2] == expected
     assert len(corpus.conversations) == (2 if form in ("lines", "list of objects") else 1)
-    assert corpus.notes[0] == "messages of other roles, or empty passed over: 2"
+    assert corpus.notes[0] == "skipped messages with other roles: 2"
 
 
 def test_a_window_of_the_last_messages_continues_a_chat(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_what_a_chatgpt_export_holds_besides_the_talk_is_counted(tmp_path: Path)
     export[0]["current_node"] = "e"
     corpus = load_corpus("chatgpt", written(tmp_path, "conversations.json", export))
     assert [text for _, _, text in said(corpus)] == ["Where is Ghent?", "In Belgium."]
-    assert corpus.notes == ("messages of systems and tools passed over: 1", "messages without text passed over: 1")
+    assert corpus.notes == ("skipped messages without text: 1", "skipped system and tool messages: 1")
 
 
 def test_a_chatgpt_branch_that_is_a_ring_or_breaks_off_is_refused(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ IOS = (
 def test_a_whole_slack_export_in_the_place_of_a_channel_is_named_as_such(tmp_path: Path) -> None:
     written(tmp_path, "users.json", [{"id": "U1", "real_name": "Ana Ruiz"}])
     (tmp_path / "general").mkdir()
-    with pytest.raises(CorpusFormatError, match="a channel's folder, and this is the whole export"):
+    with pytest.raises(CorpusFormatError, match="a channel's folder, not the folder of the whole export"):
         load_corpus("slack", str(tmp_path))
 
 
@@ -162,7 +162,7 @@ def test_a_whatsapp_chat_of_either_kind_of_phone_is_read(text: str, tmp_path: Pa
     ]
     assert turns[0].spoken_at is not None
     assert turns[0].spoken_at.replace(second=0) == datetime(2024, 3, 12, 18, 41, tzinfo=UTC)
-    assert "media and empty messages passed over: 1" in corpus.notes
+    assert "skipped media and empty messages: 1" in corpus.notes
 
 
 def test_messages_of_a_whatsapp_chat_keep_their_ids_in_exports_that_begin_later_or_lack_some(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_messages_of_a_whatsapp_chat_keep_their_ids_in_exports_that_begin_later_
 def test_a_whatsapp_chat_whose_dates_are_ambiguous_says_so_and_contradictions_are_refused(tmp_path: Path) -> None:
     corpus = load_corpus("whatsapp", written(tmp_path, "a.txt", "02/03/2024, 18:41 - Ana: Hello\n"))
     assert corpus.conversations[0].turns[0].session_id == "2024-03-02"
-    assert "no date tells whether the day or the month comes first; the day was taken" in corpus.notes
+    assert "no date shows whether the day or the month comes first; dates were read with the day first" in corpus.notes
     both = "13/03/2024, 18:41 - Ana: Hello\n03/13/2024, 18:41 - Ana: Hello\n"
     with pytest.raises(CorpusFormatError, match="line 2"):
         load_corpus("whatsapp", written(tmp_path, "b.txt", both))
@@ -197,7 +197,7 @@ def test_a_whatsapp_chat_whose_dates_are_ambiguous_says_so_and_contradictions_ar
 @pytest.mark.parametrize("name", ["_chat.txt", "_chat (1).txt"])
 def test_a_file_that_is_called_as_every_exported_chat_needs_the_name_of_its_space(name: str, tmp_path: Path) -> None:
     path = written(tmp_path, name, ANDROID)
-    with pytest.raises(CorpusFormatError, match=r"tells no chat from another; name this chat with --corpus\.space"):
+    with pytest.raises(CorpusFormatError, match=r"does not identify the chat; name this chat with --corpus\.space"):
         load_corpus("whatsapp", path)
     corpus = load_corpus("whatsapp", path, space="family")
     assert said(corpus) == [("family", "Ana", "I sold\nthe oboe: finally"), ("family", "Tom", "To whom?")]
@@ -249,16 +249,16 @@ def test_whatever_a_file_holds_it_is_read_or_refused_in_one_line(content: Any, f
 
 def test_one_document_over_several_lines_is_told_from_jsonl(tmp_path: Path) -> None:
     pretty = written(tmp_path, "chats.jsonl", json.dumps({"conversation_id": "a", "sessions": []}, indent=1))
-    with pytest.raises(CorpusFormatError, match=r"documents over several lines \(jq -c [.] makes"):
+    with pytest.raises(CorpusFormatError, match=r"documents over several lines \(jq -c [.] writes"):
         load_corpus("jsonl", pretty)
     several = written(tmp_path, "two.jsonl", {})
     Path(several).write_text('{\n"conversation_id": "a"}\n\n{\n"conversation_id": "b"}\n')
-    with pytest.raises(CorpusFormatError, match=r"documents over several lines \(jq -c [.] makes"):
+    with pytest.raises(CorpusFormatError, match=r"documents over several lines \(jq -c [.] writes"):
         load_corpus("jsonl", several)
 
 
 @pytest.mark.parametrize("indent", [None, 1])
 def test_a_list_in_the_place_of_jsonl_is_told_how_to_become_lines(tmp_path: Path, indent: int | None) -> None:
     chats = json.dumps([{"conversation_id": "a", "sessions": []}], indent=indent)
-    with pytest.raises(CorpusFormatError, match=r"jq -c '[.]\[\]' makes lines of its members"):
+    with pytest.raises(CorpusFormatError, match=r"jq -c '[.]\[\]' writes each member on a line"):
         load_corpus("jsonl", written(tmp_path, "chats.jsonl", chats))

@@ -157,7 +157,7 @@ def test_a_file_that_holds_too_much_is_refused_before_all_of_it_is_read(name: st
     path = tmp_path / name
     path.write_bytes(gzip.compress(b"0" * 2_000) if name.endswith(".gz") else b"0" * 2_000)
     assert read_bytes(str(path), limit=2_000) == b"0" * 2_000
-    with pytest.raises(CorpusFileError, match=r"holds more than 1,999 bytes, unpacked; split it"):
+    with pytest.raises(CorpusFileError, match=r"it has more than 1,999 bytes when decompressed; split it"):
         read_bytes(str(path), limit=1_999)
 
 
@@ -208,7 +208,7 @@ def test_conversations_can_be_chosen_by_name() -> None:
 def test_conversations_without_turns_are_left_out_with_a_note(tmp_path: Path) -> None:
     corpus = read(tmp_path, line(), {"conversation_id": "none", "sessions": []})
     assert [c.space for c in corpus.conversations] == ["c1"]
-    assert corpus.notes == ("left out, without turns: 1 conversation, such as 'none'",)
+    assert corpus.notes == ("left out 1 conversation without turns, such as 'none'",)
 
 
 @pytest.mark.parametrize(

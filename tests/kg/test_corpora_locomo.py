@@ -263,7 +263,7 @@ def test_corrections_without_evidence_or_of_questions_not_read_are_noted(tmp_pat
 @pytest.mark.parametrize(
     ("line", "named"),
     [
-        ({"question": "Who says bye?"}, "wording 'Who says hi"),
+        ({"question": "Who says bye?"}, "expected 'Who says hi.*as in the corpus"),
         ({"correct_evidence": ["D9:9"]}, "the id of a turn of this conversation"),
         ({"correct_evidence": "D2:2"}, "a list"),
     ],

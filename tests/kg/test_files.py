@@ -94,7 +94,7 @@ def test_a_cache_takes_no_database_of_another_application(statement: str, tmp_pa
     def opened() -> AbstractContextManager[sqlite3.Connection]:
         return opened_sqlite(path, lambda error: RuntimeError(str(error)), table="kept", columns="(name TEXT)")
 
-    with pytest.raises(RuntimeError, match="another application and was left as it is"), opened():
+    with pytest.raises(RuntimeError, match="another application and was left unchanged"), opened():
         pass
     assert path.read_bytes() == before
     path.unlink()
@@ -130,5 +130,5 @@ def test_a_sealed_manifest_tells_of_any_change_and_an_unsealed_one_is_taken_as_i
     check_seal(held)
     check_seal(manifest)
     held["details"]["train"][1] = "c"
-    with pytest.raises(ValueError, match="sha256 does not fit"):
+    with pytest.raises(ValueError, match="sha256 does not match"):
         check_seal(held)

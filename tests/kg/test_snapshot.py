@@ -133,7 +133,7 @@ def test_an_archived_node_is_in_the_snapshot_and_marked(store: Store) -> None:
 
 def test_a_node_without_a_vector_of_the_model_is_named_as_an_error(store: Store) -> None:
     planted(store, FakeEncoder())
-    with pytest.raises(InvalidVectorError, match=r"of 4 nodes 4 have no embedding of model 'other'"):
+    with pytest.raises(InvalidVectorError, match=r"4 of 4 nodes have no embedding of model 'other'"):
         store.snapshot(SPACE, embedding_model="other")
 
 

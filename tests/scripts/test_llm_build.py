@@ -170,7 +170,7 @@ def test_a_graph_that_another_model_goes_on_with_says_so_once_and_knows_both(
         ]
     (said,) = [record.getMessage() for record in caplog.records]
     assert said.startswith(f"space {space!r} was built by architect m ")
-    assert "and goes on by architect n " in said
+    assert "and is continued by architect n " in said
 
 
 @pytest.mark.parametrize(("limit", "low", "high"), [("max_tokens", 5_000, 1_000_000), ("max_cost", 0.005, 1.0)])

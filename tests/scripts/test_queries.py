@@ -208,4 +208,4 @@ def test_an_evaluation_asks_every_strategy_the_same_queries_and_says_how_many_we
     assert found["llm"]["bm25"] == {"s:q0": ["t1"], "s:q1": ["t0"], "s:q2": []}
     (note,) = [note for note in found["llm"]["notes"] if "by rules" in note]
     assert note.startswith("the queries of 1 question were made by rules, at first since ")
-    assert "no reply to this request of model 'm' is kept" in note
+    assert "no reply to this request to model 'm' is recorded" in note

@@ -72,16 +72,16 @@ def test_chats_of_a_user_are_asked_together_and_apart(place: Path) -> None:
             == {("chat 2", "t0"), ("chat 2", "t1")}
         )
         assert asked(space="chat 1") == {("chat 1", "t0"), ("chat 1", "t1")}
-        with pytest.raises(UnknownScopeError, match="no space is of user 'anna'; nearest is \"user 'ana'\""):
+        with pytest.raises(UnknownScopeError, match="no space belongs to user 'anna'; nearest is \"user 'ana'\""):
             asked(user="anna")
-        with pytest.raises(UnknownScopeError, match="no space is of user 'bo'"):
+        with pytest.raises(UnknownScopeError, match="no space belongs to user 'bo'"):
             asked(user="bo", space="chat 1")
         with pytest.raises(UnknownSpaceError, match="space 'chat 9' is not in the store"):
             asked(user="ana", space=["chat 1", "chat 9"])
         for nothing in ({}, {"space": ()}, {"space": ""}):
             with pytest.raises(LocigraphError, match="no space is named; name one"):
                 asked(**nothing)
-        with pytest.raises(StoreError, match="space 'chat 1' is of user 'ana' and not of 'bo'"):
+        with pytest.raises(StoreError, match="space 'chat 1' belongs to user 'ana', not 'bo'"):
             memory.add(**turns_of("chat 1")[0], user="bo")
 
 
@@ -201,7 +201,7 @@ def test_a_build_says_whose_its_conversations_are(place: Path, capsys: pytest.Ca
     build(corpus=CorpusSettings(path=str(corpus)), store=store, checkpoint=None)  # says nothing, and changes nothing
     with Memory.open(store, checkpoint=None, access="read") as memory:
         assert memory.scopes() == {"one": Scope("ana", "helper"), "two": Scope("bo", "helper")}
-    with pytest.raises(StoreError, match="space 'one' is of user 'ana' and not of 'bo'"):
+    with pytest.raises(StoreError, match="space 'one' belongs to user 'ana', not 'bo'"):
         build(corpus=CorpusSettings(path=str(corpus)), store=store, checkpoint=None, user="bo")
     capsys.readouterr()
 
@@ -293,7 +293,7 @@ def test_a_key_forgets_of_a_user_its_own_spaces_only(place: Path) -> None:
         key, of_ana = Caller("key", ("chat 1", "chat 2")), ToForget.model_validate({"user": "ana"})
         OPERATIONS["forget"].perform(memory, of_ana, key)
         assert memory.spaces() == ["chat 3"]
-        with pytest.raises(UnknownScopeError, match=r"no space is of user 'ana'; there are none yet"):
+        with pytest.raises(UnknownScopeError, match=r"no space belongs to user 'ana'; there are none yet"):
             OPERATIONS["forget"].perform(memory, of_ana, key)
         assert OPERATIONS["spaces"].perform(memory, OPERATIONS["spaces"].request(), key).model_dump() == {
             "spaces": [], "scopes": {},

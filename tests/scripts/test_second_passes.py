@@ -96,9 +96,9 @@ def test_links_by_rules_are_made_once(built: tuple[Path, list[str]], capsys: pyt
     with Store(folder / "g.sqlite") as store:
         made = len(store.relations(SpaceId("harbor"))) - held
     assert made
-    assert f"{counted(made, 'link')} to causes and 0 to entities made; locigraph build" in out
+    assert f"{counted(made, 'link')} to causes and 0 to entities added; locigraph build" in out
     code, out, error = run(capsys, "link", "--once", *options)
-    assert (code, "0 links to causes and 0 to entities made" in out) == (0, True), error
+    assert (code, "0 links to causes and 0 to entities added" in out) == (0, True), error
 
 
 def test_an_evaluation_asks_of_a_graph_that_is_linked_by_rules(

@@ -113,7 +113,7 @@ def test_what_is_shown_cannot_steer_the_terminal(store: str, capsys: pytest.Capt
 def test_unknown_spaces_nodes_and_types_are_named(store: str) -> None:
     with pytest.raises(UnknownSpaceError, match="'bob' is not in the store; known: 'ana'"):
         show(space="bob", store=store)
-    with pytest.raises(UnknownNodeError, match="holds no node 'n0'"):
+    with pytest.raises(UnknownNodeError, match="has no node 'n0'"):
         show(space="ana", store=store, node="n0")
     with pytest.raises(LocigraphError, match="node type 'facts'"):
         show(space="ana", store=store, types=["facts"])

@@ -49,10 +49,12 @@ def test_a_damaged_vector_of_the_store_is_named_and_made_anew_by_the_next_add(pl
     with closing(sqlite3.connect(store)) as connection, connection:
         connection.execute("UPDATE embeddings SET vector = x'0000c07f' WHERE node_key = 1")
     for rebuild in (False, True):
-        with pytest.raises(LocigraphError, match=r"vector of node .* finite numbers, which locigraph build makes anew"):
+        with pytest.raises(
+            LocigraphError, match=r"vector of node .* finite numbers, and locigraph build computes it again"
+        ):
             verify(store=store, checkpoint=checkpoint, rebuild=rebuild)
     with opened(place) as memory:
-        with pytest.raises(InvalidVectorError, match="run locigraph build with that encoder"):
+        with pytest.raises(InvalidVectorError, match="run locigraph build with that text encoder"):
             memory.explain("Who bought the bike?", space="ana")
         memory.add(**SALE | {"text": "To whom?"})
         assert memory.explain("Who bought the bike?", space="ana")

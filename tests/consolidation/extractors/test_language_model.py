@@ -204,7 +204,10 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
         {"relate": [{"source": "n1", "label": "CAUSES", "target": "m1"}]},
         "end 'n1' is neither a new ref nor an id that was shown",
     ),
-    "a type the schema lacks": ({"add": [FACT | {"type": "episode"}]}, "add.0.type: .*is no type that can be planned"),
+    "a type the schema lacks": (
+        {"add": [FACT | {"type": "episode"}]},
+        "add.0.type: .*is not a type that can be planned",
+    ),
     "a label that code makes": (
         {"add": [FACT], "relate": [{"source": "n1", "label": "SUPERSEDED_BY", "target": "m1"}]},
         "label 'SUPERSEDED_BY' is not offered",
@@ -218,8 +221,11 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
         "coin.0.label: String should match",
     ),
     "the same ref twice": ({"add": [FACT, FACT]}, "ref 'n1' is not a new temporary id"),
-    "a part of a fact": ({"add": [FACT | {"part_of": "m1"}]}, "only a sub_event is part of something"),
-    "a successor that is not added": ({"supersede": [{"id": "m1", "successor": "n1"}]}, "successor 'n1' is no node"),
+    "a part of a fact": ({"add": [FACT | {"part_of": "m1"}]}, "only a sub_event can be part of another node"),
+    "a successor that is not added": (
+        {"supersede": [{"id": "m1", "successor": "n1"}]},
+        "successor 'n1' is not a new node",
+    ),
     "a node changed twice": (
         {"update": [{"id": "m1", "draft": None}], "archive": ["m1"]},
         "a known node is changed twice",

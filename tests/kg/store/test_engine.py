@@ -49,7 +49,7 @@ def test_the_database_of_another_application_is_refused_and_no_byte_of_it_change
         for statement in STATEMENTS[name]:
             connection.execute(statement)
     before = digest(path)
-    with pytest.raises(StoreError, match="another application and was left as it is; name another file"):
+    with pytest.raises(StoreError, match="another application and was left unchanged; name another file"):
         Store(path, access=access)
     assert digest(path) == before
     assert [each.name for each in tmp_path.iterdir()] == ["places.sqlite"]
@@ -118,23 +118,26 @@ def test_a_store_finds_what_is_wrong_with_itself(tmp_path: Path) -> None:
     with Store(path) as store:
         faults = store.faults()
     assert len(faults) == 2
-    assert "points at nothing" in faults[0]
-    assert "is not as it was written" in faults[1]
+    assert "refers to a row that does not exist" in faults[0]
+    assert "was changed after it was written" in faults[1]
 
 
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        ("UPDATE turns SET text = 'hallo'", "turn 't0' of space 'harbor' is not as it was written"),
-        ("UPDATE turns SET speaker = 'Bo'", "turn 't0' of space 'harbor' is not as it was written"),
+        ("UPDATE turns SET text = 'hallo'", "turn 't0' of space 'harbor' was changed after it was written"),
+        ("UPDATE turns SET speaker = 'Bo'", "turn 't0' of space 'harbor' was changed after it was written"),
         ("UPDATE turns SET state = 'dune'", "turn 't0' of space 'harbor' cannot be read"),
         ("UPDATE turns SET spoken_at = 'noon'", "turn 't0' of space 'harbor' cannot be read"),
         ("UPDATE turns SET text = x'00ff'", "turn 't0' of space 'harbor' cannot be read"),
         ("UPDATE nodes SET status = 'actvie'", "cannot be read"),
         ("UPDATE nodes SET created_at = 99999999999999999", "cannot be read"),
         ("UPDATE nodes SET attributes = '{'", "cannot be read"),
-        ("UPDATE nodes SET type = 'epasode'", "a row of nodes points at nothing"),
-        ("UPDATE embeddings SET vector = x'0000c07f'", "is not 64 finite numbers, which locigraph build makes anew"),
+        ("UPDATE nodes SET type = 'epasode'", "a row of nodes refers to a row that does not exist"),
+        (
+            "UPDATE embeddings SET vector = x'0000c07f'",
+            "is not 64 finite numbers, and locigraph build computes it again",
+        ),
         ("UPDATE embeddings SET vector = x'00'", "is not 64 finite numbers"),
     ],
 )

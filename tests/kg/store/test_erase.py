@@ -102,7 +102,7 @@ def test_a_key_that_was_forgotten_is_never_given_again(store: Store) -> None:
 def test_forgetting_an_unknown_turn_is_refused_and_forgets_nothing(store: Store, tmp_path: Path) -> None:
     planted(store)
     before = dump(tmp_path / "graph.sqlite")
-    with pytest.raises(StoreError, match=r"holds no turn 't9', or no longer; of the turns named now none was erased"):
+    with pytest.raises(StoreError, match=r"has no turn 't9', or it was erased before; nothing was erased now"):
         store.forget(SPACE, [TurnId("t0"), TurnId("t9")])
     assert dump(tmp_path / "graph.sqlite") == before
 

@@ -92,19 +92,19 @@ def test_appending_the_same_turns_again_adds_nothing(store: Store, tmp_path: Pat
 def test_long_texts_in_conflict_are_shown_where_they_differ(store: Store) -> None:
     held = replace(make_turn(0, "x"), text="word " * 60 + "and then we met at noon.")
     store.append_turns([held])
-    with pytest.raises(TurnConflictError, match=r"'[.]{3}.*at noon[.]' against '[.]{3}.*at night[.]'"):
+    with pytest.raises(TurnConflictError, match=r"'[.]{3}.*at noon[.]', not '[.]{3}.*at night[.]'"):
         store.append_turns([replace(held, text="word " * 60 + "and then we met at night.")])
 
 
 @pytest.mark.parametrize(
     ("changes", "fault"),
     [
-        ({"text": "other words"}, r"with another text \('one' against 'other words'\)"),
-        ({"speaker": "Cleo"}, "with another speaker"),
-        ({"session_id": "s9"}, "with another session_id"),
-        ({"spoken_at": MONDAY + timedelta(days=1)}, "with another spoken_at"),
-        ({"spoken_at": None}, "with another spoken_at"),
-        ({"image_caption": "a boat"}, "with another image_caption"),
+        ({"text": "other words"}, r"with a different text \('one', not 'other words'\)"),
+        ({"speaker": "Cleo"}, "with a different speaker"),
+        ({"session_id": "s9"}, "with a different session_id"),
+        ({"spoken_at": MONDAY + timedelta(days=1)}, "with a different spoken_at"),
+        ({"spoken_at": None}, "with a different spoken_at"),
+        ({"image_caption": "a boat"}, "with a different image_caption"),
     ],
 )
 def test_a_turn_id_with_other_content_is_a_conflict_and_nothing_of_the_batch_is_written(
@@ -223,7 +223,7 @@ def test_a_failed_turn_keeps_its_reason_until_it_is_retried(store: Store) -> Non
 
 def test_only_a_failed_turn_can_be_retried(store: Store) -> None:
     filled(store)
-    with pytest.raises(StoreError, match=r"holds no failed turn 't0'"):
+    with pytest.raises(StoreError, match=r"has no failed turn 't0'"):
         store.retry_turn(SPACE, TurnId("t0"))
     assert len(store.turns(SPACE, state=TurnState.DONE)) == 2
 
@@ -233,7 +233,7 @@ def test_a_turn_is_consolidated_once_even_by_two_builders(store: Store, tmp_path
     store.append_turns([turn])
     store.commit(change_of(turn))
     before = dump(tmp_path / "graph.sqlite")
-    with Store(tmp_path / "graph.sqlite") as second, pytest.raises(StoreError, match=r"'t0' is consolidated already"):
+    with Store(tmp_path / "graph.sqlite") as second, pytest.raises(StoreError, match=r"'t0' is already consolidated"):
         second.commit(change_of(turn))
     assert dump(tmp_path / "graph.sqlite") == before
 
@@ -343,7 +343,7 @@ VECTOR = np.ones(2, dtype=np.float32)
             InvalidVectorError,
             r"shape \(2,\) .* expected \(32,\)",
         ),
-        (replace(change_of(TURN, nodes=[GOOD]), turn_id=TurnId("t98")), StoreError, "holds no turn 't98'"),
+        (replace(change_of(TURN, nodes=[GOOD]), turn_id=TurnId("t98")), StoreError, "has no turn 't98'"),
         (replace(change_of(TURN, nodes=[GOOD]), space=SpaceId("harbour")), UnknownSpaceError, "nearest is 'harbor'"),
     ],
 )
@@ -371,7 +371,7 @@ def test_why_a_turn_failed_is_forgotten_with_any_turn_of_its_space_since_it_may_
     store.forget(SPACE, [TurnId("t0")])
     (failure,) = store.failures(SPACE)
     assert "canoe" not in failure.error
-    assert "try the turn again" in failure.error
+    assert "retry the turn" in failure.error
     assert [each.error for each in store.failures(OTHER_SPACE)] == ["no plan"]
 
 
@@ -664,7 +664,7 @@ def test_a_forgetting_whose_old_pages_a_reader_keeps_says_so_until_the_reader_ha
         reader.execute("SELECT * FROM turns").fetchall()
         with store._engine.connect() as connection:  # pooled: the next one waits as long
             connection.exec_driver_sql("PRAGMA busy_timeout=10")
-        with pytest.raises(StoreError, match="erased, but old pages remain in the file's log until other readers"):
+        with pytest.raises(StoreError, match="erased, but old pages remain in the file's log until its other readers"):
             store.forget(SPACE, [TurnId("t1")])
         assert ids["second"] not in {node.id for node in store.nodes(SPACE)}
         reader.execute("COMMIT")
@@ -678,7 +678,7 @@ def test_a_foreign_database_is_refused_and_left_alone(tmp_path: Path) -> None:
         connection.execute("CREATE TABLE turns (x)")
     connection.close()
     before = dump(path)
-    with pytest.raises(StoreError, match="another application and was left as it is; name another file"):
+    with pytest.raises(StoreError, match="another application and was left unchanged; name another file"):
         Store(path)
     assert dump(path) == before
 

@@ -31,7 +31,7 @@ def test_a_space_belongs_to_whom_its_first_turns_say_or_later_ones(store: Store)
 @pytest.mark.parametrize(
     ("scope", "said"),
     [
-        (Scope("bo"), "space 'harbor' is of user 'ana' and not of 'bo'"),
+        (Scope("bo"), "space 'harbor' belongs to user 'ana', not 'bo'"),
         (Scope("ana", ""), "agent is ''; expected 1 to 240 bytes"),
         (Scope("a\nb"), "user is 'a\\\\nb'; expected"),
     ],
@@ -46,7 +46,7 @@ def test_a_space_of_another_and_a_name_that_is_none_are_refused_and_nothing_is_w
 
 
 def test_two_turns_of_one_call_cannot_give_a_space_to_two(store: Store) -> None:
-    with pytest.raises(StoreError, match="is of user 'ana' and not of 'bo'"):
+    with pytest.raises(StoreError, match="belongs to user 'ana', not 'bo'"):
         store.append_turns(TURNS[SPACE], scoped=[(SPACE, ANA), (SPACE, BO)])
     assert store.spaces() == []
 

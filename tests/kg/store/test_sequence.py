@@ -146,7 +146,8 @@ def test_what_second_passes_made_is_named_where_a_space_is_made_anew(
         store.append_turns(TURNS[1:2])
         assert store.nodes(SPACE) == []
     assert [record.message for record in caplog.records] == [
-        f"space {SPACE!r}: its graph is made anew, since turn 't1' comes before others; run locigraph reflect again"
+        f"space {SPACE!r}: its graph is rebuilt, since turn 't1' comes before consolidated turns; "
+        "afterwards run locigraph reflect again"
     ]
 
 
@@ -170,7 +171,9 @@ def test_links_to_entities_are_named_where_a_space_is_made_anew_and_those_that_a
             made = GraphChange(SPACE, MONDAY, updates=(merged_away,), relations=(moved, alias))
         store.commit(made)
         store.append_turns(TURNS[1:2])
-    assert caplog.records[0].message.endswith(f"comes before others; run locigraph {made_by} again")
+    assert caplog.records[0].message.endswith(
+        f"comes before consolidated turns; afterwards run locigraph {made_by} again"
+    )
 
 
 def test_a_turn_at_the_end_leaves_the_rest_as_it_is(tmp_path: Path) -> None:
@@ -184,6 +187,6 @@ def test_a_turn_at_the_end_leaves_the_rest_as_it_is(tmp_path: Path) -> None:
 def test_where_no_rewind_is_allowed_nothing_is_written(tmp_path: Path) -> None:
     with Store(tmp_path / "graph.sqlite") as store:
         consolidated(store, list(TURNS[3:]))
-        with pytest.raises(StoreError, match=r"turn 't0' comes before turns that are consolidated"):
+        with pytest.raises(StoreError, match=r"turn 't0' comes before turns that are already consolidated"):
             store.append_turns(TURNS[:1], may_rewind=False)
         assert [turn.turn_id for turn in store.turns(SPACE)] == [turn.turn_id for turn in TURNS[3:]]

@@ -50,7 +50,7 @@ def test_restoring_lets_a_turn_come_back_in_its_place(store: Store) -> None:
 
 def test_other_content_under_a_forgotten_id_is_a_conflict_and_not_lost(store: Store) -> None:
     store.forget(SPACE, [SOLD])
-    with pytest.raises(TurnConflictError, match=r"id of a forgotten turn and other content.*--restore"):
+    with pytest.raises(TurnConflictError, match=r"id of a forgotten turn but different content.*--restore"):
         store.append_turns([replace(TURNS[0], text="I sold the red bike.")])
 
 

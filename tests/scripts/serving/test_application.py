@@ -81,7 +81,7 @@ WRONG: list[tuple[str, dict[str, Any], int, str]] = [
         "add",
         TURN | {"turn_id": "t1", "text": "No."},
         409,
-        "another text ('I sold the blue bike to Tom.' against",
+        "a different text ('I sold the blue bike to Tom.', not",
     ),
     ("add", TURN | {"speaker": ""}, 400, "speaker"),
     ("add", TURN | {"text": "\ud800"}, 400, "lone surrogates"),
@@ -94,7 +94,7 @@ WRONG: list[tuple[str, dict[str, Any], int, str]] = [
     ("add_many", {"turns": []}, 422, "field 'turns' is []"),
     ("forget", {"space": "ana"}, 400, "name the turns to erase, or say that it is the whole space"),
     ("forget", {"user": "ana", "turn_ids": ["t1"]}, 400, "user 'ana': name the turns to erase, or say that it is"),
-    ("forget", {"space": "ana", "turn_ids": ["t9"]}, 400, "space 'ana' holds no turn 't9'"),
+    ("forget", {"space": "ana", "turn_ids": ["t9"]}, 400, "space 'ana' has no turn 't9'"),
     ("forget", {"space": "ana", "whole_space": "yes"}, 422, "field 'whole_space' is 'yes'"),
     ("forget", {"space": "ana", "whole_space": True, "turn_ids": ["t1"]}, 400, "name the turns to erase, or say"),
 ]
@@ -184,11 +184,11 @@ def test_all_chats_of_a_user_are_one_answer_within_what_the_key_may_use(guarded:
     assert spaces_of(ANA, user="ana") == {"ana", "team/x", "team/y"}
     assert spaces_of(BO, user="ana") == spaces_of(BO, agent="helper") == {"bo"}
     nobody = guarded.post("/v1/recall", json={"question": "bike", "agent": "helper"}, headers=ANA)
-    assert refusal(nobody) == (404, "no space is of agent 'helper'; there are none yet")
+    assert refusal(nobody) == (404, "no space belongs to agent 'helper'; there are none yet")
     assert "no space is named" in refusal(guarded.post("/v1/recall", json={"question": "bike"}, headers=ANA))[1]
     taken = guarded.post("/v1/add", json=TURN | {"space": "team/x", "user": "bo"}, headers=ANA)
     assert refusal(taken) == (
-        400, "space 'team/x' is of user 'ana' and not of 'bo'; nothing was written; add to another space",
+        400, "space 'team/x' belongs to user 'ana', not 'bo'; nothing was written; add to another space",
     )  # fmt: skip
     assert guarded.get("/v1/spaces", headers=BO).json()["scopes"] == {"bo": {"user": "ana", "agent": "helper"}}
     ask(guarded, "forget", {"user": "ana"}, **ANA)

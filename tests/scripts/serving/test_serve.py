@@ -35,8 +35,8 @@ TURN = {"space": "ana", "session": "s1", "speaker": "Ana"}
         ({"max_request_bytes": 0}, "max_request_bytes 0"),
         ({"key_file": "no.yaml"}, "keys 'no.yaml' cannot be read"),
         ({"stdio": True, "key_file": "no.yaml"}, "--key_file is for HTTP"),
-        ({"store": "tests/__init__.py/graph.sqlite"}, "cannot make a folder for store"),
-        ({"stdio": True, "store": "tests/__init__.py/graph.sqlite"}, "cannot make a folder for store"),
+        ({"store": "tests/__init__.py/graph.sqlite"}, "cannot create the folder of store"),
+        ({"stdio": True, "store": "tests/__init__.py/graph.sqlite"}, "cannot create the folder of store"),
     ],
 )
 def test_what_cannot_be_served_is_refused_in_one_line(

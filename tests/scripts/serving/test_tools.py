@@ -134,7 +134,7 @@ def test_a_key_opens_only_its_own_spaces_over_mcp_too(place: Path) -> None:
         assert await call(client, "spaces") == {"spaces": [], "scopes": {}}
         for name, asked in (("recall", {"question": "bike"}), ("forget", {})):
             result = await client.call_tool(name, asked | {"user": "ana"})
-            assert text_of(result) == "no space is of user 'ana'; there are none yet"
+            assert text_of(result) == "no space belongs to user 'ana'; there are none yet"
 
     with serving(place, keys=Keyring(KEYS)) as http:
         over_http(http.base_url, of_ana, key=ana)
