@@ -53,14 +53,18 @@ class _HashedWords(CachedTextEncoder):
 def main() -> None:
     """Print medians in milliseconds and their ratio."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--turns", type=int, default=100)
-    parser.add_argument("--before", type=int, default=2400)
-    parser.add_argument("--one_space", action="store_true", help="whether all turns are of one space")
-    parser.add_argument("--words", type=int, default=0, help="turns of the transcript are joined up to so many words")
-    parser.add_argument("--llm", action="store_true", help="consolidate the transcript by language models")
+    parser.add_argument("--turns", type=int, default=100, help="number of turns that are added and timed")
+    parser.add_argument("--before", type=int, default=2400, help="number of turns in the store before that")
+    parser.add_argument("--one_space", action="store_true", help="put all turns into one space")
+    parser.add_argument(
+        "--words", type=int, default=0, help="join turns of the transcript until each has this many words; 0 joins none"
+    )
+    parser.add_argument(
+        "--llm", action="store_true", help="consolidate the transcript with a language model (scripted)"
+    )
     options = records.options_of(parser)
     if options.llm and options.one_space:
-        parser.error("a space has one extractor; give --llm or --one_space")
+        parser.error("a space can have only one extractor; give either --llm or --one_space")
     with _endpoint() if options.llm else nullcontext("") as url:
         records.write(options, _measured(options, url))
 
@@ -96,8 +100,8 @@ def _measured(options: argparse.Namespace, url: str) -> dict[str, Any]:
             memory.add_many([turn | {"space": "together"} for turn in new])
             together = len(new) / (time.process_time() - began)
     kept, anew = (float(np.median(times_ms[way])) for way in ("kept", "anew"))
-    shown = f"{nodes} nodes, {len(new)} turns: add {kept:.0f} ms, read anew {anew:.0f} ms, {anew / kept:.1f} times"
-    print(f"{shown}; {together:.0f} turns a second added together")
+    shown = f"{nodes} nodes, {len(new)} turns: add {kept:.0f} ms, just opened {anew:.0f} ms, {anew / kept:.1f} times"
+    print(f"{shown}; {together:.0f} turns per second when added together")
     return {
         "nodes": nodes, "turns": len(new), "add_ms": kept, "read_anew_ms": anew, "together_turns_a_second": together
     }  # fmt: skip

@@ -117,13 +117,13 @@ def held_out(path: Path, encoder: CachedTextEncoder, threshold: float) -> dict[s
         kind: {"nodes": count, "right": right[kind] / count, "largest_right": common[kind] / count}
         for kind, count in asked.items()
     }
-    print(f"held out, threshold {threshold}: {made['categories_a_space']:.0f} categories a space on average")
+    print(f"held out, threshold {threshold}: {made['categories_a_space']:.0f} categories per space on average")
     for kind, shares in made["types"].items():
         print(
-            f"  {kind}: {shares['right']:.3f} of {shares['nodes']} under their topic; the largest topic would be right "
-            f"for {shares['largest_right']:.3f}"
+            f"  {kind}: {shares['right']:.3f} of {shares['nodes']} nodes under their topic; the largest topic alone "
+            f"would be right for {shares['largest_right']:.3f}"
         )
-    print(f"  {made['elsewhere']:.3f} of all under a new category or none")
+    print(f"  {made['elsewhere']:.3f} of all nodes under a new category or under none")
     return made
 
 
@@ -155,7 +155,7 @@ def from_nothing(path: Path, encoder: CachedTextEncoder, threshold: float) -> di
     }  # fmt: skip
     print(
         f"from nothing, threshold {threshold}: {shares['unclassified']:.4f} of {count} nodes unclassified, "
-        f"{shares['like_no_others']:.4f} like no others; {means[2]:.1f} categories a space and type; with the "
+        f"{shares['like_no_others']:.4f} like no others; {means[2]:.1f} categories per space and type; with the "
         f"recorded topics V-measure {means[0]:.3f}, adjusted Rand index {means[1]:.3f}"
     )
     return shares
@@ -164,9 +164,11 @@ def from_nothing(path: Path, encoder: CachedTextEncoder, threshold: float) -> di
 def main() -> None:
     """Print both measurements."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--store", required=True)
-    parser.add_argument("--thresholds", type=float, nargs="+", default=[THRESHOLD])
-    parser.add_argument("--cache")
+    parser.add_argument("--store", required=True, help="graph to classify; the benchmark works on copies of it")
+    parser.add_argument(
+        "--thresholds", type=float, nargs="+", default=[THRESHOLD], help="thresholds of the classifier to try"
+    )
+    parser.add_argument("--cache", help="file of the text encoder's cache of vectors; by default the user's")
     options = records.options_of(parser)
     encoder = opening.text_encoder(EncoderSettings(cache=options.cache))
     store, rows = Path(options.store), []

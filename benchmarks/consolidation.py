@@ -33,10 +33,14 @@ from tests.fakes import FakeEncoder
 def main() -> None:
     """Print turns per second of both, and their ratio."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--conversations", type=int, default=16)
-    parser.add_argument("--turns", type=int, default=12, help="of each conversation")
-    parser.add_argument("--think_s", type=float, default=0.2, help="time after which the endpoint answers")
-    parser.add_argument("--serve", action="store_true", help="be the endpoint (the benchmark starts it itself)")
+    parser.add_argument(
+        "--conversations", type=int, default=16, help="number of conversations to consolidate at the same time"
+    )
+    parser.add_argument("--turns", type=int, default=12, help="number of turns in each conversation")
+    parser.add_argument("--think_s", type=float, default=0.2, help="seconds after which the endpoint answers")
+    parser.add_argument(
+        "--serve", action="store_true", help="run the endpoint only (the benchmark starts it by itself)"
+    )
     options = records.options_of(parser)
     if options.serve:
         _serve(options.think_s)

@@ -34,18 +34,28 @@ _METRICS = ("recall@10", "ndcg@10")
 def main() -> None:
     """Print one row for each constant and weight, one pair of columns for each depth."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--corpus", default="threads")
-    parser.add_argument("--format", choices=["jsonl", "locomo", "longmemeval"], default="jsonl")
-    parser.add_argument("--store", required=True)
+    parser.add_argument("--corpus", default="threads", help="corpus with the questions: a bundled name or a file")
     parser.add_argument(
-        "--dtype", choices=["float32", "bfloat16"], default="float32", help="the store's text encoder's"
+        "--format", choices=["jsonl", "locomo", "longmemeval"], default="jsonl", help="format of the corpus"
     )
-    parser.add_argument("--cache", help="of the text encoder; by default the user's")
-    parser.add_argument("--adapter", help="folder of an adapter with which the graph was built")
-    parser.add_argument("--held_back", default="false", choices=["true", "false"], help="those of the adapter alone")
-    parser.add_argument("--ann_weight", type=float, nargs="+", default=[1.0])
-    parser.add_argument("--rrf_k", type=int, nargs="+", default=[1, 2, 5, 10, 20, 60])
-    parser.add_argument("--depth", type=int, nargs="+", default=[20, 50, 100])
+    parser.add_argument("--store", required=True, help="graph of the corpus")
+    parser.add_argument(
+        "--dtype",
+        choices=["float32", "bfloat16"],
+        default="float32",
+        help="number format of the text encoder with which the graph was built",
+    )
+    parser.add_argument("--cache", help="file of the text encoder's cache of vectors; by default the user's")
+    parser.add_argument("--adapter", help="folder of the adapter with which the graph was built")
+    parser.add_argument(
+        "--held_back",
+        default="false",
+        choices=["true", "false"],
+        help="test only on the adapter's validation conversations",
+    )
+    parser.add_argument("--ann_weight", type=float, nargs="+", default=[1.0], help="weights of the ANN arm to try")
+    parser.add_argument("--rrf_k", type=int, nargs="+", default=[1, 2, 5, 10, 20, 60], help="RRF constants to try")
+    parser.add_argument("--depth", type=int, nargs="+", default=[20, 50, 100], help="candidates per arm to try")
     options = records.options_of(parser)
 
     corpus = opening.read_corpus(CorpusSettings(path=options.corpus, format=options.format))

@@ -22,12 +22,20 @@ from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings
 def main() -> None:
     """Print the comparison."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--learnt", default="threads", help="a corpus of the project's own format")
-    parser.add_argument("--tested", required=True)
-    parser.add_argument("--format", choices=["jsonl", "locomo", "longmemeval"], default="jsonl", help="of --tested")
-    parser.add_argument("--cache", help="of the text encoder; by default the user's")
-    parser.add_argument("--length", type=int, default=8, help="of word sequences")
-    parser.add_argument("--show", type=int, default=5, help="nearest pairs to print")
+    parser.add_argument(
+        "--learnt",
+        default="threads",
+        help="corpus that is learnt from, in the project's JSONL format: a bundled name or a file",
+    )
+    parser.add_argument("--tested", required=True, help="corpus that is tested: a bundled name or a file")
+    parser.add_argument(
+        "--format", choices=["jsonl", "locomo", "longmemeval"], default="jsonl", help="format of --tested"
+    )
+    parser.add_argument("--cache", help="file of the text encoder's cache of vectors; by default the user's")
+    parser.add_argument("--length", type=int, default=8, help="length of the word sequences that are compared")
+    parser.add_argument(
+        "--show", type=int, default=5, help="number of nearest pairs, and of shared sequences, to print"
+    )
     options = records.options_of(parser)
 
     learnt = opening.read_corpus(CorpusSettings(path=options.learnt))
@@ -40,15 +48,15 @@ def main() -> None:
     nearest = cosine.max(axis=1)
     print(f"cosine of {len(nearest)} tested questions to the nearest of {len(learnt.questions)} learnt ones:")
     median, high, most = np.quantile(nearest, [0.5, 0.95, 1]).tolist()
-    print(f"  median {median:.3f}, 95th percentile {high:.3f}, most {most:.3f}")
+    print(f"  median {median:.3f}, 95th percentile {high:.3f}, maximum {most:.3f}")
     for row in np.argsort(-nearest)[: options.show].tolist():
         pair = tested.questions[row].text, learnt.questions[int(cosine[row].argmax())].text
         print(f"  {nearest[row]:.3f}  {pair[0]}  |  {pair[1]}")
     speakers = sorted(_speakers(learnt) & _speakers(tested))
-    print(f"speakers of both: {', '.join(speakers) or 'none'}")
+    print(f"speakers that occur in both: {', '.join(speakers) or 'none'}")
     sequences = [_sequences(corpus, options.length) for corpus in (tested, learnt)]
     both = sequences[0] & sequences[1]
-    print(f"sequences of {options.length} words in turns of both: {len(both)} of {len(sequences[0])} tested ones")
+    print(f"sequences of {options.length} words that occur in both: {len(both)} of {len(sequences[0])} tested ones")
     for words_ in sorted(both)[: options.show]:
         print(f"  {' '.join(words_)}")
     measured = {

@@ -1,4 +1,4 @@
-"""Harm that turns of an attacker do to a memory, and protection by folding and by limiting the speakers.
+"""Harm that the turns of an attacker do to a memory, and protection by folding and by limiting the speakers.
 
     python -m benchmarks.poisoning [--corpus sample] [--turns 22] [--copies 1 11] [--singles 5] [--strategies all]
 
@@ -53,14 +53,28 @@ class Attack:
 def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", default="sample")
-    parser.add_argument("--format", default="jsonl")
-    parser.add_argument("--conversations", nargs="*", default=None)
-    parser.add_argument("--turns", type=int, default=22, help="of the stranger in each conversation")
-    parser.add_argument("--copies", type=int, nargs="*", default=[1, 11], help="of each attacked question")
-    parser.add_argument("--singles", type=int, default=5, help="questions of a conversation that are copied alone")
-    parser.add_argument("--strategies", nargs="+", default=["v2", "v1"], help="names, or all that recall offers")
-    parser.add_argument("--cache", help="of the text encoder; by default the user's")
+    parser.add_argument("--corpus", default="sample", help="corpus to attack: a bundled name or a file")
+    parser.add_argument("--format", default="jsonl", help="format of the corpus")
+    parser.add_argument("--conversations", nargs="*", default=None, help="conversations of the corpus; all by default")
+    parser.add_argument(
+        "--turns", type=int, default=22, help="number of turns that the stranger adds to each conversation"
+    )
+    parser.add_argument(
+        "--copies", type=int, nargs="*", default=[1, 11], help="numbers of copies of each attacked question to try"
+    )
+    parser.add_argument(
+        "--singles",
+        type=int,
+        default=5,
+        help="number of questions per conversation that are each attacked by a single copy",
+    )
+    parser.add_argument(
+        "--strategies",
+        nargs="+",
+        default=["v2", "v1"],
+        help="names of strategies; all: every one that locigraph recall offers",
+    )
+    parser.add_argument("--cache", help="file of the text encoder's cache of vectors; by default the user's")
     options = records.options_of(parser)
     strategies = options.strategies
     if strategies == ["all"]:

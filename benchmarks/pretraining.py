@@ -26,13 +26,19 @@ from locigraph.training.folds import FoldTrainer, plan_folds
 def main() -> None:
     """Train and print a row for each setting."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--corpus", required=True)
-    parser.add_argument("--format", default="locomo")
-    parser.add_argument("--store", required=True)
-    parser.add_argument("--adapter", default="checkpoints/text")
-    parser.add_argument("--cache")
-    parser.add_argument("--runs", default="runs/pretraining", help="folder of the trainings")
-    parser.add_argument("--conversations", type=int, nargs="+", default=[0, 1, 2, 4])
+    parser.add_argument("--corpus", required=True, help="corpus to learn from and to test on: a bundled name or a file")
+    parser.add_argument("--format", default="locomo", help="format of the corpus")
+    parser.add_argument("--store", required=True, help="graph of the corpus")
+    parser.add_argument("--adapter", default="checkpoints/text", help="folder of the text encoder's adapter")
+    parser.add_argument("--cache", help="file of the text encoder's cache of vectors; by default the user's")
+    parser.add_argument("--runs", default="runs/pretraining", help="folder in which the trainings are stored")
+    parser.add_argument(
+        "--conversations",
+        type=int,
+        nargs="+",
+        default=[0, 1, 2, 4],
+        help="numbers of training conversations with questions to try",
+    )
     options = records.options_of(parser)
     corpus = opening.read_corpus(CorpusSettings(path=options.corpus, format=options.format))
     encoder = opening.text_encoder(EncoderSettings(adapter=options.adapter, cache=options.cache))
@@ -67,7 +73,10 @@ def main() -> None:
                 rows.append(
                     {"conversations": count, "pretrain_epochs": pretrain_epochs, "recall@10": recall, "ndcg@10": gain}
                 )
-                print(f"{count} conversations, {pretrain_epochs} epochs before: {recall:.3f} / {gain:.3f}", flush=True)
+                print(
+                    f"{count} conversations, {pretrain_epochs} epochs of pre-training: {recall:.3f} / {gain:.3f}",
+                    flush=True,
+                )
     records.write(options, {"rows": rows}, corpora=[corpus], text_encoder=encoder.model_id)
 
 

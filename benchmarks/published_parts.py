@@ -44,11 +44,11 @@ Row = tuple[str, str, list[float]]
 def main() -> None:
     """Print a row for each variant, and write the record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", required=True, help="file of the corpus that is asked about")
-    parser.add_argument("--format", default="locomo", help="format of that file")
-    parser.add_argument("--store", required=True, help="graph of that corpus")
-    parser.add_argument("--adapter", default=None, help="adapter of the text encoder")
-    parser.add_argument("--cache", help="cache of the text encoder; by default the user's")
+    parser.add_argument("--corpus", required=True, help="corpus with the questions: a bundled name or a file")
+    parser.add_argument("--format", default="locomo", help="format of the corpus")
+    parser.add_argument("--store", required=True, help="graph of the corpus")
+    parser.add_argument("--adapter", default=None, help="folder of the text encoder's adapter")
+    parser.add_argument("--cache", help="file of the text encoder's cache of vectors; by default the user's")
     options = records.options_of(parser)
     read = opening.read_corpus(CorpusSettings(path=options.corpus, format=options.format))
     encoder = opening.text_encoder(EncoderSettings(adapter=options.adapter, cache=options.cache))

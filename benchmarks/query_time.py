@@ -41,9 +41,11 @@ _TURNS_OF_20 = 11
 def main() -> None:
     """Print a table of milliseconds and ratios."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--nodes", type=int, nargs="+", default=[10_000, 100_000])
-    parser.add_argument("--widths", type=int, nargs="+", default=[_VECTOR_DIM, 768])
-    parser.add_argument("--all_nodes", action="store_true")
+    parser.add_argument("--nodes", type=int, nargs="+", default=[10_000, 100_000], help="sizes of the space to try")
+    parser.add_argument(
+        "--widths", type=int, nargs="+", default=[_VECTOR_DIM, 768], help="widths of v2's vectors to try"
+    )
+    parser.add_argument("--all_nodes", action="store_true", help="also measure v2 over all searchable nodes")
     options = records.options_of(parser)
     rows: list[dict[str, Any]] = []
     print(f"{'nodes':>8} {'index':>6} {'what':<28}{'p50 ms':>9}{'p95 ms':>9}{'v2 / v1':>9}")

@@ -18,7 +18,7 @@ _PLACES = {"output", "cache", "keep", "runs"}
 
 def options_of(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Parse the options of a benchmark and ``--output``; if ``arguments`` is None, those of the command line."""
-    parser.add_argument("--output", type=Path, help="JSON file for the record; without it the results are only printed")
+    parser.add_argument("--output", type=Path, help="JSON file for the results; without it they are only printed")
     options = parser.parse_args(arguments)
     provenance.source_commit()  # cached now, since the source tree may change while a benchmark runs
     return options
@@ -51,4 +51,4 @@ def write(
     )
     options.output.parent.mkdir(parents=True, exist_ok=True)
     replace_file(options.output, json.dumps({**measured, "manifest": manifest}, indent=1) + "\n")
-    print(f"record: {options.output}")
+    print(f"results: {options.output}")

@@ -32,10 +32,10 @@ _DEPTH = 10
 def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", default="sample")
-    parser.add_argument("--conversations", nargs="*", default=None)
-    parser.add_argument("--strategies", nargs="+", default=["v2", "v1", "bm25", "dense"])
-    parser.add_argument("--cache", help="of the text encoder; by default the user's")
+    parser.add_argument("--corpus", default="sample", help="corpus with the questions: a bundled name or a file")
+    parser.add_argument("--conversations", nargs="*", default=None, help="conversations of the corpus; all by default")
+    parser.add_argument("--strategies", nargs="+", default=["v2", "v1", "bm25", "dense"], help="names of strategies")
+    parser.add_argument("--cache", help="file of the text encoder's cache of vectors; by default the user's")
     options = records.options_of(parser)
     corpus = opening.read_corpus(CorpusSettings(path=options.corpus, conversations=options.conversations))
     encoder = EncoderSettings(adapter="default", cache=options.cache)

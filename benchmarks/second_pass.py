@@ -128,15 +128,17 @@ def shown(made: Mapping[str, Any]) -> str:
 def main() -> None:
     """Print a line for each strategy before and after each pass."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--corpus", required=True)
-    parser.add_argument("--format", default="locomo")
-    parser.add_argument("--conversations", nargs="*", help="of that corpus; all by default")
-    parser.add_argument("--store", required=True)
-    parser.add_argument("--passes", nargs="*", choices=list(PASSES), default=list(PASSES))
-    parser.add_argument("--strategies", nargs="+", default=["v1", "sum", "gaama", "hipporag"])
-    parser.add_argument("--adapter")
-    parser.add_argument("--cache")
-    parser.add_argument("--keep", help="folder for the copies; they are deleted without it")
+    parser.add_argument("--corpus", required=True, help="corpus with the questions: a bundled name or a file")
+    parser.add_argument("--format", default="locomo", help="format of the corpus")
+    parser.add_argument("--conversations", nargs="*", help="conversations of the corpus; all by default")
+    parser.add_argument("--store", required=True, help="graph of the corpus; the passes run on copies of it")
+    parser.add_argument("--passes", nargs="*", choices=list(PASSES), default=list(PASSES), help="second passes to try")
+    parser.add_argument(
+        "--strategies", nargs="+", default=["v1", "sum", "gaama", "hipporag"], help="names of strategies"
+    )
+    parser.add_argument("--adapter", help="folder of the text encoder's adapter")
+    parser.add_argument("--cache", help="file of the text encoder's cache of vectors; by default the user's")
+    parser.add_argument("--keep", help="folder in which to keep the copies of the store; without it they are deleted")
     options = records.options_of(parser)
     read = opening.read_corpus(
         CorpusSettings(path=options.corpus, format=options.format, conversations=options.conversations)

@@ -172,26 +172,46 @@ def passed(store: str, corpus: CorpusSettings, encoder: CachedTextEncoder, passe
 def main() -> None:
     """Print recall@10 and nDCG@10 without and with each row."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--store", required=True)
-    parser.add_argument("--corpus", required=True)
-    parser.add_argument("--format", default="locomo")
-    parser.add_argument("--conversations", nargs="*", help="of that corpus; all by default")
-    parser.add_argument("--folds", type=int, default=5, help="of these conversations, if nothing else is learnt from")
-    parser.add_argument("--validation", type=int, default=2, help="conversations of a fold that stop its training")
-    parser.add_argument("--learnt_store", help="built store of a corpus to learn from; without it, folds of the corpus")
-    parser.add_argument("--learnt_corpus", default="voices")
-    parser.add_argument("--learnt_conversations", nargs="*", help="of that corpus; all by default")
-    parser.add_argument("--epochs", type=int, default=3, help="of a training on another corpus, which nothing stops")
+    parser.add_argument("--store", required=True, help="graph of the tested corpus; the passes run on a copy of it")
+    parser.add_argument("--corpus", required=True, help="corpus that is tested: a bundled name or a file")
+    parser.add_argument("--format", default="locomo", help="format of the corpus")
+    parser.add_argument("--conversations", nargs="*", help="conversations of --corpus; all by default")
+    parser.add_argument("--folds", type=int, default=5, help="number of folds; not used with --learnt_store")
+    parser.add_argument("--validation", type=int, default=2, help="number of validation conversations in each fold")
     parser.add_argument(
-        "--rows", nargs="+", type=_rows, default=[(name,) for name in ROWS], help=f"of {', '.join(ROWS)}, or a+b"
+        "--learnt_store", help="graph of another corpus to learn from; without it, training uses folds of --corpus"
     )
-    parser.add_argument("--passes", nargs="*", choices=list(PASSES), default=list(PASSES))
+    parser.add_argument("--learnt_corpus", default="voices", help="bundled corpus of --learnt_store")
+    parser.add_argument("--learnt_conversations", nargs="*", help="conversations of --learnt_corpus; all by default")
     parser.add_argument(
-        "--start", type=float, nargs=2, default=[0.0, 0.0], help="weights of text and words before training"
+        "--epochs", type=int, default=3, help="number of epochs with --learnt_store; there is no early stopping"
     )
-    parser.add_argument("--adapter", default="checkpoints/text")
-    parser.add_argument("--cache")
-    parser.add_argument("--dtype", default=DEFAULT_DTYPE, help="of the text encoder; not for --learnt_store")
+    parser.add_argument(
+        "--rows",
+        nargs="+",
+        type=_rows,
+        default=[(name,) for name in ROWS],
+        help=f"rows to try: {', '.join(ROWS)}; a+b tries two together",
+    )
+    parser.add_argument(
+        "--passes",
+        nargs="*",
+        choices=list(PASSES),
+        default=list(PASSES),
+        help="second passes to run; none: the store as it is",
+    )
+    parser.add_argument(
+        "--start",
+        type=float,
+        nargs=2,
+        default=[0.0, 0.0],
+        help="initial weights of the rows, for the text and lexical blocks",
+    )
+    parser.add_argument("--adapter", default="checkpoints/text", help="folder of the text encoder's adapter")
+    parser.add_argument("--cache", help="file of the text encoder's cache of vectors; by default the user's")
+    parser.add_argument(
+        "--dtype", default=DEFAULT_DTYPE, help="number format of the text encoder; not used for --learnt_store"
+    )
     options = records.options_of(parser)
     encoder = opening.text_encoder(EncoderSettings(adapter=options.adapter, cache=options.cache, dtype=options.dtype))
     with ExitStack() as held:
@@ -217,7 +237,7 @@ def _rows(names: str) -> tuple[str, ...]:
     found = tuple(names.split("+"))
     unknown = [name for name in found if name not in ROWS]
     if unknown:
-        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is no row; expected some of {', '.join(ROWS)}")
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is not a row; expected one or more of {', '.join(ROWS)}")
     return found
 
 

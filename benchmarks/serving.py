@@ -120,11 +120,15 @@ def total(metrics: str, name: str) -> float:
 def main() -> None:
     """Run the benchmark, and print the measurements as JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serving", description=__doc__)
-    parser.add_argument("--clients", type=int, default=200, help="clients that ask one question after the other")
-    parser.add_argument("--appends", type=float, default=20, help="turns added a second")
-    parser.add_argument("--seconds", type=float, default=30, help="length of the run")
-    parser.add_argument("--turns", type=int, default=1_000, help="turns that the memory holds before")
-    parser.add_argument("--spaces", type=int, default=20, help="spaces among which turns and questions are divided")
+    parser.add_argument(
+        "--clients", type=int, default=200, help="number of clients that ask one question after the other"
+    )
+    parser.add_argument("--appends", type=float, default=20, help="number of turns added per second")
+    parser.add_argument("--seconds", type=float, default=30, help="length of the run in seconds")
+    parser.add_argument("--turns", type=int, default=1_000, help="number of turns in the memory at the start")
+    parser.add_argument(
+        "--spaces", type=int, default=20, help="number of spaces among which turns and questions are divided"
+    )
     options = records.options_of(parser)
     with tempfile.TemporaryDirectory(prefix="serving-") as folder, server(Path(folder)) as address:
         found = asyncio.run(measure(address, options))

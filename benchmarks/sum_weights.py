@@ -105,17 +105,24 @@ def against(asked: Asked, scores: NDArray[np.float64], path: str, strategy: str)
 def main() -> None:
     """Print a row for equal, given and searched weights."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--corpus", default="threads")
-    parser.add_argument("--format", choices=["jsonl", "locomo", "longmemeval"], default="jsonl")
-    parser.add_argument("--store", required=True)
-    parser.add_argument("--adapter", help="of the text encoder")
+    parser.add_argument("--corpus", default="threads", help="corpus with the questions: a bundled name or a file")
     parser.add_argument(
-        "--dtype", choices=["float32", "bfloat16"], default="float32", help="the store's text encoder's"
+        "--format", choices=["jsonl", "locomo", "longmemeval"], default="jsonl", help="format of the corpus"
     )
-    parser.add_argument("--cache", help="of the text encoder; by default the user's")
-    parser.add_argument("--weights", type=float, nargs=len(SIGNALS), help=f"of {', '.join(SIGNALS)}")
-    parser.add_argument("--against", help="rankings.jsonl of an evaluation of the same questions")
-    parser.add_argument("--strategy", default="v2", help="of that evaluation")
+    parser.add_argument("--store", required=True, help="graph of the corpus")
+    parser.add_argument("--adapter", help="folder of the adapter with which the graph was built")
+    parser.add_argument(
+        "--dtype",
+        choices=["float32", "bfloat16"],
+        default="float32",
+        help="number format of the text encoder with which the graph was built",
+    )
+    parser.add_argument("--cache", help="file of the text encoder's cache of vectors; by default the user's")
+    parser.add_argument(
+        "--weights", type=float, nargs=len(SIGNALS), help=f"weights to compare with, of {', '.join(SIGNALS)}"
+    )
+    parser.add_argument("--against", help="rankings.jsonl of an evaluation of the same questions, to compare with")
+    parser.add_argument("--strategy", default="v2", help="strategy of that evaluation to compare with")
     options = records.options_of(parser)
     corpus = opening.read_corpus(CorpusSettings(path=options.corpus, format=options.format))
     encoder = opening.text_encoder(
@@ -136,7 +143,7 @@ def main() -> None:
         if options.against:
             found = row["against"] = against(asked, scores, options.against, options.strategy)
             interval = f"[{found['low']:+.3f}, {found['high']:+.3f}], p {found['p']:.3f}"
-            told = f"  {options.strategy} minus it: {found['difference']:+.3f} {interval}"
+            told = f"  {options.strategy} minus this: {found['difference']:+.3f} {interval}"
         rows.append({"name": name, **row})
         means = " / ".join(f"{row[metric]:.4f}" for metric in _METRICS)
         print(f"{name:>14}  {' '.join(f'{w:g}' for w in weights):<24}  {means}{told}")

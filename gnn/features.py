@@ -97,10 +97,10 @@ def graph_inputs(
         UnknownNameError: If the snapshot has a type that the schema does not know.
     """
     if snapshot.num_nodes and snapshot.embeddings.shape[1] == 0:
-        raise GraphError(f"snapshot of space {snapshot.space!r} has no embeddings; name an embedding model")
+        raise GraphError(f"snapshot of space {snapshot.space!r} has no embeddings; load it with an embedding model")
     turns = snapshot.active_rows((EPISODE,))
     if not len(turns):
-        raise GraphError(f"snapshot of space {snapshot.space!r} holds no turns: nothing had been said by its time")
+        raise GraphError(f"snapshot of space {snapshot.space!r} holds no turns: none had been said by its time")
     relations = network_relations() if relations is None else relations
     kinds = _network_types(snapshot)
     edges = [_edges(snapshot, kinds, relation) for relation in relations]

@@ -26,7 +26,9 @@ def multi_positive_loss(logits: Tensor, positive: Tensor, *, ignore: Tensor | No
         ValueError: If shapes differ, or a row has no positive.
     """
     if logits.shape != positive.shape:
-        raise ValueError(f"logits have shape {list(logits.shape)} and positives {list(positive.shape)}")
+        raise ValueError(
+            f"logits have shape {list(logits.shape)} but positive has {list(positive.shape)}; expected the same shape"
+        )
     counts = positive.sum(1)
     if logits.shape[0] == 0 or bool((counts == 0).any()):
         raise ValueError("every question needs at least one positive candidate")
@@ -55,11 +57,11 @@ def nt_xent(first: Tensor, second: Tensor, *, temperature: float = 0.2) -> Tenso
         Chen et al. 2020, arXiv:2002.05709, eq. 1.
     """
     if first.shape != second.shape:
-        raise ValueError(f"shapes differ: {list(first.shape)} and {list(second.shape)}")
+        raise ValueError(f"the shapes of the two views differ: {list(first.shape)} and {list(second.shape)}")
     if len(first) < 2:
-        raise ValueError(f"batch of {len(first)} has no negatives; at least 2")
+        raise ValueError(f"batch of {len(first)} has no negatives; expected at least 2 items")
     if temperature <= 0:
-        raise ValueError(f"temperature is {temperature}; it divides, so it must be positive")
+        raise ValueError(f"temperature is {temperature}; it is a divisor, so it must be positive")
     both = torch.cat([first, second])
     with torch.autocast(both.device.type, enabled=False):  # half precision would make close cosines equal
         logits = both.float() @ both.float().T / temperature

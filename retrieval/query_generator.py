@@ -127,7 +127,7 @@ class WrittenQueries:
         except LocigraphError as error:
             if not self._reason:
                 self._reason = str(error)
-                _LOG.warning("queries are made by rules, since %s", error)
+                _LOG.warning("the query writer failed, so queries are made by rules: %s", error)
             self._failed[question] = now
             _limit(self._failed)
             return generate_queries(question, asked_on)
@@ -140,7 +140,11 @@ class WrittenQueries:
     def notes(self) -> list[str]:
         """A note on how many questions got their queries from rules, with the first reason; empty if none did."""
         count = counted(len(self._failed), "question")
-        return [f"the queries of {count} were made by rules, at first since {self._reason}"] if self._failed else []
+        return (
+            [f"the query writer failed, so the queries of {count} were made by rules; first error: {self._reason}"]
+            if self._failed
+            else []
+        )
 
     def _make(self, question: str, asked_on: date | None) -> Sequence[SearchQuery]:
         found = []

@@ -62,7 +62,9 @@ class CrossEncoderReranker:
             config = AutoConfig.from_pretrained(model)
             heads = [name for name in config.architectures or () if name.endswith("ForSequenceClassification")]
             if not heads or config.num_labels != 1:  # otherwise the head would be random, or give several scores
-                raise ValueError(f"it is {config.architectures} with {config.num_labels} labels; one score is needed")
+                raise ValueError(
+                    f"it is {config.architectures} with {config.num_labels} labels; a model with one score is needed"
+                )
             return CrossEncoder(model)
         except (OSError, ValueError) as error:
             raise TextEncoderError(

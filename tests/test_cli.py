@@ -661,8 +661,8 @@ def test_what_does_not_fit_a_store_is_one_line_with_the_cure_and_changes_nothing
     for command, words in (
         ([*question, *other], ["was built with text encoder", "leave out --encoder.model"]),
         ([*build, *other], ["was built with text encoder", "build another --store"]),
-        ([*question, "--checkpoint", str(shipped / "text")], ["holds an adapter", "see --encoder.adapter"]),
-        ([*question, "--encoder.adapter", str(shipped / "default")], ["holds a checkpoint", "see --checkpoint"]),
+        ([*question, "--checkpoint", str(shipped / "text")], ["this is an adapter", "see --encoder.adapter"]),
+        ([*question, "--encoder.adapter", str(shipped / "default")], ["this is a checkpoint", "see --checkpoint"]),
         (["recall", "Who?", "--space", space[1:], "--store", "graph.sqlite"], [f"nearest is '{space}'"]),
         (["recall", "Who?", "--space", space, "--store", "small.jsonl"], ["not a database", "--corpus.path"]),
         (["build", "--corpus.path", "graph.sqlite", "--store", "graph.sqlite"], ["is a database", "--store"]),
@@ -694,9 +694,9 @@ def test_a_forgetting_that_finds_the_index_in_use_forgets_in_the_store_and_says_
     forget = ["forget", "--space", space, "--yes", *here]
     with MilvusIndex("graph.index.db"):
         code, _, error = run(capsys, "build", "--corpus.path", "small.jsonl", *here)  # of two builds one is refused
-        assert_one_line_and_code_2(code, error, "is open in another process, or in this one already; close that")
+        assert_one_line_and_code_2(code, error, "is already open, in another process or in this one; close it there")
         code, _, error = run(capsys, *forget)
-    assert_one_line_and_code_2(code, error, "are erased from the store", "is open in another process")
+    assert_one_line_and_code_2(code, error, "are erased from the store", "is already open, in another process")
     with Store("graph.sqlite", access="read") as store:
         assert store.spaces() == []
     code, out, error = run(capsys, *forget)

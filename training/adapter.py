@@ -169,7 +169,7 @@ class TextAdaptation(RankingModule):
         """Load the weights of the adapter; those of the encoder stay as they are."""
         missing = set(self.state_dict()) ^ set(state_dict)
         if strict and missing:
-            raise KeyError(f"adapter weights differ in {sorted(missing)[0]!r}")
+            raise KeyError(f"the adapter's weights do not match: {sorted(missing)[0]!r} is missing or unexpected")
         return super().load_state_dict(state_dict, strict=False, assign=assign)
 
     def configure_optimizers(self) -> Any:

@@ -36,7 +36,7 @@ def averaged(checkpoints: Sequence[Checkpoint], **details: Any) -> Checkpoint:
         CheckpointError: If there are fewer than two, or two do not fit together; says which and why.
     """
     if len(checkpoints) < 2:
-        raise CheckpointError(f"{len(checkpoints)} checkpoint to average; name at least two")
+        raise CheckpointError(f"averaging needs at least two checkpoints, got {len(checkpoints)}; name more")
     first = checkpoints[0]
     for other in checkpoints[1:]:
         for what, here, there in (

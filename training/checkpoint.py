@@ -136,14 +136,17 @@ def load_checkpoint(folder: Path, *, text_encoder: str | None = None) -> Checkpo
         manifest = parsed_json((folder / _MANIFEST).read_text())
     except OSError as error:
         raise CheckpointError(
-            f"{folder}: no checkpoint there ({_MANIFEST}: {error.strerror}); run locigraph train, or name its folder"
+            f"{folder}: no checkpoint found there ({_MANIFEST}: {error.strerror}); run locigraph train, or name "
+            "its folder"
         ) from error
     except ValueError as error:
         raise CheckpointError(f"{folder / _MANIFEST}: not JSON ({error}); the checkpoint is damaged") from error
     if not isinstance(manifest, dict):
         raise CheckpointError(f"{folder / _MANIFEST}: not a JSON object; the checkpoint is damaged")
     if "base" in manifest and "model" not in manifest:
-        raise CheckpointError(f"{folder}: holds an adapter of a text encoder, not a checkpoint; see --encoder.adapter")
+        raise CheckpointError(
+            f"{folder}: this is an adapter of a text encoder, not a checkpoint; see --encoder.adapter"
+        )
     expected: dict[str, Any] = {"format": _FORMAT, "schema": schema_hash()}
     if text_encoder is not None:
         expected["text_encoder"] = text_encoder

@@ -87,7 +87,9 @@ def refresh(
     named = {view.name: view for view in reversed(views)}
     for view in views:
         if named[view.name] != view:  # searches of one would find the rows of the other
-            raise TrainingError(f"{view} and {named[view.name]} have the same name in a collection; rename a space")
+            raise TrainingError(
+                f"{view} and {named[view.name]} would have the same name in the collection; rename a space"
+            )
     snapshots = _Snapshots(load)
     digest = hashlib.sha256(f"{checkpoint.version}{store}".encode())
     due: dict[View, int] = {}

@@ -79,11 +79,11 @@ class FoldTrainer:
 
     def __post_init__(self) -> None:
         if self.trainer.fast_dev_run:
-            raise TrainingError("trainer.fast_dev_run trains nothing that could be compared; it is for locigraph train")
+            raise TrainingError("trainer.fast_dev_run leaves no model to compare; use it only with locigraph train")
         if self.trainer.num_devices != 1:
             raise TrainingError(
-                f"trainer.devices is {self.trainer.devices}; training inside folds uses one device, since every "
-                "process of several would write the index too: leave it out"
+                f"trainer.devices is {self.trainer.devices}; training in folds uses one device, since otherwise "
+                "every process would write to the index; leave the option out"
             )
 
     def data(self, fold: Fold) -> list[TrainingSet]:
@@ -104,12 +104,12 @@ class FoldTrainer:
         for other in self.also:
             known = sorted({*other.train, *other.validation} & set(fold.test))
             if known:
-                raise LeakError(f"fold {fold.index} tests space {known[0]!r}, which the corpora to learn from hold too")
+                raise LeakError(f"fold {fold.index} tests space {known[0]!r}, which is also in a corpus to learn from")
         tested = [q for q in self.questions if q.space in fold.test]
         side = [q for q in self.questions if q.space in {*fold.train, *fold.validation}]
         own = TrainingSet(without_wordings(side, tested), fold.train, fold.validation, self.views)
         left_out = len(side) - len(own.questions)
-        note = f"fold {fold.index}: {left_out} training questions left out, since a test question has their wording"
+        note = f"fold {fold.index}: {left_out} training questions left out, since test questions have the same wording"
         if left_out and note not in self.notes:
             self.notes.append(note)
         others = [dataclasses.replace(o, questions=without_wordings(o.questions, tested)) for o in self.also]
@@ -167,8 +167,8 @@ def refuse_known(made: Checkpoint | TextAdapter, questions: Sequence[Question], 
     for question in questions:
         if question.space in made.spaces:
             raise LeakError(
-                f"{option} {made.version} was trained or validated on space {question.space!r}; leave it out, or test "
-                "on other conversations"
+                f"{option} {made.version} was trained or validated on space {question.space!r}; leave the option "
+                "out, or test on other conversations"
             )
 
 
@@ -188,6 +188,6 @@ def refuse_fitted(adapter: TextAdapter | None, validation: Sequence[str]) -> Non
     known = sorted({*adapter.details["identity"]["train"]} & {*validation})
     if known:
         raise LeakError(
-            f"space {known[0]!r} is to decide when to stop, but the adapter {adapter.folder} was "
+            f"validation space {known[0]!r} decides when to stop, but the adapter {adapter.folder} was "
             "trained on it; hold back the same conversations as locigraph adapt did (--validation)"
         )

@@ -206,13 +206,13 @@ def fusion_of(checkpoint: Checkpoint) -> WeightedSum:
     held = checkpoint.details.get(DETAIL)
     if not isinstance(held, dict) or not held:
         raise CheckpointError(
-            f"checkpoint {checkpoint.version}: its manifest holds no weights of a fusion; train again with locigraph "
-            "train, or leave fusion-zero out"
+            f"checkpoint {checkpoint.version}: its manifest holds no fusion weights; train again with locigraph "
+            "train, or leave out fusion-zero"
         )
     known = all(name in SIGNALS for name in held)
     if not known or not all(isinstance(value, int | float) and np.isfinite(value) for value in held.values()):
         raise CheckpointError(
-            f"checkpoint {checkpoint.version}: {DETAIL} in its manifest is {held}; expected finite numbers by names of "
-            "signals: train again"
+            f"checkpoint {checkpoint.version}: {DETAIL} in its manifest is {held}; expected a finite number for each "
+            "named signal; train again"
         )
     return WeightedSum(held)

@@ -89,7 +89,7 @@ def search_fold(
             not in the space, so that the search could not start from it.
     """
     if trials < 1:
-        raise TrainingError(f"trials is {trials}; at least 1")
+        raise TrainingError(f"trials is {trials}; expected at least 1")
     given = _values_of(settings, space)
     about = [fold.train, fold.validation, fold.test, asdict(settings), sorted(map(repr, space.items())), seed, identity]
     known_as = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:12]
@@ -148,7 +148,7 @@ def _values_of(settings: Settings, space: Mapping[str, Between | OneOf]) -> dict
         held = value in choice.values if isinstance(choice, OneOf) else choice.low <= (value or 0.0) <= choice.high
         if not held:
             raise TrainingError(
-                f"{name} is {value!r}, which is not among what is searched: {choice}; start from a value there"
+                f"{name} is {value!r}, which is outside its search space {choice}; start from a value in it"
             )
         values[name] = value
     return values

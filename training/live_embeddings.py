@@ -181,8 +181,8 @@ class LiveEmbeddings:
             turns, held = self._store.node_counts(space)[EPISODE], found.count(space)
             if held != turns or space in changed:
                 raise StaleEmbeddingsError(
-                    f"space {space!r}: of {counted(turns, 'turn')} {held:,} have graph embeddings, or earlier "
-                    f"ones; {cure}"
+                    f"space {space!r}: {held:,} of {counted(turns, 'turn')} have graph embeddings, and some may be "
+                    f"outdated; {cure}"
                 )
         return found
 
@@ -221,8 +221,9 @@ class LiveEmbeddings:
         dim = self.checkpoint.vector_dim
         if found is not None and found.spec.dim != dim:
             raise IndexMismatchError(
-                f"the graph embeddings in use have {found.spec.dim} numbers and those of checkpoint {self.version!r} "
-                f"{dim}, so no distance can be told; run locigraph refresh with the checkpoint, or name another"
+                f"the graph embeddings in use have {found.spec.dim} dimensions but those of checkpoint "
+                f"{self.version!r} have {dim}, so they cannot be compared; run locigraph refresh with this checkpoint, "
+                "or name another"
             )
         if self._store.unembedded(space, self._text_encoder):
             snapshot = self._store.snapshot(space)
@@ -253,8 +254,8 @@ class LiveEmbeddings:
         found = self._index.open(GRAPH_ALIAS)
         if found.spec.store not in ("", self._store.setting(IDENTITY)):
             raise IndexMismatchError(
-                f"index {self._index.uri!r} holds the graph embeddings of another store; give each store an index of "
-                "its own with --index.uri"
+                f"index {self._index.uri!r} holds the graph embeddings of another store; give each store its "
+                "own index with --index.uri"
             )
         is_ours = found.spec.version == self.version and found.spec.schema == schema_hash()
         return found if is_ours else None

@@ -130,7 +130,7 @@ LOSSES: Table[Loss] = Table(
         Loss(
             "pseudo_questions",
             pseudo_question_loss,
-            "questions made of facts against the turns they came from",
+            "questions made from facts against the turns they came from",
             asks=True,
         ),
         Loss("views", two_views_loss, "agreement of two views of the graph with different edges left out"),

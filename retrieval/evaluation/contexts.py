@@ -51,7 +51,7 @@ def read_contexts(path: Path, tokens: int) -> dict[str, dict[str, str]]:
                     text = "\n".join(lines[number] for number in each["contexts"][str(tokens)])
                     found.setdefault(each["strategy"], {})[each["question_id"]] = text
     except (OSError, EOFError, StopIteration, ValueError, KeyError, TypeError, IndexError) as error:
-        raise EvaluationError(f"{path}: not the contexts that locigraph evaluate writes ({error!r})") from error
+        raise EvaluationError(f"{path}: not a contexts file of locigraph evaluate ({error!r})") from error
     if not found:
         raise EvaluationError(
             f"{path}: holds no contexts of {counted(tokens, 'token')}; choose one of "

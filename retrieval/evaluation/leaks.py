@@ -59,8 +59,8 @@ def check_folds(folds: Sequence[Fold], *, spaces: Iterable[str] | None = None) -
     missing = sorted(expected - set(tested))
     if missing:
         raise LeakError(
-            f"conversation {missing[0]!r} is tested in no fold{_others(missing)}; "
-            "a result over chosen conversations would not be one over the corpus"
+            f"no fold tests conversation {missing[0]!r}{_others(missing)}; each conversation must be in the test part "
+            "of one fold, since results over some conversations do not hold for the whole corpus"
         )
 
 

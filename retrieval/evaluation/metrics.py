@@ -110,7 +110,7 @@ def _check_depth(top_k: int) -> None:
 def _gold_ranks(ranking: Sequence[str], gold: AbstractSet[str]) -> list[int]:
     """Ranks of the gold turns, from 1 and ascending; raises ValueError for input that no score is defined for."""
     if not gold:
-        raise ValueError("gold is empty; count a question without evidence apart instead of scoring it")
+        raise ValueError("gold is empty; count questions without evidence separately instead of scoring them")
     if isinstance(ranking, str):
         # A string is a sequence of strings too, and would be scored letter by letter.
         raise ValueError(f"ranking is the string {ranking!r}; expected a sequence of turn ids")

@@ -89,7 +89,7 @@ def check_runs(questions: Sequence[QuestionOutcome], runs: Sequence[StrategyRun]
     repeated = [key for key, times in Counter((run.name, run.seed) for run in runs).items() if times > 1]
     if repeated:
         name, seed = repeated[0]
-        raise EvaluationError(f"strategy name {name!r} occurs more than once with seed {seed}; tell them apart")
+        raise EvaluationError(f"strategy name {name!r} occurs more than once with seed {seed}; use different names")
     for run in runs:
         for question in questions:
             of_question(run, "rankings", run.rankings, question.question_id)
@@ -106,7 +106,7 @@ def of_question(run: StrategyRun, field: str, values: Mapping[str, Value], quest
     """The value of a run for a question; IncompleteRunError if there is none."""
     if question_id not in values:
         raise IncompleteRunError(
-            f"strategy {run.name!r} has no entry in '{field}' for question {question_id!r}; run it again: "
-            "a missing answer is not an empty one"
+            f"strategy {run.name!r} has no entry in '{field}' for question {question_id!r}; run it again, "
+            "since a missing result must not count as an empty one"
         )
     return values[question_id]

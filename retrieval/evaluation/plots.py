@@ -188,7 +188,7 @@ def latency_figure(strategies: Mapping[str, StrategySummary]) -> str:
         else:
             axes.set_xlim(0.0, longest * 1.15 if longest > 0.0 else 1.0)
         axes.grid(True, axis="x")
-        axes.set_xlabel("milliseconds per question, query encoding apart" + (", log scale" if is_log else ""))
+        axes.set_xlabel("milliseconds per question, without query encoding" + (", log scale" if is_log else ""))
         axes.set_title("Search time")
         figure.legend(loc="upper right", ncols=2, frameon=False, fontsize=9)
         return _svg(figure, "Search time per question by strategy, median and 95th percentile")
@@ -213,7 +213,7 @@ def quality_figure(strategies: Mapping[str, StrategySummary]) -> str:
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         axes.margins(x=0.2, y=0.08)
         axes.grid(True)
-        axes.set_xlabel("median milliseconds per question, query encoding apart, log scale")
+        axes.set_xlabel("median milliseconds per question, without query encoding, log scale")
         axes.set_title("Evidence recall@10 against search time; up and left is better")
         _annotate_apart(figure, axes, points)
         return _svg(figure, "Evidence recall@10 against the median search time, by strategy")

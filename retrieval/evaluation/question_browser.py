@@ -66,5 +66,5 @@ def browser_block(data: Mapping[str, Any]) -> Interactive:
         data_element="questions",
         data=data,
         script=_SCRIPT.read_text(encoding="utf-8"),
-        instead="The page report.html has a browser of all questions here; it needs JavaScript.",
+        instead="In report.html, this section lets you browse all questions; it needs JavaScript.",
     )

@@ -85,7 +85,7 @@ def compare_again(
         }
         questions = [QuestionOutcome(line["question_id"], line["space"], line["category"], ()) for line in held]
     except (OSError, EOFError, ValueError, KeyError, TypeError, IndexError) as error:
-        raise EvaluationError(f"{path}: not the question scores that locigraph evaluate writes ({error!r})") from error
+        raise EvaluationError(f"{path}: not a question scores file of locigraph evaluate ({error!r})") from error
     if not held:
         raise EvaluationError(f"{path}: no question is left; there is nothing to compare")
     check_comparisons(pairs, metrics, names, columns)

@@ -174,8 +174,8 @@ def _opening(results: Results) -> list[Block]:
             blocks.append(
                 Callout(
                     f"With {counted(clusters, 'conversation')} and {counted(pairs, 'comparison')} "
-                    f"the smallest p after Holm is {unsigned(reachable)}: no difference can be called shown, "
-                    "however large. Test more conversations or compare fewer pairs."
+                    f"the smallest p after Holm correction is {unsigned(reachable)}: no difference can be "
+                    "significant, however large. Test more conversations or compare fewer pairs."
                 )
             )
         first = [entry for entry in comparisons if entry["metric"] == comparisons[0]["metric"]]
@@ -215,8 +215,9 @@ def _contexts(strategies: Mapping[str, StrategySummary]) -> list[Block]:
     return [
         Heading("Contexts of equal length"),
         Paragraph(
-            "The best memories that fit into so many tokens, with days and source turns: the share of the gold "
-            "evidence that they hold, themselves or by what was drawn from it, and the tokens used on average."
+            "A context holds the best memories that fit into the given number of tokens, with their dates and source "
+            "turns. Recall is the share of the gold evidence in it, as the turn itself or as a memory extracted from "
+            "it; used is the mean number of tokens."
         ),
         Table(tuple(header), tuple(rows)),
     ]
@@ -265,15 +266,15 @@ def _comparisons(comparisons: Sequence[Comparison]) -> list[Block]:
     return [
         Heading("Comparisons"),
         Paragraph(
-            "Paired per question, clustered by conversation: p from a sign-flip test over conversations, "
-            "intervals from a bootstrap over conversations, which are a little narrow where these are few, and from "
-            "Student's t with one degree of freedom fewer than conversations. Holm's correction covers all rows of one "
-            "metric. With n conversations no p below 2^(1 - n) is possible."
+            "Paired by question and clustered by conversation. p comes from a sign-flip test over conversations. The "
+            "95% interval comes from a bootstrap over conversations, which makes it slightly too narrow if there are "
+            "few of them; the t interval comes from Student's t with one degree of freedom fewer than conversations. "
+            "Holm's correction covers all rows of one metric. With n conversations, no p below 2^(1 - n) is possible."
         ),
         Table(header, rows, text_columns=3),
         Paragraph(
-            "* Treats questions as independent, which they are not. Anti-conservative: shown for comparison "
-            "with published tables, not to support a claim."
+            "* Treats questions as independent, which they are not, so it is anti-conservative: it is shown for "
+            "comparison with published tables, not to support a claim."
         ),
         Bullets(tuple(comparison_sentence(entry) for entry in comparisons if entry["metric"] not in CONTEXT_METRICS)),
     ]
@@ -289,7 +290,7 @@ def _seeds(strategies: Mapping[str, StrategySummary]) -> list[Block]:
         return []
     return [
         Heading("By seed"),
-        Paragraph("Everywhere else a question's score is the mean over these trainings."),
+        Paragraph("In all other tables, a question's score is the mean over these trainings."),
         Table(("strategy", "seed", *_MAIN_METRICS.values()), rows, text_columns=2),
     ]
 
@@ -304,7 +305,7 @@ def _second_gold(results: Results) -> list[Block]:
         Paragraph(
             f"The same rankings; the published corrections change the gold of "
             f"{counted(second['changed'], 'question')}. "
-            "p-values here are corrected among themselves."
+            "The p-values below are corrected separately from those above."
         ),
         Table(("strategy", *_MAIN_METRICS.values()), rows),
         Bullets(tuple(comparison_sentence(entry) for entry in second["comparisons"])),
@@ -322,7 +323,7 @@ def _latency(strategies: Mapping[str, StrategySummary], *figures: Figure) -> lis
     header = ("strategy", "search p50", "search p95", "encoding p50", "encoding p95")
     return [
         Heading("Latency"),
-        Paragraph("Milliseconds per question; encoding the query is counted apart."),
+        Paragraph("Milliseconds per question; query encoding is listed separately."),
         Table(header, rows),
         *figures,
     ]
@@ -342,11 +343,11 @@ def _provenance(results: Results) -> list[Block]:
         blocks.append(Paragraph("None."))
     commit, command = manifest.get("commit"), manifest.get("command")
     steps = [
-        f"Check out commit {commit}." if commit else "The manifest names no commit.",
+        f"Check out commit {commit}." if commit else "The manifest does not name a commit.",
         f"Check that the SHA-256 of {corpus['path']} is {corpus['sha256']}.",
-        "Run the command below; scores, intervals and p-values must be the same, times will differ."
+        "Run the command below; scores, intervals and p-values must be the same; times will differ."
         if command
-        else "The manifest names no command; run locigraph evaluate with the configuration in it.",
+        else "The manifest does not name a command; run locigraph evaluate with the configuration in it.",
     ]
     blocks += [Heading("How to reproduce"), Bullets(tuple(steps))]
     if command:

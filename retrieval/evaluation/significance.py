@@ -293,7 +293,9 @@ def _checked(values: ArrayLike, clusters: Sequence[str], resamples: int) -> Floa
     if len(array) == 0:
         raise ValueError("there are no questions to compare")
     if len(array) != len(clusters):
-        raise ValueError(f"{len(array)} differences but {len(clusters)} clusters; expected one cluster each")
+        raise ValueError(
+            f"{len(array)} differences but {len(clusters)} clusters; expected one cluster for each difference"
+        )
     if not np.all(np.isfinite(array)):
         row = int(np.flatnonzero(~np.isfinite(array).reshape(len(array), -1).all(axis=1))[0])
         raise ValueError(f"the difference of question {row} is not finite; scores must be numbers")

@@ -113,9 +113,9 @@ def check_comparisons(
     for a, b in pairs:
         for name in (a, b):
             if name not in names:
-                raise EvaluationError(f"comparison ({a!r}, {b!r}): no strategy {name!r}{nearest(name, names)}")
+                raise EvaluationError(f"comparison ({a!r}, {b!r}): there is no strategy {name!r}{nearest(name, names)}")
         if a == b:
-            raise EvaluationError(f"comparison ({a!r}, {b!r}) sets a strategy against itself")
+            raise EvaluationError(f"comparison ({a!r}, {b!r}) compares a strategy with itself")
     for metric in metrics:
         if metric not in columns:
             raise EvaluationError(f"metric {metric!r} is not computed{nearest(metric, columns)}")

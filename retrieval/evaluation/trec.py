@@ -35,7 +35,7 @@ def export_trec(rankings: Path, folder: Path) -> list[Path]:
             for line in lines:
                 _add(parsed_json(line), qrels, runs)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise EvaluationError(f"{rankings}: not the rankings that locigraph evaluate writes ({error!r})") from error
+        raise EvaluationError(f"{rankings}: not a rankings file of locigraph evaluate ({error!r})") from error
     if not runs:
         raise EvaluationError(f"{rankings}: holds no ranking")
     folder.mkdir(parents=True, exist_ok=True)

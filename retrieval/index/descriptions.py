@@ -72,11 +72,11 @@ class DescriptionIndexer:
     def _opened(self) -> Collection:
         collection = self._index.open(DESCRIPTIONS)
         if self._is_of_another_store(collection):
-            cure = "run locigraph verify --rebuild true, which makes it this store's"
+            cure = "run locigraph verify --rebuild true to rebuild it from this store"
             if not self._index.is_embedded:  # where the other store may be in use
-                cure = "remove its collections from the server if that store is gone"
+                cure = "remove the collections from the server if the other store no longer exists"
             raise IndexMismatchError(
-                f"index {self._index.uri!r} holds the nodes of another store; give each store an index of its own with "
+                f"index {self._index.uri!r} holds the nodes of another store; give each store its own index with "
                 f"--index.uri, or {cure}"
             )
         return collection
@@ -209,7 +209,7 @@ class DescriptionIndexer:
                 # If the outbox is empty, the index has lost rows, or it belongs to another store of the same name.
                 cure = "build again" if waiting else "verify --rebuild true"
                 raise IndexMismatchError(
-                    f"space {space!r}: the index holds {held} of {due} searchable nodes, or an earlier wording; run "
+                    f"space {space!r}: the index holds {held} of {due} searchable nodes, and some may be outdated; run "
                     f"locigraph {cure}"
                 )
 
@@ -235,8 +235,8 @@ class DescriptionIndexer:
             lacking = self._store.unembedded(space, self._model, checks_vectors=True)
             if lacking:
                 raise IndexMismatchError(
-                    f"space {space!r}: no vector of {self._model!r} for {counted(len(lacking), 'node')}; name the "
-                    "text encoder that built the graph, or run locigraph build with this one"
+                    f"space {space!r}: {counted(len(lacking), 'node')} without a vector of text encoder "
+                    f"{self._model!r}; name the text encoder that built the graph, or run locigraph build with this one"
                 )
         if not self._index.is_embedded and self._index.has(DESCRIPTIONS):
             self._opened()  # raises if the collection belongs to another store

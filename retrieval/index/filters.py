@@ -15,7 +15,7 @@ def filter_expression(scope: SearchFilter) -> str:
     """
     spaces = (scope.space,) if isinstance(scope.space, str) else scope.space
     if not spaces or not all(spaces):
-        raise FilterError("a search must name its space; pass the space whose memory is asked")
+        raise FilterError("a search must name its space; pass the space to search")
     named = ", ".join(quote(space) for space in spaces)
     clauses = [f"space == {named}" if len(spaces) == 1 else f"space in [{named}]"]
     if scope.types is not None:

@@ -95,7 +95,7 @@ class MemoryVectors:
     def search(self, vector: NDArray[np.float32], scope: SearchFilter, *, top_k: int) -> list[VectorMatch]:
         """The most similar rows in the scope's spaces, best first; ties by node ID."""
         if not scope.space:
-            raise FilterError("a search must name its space; pass the space whose memory is asked")
+            raise FilterError("a search must name its space; pass the space to search")
         if not isinstance(scope.space, str):
             found = [
                 match.named_in(space)

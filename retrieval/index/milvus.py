@@ -74,7 +74,8 @@ class MilvusIndex:
         """
         if spec.index not in ("FLAT", "HNSW") or spec.metric not in ("COSINE", "IP"):
             raise IndexMismatchError(
-                f"index {spec.index!r} with metric {spec.metric!r} is not FLAT or HNSW with COSINE or IP"
+                f"index type {spec.index!r} with metric {spec.metric!r} is not supported; use FLAT or HNSW with "
+                "COSINE or IP"
             )
         unfinished = _UNFINISHED + name
         self._opened.clear()
@@ -156,8 +157,8 @@ class MilvusIndex:
             if not self.is_embedded:  # where ``clear`` leaves such a collection alone
                 cure = "name another index with --index.uri, or remove the collection from the server"
             raise IndexMismatchError(
-                f"collection {name!r} of index {self.uri!r} does not describe itself: an earlier version or other "
-                f"software made it; {cure}"
+                f"collection {name!r} of index {self.uri!r} has no description of its own: it was made by an "
+                f"earlier version or other software; {cure}"
             ) from error
         found = Collection(self._client, name, spec)
         if self.is_embedded:

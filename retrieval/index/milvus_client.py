@@ -36,7 +36,7 @@ _COLLECTION_CONTENT = ("manifest.json", "partitions", "schema.json", "snapshots"
 # Folders that can hold a socket: its path may have 100 bytes, 26 of them for its own folder and name, and gRPC takes
 # other characters for parts of an address.
 _SOCKET_PLACE = re.compile(r"[\w./-]{1,74}", re.ASCII)
-_REBUILD = "run locigraph verify --rebuild true, which makes it anew from the store"
+_REBUILD = "run locigraph verify --rebuild true to rebuild it from the store"
 
 
 class GuardedClient:
@@ -57,9 +57,11 @@ class GuardedClient:
         self.is_embedded = "://" not in uri
         self._token = token
         if self.is_embedded and not uri.endswith(".db"):
-            raise IndexUnavailableError(f"index {uri!r}: the path of an embedded index ends in .db; name such a path")
+            raise IndexUnavailableError(
+                f"index {uri!r}: the path of an embedded index must end in .db; name such a path"
+            )
         if self.is_embedded:
-            self.guarded("make its folder", lambda: Path(uri).parent.mkdir(parents=True, exist_ok=True))()
+            self.guarded("create its folder", lambda: Path(uri).parent.mkdir(parents=True, exist_ok=True))()
             self.guarded("open", _require_own_folder)(uri)
         self._connect()
 
@@ -105,16 +107,16 @@ class GuardedClient:
                 return action(*arguments, **options)
             except BlockingIOError as error:
                 raise IndexUnavailableError(
-                    f"index {self.uri!r} is open in another process, or in this one already; close that, or ask it "
-                    "instead (a server of locigraph serve answers POST /v1/recall)"
+                    f"index {self.uri!r} is already open, in another process or in this one; close it there, or send "
+                    "requests to that process (locigraph serve answers POST /v1/recall)"
                 ) from error
             except (MilvusException, OSError, RuntimeError, ValueError) as error:
                 of = f" {arguments[0]!r}" if arguments and arguments[0] != self.uri else ""
-                cure = "check that the server runs"
+                cure = "check that the server is running"
                 if is_of_disk(error):
                     cure = MAKE_ROOM
                 elif self.is_embedded:
-                    cure = f"if the index is still open in this process it may be damaged: {_REBUILD}"
+                    cure = f"unless this process has closed the index, it may be damaged: {_REBUILD}"
                 raise IndexUnavailableError(
                     f"index {self.uri!r}: cannot {what}{of}: {' '.join(str(error).split())[:300]}; {cure}"
                 ) from error
@@ -130,17 +132,16 @@ def _require_own_folder(path: str) -> None:
     """Raise IndexUnavailableError if the path holds anything other than an index of Milvus Lite."""
     folder = Path(path)
     if os.path.lexists(path) and not folder.is_dir():
-        kind = "link that leads nowhere" if folder.is_symlink() and not folder.exists() else "file"
+        kind = "broken link" if folder.is_symlink() and not folder.exists() else "file"
         raise IndexUnavailableError(
-            f"index {path!r} is a {kind}, and an embedded index is a folder; name another path with --index.uri"
+            f"index {path!r} is a {kind}, but an embedded index is a folder; name another path with --index.uri"
         )
     names = {entry.name for entry in folder.iterdir()} if folder.exists() else set()
     # Milvus Lite creates these two folders before its lock file, so a killed process may leave them without one.
     is_own = "LOCK" in names or names >= {"collections", "databases"}
     if not is_own and any(not entry.is_dir() for entry in folder.rglob("*")):
         raise IndexUnavailableError(
-            f"index {path!r} is a folder with other files, which were left as they are; name another path with "
-            "--index.uri"
+            f"index {path!r} is a folder with other files, which were not changed; name another path with --index.uri"
         )
 
 
@@ -189,8 +190,8 @@ def _socket_folder() -> tuple[str, Callable[[], None]]:
         return held_folder(place if _SOCKET_PLACE.fullmatch(place) else "/tmp")
     except OSError as error:
         raise IndexUnavailableError(
-            f"no folder for the socket of an embedded index can be made ({error}); set TMPDIR to a folder with a path "
-            "of at most 74 letters, digits and . _ / -"
+            f"cannot create a folder for the socket of an embedded index ({error}); set TMPDIR to a folder whose path "
+            "has at most 74 characters, only letters, digits and . _ / -"
         ) from error
 
 

@@ -50,7 +50,8 @@ class GraphEmbeddingRetriever:
         if collection.spec.version != encoder.version:
             raise IndexMismatchError(
                 f"collection {collection.name!r} was written with checkpoint {collection.spec.version!r} but the query "
-                f"encoder is of {encoder.version!r}; run locigraph refresh with that checkpoint"
+                f"encoder is of checkpoint {encoder.version!r}; run locigraph refresh with checkpoint "
+                f"{encoder.version!r}"
             )
         self._collection = collection
         self._encoder = encoder

@@ -119,7 +119,9 @@ def read_adapter(folder: Path, *, base: str) -> TextAdapter:
     try:
         manifest = parsed_json((folder / _MANIFEST).read_text())
         if "text_encoder" in manifest and "base" not in manifest:
-            raise TextEncoderError(f"{folder}: holds a checkpoint, not an adapter of a text encoder; see --checkpoint")
+            raise TextEncoderError(
+                f"{folder}: this is a checkpoint, not an adapter of a text encoder; see --checkpoint"
+            )
         found = TextAdapter(
             folder, str(manifest["base"]), str(manifest["version"]), dict(manifest["details"]), SeenTexts.read(folder)
         )
@@ -128,14 +130,15 @@ def read_adapter(folder: Path, *, base: str) -> TextAdapter:
         check_seal(manifest)
     except OSError as error:
         raise TextEncoderError(
-            f"{folder}: no adapter of a text encoder there ({error.filename}: {error.strerror}); run locigraph "
+            f"{folder}: no adapter of a text encoder found there ({error.filename}: {error.strerror}); run locigraph "
             "adapt, or name its folder"
         ) from error
     except (ValueError, KeyError, TypeError) as error:
         raise TextEncoderError(f"{folder / _MANIFEST}: damaged ({error!r}); run locigraph adapt again") from error
     if version != found.version:
         raise TextEncoderError(
-            f"{folder}: weights are of version {version}, the manifest says {found.version}; the adapter is damaged"
+            f"{folder}: the weights are of version {version} but the manifest says {found.version}; "
+            "the adapter is damaged"
         )
     if found.base != base:
         raise TextEncoderError(f"{folder}: the adapter belongs to text encoder {found.base!r}, not to {base!r}")

@@ -163,8 +163,8 @@ class CachedTextEncoder:
             (is_busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if is_busy:
             raise TextEncoderError(
-                f"{self._cache}: vectors were erased from this cache, but old pages remain in its log until other "
-                "readers of it end; forget again completes it"
+                f"{self._cache}: vectors were erased from this cache, but old pages remain in its log while other "
+                "readers use it; run forget again to erase them"
             )
 
     def _connect(self) -> AbstractContextManager[sqlite3.Connection]:
@@ -172,9 +172,10 @@ class CachedTextEncoder:
         return opened_sqlite(self._cache, self._failed, table="vectors", columns=columns)
 
     def _failed(self, error: sqlite3.Error) -> TextEncoderError:
-        cure = "if no other process has locked it, delete it or name another file with --encoder.cache"
+        cure = "if no other process has locked it, delete it, or name another file with --encoder.cache"
         return TextEncoderError(
-            f"{self._cache}: no cache of vectors ({error}); {MAKE_ROOM if is_of_disk(error) else cure}"
+            f"{self._cache}: cannot be used as the cache of vectors ({error}); "
+            f"{MAKE_ROOM if is_of_disk(error) else cure}"
         )
 
     def _read(self, digests: Sequence[bytes]) -> dict[bytes, NDArray[np.float32]]:
@@ -251,8 +252,8 @@ def packaged_weights(model: str) -> Path | None:
     found = hashlib.sha256(weights.read_bytes()).hexdigest()
     if found != expected:
         raise TextEncoderError(
-            f"{weights}: SHA-256 is {found}, expected {expected}; the package {package} does not carry "
-            f"{model}: uninstall it and name a model by path"
+            f"{weights}: SHA-256 is {found}, expected {expected}; the package {package} does not contain "
+            f"the published {model}; uninstall it, and give the path of a model"
         )
     return weights.parent
 
@@ -267,7 +268,7 @@ def load_model(model: str, *, device: str | None = None) -> SentenceTransformer:
     named = source or (Path(model).expanduser() if model.startswith(("/", ".", "~")) else None)
     if named is not None and not named.is_dir():
         raise TextEncoderError(
-            f"text encoder {model!r}: no such folder; name one that holds a model, or one of the hub"
+            f"text encoder {model!r}: no such folder; name a folder that holds a model, or a model of the hub"
         )
     import torch
     from sentence_transformers import SentenceTransformer

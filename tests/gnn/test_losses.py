@@ -88,7 +88,7 @@ def test_link_loss_weighs_both_sides_alike() -> None:
 
 
 def test_malformed_input_is_refused() -> None:
-    with pytest.raises(ValueError, match="shapes differ"):
+    with pytest.raises(ValueError, match="shapes of the two views differ"):
         nt_xent(unit(3), unit(2))
     with pytest.raises(ValueError, match="no negatives"):
         nt_xent(unit(1), unit(1))

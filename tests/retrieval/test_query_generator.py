@@ -144,10 +144,11 @@ def test_where_the_writer_fails_rules_make_the_queries_which_is_said_once_and_co
         queries("hill")
         assert [query.text for query in queries("sea")] == ["sea", "waves"]
     assert [record.message for record in caplog.records] == [
-        f"queries are made by rules, since nothing is written about {asked}"
+        f"the query writer failed, so queries are made by rules: nothing is written about {asked}"
     ]
     assert queries.notes == [
-        f"the queries of 2 questions were made by rules, at first since nothing is written about {asked}"
+        "the query writer failed, so the queries of 2 questions were made by rules; first error: nothing is written "
+        f"about {asked}"
     ]
 
 
@@ -173,7 +174,7 @@ def test_what_is_kept_of_questions_does_not_grow_without_bound(monkeypatch: pyte
     for i in range(40):  # the last twenty fail
         queries(f"q{i}")
     assert [i for i in range(20) if queries.intent_of(f"q{i}")] == [15, 16, 17, 18, 19]
-    assert queries.notes[0].startswith("the queries of 5 questions were made by rules")
+    assert queries.notes[0].startswith("the query writer failed, so the queries of 5 questions were made by rules")
 
 
 def test_what_is_asked_for_is_known_of_the_question_and_of_each_query_that_was_written() -> None:

@@ -211,7 +211,9 @@ def test_spaces_are_listed_shown_and_explained_beside_an_open_memory(
         said = capsys.readouterr().out
         for words in ("ana  1 turn  ", "Ana sold the blue bike to Tom.  [2024-05-01", "own meaning"):
             assert words in said
-        with pytest.raises(IndexUnavailableError, match=r"memory.index.db' is open in another process, or in this one"):
+        with pytest.raises(
+            IndexUnavailableError, match=r"memory.index.db' is already open, in another process or in this one"
+        ):
             opened(place)
 
 

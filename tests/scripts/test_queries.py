@@ -124,7 +124,7 @@ def test_no_failure_of_the_model_is_one_of_recall(
         code, out, _ = recall(capsys, filled, "--strategy", "v1", *by_llm(filled, stub.url, "--llm.deadline_s", "0.01"))
     assert code == 0
     (said,) = [record.message for record in caplog.records if "made by rules" in record.message]
-    assert said.startswith("queries are made by rules, since ")
+    assert said.startswith("the query writer failed, so queries are made by rules: ")
     assert reason in said
     hits = plain[1].splitlines()[:-1]
     assert out.splitlines()[: len(hits)] == hits
@@ -207,5 +207,5 @@ def test_an_evaluation_asks_every_strategy_the_same_queries_and_says_how_many_we
     assert found["plain"]["bm25"] == {"s:q0": [], "s:q1": [], "s:q2": []}
     assert found["llm"]["bm25"] == {"s:q0": ["t1"], "s:q1": ["t0"], "s:q2": []}
     (note,) = [note for note in found["llm"]["notes"] if "by rules" in note]
-    assert note.startswith("the queries of 1 question were made by rules, at first since ")
+    assert note.startswith("the query writer failed, so the queries of 1 question were made by rules; first error: ")
     assert "no reply to this request to model 'm' is recorded" in note

@@ -45,14 +45,14 @@ def test_it_has_seen_what_each_has_seen(tmp_path: Any) -> None:
 
 def test_without_a_fusion_of_each_there_is_none() -> None:
     made = averaged([trained_on("a", 1.0, fusion={"dense": 1.0}), trained_on("b", 2.0)])
-    with pytest.raises(CheckpointError, match="holds no weights of a fusion"):
+    with pytest.raises(CheckpointError, match="holds no fusion weights"):
         fusion_of(made)
 
 
 def test_what_does_not_fit_together_is_refused() -> None:
     one = trained_on("a", 1.0)
     for others, message in (
-        ([], "1 checkpoint to average"),
+        ([], "at least two checkpoints, got 1"),
         ([replace(one, text_encoder="other")], "text encoder is 'fake-bow' and 'other'"),
         ([replace(one, model=replace(one.model, encoder="mixing"))], "model is "),
     ):

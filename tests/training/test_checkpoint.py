@@ -98,7 +98,7 @@ def test_saving_again_replaces_what_was_there(folder: Path) -> None:
 
 
 def test_a_missing_checkpoint_or_file_is_an_error_that_says_what_to_run(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"no checkpoint there .*run locigraph train"):
+    with pytest.raises(CheckpointError, match=r"no checkpoint found there .*run locigraph train"):
         load_checkpoint(tmp_path / "absent")
     (folder / "model.safetensors").unlink()
     with pytest.raises(CheckpointError, match="damaged or of another version"):

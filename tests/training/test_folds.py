@@ -31,7 +31,9 @@ def test_an_adapter_may_not_know_what_is_tested_nor_have_learnt_what_decides_whe
         with pytest.raises(LeakError, match=f"encoder.adapter 123 was trained or validated on space '{space}'"):
             refuse_known(adapter, [question("c", "1", "?"), question(space, "2", "?")], option="encoder.adapter")
     refuse_known(adapter, [question("c", "1", "?")], option="encoder.adapter")
-    with pytest.raises(LeakError, match=r"'a' is to decide when to stop, .*adapter was trained on it.*--validation"):
+    with pytest.raises(
+        LeakError, match=r"validation space 'a' decides when to stop, .*adapter was trained on it.*--validation"
+    ):
         refuse_fitted(adapter, ["b", "a"])
     refuse_fitted(adapter, ["b", "c"])
     refuse_fitted(None, ["a"])
@@ -80,7 +82,7 @@ def test_a_fold_is_trained_without_its_test_conversations_and_their_wordings(tmp
     assert made[0].version == made[1].version
     assert made[0].details["identity"]["train"] == ["planted1"]
     assert (made[0].details["commit"], made[0].details["fold"], made[0].details["name"]) == ("c", 0, "a")
-    assert held.notes == ["fold 0: 1 training questions left out, since a test question has their wording"]
+    assert held.notes == ["fold 0: 1 training questions left out, since test questions have the same wording"]
     assert held.data(FOLD) is held.data(FOLD)  # which is looked for once
     # As if it had not been there.
     clean = trainer(questions=QUESTIONS[1:])
@@ -104,7 +106,7 @@ def test_a_fold_learns_from_other_corpora_too_but_not_the_wordings_it_is_tested_
 
 def test_a_corpus_to_learn_from_that_holds_a_test_conversation_is_refused(tmp_path: Path) -> None:
     held = trainer(TrainingSet(QUESTIONS, ("planted2", "planted3"), (), VIEWS))
-    with pytest.raises(LeakError, match="fold 0 tests space 'planted2', which the corpora to learn from hold too"):
+    with pytest.raises(LeakError, match="fold 0 tests space 'planted2', which is also in a corpus to learn from"):
         held.train(FOLD, small_settings(finetune=1), folder=tmp_path, seed=0, name="a")
 
 
@@ -116,7 +118,7 @@ def test_more_folds_than_conversations_are_refused() -> None:
 
 def test_training_in_folds_refuses_several_devices() -> None:
     several = dataclasses.replace(CPU, devices=2)
-    with pytest.raises(TrainingError, match="devices is 2; training inside folds uses one"):
+    with pytest.raises(TrainingError, match="devices is 2; training in folds uses one"):
         FoldTrainer(QUESTIONS, VIEWS, several, embed=EMBED, text_encoder="fake-bow", details={})
 
 

@@ -130,11 +130,11 @@ def test_a_fusion_without_questions_to_learn_from_is_refused() -> None:
 @pytest.mark.parametrize(
     ("held", "message"),
     [
-        (None, "holds no weights of a fusion; train again"),
-        ({}, "holds no weights"),
-        ({"dense": float("nan")}, "expected finite numbers by names of signals"),
-        ({"nonsense": 1.0}, "expected finite numbers by names of signals"),
-        ({"dense": "much"}, "expected finite numbers by names of signals"),
+        (None, "holds no fusion weights; train again"),
+        ({}, "holds no fusion weights"),
+        ({"dense": float("nan")}, "expected a finite number for each named signal"),
+        ({"nonsense": 1.0}, "expected a finite number for each named signal"),
+        ({"dense": "much"}, "expected a finite number for each named signal"),
     ],
 )
 def test_a_checkpoint_without_the_weights_of_its_fusion_says_so(held: object, message: str) -> None:

@@ -107,7 +107,7 @@ def test_a_space_that_has_changed_is_refused_until_it_is_written(place: Place) -
     place.say(*TURNS[SPACE][:3], *TURNS[OTHER_SPACE][:3])
     place.live.update()
     place.say(TURNS[SPACE][3])
-    with pytest.raises(StaleEmbeddingsError, match=r"space 'harbor': of 4 turns 3 have graph embeddings"):
+    with pytest.raises(StaleEmbeddingsError, match=r"space 'harbor': 3 of 4 turns have graph embeddings"):
         place.live.collection([SPACE])
     assert place.live.collection([OTHER_SPACE]).count(OTHER_SPACE) == 3
 
@@ -319,5 +319,5 @@ def test_vectors_of_another_width_have_no_distance(place: Place) -> None:
     place.say(*TURNS[SPACE])
     wide = place.index.create("emb_wide", CollectionSpec(4, "IP", "other", "schema"))
     place.index.point(GRAPH_ALIAS, wide.name)
-    with pytest.raises(IndexMismatchError, match="in use have 4 numbers and those of checkpoint"):
+    with pytest.raises(IndexMismatchError, match="in use have 4 dimensions but those of checkpoint"):
         place.live.drift(SPACE)

@@ -36,5 +36,5 @@ def test_contexts_come_back_as_they_were_by_strategy_and_question(tmp_path: Path
 def test_what_are_no_contexts_is_said_so(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "contexts.jsonl.gz"
     path.write_bytes(content)
-    with pytest.raises(EvaluationError, match="not the contexts that locigraph evaluate writes"):
+    with pytest.raises(EvaluationError, match="not a contexts file of locigraph evaluate"):
         read_contexts(path, 500)

@@ -65,7 +65,7 @@ def test_weights_balance_the_number_of_questions() -> None:
         ([Fold(0, ("a",), ("b",), ("b",))], "conversation 'b' is in test and in validation"),
         ([Fold(0, ("b",), (), ("a",)), Fold(1, ("b",), (), ("a",))], "'a' is tested 2 times"),
         ([Fold(0, ("c",), (), ("a", "a"))], "'a' is tested 2 times"),
-        ([Fold(0, ("b", "c"), (), ("a",)), Fold(1, ("a", "c"), (), ("b",))], "'c' is tested in no fold"),
+        ([Fold(0, ("b", "c"), (), ("a",)), Fold(1, ("a", "c"), (), ("b",))], "no fold tests conversation 'c'"),
     ],
 )
 def test_a_leaking_split_is_refused_by_name(folds: list[Fold], message: str) -> None:
@@ -76,7 +76,7 @@ def test_a_leaking_split_is_refused_by_name(folds: list[Fold], message: str) -> 
 def test_a_conversation_that_no_fold_mentions_is_missed_when_all_are_named() -> None:
     folds = [Fold(0, ("b",), (), ("a",)), Fold(1, ("a",), (), ("b",))]
     check_folds(folds)
-    with pytest.raises(LeakError, match="'c' is tested in no fold"):
+    with pytest.raises(LeakError, match="no fold tests conversation 'c'"):
         check_folds(folds, spaces="abc")
 
 

@@ -87,7 +87,7 @@ def test_unknown_intervals_and_times_of_zero_can_be_drawn() -> None:
 def test_times_far_apart_are_drawn_on_a_logarithmic_axis() -> None:
     near = [planted_run("v2", first_gold_rank=1, search_ms=2.0)]
     far = [*near, planted_run("v1", first_gold_rank=1, search_ms=900.0)]
-    label = "milliseconds per question, query encoding apart"
+    label = "milliseconds per question, without query encoding"
     assert label in texts(latency_figure(summarise(planted_questions(), near)["strategies"]))
     assert label + ", log scale" in texts(latency_figure(summarise(planted_questions(), far)["strategies"]))
 

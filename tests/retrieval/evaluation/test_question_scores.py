@@ -61,14 +61,14 @@ def test_the_same_scores_are_the_same_bytes(tmp_path: Path) -> None:
 def test_what_are_no_question_scores_is_said_so(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "scores.jsonl.gz"
     path.write_bytes(content)
-    with pytest.raises(EvaluationError, match=r"not the question scores|no question is left"):
+    with pytest.raises(EvaluationError, match=r"not a question scores file|no question is left"):
         compare_again(path, [("a", "b")])
 
 
 def test_unknown_strategies_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "scores.jsonl.gz"
     write_question_scores(path, outcomes(), [run("v1", 0.3)])
-    with pytest.raises(EvaluationError, match="no strategy 'v2'"):
+    with pytest.raises(EvaluationError, match="there is no strategy 'v2'"):
         compare_again(path, [("v2", "v1")])
     with pytest.raises(EvaluationError, match="no question is left"):
         compare_again(path, [("v1", "v1")], without=[q.question_id for q in outcomes()])

@@ -204,7 +204,7 @@ def test_stored_results_give_the_same_report_to_the_byte(planted: tuple[Path, Pa
 def test_a_family_too_large_for_the_conversations_is_warned_of(planted: tuple[Path, Path]) -> None:
     # 6 conversations: p >= 1/32; 2 comparisons after Holm: .062.
     markdown_path, html_path = planted
-    expected = "With 6 conversations and 2 comparisons the smallest p after Holm is .062"
+    expected = "With 6 conversations and 2 comparisons the smallest p after Holm correction is .062"
     assert expected in markdown_path.read_text("utf-8")
     assert f'<p class="warning"><strong>Warning:</strong> {expected}' in html_path.read_text("utf-8")
 
@@ -235,8 +235,8 @@ def test_a_report_of_one_strategy_needs_no_comparison_command_or_notes(tmp_path:
     markdown = markdown_path.read_text("utf-8")
     assert "## Comparisons" not in markdown
     assert "## Notes" not in markdown
-    assert "The manifest names no command" in markdown
-    assert "The manifest names no commit." in markdown
+    assert "The manifest does not name a command" in markdown
+    assert "The manifest does not name a commit." in markdown
 
 
 def test_strategies_that_were_run_are_explained_to_the_reader(tmp_path: Path) -> None:

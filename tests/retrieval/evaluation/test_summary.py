@@ -260,9 +260,9 @@ def test_malformed_requests_are_refused() -> None:
         summarise(questions, [run, run])
     with pytest.raises(EvaluationError, match="'c0/q0' has no gold evidence"):
         summarise([dataclasses.replace(questions[0], gold=())], [run])
-    with pytest.raises(EvaluationError, match="no strategy 'v3'; known: 'v1', 'v2'"):
+    with pytest.raises(EvaluationError, match="there is no strategy 'v3'; known: 'v1', 'v2'"):
         summarise(questions, [run, other], comparisons=[("v3", "v1")])
-    with pytest.raises(EvaluationError, match="against itself"):
+    with pytest.raises(EvaluationError, match="compares a strategy with itself"):
         summarise(questions, [run], comparisons=[("v1", "v1")])
     with pytest.raises(EvaluationError, match="metric 'recall@11' is not computed; nearest is 'recall@10'"):
         summarise(questions, [run], metrics=["recall@11"])

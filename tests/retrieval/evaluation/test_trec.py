@@ -43,5 +43,5 @@ def test_ids_with_blanks_stay_one_column(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["", "nonsense", '{"question_id": "q"}'])
 def test_what_are_no_rankings_is_said_so(tmp_path: Path, content: str) -> None:
     (tmp_path / "r.jsonl").write_text(content)
-    with pytest.raises(EvaluationError, match=r"not the rankings|holds no ranking"):
+    with pytest.raises(EvaluationError, match=r"not a rankings file|holds no ranking"):
         export_trec(tmp_path / "r.jsonl", tmp_path / "out")

@@ -165,7 +165,9 @@ def test_a_server_s_collection_of_another_store_is_refused_and_kept_until_it_is_
                 indexer_of(another, clean).drain()
             another.forget(SPACE, [TurnId("t0")])
             for clearing in (indexer_of(another, clean).drain, indexer_of(another, clean).rebuild):
-                with pytest.raises(IndexMismatchError, match="remove its collections from the server if that store"):
+                with pytest.raises(
+                    IndexMismatchError, match="remove the collections from the server if the other store"
+                ):
                     clearing()
         assert indexer_of(store, clean).verify() == [Difference(SPACE, 0, 0, 0)]
         indexer_of(another, clean).rebuild()
@@ -298,7 +300,7 @@ def test_an_index_is_kept_where_a_damaged_vector_of_the_store_keeps_it_from_bein
     with closing(sqlite3.connect(tmp_path / "graph.sqlite")) as connection, connection:
         nan = np.full(16, np.nan, dtype="<f4").tobytes()
         connection.execute("UPDATE embeddings SET vector = ? WHERE node_key = 1", (nan,))
-    with pytest.raises(IndexMismatchError, match=r"no vector of .* for 1 node; .* run locigraph build with this"):
+    with pytest.raises(IndexMismatchError, match=r"1 node without a vector of .*; .* run locigraph build with this"):
         indexer.rebuild()
     assert indexer.collection().count(SPACE) == 3
     lacking = store.unembedded(SPACE, ENCODER.model_id, checks_vectors=True)
@@ -379,7 +381,7 @@ def test_a_rebuild_for_which_vectors_are_lacking_is_refused_and_keeps_the_collec
 ) -> None:
     indexer = indexer_of(store, clean)
     indexer.drain()
-    with pytest.raises(IndexMismatchError, match="no vector of 'other' for"):
+    with pytest.raises(IndexMismatchError, match="without a vector of text encoder 'other'"):
         indexer_of(store, clean, "other").rebuild()
     assert all(found.is_clean for found in indexer.verify())
 

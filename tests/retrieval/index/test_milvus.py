@@ -282,7 +282,8 @@ def test_an_index_open_elsewhere_is_said_to_be_so_and_is_not_cleared(tmp_path: P
         first.create("nodes", SPEC)
         with pytest.raises(
             IndexUnavailableError,
-            match="is open in another process, or in this one already; close that, or ask it instead",
+            match="is already open, in another process or in this one; close it there, or send requests "
+            "to that process",
         ):
             MilvusIndex(path)
         assert first.collections() == ["nodes"]
@@ -290,7 +291,7 @@ def test_an_index_open_elsewhere_is_said_to_be_so_and_is_not_cleared(tmp_path: P
 
 def test_a_path_that_does_not_say_it_is_an_index_is_refused(tmp_path: Path) -> None:
     (tmp_path / "papers").mkdir()
-    with pytest.raises(IndexUnavailableError, match=r"ends in \.db; name such a path"):
+    with pytest.raises(IndexUnavailableError, match=r"must end in \.db; name such a path"):
         MilvusIndex(str(tmp_path / "papers"))
     assert list((tmp_path / "papers").iterdir()) == []
 
@@ -401,7 +402,7 @@ def test_require_names_what_differs(shared: Collection) -> None:
 @pytest.mark.parametrize(("field", "value"), [("index", "IVF_FLATT"), ("metric", "L2"), ("index", "AUTOINDEX")])
 def test_only_allowed_index_types_and_metrics_are_made(index: MilvusIndex, field: str, value: Any) -> None:
     spec = replace(SPEC, **{field: value})
-    with pytest.raises(IndexMismatchError, match="is not FLAT or HNSW with COSINE or IP"):
+    with pytest.raises(IndexMismatchError, match="is not supported; use FLAT or HNSW with COSINE or IP"):
         index.create("refused", spec)
     assert not index.has("refused")
 
@@ -472,15 +473,15 @@ def test_a_path_that_holds_something_else_is_an_outage(tmp_path: Path) -> None:
         MilvusIndex(str(garbage))
     link = tmp_path / "link.db"
     link.symlink_to(tmp_path / "nowhere")
-    with pytest.raises(IndexUnavailableError, match=r"is a link that leads nowhere, .* with --index\.uri"):
+    with pytest.raises(IndexUnavailableError, match=r"is a broken link, .* with --index\.uri"):
         MilvusIndex(str(link))
-    with pytest.raises(IndexUnavailableError, match="cannot make its folder"):
+    with pytest.raises(IndexUnavailableError, match="cannot create its folder"):
         MilvusIndex(str(garbage / "inside" / "index.db"))
     assert garbage.read_text() == "not an index"
 
 
 def test_a_server_that_does_not_answer_is_an_outage() -> None:
-    with pytest.raises(IndexUnavailableError, match=r"cannot connect.*check that the server runs"):
+    with pytest.raises(IndexUnavailableError, match=r"cannot connect.*check that the server is running"):
         MilvusIndex("http://127.0.0.1:1")
 
 
@@ -497,7 +498,9 @@ def test_a_folder_of_other_software_is_refused_and_left_as_it_is(is_reader: bool
     photo = tmp_path / "photos.db" / "collections" / "holiday" / "photo.jpg"
     photo.parent.mkdir(parents=True)
     photo.write_text("sea")
-    with pytest.raises(IndexUnavailableError, match=r"photos\.db' is a folder with other files, which were left"):
+    with pytest.raises(
+        IndexUnavailableError, match=r"photos\.db' is a folder with other files, which were not changed"
+    ):
         MilvusIndex(str(tmp_path / "photos.db"), is_reader=is_reader)
     assert [path.name for path in (tmp_path / "photos.db").rglob("*")] == ["collections", "holiday", "photo.jpg"]
 

@@ -103,7 +103,9 @@ def test_a_node_that_is_gone_is_passed_over(collection: Collection) -> None:
 
 
 def test_collection_and_query_encoder_of_different_checkpoints_are_refused(collection: Collection) -> None:
-    with pytest.raises(IndexMismatchError, match="checkpoint 'checkpoint-1' but the query encoder is of 'other'"):
+    with pytest.raises(
+        IndexMismatchError, match="checkpoint 'checkpoint-1' but the query encoder is of checkpoint 'other'"
+    ):
         GraphEmbeddingRetriever(collection, encoder("other"), TEXTS)
 
 

@@ -147,7 +147,7 @@ def test_forgetting_says_so_where_a_reader_keeps_old_pages_of_the_cache(tmp_path
         reader.execute("PRAGMA journal_mode = WAL")
         reader.execute("BEGIN")
         reader.execute("SELECT * FROM vectors").fetchall()
-        with pytest.raises(TextEncoderError, match="old pages remain in its log until other readers of it end"):
+        with pytest.raises(TextEncoderError, match="old pages remain in its log while other readers use it"):
             encoder.forget(["secret"])
         reader.execute("COMMIT")
         encoder.forget(["secret"])
