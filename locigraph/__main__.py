@@ -8,7 +8,7 @@ def main() -> None:
     try:
         from locigraph.scripts import cli
     except KeyboardInterrupt:
-        print("locigraph: interrupted before it began", file=sys.stderr)
+        print("locigraph: interrupted before the command started", file=sys.stderr)
         raise SystemExit(2) from None
     cli.main()
 

@@ -61,7 +61,7 @@ def ablate(
 
     provenance.source_commit()
     if variants is not None and not variants:
-        raise LocigraphError("variants is empty; name some, or leave it out for all")
+        raise LocigraphError("variants is empty; name at least one variant, or leave the option out to try all")
     folder = Path(output)
     path = store or str(folder / "graph.sqlite")
     read = opening.read_corpus(corpus, store=path)

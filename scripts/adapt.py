@@ -21,8 +21,8 @@ def adapt(
 ) -> None:
     """Train an adapter of the text encoder on questions with evidence. Can be interrupted and run again.
 
-    In other commands, ``--encoder.adapter`` names it; v2 and the strategies named ``-adapted`` use it. Build again with
-    it before ``locigraph train``, so that all nodes get vectors.
+    Other commands take it as ``--encoder.adapter``; v2 and the strategies whose names end in ``-adapted`` use it. Run
+    ``locigraph build`` again with it before ``locigraph train``, so that all nodes get vectors.
 
     Args:
         corpus: The corpus that the graph was built from; training uses its questions.
@@ -32,7 +32,7 @@ def adapt(
         adapter: Size and training of the adapter.
         trainer: Where and how to run.
         validation: Number of conversations of each corpus held out for early stopping.
-        output: Folder of resume points, logs and, in ``adapter``, the result.
+        output: Folder of resume points and logs; the adapter is written to its subfolder ``adapter``.
         seed: Random seed.
     """
     from pathlib import Path

@@ -20,7 +20,7 @@ def answer(
     max_cost: float | None = None,
     seed: int = 0,
 ) -> None:
-    """Have a language model answer questions from each strategy's context, and judge the answers by the corpus' own.
+    """Have a language model answer questions from each strategy's context, and judge them against the corpus' answers.
 
     Writes answers.json and answers.jsonl into the folder of the results. Can be interrupted and run again: replies
     are kept in the cassette.
@@ -30,16 +30,16 @@ def answer(
         corpus: The corpus that was evaluated; its answers are the reference.
         strategies: Names of evaluated strategies, separated by commas; null for all.
         budget_tokens: Size of the contexts: 500, 1000 or 4000.
-        questions: Number of answerable questions to draw, and of unanswerable ones as well; null for all.
-        wrong: Number of answers known to be wrong that are judged first, one by one like all others, to measure the
+        questions: Number of answerable questions to sample, and also of unanswerable ones; null for all.
+        wrong: Number of answers known to be wrong that are judged first, in the same way as all others, to measure the
             judges' errors.
         llm: Language model that answers.
-        judge: Language model that judges; null for the one that answers, which favours its own answers.
-        concurrency: Largest number of requests at a time.
-        max_tokens: Largest number of tokens in all, earlier runs in this folder included; then the command stops with
-            code 3.
+        judge: Language model that judges; null for the one that answers, although models favour their own answers.
+        concurrency: Largest number of concurrent requests.
+        max_tokens: Limit on the tokens used, including earlier runs in this folder; at the limit the command stops with
+            exit code 3.
         max_cost: The same limit for the cost, in the currency of the prices.
-        seed: Random seed of the drawing.
+        seed: Random seed of the sample of questions.
     """
     import json
     import random
@@ -63,7 +63,9 @@ def answer(
     try:
         evaluated = json.loads((folder / "results.json").read_text())["corpus"]["sha256"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise LocigraphError(f"{folder}: not a folder of locigraph evaluate ({error!r})") from error
+        raise LocigraphError(
+            f"{folder}: not an output folder of locigraph evaluate ({error!r}); name one with --results"
+        ) from error
     read = opening.read_corpus(corpus)
     if read.sha256 != evaluated:
         raise LocigraphError(
@@ -87,7 +89,7 @@ def answer(
         answerable = chance.sample(answerable, min(questions, len(answerable)))
         unanswerable = chance.sample(unanswerable, min(questions, len(unanswerable)))
     if not answerable:
-        raise LocigraphError(f"{read.path}: no question has an answer to judge by")
+        raise LocigraphError(f"{read.path}: no question has a reference answer, so answers cannot be judged")
     answerer.ledger.bind(SpentFile(folder / "spent_by_stage.json"))
     run = Answering(answerer, judging, contexts, answerable, unanswerable, row.listing, row.explained, concurrency)
     made = run.run(folder, wrong=wrong, seed=seed)

@@ -36,7 +36,7 @@ def build(
     Exits with code 1 if turns failed: they can be found by their own words, but no facts were extracted from them.
 
     Args:
-        corpus: What to read.
+        corpus: Conversations to read.
         consolidation: Extractor that builds the graph: <extractors>.
         store: SQLite file of the graph, or the SQLAlchemy URL of another database; only SQLite is tested.
         index: Vector index.
@@ -44,12 +44,12 @@ def build(
         checkpoint: Checkpoint whose graph embeddings are kept up to date, for v2; ``default`` for the one that the
             store remembers, or the shipped one; null for none.
         llm: Language models, for the extractor ``llm``.
-        max_tokens: Largest number of tokens that these may read and write for the graph, earlier runs included; then
-            the command stops with code 3, and continues when it is run again with a higher limit.
+        max_tokens: Limit on the tokens that these read and write for the graph, including earlier runs; at the limit
+            the command stops with exit code 3, and it continues when it is run again with a higher limit.
         max_cost: The same limit for the cost, in the currency of the prices.
         dry_run: Whether to only report what would be built and what it would cost, without calling models or writing
             anything.
-        redact: Whether what looks like a password, key or card number is replaced before anything is stored.
+        redact: Whether to replace what looks like a password, key or card number before anything is stored.
         retry_failed: Whether to try failed turns again.
         user: User to whom the conversations belong, for ``locigraph recall --user``; null sets none.
         agent: Agent to which the conversations belong, for ``locigraph recall --agent``; null sets none.
@@ -113,13 +113,13 @@ def build(
     held = ", ".join(f"{n} {t}" for t, n in sorted(counts.items()))
     print(f"{counted(len(read.conversations), 'space')} in {graph.url}: {held}")
     if missing:
-        print(f"v1 will answer, since v2 cannot: {missing}")
+        print(f"v1 will answer questions, since v2 cannot be used: {missing}")
     for space, number in (+forgotten).items():
-        cure = f"locigraph forget --restore --space {shlex.quote(space)} undoes that"
-        print(printable(f"{space}: {counted(number, 'forgotten turn')} passed over; {cure}"))
+        cure = f"to allow this again, run locigraph forget --restore --space {shlex.quote(space)}, then build again"
+        print(printable(f"{space}: {counted(number, 'forgotten turn')} skipped; {cure}"))
     for space, failures in failed.items():
         first = f"{failures[0].turn_id} ({failures[0].error})"
-        said = f"{space}: {counted(len(failures), 'turn')} failed, kept as they were said, such as {first}"
+        said = f"{space}: {counted(len(failures), 'turn')} failed and kept only the text, for example {first}"
         print(printable(f"{said}; retry with --retry_failed true"))
     if failed:
         raise SystemExit(1)

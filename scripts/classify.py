@@ -16,19 +16,19 @@ def classify(
     max_tokens: int | None = None,
     max_cost: float | None = None,
 ) -> None:
-    """Put every unclassified event and fact under the category that fits, and create categories for those without one.
+    """Assign every unclassified event and fact to the category that fits, and create categories where none fits.
 
     May run at the same time as a build. SIGTERM ends it after the current batch.
 
     Args:
         store: The graph.
         once: Whether to end when everything is classified.
-        interval: Otherwise, seconds between two runs over the store.
-        threshold: Smallest cosine to the mean of a category with which a node belongs to it.
+        interval: Without ``once``: seconds between two passes over the store.
+        threshold: Smallest cosine between a node and the mean of a category at which the node belongs to the category.
         encoder: Text encoder; by default the one that the graph was built with.
         llm: Language model that names new categories; without one they are named by their key terms.
-        max_tokens: Largest number of tokens that all commands together may use for this store; then this one stops with
-            code 3.
+        max_tokens: Limit on the tokens that all commands together use for this store; at the limit this command stops
+            with exit code 3.
         max_cost: The same limit for the cost, in the currency of the prices.
     """
     from locigraph.consolidation.classification import Classified, Classifier, LLMNamer, key_terms

@@ -95,13 +95,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         what = "cannot write" if file is None else f"{file}: cannot write"
         fail(f"{what} ({error.strerror}); make room, or write elsewhere, and run the same command again")
     except KeyboardInterrupt:
-        fail(f"interrupted; run the same command again and {words[0] if words else 'it'} goes on")
+        fail(f"interrupted; run the same command again and {words[0] if words else 'it'} will continue")
 
 
 def _choose(words: list[str]) -> None:
     for word in words:
         if any("\ud800" <= sign <= "\udfff" for sign in word):
-            fail(f"{word.encode(errors='backslashreplace').decode()!r} is not UTF-8; check the terminal's encoding")
+            shown = word.encode(errors="backslashreplace").decode()
+            fail(f"argument {shown!r} is not valid UTF-8; check the terminal's encoding")
     if words and words[0] == "help":
         words = [*words[1:2], "--help"]
     if words and words[0] in _HELP:
@@ -117,7 +118,7 @@ def _choose(words: list[str]) -> None:
         for name, text in _HELP.items():
             print(f"  {name:<24}{text}")
         print("\nlocigraph COMMAND --help lists a command's options; --config FILE reads them from YAML.")
-        print("locigraph --version tells the version.")
+        print("locigraph --version prints the version.")
         return
     close = mistakes.COMMANDS.get(words[0]) or next(iter(difflib.get_close_matches(words[0], _HELP, n=1)), None)
     fail(f"unknown command {words[0]!r}; " + (f"did you mean {close!r}?" if close else "see locigraph --help"))
@@ -148,7 +149,7 @@ def _run(command: str, words: list[str]) -> None:
     if empty is not None:
         fail(f"{empty} is null; expected a value (see locigraph {command} --help)")
     if not 0 <= values.get("seed", 0) < _SEEDS:
-        fail(f"seed is {values['seed']}; expected 0 or more, below {_SEEDS}")
+        fail(f"seed is {values['seed']}; expected 0 to {_SEEDS - 1}")
     _quiet()
     try:
         function(**values)
@@ -162,7 +163,7 @@ def _run(command: str, words: list[str]) -> None:
 
 def _parser(command: str) -> ArgumentParser:
     parser = _OneLineParser(prog=f"locigraph {command}", description=_HELP[command], allow_abbrev=False)
-    parser.add_argument("--config", action=ActionConfigFile, help="YAML file of the options below")
+    parser.add_argument("--config", action=ActionConfigFile, help="YAML file with values for the options below")
     skip: set[str | int] = set()
     if command in ("recall", "explain"):
         parser.add_argument("question", type=str, help="What to look for.")
@@ -195,14 +196,14 @@ def _check_configuration(path: str) -> None:
         for event in yaml.parse(text, Loader=yaml.SafeLoader):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > _MAX_DEPTH:
-                fail(f"{path}: nested deeper than {_MAX_DEPTH} levels; a configuration needs three")
+                fail(f"{path}: nested deeper than {_MAX_DEPTH} levels; no configuration needs more than three")
             if isinstance(event, yaml.ScalarEvent) and "\0" in event.value:
-                fail(f"{path}: holds a NUL character in {event.value[:40]!r}; no path or name has one")
+                fail(f"{path}: {event.value[:40]!r} contains a NUL character; paths and names cannot contain one")
             if depth == 0 and isinstance(event, yaml.ScalarEvent):
-                fail(f"{path}: holds {event.value[:40]!r}; expected options by name, such as seed: 0")
+                fail(f"{path}: contains {event.value[:40]!r}; expected options by name, such as seed: 0")
         _check_aliases(path, text)
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        fail(f"{path}: not a configuration in YAML ({str(error)[:200]})")
+        fail(f"{path}: not a valid YAML configuration ({str(error)[:200]})")
 
 
 def _check_aliases(path: str, text: str) -> None:
@@ -223,13 +224,13 @@ def _check_aliases(path: str, text: str) -> None:
             size += 1 + len(event.value)
         elif isinstance(event, yaml.AliasEvent):
             if any(event.anchor == anchor for anchor, _ in begun):
-                fail(f"{path}: the alias *{event.anchor} is a part of what it stands for; write out what is meant")
+                fail(f"{path}: the alias *{event.anchor} refers to a value that contains it; write the value out")
             size += sizes.get(event.anchor, 0)
             repeated += sizes.get(event.anchor, 0)  # the parser reports an unknown anchor
             if repeated > _MAX_REPEATED:
                 fail(
-                    f"{path}: its aliases, up to *{event.anchor}, stand for more than {_MAX_REPEATED} characters; "
-                    "write out what is meant"
+                    f"{path}: its aliases up to *{event.anchor} expand to more than {_MAX_REPEATED} characters; "
+                    "write the values out"
                 )
 
 

@@ -13,7 +13,7 @@ def compare(
     trec: str | None = None,
     seed: int = 0,
 ) -> None:
-    """Compare strategies again from their scores per question, which ``locigraph evaluate`` writes and records keep.
+    """Compare strategies again, using the scores per question that ``locigraph evaluate`` has written.
 
     Args:
         scores: question_scores.jsonl.gz of locigraph evaluate, or of a record in docs/results.
@@ -42,7 +42,9 @@ def compare(
         asked = [tuple(pair.split(":")) for pair in pairs]
         for pair in asked:
             if len(pair) != 2:
-                raise LocigraphError(f"pair {':'.join(pair)!r} is not two names of strategies joined by a colon")
+                raise LocigraphError(
+                    f"pair {':'.join(pair)!r} is not valid; expected two strategies joined by a colon, such as v2:v1"
+                )
         found = compare_again(
             Path(scores),
             [(pair[0], pair[1]) for pair in asked],

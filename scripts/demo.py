@@ -30,7 +30,7 @@ def demo(
         model: Graph encoder.
         training: Stages, losses and optimiser.
         trainer: Where and how to train.
-        encoder: Text encoder; its adapter, if it has one, is v2's.
+        encoder: Text encoder; v2 uses its adapter, if it has one.
         checkpoint: Checkpoint to compare with, without further training (v2-zero); null for none.
         folds: Number of groups of conversations, each tested by a model that was trained on the others.
         validation: Number of training conversations of each fold held out for early stopping.
@@ -62,7 +62,7 @@ def demo(
         seed=seed,
     )
     asked = opening.read_corpus(corpus).questions[0]
-    print("ask the memory that was built:")
+    print("to ask the memory that was built, run:")
     named = {"space": asked.space, "store": f"{output}/graph.sqlite", "encoder.cache": encoder.cache}
     options = [word for name, value in named.items() if value is not None for word in (f"--{name}", value)]
     print(f"  {shlex.join(['locigraph', 'recall', asked.text, *options])}")

@@ -42,7 +42,9 @@ def drift(
     from locigraph.training.live_embeddings import Drift
 
     if checkpoint is None:
-        raise LocigraphError("checkpoint is null; drift compares with what a checkpoint encodes, so name one")
+        raise LocigraphError(
+            "checkpoint is null; drift compares with what a checkpoint encodes, so name one with --checkpoint"
+        )
     with opening.existing_store(store) as graph:
         if space is not None:
             graph.require_space(SpaceId(space))
@@ -50,7 +52,7 @@ def drift(
         with opening.vector_index(index, store, is_reader=True) as vectors:
             embeddings, reason = defaults.opened_embeddings(graph, vectors, text_encoder, checkpoint)
             if embeddings is None:
-                raise LocigraphError(f"there is nothing to compare with: {reason}")
+                raise LocigraphError(f"drift cannot be measured: {reason}")
             spaces = graph.spaces() if space is None else [SpaceId(space)]
             found: dict[str | None, Drift] = {each: embeddings.drift(each) for each in spaces}
     if space is None:

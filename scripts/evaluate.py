@@ -49,8 +49,8 @@ def evaluate(
         corpus: Conversations and questions.
         consolidation: Extractor that builds the graph: <extractors>.
         llm: Language models, for the extractor ``llm`` and the queries ``llm``.
-        max_tokens: Largest number of tokens that these may use. Beyond it, the command stops with code 3 while the
-            graph is built, and queries are made by rules.
+        max_tokens: Limit on the tokens that these use. At the limit, the command stops with exit code 3 if the graph is
+            not built yet; afterwards, rules write the remaining queries.
         max_cost: The same limit for the cost, in the currency of the prices.
         strategies: Names separated by commas, of: <strategies>.
         baselines: Strategies against which the first one with graph embeddings (v2, v2-mixing, v2-zero or flat) is
@@ -93,7 +93,7 @@ def evaluate(
     provenance.source_commit()
     names = strategy_choice.chosen(strategies, checkpoint=checkpoint, adapter=encoder.adapter)
     if seeds < 1:
-        raise LocigraphError(f"seeds is {seeds}; at least 1")
+        raise LocigraphError(f"seeds is {seeds}; expected 1 or more")
     pairs = strategy_choice.comparisons(names, baselines)
     folder = Path(output)
     path = store or str(folder / "graph.sqlite")
@@ -136,7 +136,7 @@ def evaluate(
         *strategy_choice.unused_options(names, checkpoint=checkpoint, adapter=encoder.adapter, of_training=of_training),
     ]
     if reranker is not None:
-        notes.append(f"the best hits of every strategy were scored again by the cross-encoder {reranker}")
+        notes.append(f"the best hits of every strategy were reranked by the cross-encoder {reranker}")
     folder.mkdir(parents=True, exist_ok=True)
     evaluation = Evaluation(
         corpus=read,

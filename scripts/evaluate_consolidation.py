@@ -34,14 +34,14 @@ def evaluate_consolidation(
     """Build graphs with a language model from a corpus with recorded facts, and score them against these facts.
 
     Prints a table and writes consolidation.json. The rows ``rules`` and ``recorded`` are for reference. Can be
-    interrupted and run again; another model needs another output.
+    interrupted and run again. Use another output folder for another model.
 
     Args:
         corpus: Conversations with recorded facts (corpus.extractions); choose few, since every turn costs requests.
-        llm: The language models; without a model, only the rows for reference are made.
-        threshold: Smallest cosine with which a statement covers a recorded one of the same turn.
-        max_tokens: Largest number of tokens that the models may read and write; then the command stops with code 3, and
-            continues when it is run again with a higher limit.
+        llm: The language models; without a model, only the rows for reference are computed.
+        threshold: Smallest cosine at which a statement covers a recorded one of the same turn.
+        max_tokens: Limit on the tokens that the models read and write; at the limit the command stops with exit code 3,
+            and it continues when it is run again with a higher limit.
         max_cost: The same limit for the cost, in the currency of the prices.
         dry_run: Whether to only estimate the requests and their cost, without calling models or writing anything.
         encoder: Text encoder that compares statements.
@@ -58,13 +58,13 @@ def evaluate_consolidation(
     from locigraph.scripts.assembly.language_models import clients_of
 
     if not 0 < threshold <= 1:
-        raise LocigraphError(f"threshold is {threshold}; expected a cosine above 0, at most 1")
+        raise LocigraphError(f"threshold is {threshold}; expected a cosine above 0 and up to 1")
     read = opening.read_corpus(corpus)
     lacking = [conversation.space for conversation in read.conversations if conversation.extractions.is_empty]
     if lacking:
         raise LocigraphError(
-            f"conversation {lacking[0]!r} has no recorded facts to judge by; name a file with corpus.extractions, or "
-            "choose others with corpus.conversations"
+            f"conversation {lacking[0]!r} has no recorded facts to compare with; name a file with "
+            "corpus.extractions, or choose other conversations with corpus.conversations"
         )
     clients = clients_of(llm, max_tokens=max_tokens, max_cost=max_cost)
     folder = Path(output)
@@ -100,7 +100,7 @@ def evaluate_consolidation(
 
 
 def _refuse_other_version(graph: Store, version: str) -> None:
-    """Raise LocigraphError if other models or prompts built part of a graph, which would count as work of these."""
+    """Raise LocigraphError if other models or prompts built part of a graph, which would be scored as if these had."""
     from locigraph.consolidation.pipeline import versions_of
     from locigraph.kg.errors import LocigraphError
     from locigraph.kg.types import TurnState
@@ -109,8 +109,8 @@ def _refuse_other_version(graph: Store, version: str) -> None:
         held = versions_of(graph, space)
         if held != [version] and (held or graph.turn_counts(space)[TurnState.DONE]):
             raise LocigraphError(
-                f"the graph of {space!r} in this output was made by {'; '.join(held) or 'an unknown model'}, and this "
-                f"run is of {version}; name another output, or delete llm.sqlite there"
+                f"the graph of {space!r} in this output was built by {'; '.join(held) or 'an unknown model'}, but this "
+                f"run uses {version}; choose another --output, or delete llm.sqlite in this one"
             )
 
 

@@ -42,7 +42,7 @@ def explain(
 
     options.check_question(question)
     if top_k < 1 or influences < 0:
-        raise LocigraphError(f"top_k is {top_k} and influences {influences}; expected at least 1, and 0 or more")
+        raise LocigraphError(f"top_k is {top_k} and influences is {influences}; expected at least 1 and at least 0")
     options.time_of(as_of)
     with Memory.open(store, encoder=encoder, checkpoint=checkpoint, access="read") as memory:
         found = memory.explain(question, space=space, top_k=top_k, as_of=as_of)

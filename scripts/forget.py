@@ -47,10 +47,13 @@ def forget(
     scope = Scope(user, agent)
     options.check_named(space, scope)
     if restore and (space is None or scope):
-        raise LocigraphError("--restore is for one space, since a space that is gone is nobody's; name it with --space")
+        raise LocigraphError(
+            "--restore works on one space, since an erased space no longer belongs to a user or agent; name it with "
+            "--space"
+        )
     if turns is None and not (yes or restore):
         what, cure = (scope, "--yes") if scope else (f"space {space!r}", "--yes, or name --turns")
-        raise LocigraphError(f"{what}: all of it would be erased for good; add {cure}")
+        raise LocigraphError(f"{what}: everything would be erased permanently; to confirm, add {cure}")
     if isinstance(turns, str):
         turns = options.parts(turns)
     if restore:
@@ -60,14 +63,14 @@ def forget(
         if not count:
             what = "no turn" if turns is None else f"none of the turns {shortened(turns)}"
             raise LocigraphError(f"space {space!r}: {what} was forgotten, so there is nothing to restore")
-        said = f"{counted(count, 'forgotten turn')} of {space} may come back; run locigraph build with their file"
+        said = f"{counted(count, 'forgotten turn')} of {space} can be added again; run locigraph build with their file"
         print(printable(said))
         return
     with Memory.open(store, index=index, encoder=encoder, checkpoint=checkpoint, access="write") as memory:
         erased = memory.forget(
             space=space, turn_ids=turns, whole_space=turns is None and not scope, user=user, agent=agent
         )
-        none = f"{space or scope}: no node was left to erase; forgotten already, or not consolidated yet"
+        none = f"{space or scope}: there were no nodes to erase; already forgotten, or not consolidated yet"
         print(printable(f"{counted(erased, 'node')} of {space or scope} erased" if erased else none))
 
 

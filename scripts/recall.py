@@ -46,14 +46,14 @@ def recall(
         agent: Search the spaces of this agent together.
         store: The graph.
         index: Vector index.
-        encoder: Text encoder the graph was built with; v2 and the strategies named ``-adapted`` use its adapter.
+        encoder: Text encoder the graph was built with; v2 and the strategies ending in ``-adapted`` use its adapter.
         strategy: One of <recalled>. null takes v2, or v1 with a note if no checkpoint can be used.
         checkpoint: Folder of the checkpoint, for v2; ``default`` for the one that the store remembers, or the shipped
             one; null for none.
         queries: How the question is turned into queries, whose rankings are fused (v2 makes one search for the mean
             of their vectors): <queries>; null for the default of each strategy: rules for v1, the question itself for
             the others.
-        llm: Language model that writes the queries; if it fails, they are made by rules.
+        llm: Language model that writes the queries; if it fails, rules write them.
         reranker: Cross-encoder (Hugging Face name or folder) that reranks the best hits; null for none.
         as_of: Use only what was known at this time (ISO 8601); null for now. v2 leaves out later turns, but the vectors
             of earlier ones come from the present graph, so that later turns have influenced them.
@@ -112,13 +112,12 @@ def recall(
     shown = hits_table(found, with_spaces=space is None)
     if found.context is not None:
         shown = printable(str(found.context))
-        shown += (
-            f"\n{found.context.tokens} of {budget_tokens} tokens; did not fit: {found.context.left_out} of the memories"
-        )
+        used = f"{found.context.tokens} of {budget_tokens} tokens used"
+        shown += f"\n{used}; memories that did not fit: {found.context.left_out}"
     spent = [f"{stage}: {each}" for stage, each in ledger.by_stage().items()]
     print("\n".join([shown, *found.notes, *spent]))
     timing = found.timing
-    encoded = f"query encoded in {timing.encode_ms:.0f} ms (loading the text encoder included)"
+    encoded = f"query encoded in {timing.encode_ms:.0f} ms (including loading the text encoder)"
     print(f"{found.strategy}: {encoded}, searched in {timing.search_ms:.0f} ms")
 
 

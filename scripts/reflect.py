@@ -23,12 +23,12 @@ def reflect(
 
     Args:
         store: The graph.
-        once: Whether to end when all facts have been looked at.
-        interval: Otherwise, seconds between two runs over the store.
+        once: Whether to end when all facts have been processed.
+        interval: Without ``once``: seconds between two passes over the store.
         encoder: Text encoder; by default the one that the graph was built with.
         llm: Language model that derives them from the facts that it has not seen yet.
-        max_tokens: Largest number of tokens that all commands together may use for this store; then this one stops with
-            code 3.
+        max_tokens: Limit on the tokens that all commands together use for this store; at the limit this command stops
+            with exit code 3.
         max_cost: The same limit for the cost, in the currency of the prices.
         retry_failed: Whether to try again with facts for which the model's replies were unusable.
     """

@@ -44,7 +44,7 @@ def refresh(
         defaults.remember_checkpoint(graph, folder)
     print(
         f"{counted(done.turns, 'turn')} in {done.collection} (checkpoint {embeddings.version}), {done.written} written "
-        f"now; index finds {done.sample_recall:.0%} of the exact neighbours"
+        f"now; the index finds {done.sample_recall:.0%} of the exact neighbours"
     )
 
 

@@ -21,7 +21,7 @@ def resolve(
     Args:
         store: The graph.
         once: Whether to end when everything is merged.
-        interval: Otherwise, seconds between two runs over the store.
+        interval: Without ``once``: seconds between two passes over the store.
         threshold: Smallest cosine of two names that mean the same, above 0 and up to 1.
         encoder: Text encoder; by default the one that the graph was built with.
     """
@@ -33,7 +33,7 @@ def resolve(
     from locigraph.scripts.assembly import second_passes
 
     if not 0 < threshold <= 1:
-        raise LocigraphError(f"threshold is {threshold}; expected a cosine above 0, at most 1")
+        raise LocigraphError(f"threshold is {threshold}; expected a cosine above 0 and up to 1")
 
     def work(graph: Store, plain: TextEncoder, space: SpaceId, is_stopped: second_passes.Stopped) -> Merged:
         return Merger(graph, plain, threshold=threshold).run(space, is_stopped=is_stopped)

@@ -62,9 +62,9 @@ def search(
     folder = Path(output)
     path = store or str(folder / "graph.sqlite")
     read = opening.read_corpus(corpus, store=path)
-    opening.require_questions(read, "there is nothing to judge by")
+    opening.require_questions(read, "there is nothing to score settings on")
     if validation < 1:
-        raise LocigraphError(f"validation is {validation}; a search needs at least 1 conversation to judge by")
+        raise LocigraphError(f"validation is {validation}; a search needs at least 1 conversation to score settings on")
     extractor = graphs.extractor_for(consolidation, read, clients_of(llm))
     text_encoder = opening.held_out_encoder(encoder, read.questions)
     folder.mkdir(parents=True, exist_ok=True)
@@ -79,8 +79,8 @@ def search(
                 scores = [stage["val_score"] for stage in made.details["stages"].values() if "val_score" in stage]
                 if not scores:
                     raise LocigraphError(
-                        f"{name}: no validation score to judge by; no stage was trained, or no validation conversation "
-                        "has a question whose evidence its graph shows"
+                        f"{name}: the training has no validation score; either no stage was trained, or no question of "
+                        "the validation conversations has evidence in its graph"
                     )
                 return float(scores[-1])  # of the last stage, whose model is the result
 

@@ -49,18 +49,18 @@ def serve(
         index: Vector index.
         encoder: Text encoder the graph is built with.
         checkpoint: Checkpoint of the graph embeddings; ``default`` for the one that the store remembers, or the shipped
-            one; with null v1 answers every question.
-        host: Address to listen on. Any but a loopback address needs keys.
+            one; null for none, so that v1 answers every question.
+        host: Address to listen on; any address other than a loopback address requires keys.
         port: Port to listen on; 0 for a free one.
         key_file: File of API keys, each with the spaces it may use (docs/serving.md); null takes them from the
-            environment variable LOCIGRAPH_KEYS. Without keys everyone on this machine may do everything.
+            environment variable LOCIGRAPH_KEYS. Without keys, everyone on this machine has full access.
         requests_per_minute: Largest number of requests per minute for each key.
         max_request_bytes: Largest size of a request, in bytes.
-        stdio: Whether to speak MCP over standard input and output, to the program that started this one, in place of
-            HTTP; then keys, limits, host and port do not apply.
+        stdio: Whether to serve MCP over standard input and output, to the program that started this one, instead of
+            HTTP; keys, limits, host and port then do not apply.
         consolidation: Extractor that builds the graph from added turns: <extractors>.
         llm: The language models of the extractor ``llm``; additions wait for them.
-        max_tokens: Largest number of tokens that they may read and write; then additions are refused until the limit is
+        max_tokens: Limit on the tokens that they read and write; at the limit, additions are refused until it is
             raised.
         max_cost: The same limit for the cost, in the currency of their prices.
         redact: Whether to replace what looks like a password, key or card number before anything is stored.
@@ -83,7 +83,7 @@ def serve(
     if stdio:
         if key_file is not None:
             raise LocigraphError(
-                "--key_file is for HTTP; over standard input and output nobody but your own program asks"
+                "--key_file is for HTTP only; with --stdio, only the program that started the server can send requests"
             )
         Store(store).close()  # raises, if it cannot be opened, before anything heavy is imported
         _serve_stdio(opened)
@@ -147,10 +147,12 @@ def _bound(host: str, port: int, *, has_keys: bool) -> socket.socket:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (OSError, UnicodeError) as error:
-        raise LocigraphError(f"host {host!r} is no address of this machine: {error}") from error
+        raise LocigraphError(
+            f"host {host!r} is not an address of this machine ({error}); choose another with --host"
+        ) from error
     if not has_keys and not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback:
         raise LocigraphError(
-            f"host {host!r} can be reached from other machines, and there are no keys; name a file with --key_file, "
+            f"host {host!r} can be reached from other machines, but there are no keys; name a file with --key_file, "
             "or listen on 127.0.0.1"
         )
     made = socket.socket(family, kind, protocol)

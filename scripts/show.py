@@ -45,7 +45,7 @@ def show(
         found = node_lines.summary_of(each)
         print(dumps(found) if json else printable(node_lines.line_of(found)))
     if not nodes and not json:
-        print("nothing of these types is known")
+        print("no nodes of these types are known")
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def train(
         training: Stages, losses and optimiser.
         trainer: Where and how to run.
         validation: Number of conversations of each corpus held out for early stopping.
-        output: Folder of resume points, logs and, in ``checkpoint``, the result.
+        output: Folder of resume points and logs; the checkpoint is written to its subfolder ``checkpoint``.
         seed: Random seed.
     """
     from pathlib import Path

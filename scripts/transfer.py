@@ -21,7 +21,7 @@ def transfer(
     output: str = "runs/transfer",
     seed: int = 0,
 ) -> None:
-    """Train on some corpora and test on others: v2 zero-shot beside a fusion that learnt from the same questions.
+    """Train on some corpora and test on others: v2 zero-shot, compared with a fusion trained on the same questions.
 
     A training is never tested on its own corpora. Rankings are exact, without the vector index.
 
@@ -29,8 +29,8 @@ def transfer(
     trainings are kept, so an interrupted run continues with the others.
 
     Args:
-        graphs: Built graphs (locigraph build) by name, each with its corpus; strategies that search along links need
-            those that locigraph link adds to them.
+        graphs: Built graphs (locigraph build) by name, each with its corpus; to test strategies that search along
+            links, run locigraph link on the graphs first.
         train: For each training, by its name: the names of the graphs to train on.
         checkpoints: Folders of finished checkpoints by name; each adds a row to the matrix.
         test: Names of the graphs to test on; null for all. A training is not tested on its own graphs.
@@ -59,17 +59,17 @@ def transfer(
             raise LocigraphError(f"graph {name!r} is not among graphs{nearest(name, graphs)}")
     for name, graph in graphs.items():
         if graph.corpus is None:
-            raise LocigraphError(f"graphs.{name} names no corpus; give graphs.{name}.corpus.path")
+            raise LocigraphError(f"graphs.{name} has no corpus; set graphs.{name}.corpus.path")
         existing_store(graph.store).close()  # raises now, not after an hour of training
     both = sorted({*train} & {*checkpoints})
     if both or not (train or checkpoints):
         raise LocigraphError(
-            f"{both[0]!r} names a training and a checkpoint; tell them apart"
+            f"{both[0]!r} is the name of both a training and a checkpoint; give them different names"
             if both
-            else "nothing has learnt: name graphs to train on, or checkpoints"
+            else "there is no model to test; name graphs to train on with --train, or checkpoints with --checkpoints"
         )
     if encoder.adapter is None:
-        raise LocigraphError("encoder.adapter is not named; the baselines of a transfer take the adapted text encoder")
+        raise LocigraphError("encoder.adapter is not set; the baselines of a transfer need an adapted text encoder")
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
     settings = learning.settings_of(model, training)

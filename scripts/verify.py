@@ -38,7 +38,7 @@ def verify(
             broken = graph.faults()
             if broken:
                 raise LocigraphError(
-                    f"store {store!r} is damaged ({'; '.join(broken)}); restore it from a copy, or build anew"
+                    f"store {store!r} is damaged ({'; '.join(broken)}); restore it from a copy, or build it again"
                 )
             indexer = indexer_of(graph, vectors, text_encoder)
             if rebuild:

@@ -1,6 +1,6 @@
 """Writes ``docs/api.md`` from the docstrings of the public API: ``python -m tests.api_page``.
 
-It reads the source and imports nothing of it, so that extras need not be installed.
+It reads the source without importing it, so that extras need not be installed.
 """
 
 from __future__ import annotations
@@ -85,14 +85,14 @@ def _signature(owner: str, function: ast.FunctionDef) -> str:
     given = re.sub(r"(: [^,=]+)=", r"\1 = ", ast.unparse(arguments))
     whole = f"{function.name}({given}){result}"
     if len(whole) > 100:
-        # An argument a line, as the source has it.
+        # One argument per line, as in the source.
         inner = re.split(r", (?=[*\w]+(?::|$|,))", given)
         whole = f"{function.name}(\n" + "".join(f"    {each},\n" for each in inner) + f"){result}"
     return f"#### `{owner}.{function.name}`\n\n```python\n{whole}\n```\n"
 
 
 def _markdown(docstring: str) -> str:
-    """A docstring in Google style as Markdown: its sections become lists, its examples code."""
+    """A docstring in Google style as Markdown: sections become lists, and examples become code."""
     lines, section = [], ""
     for line in docstring.splitlines():
         found = _SECTION.match(line)

@@ -28,7 +28,7 @@ class FakeEncoder:
 
     Args:
         dim: Dimension of the vectors.
-        model_id: Name under which the vectors are kept.
+        model_id: Name under which the vectors are stored.
     """
 
     def __init__(self, dim: int = 32, model_id: str = "fake-bow") -> None:
@@ -36,7 +36,7 @@ class FakeEncoder:
         self._model_id = model_id
         #: How many texts were encoded.
         self.encoded = 0
-        #: It has none.
+        #: It has no adapter.
         self.adapter = None
 
     @property
@@ -73,29 +73,29 @@ class FakeContext:
         self.shown.setdefault(space, []).extend(n.id for n in nodes if n.type in plannable_types())
 
     def drop(self, space: SpaceId) -> None:
-        """Goes on showing what it has observed."""
+        """Does nothing: it still shows what it has observed."""
 
 
 PlanMaker = Callable[[Turn, Context], Blueprint]
 
 
 def one_fact(turn: Turn, context: Context) -> Blueprint:
-    """The plan that makes one fact of every turn."""
+    """A plan that makes one fact from every turn."""
     return Blueprint((AddNode("n0", "knowledge_node", f"{turn.speaker} said: {turn.text}", (turn.turn_id,)),))
 
 
 class FakeExtractor:
-    """An architect that asks a function and a scribe that repeats the drafts.
+    """An extractor whose architect calls a function and whose scribe repeats the drafts.
 
     Args:
         plan: Makes the plan of a turn; a ConsolidationError raised there is a refusal of the architect.
-        name: Claimed with the space.
+        name: Name of the extractor, which is recorded for the space.
     """
 
     def __init__(self, plan: PlanMaker = one_fact, name: str = "fake") -> None:
         self.name = name
         self._plan = plan
-        #: The turns that were planned, and those for which words were written.
+        #: The turns that were planned, and those for which texts were written.
         self.planned: list[TurnId] = []
         self.written: list[TurnId] = []
 
@@ -171,7 +171,7 @@ def change_of(
     updates: Sequence[NodeUpdate] = (),
     encoder: FakeEncoder | None = None,
 ) -> GraphChange:
-    """What a turn changes, its episode (ref ``episode``) first; embedded when an encoder is given."""
+    """The change of a turn, with its episode (ref ``episode``) first; with embeddings if an encoder is given."""
     episode = NewNode(
         "episode", "episode", turn.turn_id, turn.utterance, (turn.turn_id,), turn.spoken_at, turn.spoken_at
     )
@@ -196,12 +196,12 @@ def change_of(
 
 
 def fact(ref: str, description: str, *turns: Turn, kind: str = "knowledge_node") -> NewNode:
-    """A new node that was drawn from turns; its label is its description."""
+    """A new node that was extracted from turns; its label is its description."""
     return NewNode(ref, kind, description[:40], description, tuple(turn.turn_id for turn in turns))
 
 
 def side_by_side(work: Callable[[int], None], number: int) -> None:
-    """Call ``work`` with 0 to ``number`` - 1, each in a thread of its own, and raise what any of them raised."""
+    """Call ``work`` with 0 to ``number`` - 1, each in a thread of its own; raises the error of any of them."""
     with ThreadPoolExecutor(number) as pool:
         for each in [pool.submit(work, each) for each in range(number)]:
             each.result()

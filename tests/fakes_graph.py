@@ -35,7 +35,7 @@ CONTEXT = ContextHash(8, 16)
 
 @dataclass(frozen=True)
 class Extra:
-    """A node that is no episode; ``turns`` are positions in the list of turns."""
+    """A node that is not an episode; ``turns`` are positions in the list of turns."""
 
     type: str
     description: str
@@ -52,8 +52,8 @@ def make_snapshot(
 ) -> Snapshot:
     """A snapshot whose first rows are the turns' episodes, in order, and whose next rows are the extras.
 
-    ``NEXT`` joins the episodes of a session by itself; ``edges`` are (row, label, row). Node ids are ``n<row>``, keys
-    are rows plus ``key_offset``.
+    ``NEXT`` edges between the episodes of a session are added automatically; ``edges`` are (row, label, row). Node IDs
+    are ``n<row>``, and keys are rows plus ``key_offset``.
     """
     encoder = encoder or FakeEncoder(TEXT_DIM)
     count = len(turns)
@@ -93,13 +93,13 @@ def make_snapshot(
 
 
 def with_cosines(snapshot: Snapshot, cosines: Sequence[float]) -> Snapshot:
-    """The snapshot with embeddings of given cosines with every question of ``OneAxis``.
+    """The snapshot with embeddings that have given cosines with every question encoded by ``OneAxis``.
 
-    The cosine of two nodes is the product of theirs.
+    The cosine of two nodes is the product of their cosines.
 
     Args:
         snapshot: The graph.
-        cosines: Those of the first nodes; all others have 0.
+        cosines: Cosines of the first nodes; all others have 0.
     """
     count = snapshot.num_nodes
     own = np.zeros(count)
@@ -109,7 +109,7 @@ def with_cosines(snapshot: Snapshot, cosines: Sequence[float]) -> Snapshot:
 
 
 class OneAxis:
-    """A text encoder that gives all texts the first axis of a space as wide as ``with_cosines`` makes one."""
+    """A text encoder that maps all texts to the first axis, in the dimension that ``with_cosines`` uses."""
 
     model_id = "one-axis"
 
@@ -139,7 +139,7 @@ def permuted(snapshot: Snapshot, order: Sequence[int]) -> Snapshot:
 
 
 def make_inputs(snapshot: Snapshot) -> GraphInputs:
-    """The snapshot as the network sees it, with small features."""
+    """The snapshot as input of the network, with small features."""
     return graph_inputs(snapshot, SKETCH, CONTEXT)
 
 
@@ -149,10 +149,10 @@ _ANIMALS = ("otter", "heron", "badger", "lizard", "falcon", "beetle", "marmot", 
 
 
 def planted_space(number: int, *, things: int = 6) -> tuple[Snapshot, list[Question]]:
-    """Half of the turns name a thing only through their fact: nothing but the graph finds them.
+    """A space whose turns can be found only through their facts, and thus only with the graph.
 
-    Thing i has a turn "That one again, number i" and a fact "Ann keeps a <animal> of <colour>" drawn from it; the
-    questions ask for the animal, which the turn does not name.
+    Thing i has a turn "That one again, number i", and a fact "Ann keeps a <animal> at home" that was extracted from it;
+    the questions ask for the animal, which the turn does not name.
     """
     space = SpaceId(f"planted{number}")
     order = np.random.default_rng(number).permutation(len(_ANIMALS))[:things]
@@ -173,7 +173,7 @@ CPU = TrainerConfig(accelerator="cpu", devices=1, csv_log=False)
 
 
 def small_settings(*, pretrain: int = 0, finetune: int = 3, patience: int = 50, encoder: str = "hgt") -> Settings:
-    """A training of seconds; the pre-training uses every self-supervised loss."""
+    """Settings of a training that takes seconds; pre-training uses every self-supervised loss."""
     return Settings(
         replace(SMALL_MODEL, encoder=encoder),
         TrainingConfig(epochs=finetune, pretrain_epochs=pretrain, patience=patience, lr=3e-3, warmup_steps=2),
@@ -195,7 +195,7 @@ def small_checkpoint(*, seed: int = 0, text_encoder: str = "fake-bow", text_dim:
 
 
 def lexical_of(*snapshots: Snapshot) -> LexicalIndex:
-    """The lexical arm over snapshots; a space that none of them is of is unknown."""
+    """The lexical index over snapshots; spaces without a snapshot are unknown."""
     held = {snapshot.space: snapshot for snapshot in snapshots}
 
     def load(space: SpaceId, as_of: datetime | None) -> Snapshot:
@@ -225,7 +225,7 @@ class BrokenVectors:
 
 
 class FixedVectors:
-    """A vector search that finds the same for every question, and remembers the scopes it was given."""
+    """A vector search that finds the same for every question, and records the scopes that it was given."""
 
     def __init__(self, matches: Sequence[VectorMatch]) -> None:
         self._matches = list(matches)
@@ -237,7 +237,7 @@ class FixedVectors:
 
 
 class TableQueryEncoder:
-    """A query encoder that knows its questions by heart."""
+    """A query encoder that looks up the vectors of known questions."""
 
     def __init__(self, version: str, vectors: Mapping[str, NDArray[np.float32]]) -> None:
         self.version = version

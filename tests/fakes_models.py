@@ -1,4 +1,4 @@
-"""Small models of the real kinds, with random weights and letters for words."""
+"""Small models of the same classes as the real ones, with random weights and letters as vocabulary."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _tokeniser(folder: Path) -> None:
 
 
 def tiny_cross_encoder(folder: Path) -> str:
-    """A cross-encoder; returns its folder's name."""
+    """Write a cross-encoder; returns the name of its folder."""
     from transformers import BertConfig, BertForSequenceClassification
 
     folder.mkdir()
@@ -35,7 +35,7 @@ def tiny_cross_encoder(folder: Path) -> str:
 
 
 def tiny_text_encoder(folder: Path, *, seed: int = 0) -> str:
-    """A sentence-transformers model of 16 dimensions; returns its folder's name."""
+    """Write a sentence-transformers model with 16 dimensions; returns the name of its folder."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
     from transformers import BertConfig, BertModel

@@ -1,7 +1,7 @@
 """Fills the parts of the documents that repeat records and manifests: ``python -m tests.filled``.
 
-A part stands between ``<!-- filled: NAME ARGUMENT ... -->`` and ``<!-- /filled -->``: ``card`` in a model card, and the
-tables of ``tests.record_tables``, most of them with the name of a record in ``docs/results``.
+A part is between ``<!-- filled: NAME ARGUMENT ... -->`` and ``<!-- /filled -->``. NAME is ``card`` in a model card, or
+a table of ``tests.record_tables``, usually with the name of a record in ``docs/results`` as argument.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _PART = re.compile(r"(<!-- filled: (.*?) -->)\n.*?(<!-- /filled -->)", flags=re.
 
 
 def filled(document: Path) -> str:
-    """The document with its filled parts made anew.
+    """The document with its filled parts generated again.
 
     Raises:
-        ValueError: If a mark names no table; lists those that there are.
+        ValueError: If a mark names an unknown table; the message lists the known ones.
     """
 
     def part(found: re.Match[str]) -> str:
@@ -32,7 +32,7 @@ def filled(document: Path) -> str:
             body = record_tables.TABLES[name](*arguments)
         else:
             known = ", ".join(["card", *record_tables.TABLES])
-            raise ValueError(f"{document}: there is no table {name!r} to fill; choose one of {known}")
+            raise ValueError(f"{document}: unknown table {name!r}; choose one of {known}")
         return f"{found[1]}\n\n{body}\n\n{found[3]}"
 
     return _PART.sub(part, document.read_text())

@@ -1,4 +1,4 @@
-"""What the model cards say in numbers, made from manifests and records."""
+"""Generates the facts and numbers in the model cards from manifests and records."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 CARDS = [ROOT / "checkpoints" / name / "README.md" for name in ("text", "default", "mixing")]
-#: Records that a card quotes, by what they were made from, and the strategies that concern each card.
+#: Records that a card quotes, by the extractor of their graph.
 _RECORDS = {"recorded extractions": "locomo-recorded-zero", "rules": "locomo-rules-zero"}
-#: The record of finished checkpoints on other corpora, and what the graphs that are quoted of it are called in a card.
+#: The record of finished checkpoints on other corpora, and the names in a card of those of its graphs that are quoted.
 _TRANSFER = "transfer-published"
 _OTHER = {"msc": "MSC, chats between people", "realmem": "RealMem, requests to an assistant"}
+#: Strategies that each card shows.
 _STRATEGIES = {
     "text": ("dense-adapted", "dense", "v1-adapted", "v1"),
     "default": ("v2-zero", "fusion-zero", "v1-adapted", "v1"),
@@ -38,7 +39,7 @@ def facts(folder: Path) -> str:
 
 
 def _training(version: str, details: dict[str, Any]) -> list[str]:
-    """What a training came to; ``version`` is its checkpoint's where several were averaged."""
+    """Lines about a training and its result; ``version`` is that of its checkpoint if several were averaged."""
     stage = details["validation"] if "validation" in details else details["stages"]["finetune"]
     identity = details["identity"]
     whole = f"Of {len(identity['train'])} conversations, in the mean as `{version}`: " if version else ""

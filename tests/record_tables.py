@@ -1,4 +1,4 @@
-"""Tables of the documents, made from the records in ``docs/results``."""
+"""Tables of the documents, generated from the records in ``docs/results``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from locigraph.retrieval.evaluation.formatting import p_value, signed, unsigned
 RESULTS = Path(__file__).parent.parent / "docs" / "results"
 _CATEGORIES = ("multi-hop", "temporal", "open-domain", "single-hop")
 _CONTEXTS = ("recall@500tokens", "recall@1000tokens", "recall@4000tokens")
-#: Rows of README: what a strategy is called there, the runs that it is taken from, and its name in these.
+#: Rows of README: the title of a strategy there, the run that it is taken from, and its name in that run.
 _SUMMARY = (
     ("**v2-zero**, the shipped checkpoint, never trained on LoCoMo", "zero", "v2-zero"),
     ("linear fusion of fifteen signals, learnt where the checkpoint learnt; scores every turn", "zero", "fusion-zero"),
@@ -33,7 +33,7 @@ _KINDS_OF_TALK = (
 
 
 def strategies(file: str) -> str:
-    """All strategies of an evaluation, the best recall@10 first."""
+    """All strategies of an evaluation, by descending recall@10."""
     head = ("recall@5", "recall@10 [95%]", "recall@20", "nDCG@10", "MRR", *_CATEGORIES)
     rows = []
     for name, entry in _by_recall(_record(file)["strategies"]):
@@ -71,7 +71,7 @@ def details(file: str) -> str:
 
 
 def all_strategies(file: str) -> str:
-    """All strategies of an evaluation with contexts and times, the best recall@10 first."""
+    """All strategies of an evaluation with contexts and times, by descending recall@10."""
     head = (
         "strategy", "recall@5", "recall@10", "recall@20", "nDCG@10", "MRR", *sorted(_CATEGORIES), "in 500 tokens",
         "in 1,000", "in 4,000", "tokens used of 4,000", "search p50 / p95, ms",
@@ -98,7 +98,7 @@ def against_all(file: str) -> str:
 
 
 def contexts(file: str, *others: str) -> str:
-    """The first strategy of the comparisons against some others in contexts of equal length."""
+    """The first strategy of the comparisons against some others, in contexts of equal length."""
     compared = _compared(_record(file)["comparisons"])
     rows = []
     for other in others:
@@ -110,7 +110,7 @@ def contexts(file: str, *others: str) -> str:
 
 
 def matrix(file: str) -> str:
-    """What was trained on one corpus and tested on another."""
+    """Checkpoints that were trained on one corpus and tested on another."""
     names = ("v2-zero", "fusion-zero", "v1-adapted", "dense-adapted")
     rows = []
     for cell in _record(file)["cells"]:
@@ -128,7 +128,7 @@ def matrix(file: str) -> str:
 
 
 def unseen(file: str) -> str:
-    """Strategies on corpora unknown to the checkpoint, with v2's text encoder, then without; the best first."""
+    """Strategies on corpora unknown to the checkpoint: first those with v2's text encoder, each group best first."""
     means: dict[str, dict[str, Any]] = {}
     for cell in _record(file)["cells"]:
         means.setdefault(cell["trained"], {})[cell["tested"]] = cell["means"]
@@ -148,7 +148,7 @@ def unseen(file: str) -> str:
 
 
 def in_folds(file: str, *names: str) -> str:
-    """Strategies, each given as ``name=title``, on questions of LongMemEval that are not left out, by kind."""
+    """Strategies, each given as ``name=title``, on the questions of LongMemEval that are not left out, by kind."""
     scored = _kept(file)
     ids = {each["question_id"] for each in _questions("longmemeval-150")}
     second = [each for each in scored if each["question_id"] in ids]
@@ -165,7 +165,7 @@ def in_folds(file: str, *names: str) -> str:
 
 
 def ablation(file: str) -> str:
-    """The model, and then with one thing changed at a time, the greatest loss first."""
+    """The full model, and then variants with one change each, by ascending recall@10."""
     record = _record(file)
     tested = {each["a"]: each for each in record["comparisons"] if each["metric"] == "recall@10"}
     rows = []
@@ -197,7 +197,7 @@ def pretraining(file: str) -> str:
 
 
 def summary() -> str:
-    """LoCoMo in short."""
+    """Summary of the results on LoCoMo."""
     rows = []
     for title, run, name in _SUMMARY:
         found = [_record(f"locomo-{graph}-{run}")["strategies"][name] for graph in ("recorded", "rules")]
@@ -206,7 +206,7 @@ def summary() -> str:
 
 
 def other_corpora() -> str:
-    """Corpora besides LoCoMo in short."""
+    """Summary of the results on other corpora than LoCoMo."""
     names = ("v2-zero", "fusion-zero", "v1-adapted")
     kept = _kept("transfer-longmemeval--longmemeval-150")
     title = f"talk with an assistant (LongMemEval, {len(kept)} questions)"
@@ -254,7 +254,7 @@ def _by_recall(entries: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _compared(tested: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Mapping[str, Any]]]:
-    """Comparisons by what is compared with, and metric."""
+    """Comparisons by baseline and metric."""
     found: dict[str, dict[str, Mapping[str, Any]]] = {}
     for each in tested:
         found.setdefault(each["b"], {})[each["metric"]] = each

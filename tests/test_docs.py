@@ -1,4 +1,4 @@
-"""What the documents tell a reader to run must exist."""
+"""The commands, files and numbers in the documents must exist and be up to date."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def test_tables_and_model_cards_have_the_numbers_of_their_records_and_manifests(
     assert document.read_text() == filled.filled(document), "run python -m tests.filled"
 
 
-def test_no_document_has_a_filled_part_that_is_not_made_anew() -> None:
+def test_no_document_has_a_filled_part_that_is_not_generated() -> None:
     marked = {each for each in DOCUMENTS if "<!-- filled" in each.read_text()}
     assert marked == {*filled.DOCUMENTS}
 
 
-def test_a_stale_number_in_a_table_is_made_anew_and_the_text_around_it_is_kept(tmp_path: Path) -> None:
+def test_a_stale_number_in_a_table_is_replaced_and_the_text_around_it_is_kept(tmp_path: Path) -> None:
     stale = tmp_path / "page.md"
     stale.write_text("Before.\n<!-- filled: pretraining pretraining -->\n| 0 | .1 |\n<!-- /filled -->\nAfter.\n")
     made = filled.filled(stale)
@@ -68,9 +68,7 @@ def test_a_stale_number_in_a_table_is_made_anew_and_the_text_around_it_is_kept(t
 
 def test_a_mark_of_no_table_is_named_with_the_tables_that_there_are(tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text("<!-- filled: summery -->\n<!-- /filled -->\n")
-    with pytest.raises(
-        ValueError, match=r"page\.md: there is no table 'summery' to fill; choose one of card, strategies,"
-    ):
+    with pytest.raises(ValueError, match=r"page\.md: unknown table 'summery'; choose one of card, strategies,"):
         filled.filled(tmp_path / "page.md")
 
 

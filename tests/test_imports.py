@@ -1,4 +1,4 @@
-"""Reads all import statements and fails on a wrong arrow between the packages."""
+"""Reads all import statements and fails on a forbidden dependency between the packages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-#: What each package may import of ours, itself aside.
+#: The packages of this project that each package may import, besides itself.
 ALLOWED = {
     "kg": set[str](),
     "consolidation": {"kg"},
@@ -17,7 +17,7 @@ ALLOWED = {
     "training": {"kg", "gnn", "retrieval"},
     "scripts": {"kg", "consolidation", "gnn", "retrieval", "training"},
 }
-#: Foreign packages that a package must do without.
+#: Third-party packages that a package must not import.
 FORBIDDEN = {
     "kg": {"torch", "torch_geometric", "lightning", "openai", "pymilvus", "sentence_transformers"},
     "consolidation": {"torch", "sqlalchemy", "pymilvus", "lightning", "sentence_transformers"},
@@ -28,7 +28,7 @@ FORBIDDEN = {
 
 
 def imported(path: Path) -> set[str]:
-    """Packages that a file imports, ours without the name they share, wherever in it the statement stands."""
+    """Packages that a file imports anywhere in it; for packages of this project, without the prefix ``locigraph``."""
     modules: list[str] = []
     for statement in ast.walk(ast.parse(path.read_text())):
         if isinstance(statement, ast.Import):
@@ -63,12 +63,12 @@ def test_packages_import_only_what_lies_below_them(package: str) -> None:
 def test_packages_do_without_what_belongs_to_others(package: str) -> None:
     for path in sorted((ROOT / package).rglob("*.py")):
         wrong = imported(path) & FORBIDDEN[package]
-        # The text encoder loads torch when it is first used, and only then.
+        # The text encoder loads torch only when it is first used.
         assert not wrong, f"{path.relative_to(ROOT)} imports {sorted(wrong)}"
 
 
 def test_no_two_files_of_the_packages_have_the_same_name() -> None:
-    # By convention each package has its own errors and its own protocols.
+    # By convention, each package has its own modules for errors and protocols.
     shared = {"__init__", "__main__", "errors", "protocols"}
     names = [path.stem for package in ALLOWED for path in (ROOT / package).rglob("*.py") if path.stem not in shared]
     assert sorted({name for name in names if names.count(name) > 1}) == []

@@ -1,4 +1,4 @@
-"""What is installed: one import name, and everything that the commands need."""
+"""The installed package: one import name, and everything that the commands need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tutorial as a reader follows it: all of its blocks, in order, in an empty folder, by real processes."""
+"""Follows the tutorial as a reader would: all of its blocks, in order, in an empty folder, with real processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def follow(folder: Path, *, slow: bool) -> None:
-    """Run the blocks in one shell, without those that are marked as slow unless they are wanted."""
+    """Run the blocks in one shell; those that are marked as slow only if ``slow`` is set."""
     command = folder / "bin" / "locigraph"
     command.parent.mkdir()
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m locigraph "$@"\n')

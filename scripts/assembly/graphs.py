@@ -195,13 +195,13 @@ def foreseen(corpus: Corpus, extractor: Extractor, store: Store | None) -> str:
         forgotten += len(gone)
     cost = ""
     if isinstance(extractor, MeteredExtractor):
-        cost = f", about {sum((extractor.estimate(turns) for turns in pending), Spent())}; nothing was asked"
+        cost = f", about {sum((extractor.estimate(turns) for turns in pending), Spent())}; no model was called"
     undated = sum(turn.spoken_at is None for turns in pending for turn in turns)
     said = (
         f"dry run: {counted(sum(map(len, pending)), 'turn')} to consolidate by {extractor.name}{cost}. They are from "
-        f"{counted(sum(map(bool, pending)), 'conversation')}; without a time: {undated:,}"
+        f"{counted(sum(map(bool, pending)), 'conversation')}; turns without a time: {undated:,}"
     )
-    return f"{said}; {counted(forgotten, 'forgotten turn')} would be passed over" if forgotten else said
+    return f"{said}; {counted(forgotten, 'forgotten turn')} would be skipped" if forgotten else said
 
 
 def _settled(store: Store, conversation: Conversation) -> tuple[frozenset[TurnId], set[TurnId]]:

@@ -46,7 +46,7 @@ def clients_of(
     of_limits = "" if option == "llm" else f"{option}."
     for name, limit in ((f"{of_limits}max_tokens", max_tokens), (f"{of_limits}max_cost", max_cost)):
         if limit is not None and not limit >= 0:
-            raise LocigraphError(f"{name} is {limit}; expected 0 or more, or nothing for no limit")
+            raise LocigraphError(f"{name} is {limit}; expected 0 or more, or null for no limit")
     for name, value in ((f"{option}.timeout_s", settings.timeout_s), (f"{option}.deadline_s", settings.deadline_s)):
         if not value > 0:
             raise LocigraphError(f"{name} is {value}; expected a number of seconds above 0")
@@ -57,10 +57,10 @@ def clients_of(
         raise LocigraphError(f"{option}.concurrency is {concurrency}; expected 1 or more conversations at a time")
     prices = [settings.input_price, settings.output_price, scribe.input_price, scribe.output_price]
     if any(price is not None and not 0 <= price < float("inf") for price in prices):
-        raise LocigraphError(f"the prices of {option} are {prices}; expected 0 or more for a million tokens")
+        raise LocigraphError(f"the prices of {option} are {prices}; expected 0 or more per million tokens")
     if max_cost is not None and not any(prices):
         raise LocigraphError(
-            f"{of_limits}max_cost is {max_cost}, but {option}.input_price and {option}.output_price are 0; give the "
+            f"{of_limits}max_cost is {max_cost}, but {option}.input_price and {option}.output_price are 0; set the "
             "prices"
         )
     shared = ledger or Ledger(max_tokens=max_tokens, max_cost=max_cost)
@@ -73,13 +73,13 @@ def clients_of(
         own = asdict(scribe) if stage in _OWN else {}
         used = replace(settings, **{name: value for name, value in own.items() if value not in (None, "")})
         if not used.model:
-            raise LocigraphError(f"{option}.model is {used.model!r}; name the model that is to be asked")
+            raise LocigraphError(f"{option}.model is {used.model!r}; name the model to use")
         if settings.cassette in BUNDLED and settings.mode != "replay":
             raise LocigraphError(
-                f"{option}.cassette {settings.cassette!r} is bundled and only replayed; set {option}.mode to replay"
+                f"{option}.cassette {settings.cassette!r} is bundled, for replay only; set {option}.mode to replay"
             )
         if not used.base_url and settings.mode != "replay":
-            raise LocigraphError(f"{option}.base_url names no endpoint; name one, such as http://localhost:8000/v1")
+            raise LocigraphError(f"{option}.base_url is not set; name an endpoint, such as http://localhost:8000/v1")
         key = os.environ.get(used.api_key_env)
         parameters = {"temperature": settings.temperature, "max_tokens": settings.max_output_tokens}
         endpoint = Endpoint(

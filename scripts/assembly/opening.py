@@ -41,16 +41,16 @@ def read_corpus(settings: CorpusSettings, *, store: str | None = None) -> Corpus
         with present_store(store) as graph:
             if graph is not None and not {*graph.spaces()} <= sample:
                 raise LocigraphError(
-                    f"no corpus is named, and store {graph.url!r} holds other conversations; name the file with "
-                    "--corpus.path (sample is the bundled one)"
+                    f"no corpus is named, and store {graph.url!r} holds conversations other than the bundled sample's; "
+                    "name the file with --corpus.path (sample for the bundled one)"
                 )
     return read
 
 
 def require_questions(corpus: Corpus, lack: str) -> None:
-    """Raise LocigraphError if no question of a corpus has evidence; ``lack`` says what is then impossible."""
+    """Raise LocigraphError if no question of a corpus has evidence; ``lack`` says, after "so", what this prevents."""
     if not corpus.questions:
-        raise LocigraphError(f"{corpus.path}: no question with evidence; {lack}")
+        raise LocigraphError(f"{corpus.path}: no question has evidence, so {lack}")
 
 
 def text_encoder(settings: EncoderSettings) -> CachedTextEncoder:
@@ -118,7 +118,7 @@ def existing_store(path: str, *, access: Literal["write", "read"] = "read") -> S
     if file is not None and file.is_dir():
         raise LocigraphError(f"store {path!r} is a folder; name the file in it, such as {file / 'graph.sqlite'}")
     if file is not None and not (file.is_file() and file.stat().st_size):
-        raise LocigraphError(f"store {path!r} does not exist; run locigraph build, or name it with --store")
+        raise LocigraphError(f"store {path!r} does not exist; run locigraph build, or name another with --store")
     return Store(path, access=access)
 
 
@@ -134,11 +134,9 @@ def partial_memory(graph: Store, spaces: Sequence[SpaceId]) -> list[str]:
                 f"{pending:,} {is_or_are(pending)} not consolidated yet (run locigraph build again, or add to it)"
             )
         if failed:
-            causes.append(
-                f"{failed:,} failed and {is_or_are(failed)} here as said, without facts (build --retry_failed true)"
-            )
+            causes.append(f"{failed:,} failed, with text but no facts (run locigraph build with --retry_failed true)")
         if causes:
-            lines.append(f"space {space!r} is incomplete: of {counted(counts.total(), 'turn')} {' and '.join(causes)}")
+            lines.append(f"space {space!r} is incomplete: of {counted(counts.total(), 'turn')}, {' and '.join(causes)}")
     return lines
 
 
@@ -158,11 +156,12 @@ def vector_index(settings: IndexSettings, store: str, *, is_reader: bool = False
     file = file_of(store)
     if settings.uri is None and file is None:
         raise LocigraphError(
-            f"store {store.partition('@')[2] or store!r} has no folder to put an index in; name one with --index.uri"
+            f"store {store.partition('@')[2] or store!r} is on a server, so it has no folder for the index; name an "
+            "index with --index.uri"
         )
     uri = settings.uri or str(file).removesuffix(".sqlite") + ".index.db"
     if is_reader and "://" not in uri and not Path(uri).exists():
-        raise LocigraphError(f"index {uri!r} does not exist; run locigraph build, or name it with --index.uri")
+        raise LocigraphError(f"index {uri!r} does not exist; run locigraph build, or name another with --index.uri")
     return MilvusIndex(uri, token=settings.token, is_reader=is_reader)
 
 

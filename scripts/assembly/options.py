@@ -40,7 +40,7 @@ def check_question(question: str) -> None:
     if not question.strip():
         raise LocigraphError("the question is empty; say what to look for")
     if UNSTORABLE.search(question):
-        raise LocigraphError(f"the question {question[:40]!r} holds NUL or a lone surrogate, which is in no text")
+        raise LocigraphError(f"the question {question[:40]!r} contains NUL or a lone surrogate; remove it")
 
 
 def check_recall(
@@ -62,19 +62,19 @@ def check_recall(
         if strategy not in STRATEGIES:
             raise UnknownNameError("strategy", strategy, recalled())
         is_v2 = STRATEGIES[strategy].is_proposed
-        ending = "recall has it as v2 with --checkpoint" if is_v2 else "it learns there, inside folds"
-        raise LocigraphError(f"strategy {strategy!r} is for locigraph evaluate; {ending}")
+        ending = "in recall, use v2 with --checkpoint" if is_v2 else "it is trained there, inside folds"
+        raise LocigraphError(f"strategy {strategy!r} is only for locigraph evaluate; {ending}")
     if top_k < 1:
-        raise LocigraphError(f"top_k is {top_k}; at least 1 memory can be shown")
+        raise LocigraphError(f"top_k is {top_k}; expected at least 1")
     if top_k > MAX_TOP_K:
-        raise LocigraphError(f"top_k is {top_k}; at most {MAX_TOP_K} memories can be shown")
+        raise LocigraphError(f"top_k is {top_k}; expected at most {MAX_TOP_K}")
     if budget_tokens is not None and budget_tokens < 1:
-        raise LocigraphError(f"budget_tokens is {budget_tokens}; a context has room for at least 1 token")
+        raise LocigraphError(f"budget_tokens is {budget_tokens}; expected at least 1")
     if budget_kinds is not None and budget_tokens is None:
-        raise LocigraphError("budget_kinds limits a context, and none is made; name its budget_tokens")
+        raise LocigraphError("budget_kinds limits a context, but no context was asked for; set budget_tokens too")
     kind_limits(budget_kinds)
     if fold is not None and not 0 < fold <= 1:
-        raise LocigraphError(f"fold is {fold}; a likeness is above 0 and at most 1, null folds nothing")
+        raise LocigraphError(f"fold is {fold}; expected a word similarity above 0 and up to 1, or null to fold nothing")
     time_of(as_of)
 
 
@@ -89,7 +89,8 @@ def kind_limits(given: Mapping[str, int] | None) -> KindLimits:
     kinds = [field.name for field in fields(KindLimits)]
     for kind, limit in (given or {}).items():
         if kind not in kinds:
-            raise LocigraphError(f"budget_kinds names {shortened(kind)}{nearest(str(kind), kinds)}")
+            hint = nearest(str(kind), kinds)
+            raise LocigraphError(f"budget_kinds names {shortened(kind)}, which is not a kind of memory{hint}")
         if type(limit) is not int or limit < 0:
             raise LocigraphError(f"budget_kinds: {kind} is {shortened(limit)}; expected a whole number, 0 or more")
     return KindLimits(**(given or {}))
@@ -98,7 +99,7 @@ def kind_limits(given: Mapping[str, int] | None) -> KindLimits:
 def check_named(space: str | Sequence[str] | None, scope: Scope) -> None:
     """Raise LocigraphError unless a space, or a user or agent, is named."""
     if not (space or scope):
-        raise LocigraphError("no space is named; name one, which locigraph spaces lists, or a user or agent")
+        raise LocigraphError("no space is named; name a space (locigraph spaces lists them), or a user or agent")
 
 
 def time_of(given: object) -> datetime | None:
@@ -113,7 +114,7 @@ def time_of(given: object) -> datetime | None:
     try:
         time = datetime.fromisoformat(text)
     except ValueError as error:
-        raise LocigraphError(f"time {text!r} is not ISO 8601, such as 2024-06-30T00:00:00") from error
+        raise LocigraphError(f"time {text!r} is not ISO 8601; expected a time such as 2024-06-30T00:00:00") from error
     if not is_in_range(time):
         raise LocigraphError(f"time is {text!r}; expected {TIME_RANGE}")
     return time

@@ -37,7 +37,7 @@ QUERY_GENERATORS: Table[QueryRow] = Table(
         QueryRow(
             "rules", "The question, and each clause that begins with a question word.", lambda _: generate_queries
         ),
-        QueryRow("llm", "The question, and what a language model would look for besides (--llm).", _llm),
+        QueryRow("llm", "The question, and further queries that a language model writes (--llm).", _llm),
     ],
 )
 

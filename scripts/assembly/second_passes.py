@@ -85,12 +85,12 @@ def run(
                     except LanguageModelError as error:
                         if once or isinstance(error, LimitReachedError):
                             raise
-                        print(f"{printable(str(error))}; tried again in {interval:g} s")
+                        print(f"{printable(str(error))}; trying again in {interval:g} s")
                         break
                 for each in plain_and_adapted(text_encoder):
                     graphs.embed_all(graph.spaces(), graph, each)
                 if done != nothing:
-                    print(f"{done}; locigraph build brings the indexes up to date")
+                    print(f"{done}; run locigraph build to bring the indexes up to date")
                 elif once:
                     print(done)
                 if (once and is_whole) or stop.wait(interval or 0):
@@ -103,7 +103,7 @@ def check(once: bool, interval: float | None) -> None:
     """Raise LocigraphError unless exactly one of the two is given, and the interval is above 0."""
     if once == (interval is not None) or (interval is not None and not interval > 0):
         raise LocigraphError(
-            f"once is {once} and interval is {interval}; give --once, or --interval with seconds above 0"
+            f"once is {once} and interval is {interval}; give either --once or --interval with seconds above 0"
         )
 
 
@@ -120,5 +120,7 @@ def _alone(name: str, store: str) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise LocigraphError(f"another process runs {name} on store {store!r}; let it end, or stop it") from error
+            raise LocigraphError(
+                f"another process is running {name} on store {store!r}; wait until it ends, or stop it"
+            ) from error
         yield

@@ -50,8 +50,8 @@ class EncoderSettings:
         adapter: Folder of an adapter for the model (locigraph adapt), which v2 uses; null for the model without one;
             ``default`` for the one that the store remembers, or the shipped one.
         device: torch device; null lets torch choose.
-        dtype: ``bfloat16`` is faster, at a cosine of .998 to ``float32``; null for the one that the store remembers, or
-            ``float32``.
+        dtype: ``bfloat16`` is faster, and its vectors have a cosine of .998 to those of ``float32``; null for the one
+            that the store remembers, or ``float32``.
         cache: SQLite file that caches every vector, so that no text is encoded twice; null for the user's cache,
             ``locigraph/text_cache.sqlite`` in ``$XDG_CACHE_HOME`` or ``~/.cache``.
     """
@@ -88,7 +88,7 @@ class GraphSettings:
 
 @dataclass(frozen=True)
 class ScribeSettings:
-    """A separate language model for the scribe; null fields are those of the architect.
+    """A separate language model for the scribe; fields that are null take the values of the architect.
 
     Attributes:
         base_url: URL of an OpenAI-compatible endpoint.
@@ -112,7 +112,7 @@ class ModelSettings:
     Attributes:
         base_url: URL of an OpenAI-compatible endpoint.
         model: Name of the model there.
-        api_key_env: Environment variable that holds the key; local endpoints mostly need none.
+        api_key_env: Environment variable that holds the key; local endpoints usually need none.
         cassette: SQLite file that records requests and replies, so that none is sent twice; ``sample`` is bundled.
         mode: ``auto`` sends only requests that are not recorded, ``record`` sends all again, ``replay`` sends none.
         temperature: Sampling temperature of the replies; null for models without such a parameter.
@@ -157,9 +157,10 @@ class WriterSettings(ModelSettings):
 
     Attributes:
         cassette: SQLite file that records the questions, so that none is generated twice.
-        concurrency: Largest number of requests at a time.
-        max_tokens: Largest number of tokens that it may read and write in one run; then the command stops with code 3.
-        max_cost: The same in the currency of the prices.
+        concurrency: Largest number of concurrent requests.
+        max_tokens: Limit on the tokens that it reads and writes in one run; at the limit the command stops with exit
+            code 3.
+        max_cost: The same limit for the cost, in the currency of the prices.
     """
 
     cassette: str = "runs/questions.sqlite"

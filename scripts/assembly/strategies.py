@@ -202,7 +202,7 @@ STRATEGIES: Table[Strategy] = Table(
             ),
             Strategy(
                 "v1-time",
-                "v1 that ranks once more, by itself, what falls into the time that the question names",
+                "v1 with a further ranking of only those memories that fall into the time that the question names",
                 partial(_hybrid, uses_windows=True),
                 needs_index=True,
                 has_adapted=True,
@@ -228,7 +228,7 @@ STRATEGIES: Table[Strategy] = Table(
             ),
             Strategy(
                 "v2-mixing",
-                "v2 with relation mixing in the place of attention and without pre-training: its ablation",
+                "ablation of v2, with relation mixing instead of attention and without pre-training",
                 learn=_train,
                 changes={"model.encoder": "mixing", "training.pretrain_epochs": 0},
                 is_random=True,
@@ -238,7 +238,7 @@ STRATEGIES: Table[Strategy] = Table(
             ),
             Strategy(
                 "v2-zero",
-                "v2 zero-shot: a checkpoint that has not seen the corpus, as it is",
+                "v2 zero-shot: a checkpoint that was not trained on the corpus",
                 zero_shot=_zero_shot,
                 needs_index=True,
                 uses_adapter=True,
@@ -246,7 +246,7 @@ STRATEGIES: Table[Strategy] = Table(
             ),
             Strategy(
                 "flat",
-                "v2 without the edges of the graph: text, words, speaker and date of the turn alone",
+                "v2 without the edges of the graph: only text, words, speaker and date of the turn",
                 learn=_train,
                 changes={"model.excluded_relations": ["*"], "training.pretrain_epochs": 0},
                 is_random=True,
@@ -282,7 +282,7 @@ STRATEGIES: Table[Strategy] = Table(
             ),
             Strategy(
                 "sum",
-                "weighted sum of six min-max signals with equal weights",
+                "sum of six min-max normalised signals with equal weights",
                 _over_snapshots("weighted_sum", "FusionRetriever"),
                 is_baseline=True,
                 has_adapted=True,
@@ -311,7 +311,7 @@ STRATEGIES: Table[Strategy] = Table(
             ),
             Strategy(
                 "magma",
-                "MAGMA: beam search over four graphs, weighed by the intent of the question",
+                "MAGMA: beam search over four graphs, weighted by the intent of the question",
                 _magma,
                 has_adapted=True,
             ),

@@ -62,7 +62,7 @@ def spread(words: Sequence[str]) -> str | None:
     for place, word in enumerate(words):
         names = list(takewhile(lambda each: not each.startswith("-"), words[place + 1 :]))
         if word in _LISTS and len(names) > 1:
-            return f"several {word[2:]} are one word: {word} {','.join(name.strip(',') for name in names)}"
+            return f"several {word[2:]} must be joined by commas: {word} {','.join(name.strip(',') for name in names)}"
     return None
 
 
@@ -74,15 +74,17 @@ def explained(message: str, parser: ArgumentParser) -> str:
         actions = {action.dest: action for action in parser._actions}
         missing = [actions[key] for key in message.removeprefix(_MISSING).split(", ")]
         told = [f"{(each.option_strings or [each.dest])[0]} ({str(each.help).rstrip('.')})" for each in missing]
-        return f"this is missing: {' and '.join(told)}"
+        return f"missing: {' and '.join(told)}"
     group = _GROUP.match(message)
     if group is not None:
         options = f"options {', '.join(_fields(group['name'], parser))}"
-        return f"--{group['name']} takes a configuration file of its {options}; {group['option']!r} is none of them"
+        return (
+            f"--{group['name']} takes a configuration file with its {options}, but {group['option']!r} is none of them"
+        )
     absent = _NO_FILE.match(message)
     if absent is not None and _fields(absent["name"], parser):
-        path = f"; conversations are named with --corpus.path {absent['value']}" if absent["name"] == "corpus" else ""
-        return f"--{absent['name']} takes a configuration file, and {absent['value']!r} is none" + path
+        path = f"; name conversations with --corpus.path {absent['value']}" if absent["name"] == "corpus" else ""
+        return f"--{absent['name']} takes a configuration file, but {absent['value']!r} is not one" + path
     wrong = _TYPE.fullmatch(message)
     if wrong is None:
         return message
@@ -100,7 +102,7 @@ def _unquoted(value: str) -> str:
     wrong = next((item for item in items if item and not item.startswith(("'", '"'))), None)
     if wrong is None:
         return ""
-    return f". One item was read as {wrong}: put names that look like numbers, as 7e974930 does, in quotes"
+    return f". One item was read as {wrong}; put names that look like numbers, such as 7e974930, in quotes"
 
 
 def _fields(group: str, parser: ArgumentParser) -> list[str]:
@@ -116,8 +118,10 @@ def _unknown(words: str, parser: ArgumentParser) -> str:
         hint = nearest("--" + name.lstrip("-").replace("-", "_"), options)
         return f"option {name} is not known" + (hint if hint.startswith("; nearest") else "")
     if any(action.dest == "question" for action in parser._actions):
-        return f'{shortened(words)} follows the question; put all of it in quotes: {parser.prog} "What is it?" ...'
+        example = f'{parser.prog} "What is it?" ...'
+        return f"{shortened(words)} follows the question; put the whole question in quotes: {example}"
     if parser.prog.endswith(" search"):
-        return "search chooses hyper-parameters; to ask a memory: locigraph recall 'What is it?' --space NAME"
+        return "search chooses hyper-parameters; to ask a memory, run locigraph recall 'What is it?' --space NAME"
     name = next((name for name in ("--space", "--corpus.path") if name in options), "--NAME")
-    return f"{shortened(words)} belongs to no option; write the name of one before it: {name} {shortened(words)}"
+    value = shortened(words)
+    return f"{value} does not belong to an option; put the name of an option before it: {name} {value}"

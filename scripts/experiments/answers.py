@@ -160,9 +160,10 @@ def answers_table(results: Mapping[str, Any]) -> str:
     judges = results["judges"]
     if judges["wrong_answers"]:
         lines.append(
-            f"Of {judges['wrong_answers']} answers known to be wrong the judges took for right: by facts "
+            f"Share of {judges['wrong_answers']} answers known to be wrong that the judges accepted: by facts "
             f"{judges['facts_taken_for_right']:.3f}, by grade {judges['grade_taken_for_right']:.3f}."
         )
     if results["failed"]:
-        lines.append(f"{counted(results['failed'], 'answer')} of no use {is_or_are(results['failed'])} in no mean.")
+        failed = results["failed"]
+        lines.append(f"{counted(failed, 'unusable answer')} {is_or_are(failed)} left out of all means.")
     return "\n".join(lines)

@@ -151,7 +151,7 @@ class Evaluation:
             self.notes += [*trainer.notes, *notes_of(self.queries)]
         if failed:
             turns = counted(sum(map(len, failed.values())), "turn")
-            self.notes.append(f"{turns} failed to consolidate; the graph has their words but no fact of theirs")
+            self.notes.append(f"{turns} failed to consolidate; the graph has their text but no facts from them")
         explained = {name: STRATEGIES[name].description for name in self.strategies}
         manifest = provenance.manifest(self.plan.seeds[0], **self._manifest(), **details)
         return write_results(
@@ -172,8 +172,8 @@ class Evaluation:
         for label, made in (("adapter", self.encoder.adapter), ("checkpoint", self.checkpoint)):
             if made is not None and made.seen is None:
                 self.notes.append(
-                    f"{label} {made.version} does not say what texts it has learnt from; it was checked by the names "
-                    "of conversations alone"
+                    f"{label} {made.version} does not record which texts it was trained on; only the names of its "
+                    "conversations were compared with those of the corpus"
                 )
         return seen_by(self.encoder.adapter, self.checkpoint)
 

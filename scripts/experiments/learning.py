@@ -58,14 +58,14 @@ def training_set(views: Views, corpus: Corpus, *, validation: int, validation_on
     check_validation(validation)
     spaces = sorted({q.space for q in corpus.questions})
     if validation_only:
-        opening.require_questions(corpus, "it cannot judge when to stop")
+        opening.require_questions(corpus, "it cannot be used for early stopping")
         return TrainingSet(corpus.questions, (), tuple(spaces), views)
     if not corpus.questions:
         return TrainingSet((), tuple(sorted(c.space for c in corpus.conversations)), (), views)
     if validation >= len(spaces):
         raise LocigraphError(
-            f"{corpus.path}: validation is {validation}, of only {counted(len(spaces), 'conversation')} to learn from "
-            "and to hold back; lower it"
+            f"{corpus.path}: validation is {validation}, but there are only {counted(len(spaces), 'conversation')} for "
+            "training and validation together; lower it"
         )
     held_back = tuple(spaces[:: max(1, len(spaces) // validation)][:validation]) if validation else ()
     return TrainingSet(corpus.questions, tuple(s for s in spaces if s not in held_back), held_back, views)
@@ -74,7 +74,7 @@ def training_set(views: Views, corpus: Corpus, *, validation: int, validation_on
 def check_validation(conversations: int) -> None:
     """Raise LocigraphError if the number of conversations to hold back is negative."""
     if conversations < 0:
-        raise LocigraphError(f"validation is {conversations}; 0 or more conversations can be held back")
+        raise LocigraphError(f"validation is {conversations}; expected 0 or more conversations")
 
 
 @contextmanager
@@ -203,7 +203,7 @@ def question_writer(settings: WriterSettings) -> QuestionWriter:
     """
     if settings.base_url is None:
         if settings.model:
-            raise LocigraphError(f"writer.model is {settings.model!r} but writer.base_url names no endpoint; give both")
+            raise LocigraphError(f"writer.model is {settings.model!r}, but writer.base_url is not set; give both")
         return RULES
     if not settings.model:
         raise LocigraphError(f"writer.base_url is {settings.base_url!r}, but writer.model is empty; give both")
@@ -262,8 +262,8 @@ def settings_of_folds(
             held = found["manifest"]["settings"][name]
             if held != value:
                 raise LocigraphError(
-                    f"{searched}: the search had {name} {held!r}, this evaluation has {value!r}; search again with its "
-                    "settings"
+                    f"{searched}: the search had {name} {held!r}, but this evaluation has {value!r}; search again with "
+                    "the settings of the evaluation"
                 )
         return [changed(settings, chosen_for(found["folds"], fold)) for fold in folds]
     except (OSError, ValueError, KeyError, TypeError) as error:

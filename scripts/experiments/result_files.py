@@ -77,9 +77,9 @@ def write_results(
             said.append(a_a_note(questions, run, repetitions[baseline][0], seed=seed) + of_seed)
     if left_out:
         said.append(
-            f"{counted(len(left_out), 'question')} {is_or_are(len(left_out))} in the means but in no comparison, since "
-            "their wording or some of their evidence stands word for word in what was learnt from; left_out in "
-            "results.json names them"
+            f"{counted(len(left_out), 'question')} {is_or_are(len(left_out))} in the means but left out of all "
+            "comparisons, since their wording or some of their evidence occurs word for word in the training data; "
+            "left_out in results.json lists them"
         )
     session_of = {str(c.space): {str(t.turn_id): t.session_id for t in c.turns} for c in corpus.conversations}
     sessions: dict[str, dict[str, float]] = {}

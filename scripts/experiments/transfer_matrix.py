@@ -196,7 +196,7 @@ class TransferMatrix:
             given = self._named[name]
             assert given.corpus is not None
             corpus = opening.read_corpus(given.corpus)
-            opening.require_questions(corpus, "there is nothing to learn or to ask")
+            opening.require_questions(corpus, "there is nothing to train or test on")
             settings = self._encoder if given.dtype is None else dataclasses.replace(self._encoder, dtype=given.dtype)
             encoder = opening.text_encoder(settings)
             encoder.encode([q.text for q in corpus.questions], progress=f"encode questions of {name}")

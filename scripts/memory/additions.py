@@ -27,8 +27,8 @@ def extractor_maker(
     able = [row.name for row in EXTRACTORS.values() if not row.is_replay]
     if name not in able:
         raise LocigraphError(
-            f"consolidation {name!r}: what is added is consolidated by {' or '.join(able)}; a corpus with "
-            "recorded extractions is for locigraph build"
+            f"consolidation is {name!r}; added turns can be consolidated by {' or '.join(able)} (a corpus with "
+            "recorded extractions needs locigraph build)"
         )
     clients = clients_of(llm, max_tokens=max_tokens, max_cost=max_cost)
     EXTRACTORS[name].build((), clients)  # raises if no model is named or a package is not installed
@@ -71,7 +71,7 @@ def _turn(
         if not isinstance(value, str) or UNSTORABLE.search(value):
             raise LocigraphError(f"{name} is {value!r}; expected text without NUL and lone surrogates")
     if not text.strip() and not (image_caption or "").strip():
-        raise LocigraphError(f"text is {text!r}, and there is no image_caption; a turn without both says nothing")
+        raise LocigraphError(f"text is {text!r}, and there is no image_caption; a turn needs at least one of them")
     time = options.time_of(spoken_at)
     if time is not None and time.tzinfo is None:
         time = time.replace(tzinfo=UTC)
@@ -100,7 +100,7 @@ def after_outage(
             return error
         if (space, turn) not in pending:
             return turn
-        return type(error)(f"turn {turn!r} is kept, and is consolidated later, so do not add it again: {error}")
+        return type(error)(f"turn {turn!r} is stored and will be consolidated later, so do not add it again: {error}")
 
     return [outcome(space, turn) for space, turn in named]
 
@@ -110,6 +110,6 @@ def fault_of_added(graph: Store, space: SpaceId, turn: TurnId) -> StoreError | N
     if not graph.forgotten(space, [turn]):
         return None
     return StoreError(
-        f"space {space!r}: turn {turn!r} was forgotten; give the turn another id, or let this one come back first, "
-        "by Memory.restore or, on the machine of the store, locigraph forget --restore"
+        f"space {space!r}: turn {turn!r} was forgotten; give the turn another id, or allow this one again first, "
+        "with Memory.restore or, on the machine that has the store, with locigraph forget --restore"
     )

@@ -72,7 +72,7 @@ class AskedSpaces:
                 where = repr(self.spaces[0]) + (f" and {len(self.spaces) - 1} others" if len(self.spaces) > 1 else "")
                 listed = shlex.quote(json.dumps(options.parts(name), ensure_ascii=False))
                 several = f"; name several as a list, --speaker {listed} on the command line" if "," in name else ""
-                raise LocigraphError(f"space {where} has no speaker {shortened(name)}{nearest(name, known)}{several}")
+                raise LocigraphError(f"no speaker {shortened(name)} in space {where}{nearest(name, known)}{several}")
         return wanted
 
     def shown(self, hits: Sequence[Hit], as_of: datetime | None) -> tuple[Hit, ...]:

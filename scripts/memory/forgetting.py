@@ -22,11 +22,11 @@ def turns_named(
         LocigraphError: If the arguments name both turns and whole spaces, or neither.
     """
     if turn_ids is not None and not turn_ids:
-        raise LocigraphError("turn_ids names no turn; name those to erase")
+        raise LocigraphError("turn_ids is empty; name the turns to erase")
     if (turn_ids is None) != (whole_space or bool(scope)) or (turn_ids is not None and not isinstance(space, str)):
         raise LocigraphError(
-            f"{scope if scope else f'space {space!r}'}: name the turns to erase, or say that it is the whole space; "
-            "of a user or agent all spaces are erased, and no turns are named"
+            f"{scope if scope else f'space {space!r}'}: name the turns to erase, all of one space, or choose the whole "
+            "space; for a user or agent name no turns, since all of their spaces are erased"
         )
     return None if turn_ids is None else dict.fromkeys(map(TurnId, options.listed(turn_ids)))
 
@@ -52,7 +52,7 @@ def forget(parts: Parts, space: str | Sequence[str] | None, named: Collection[Tu
         if was_cut or erased:
             raise LocigraphError(
                 f"{counted(erased, 'node')} of {space or scope} {is_or_are(erased)} erased from the store, but not "
-                f"yet from the index ({error}); forget again completes it"
+                f"yet from the index ({error}); call forget again to complete it"
             ) from error
         parts.has_forgotten = False  # the process that has the index open brings it up to date
     graph.empty_log()

@@ -34,7 +34,9 @@ class Asking:
         Notes are logged as warnings, since a result without hits has no metadata that could hold them.
         """
         if isinstance(self.memory, AsyncMemory):
-            raise LocigraphError("an AsyncMemory is asked in a coroutine: await ainvoke(...), or await aretrieve(...)")
+            raise LocigraphError(
+                "an AsyncMemory can only be searched in a coroutine; await ainvoke(...) or aretrieve(...)"
+            )
         return _logged(self.memory.recall(question, **self.options))
 
     async def arecall(self, question: str) -> Recalled:

@@ -51,10 +51,10 @@ class Memory:
 
     def __init__(self, parts: Parts, *, redact: bool = False) -> None:
         if not isinstance(parts, Parts):
-            raise TypeError(f"Memory({shortened(parts)}): make a memory with Memory.open(path)")
+            raise TypeError(f"Memory({shortened(parts)}): open a memory with Memory.open(path)")
         name = f"memory {parts.graph.url!r}"
         self._lock = ClosableLock(name)
-        # Writers take this lock first. While models are asked, it alone is held, so questions are still answered.
+        # Writers take this lock first. While models are called, only this one is held, so questions are still answered.
         self._writing = ClosableLock(name)
         self._parts = parts
         self._graph, self._encoder, self._is_readonly = parts.graph, parts.encoder, parts.is_readonly
@@ -84,12 +84,12 @@ class Memory:
             checkpoint: Folder of the checkpoint that v2 uses; ``default`` for the one that the store remembers, or the
                 shipped one. With None v1 answers every question.
             consolidation: Extractor that builds the graph from added turns: ``rules``, ``rules-spacy`` or ``llm``. A
-                space keeps the extractor with which it was begun.
+                space keeps the extractor that it was started with.
             llm: Settings of the language models of the extractor ``llm``; ``add`` waits for these models.
             max_tokens: Largest number of tokens that the models may read and write for this memory, earlier runs
                 included; None for no limit.
             max_cost: Largest sum that the models may cost, in the currency of their prices; None for no limit.
-            redact: Whether what looks like a password, key or card number is replaced before anything is stored.
+            redact: Whether to replace what looks like a password, key or card number before anything is stored.
             access: ``create`` makes the memory where it is missing; ``write`` requires that it exists; ``read`` changes
                 nothing.
 
@@ -289,7 +289,7 @@ class Memory:
 
     def _refuse_if_readonly(self) -> None:
         if self._is_readonly:
-            raise LocigraphError(f"memory {self._graph.url!r} was opened to be read; open it with access='write'")
+            raise LocigraphError(f"memory {self._graph.url!r} was opened for reading only; open it with access='write'")
 
     def flush(self) -> None:
         """Bring the indexes up to date; ``recall`` does this by itself for the spaces that it searches."""
@@ -440,7 +440,7 @@ class Memory:
         """
         options.check_question(question)
         if top_k < 1:
-            raise LocigraphError(f"top_k is {top_k}; at least 1 turn can be explained")
+            raise LocigraphError(f"top_k is {top_k}; expected at least 1")
         time = options.time_of(as_of)
         with self._lock:
             self._graph.require_space(SpaceId(space))

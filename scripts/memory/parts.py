@@ -197,7 +197,7 @@ class Parts:
         if strategy is None:
             collection, reason = self._for_v2(spaces)
             strategy = "v1" if reason else "v2"
-            notes += [f"v1 answers, since v2 cannot: {reason}"] if reason else []
+            notes += [f"v1 answered, since v2 cannot be used: {reason}"] if reason else []
         row = STRATEGIES[strategy]
         require_adapter([strategy], self._settings.adapter)
         # Milvus Lite can be opened by one process at a time; strategies without vectors leave it to others.

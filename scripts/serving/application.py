@@ -40,7 +40,7 @@ _PAGE_HEADERS = {
     "Cache-Control": "no-cache",
 }
 _DESCRIPTION = """Memory of conversations. Errors are problem details (RFC 9457). MCP is at `/mcp`, the explorer at
-`/explorer`. Where the server has keys, send one as `Authorization: Bearer KEY`."""
+`/explorer`. If the server has keys, send one as `Authorization: Bearer KEY`."""
 
 
 def application(
@@ -91,7 +91,7 @@ def application(
     async def ready(request: Request) -> Response:
         is_known = hasattr(request.state, CALLER)  # callers without a key are told nothing of files and models
         if service.not_ready:
-            reason = service.not_ready if is_known else "not ready; send a key to hear why"
+            reason = service.not_ready if is_known else "not ready; send a key to see the reason"
             return problem(503, reason, headers={"Retry-After": "5"})
         state = await service.state(memory.state)
         said: dict[str, Any] = {"status": "ready", "strategy": "v2" if state.checkpoint else "v1"}

@@ -94,7 +94,7 @@ class Gate:
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
         if not len(self._keys) and name not in self._hosts:
             raise _RefusedError(
-                421, f"host {name[:80]!r} is not this server; without keys it answers to its own names only"
+                421, f"host {name[:80]!r} is not a name of this server; without keys it accepts only its own names"
             )
         kind, _, key = headers.get("authorization", "").partition(" ")
         caller = self._keys.caller(key.strip() if kind.lower() == "bearer" else None)
@@ -109,7 +109,7 @@ class Gate:
         if wait_s:
             seconds = str(math.ceil(wait_s))
             raise _RefusedError(
-                429, f"key {caller.name!r} has no requests left; ask again in {seconds} s", {"Retry-After": seconds}
+                429, f"key {caller.name!r} has no requests left; try again in {seconds} s", {"Retry-After": seconds}
             )
 
     async def _body(self, headers: Headers, receive: Receive) -> bytes:

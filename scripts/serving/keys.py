@@ -97,7 +97,7 @@ def read_keys(file: str | None, environment: Mapping[str, str] = os.environ) -> 
         try:
             where, text = file, Path(file).read_text()
         except (OSError, UnicodeDecodeError) as error:
-            raise LocigraphError(f"keys {file!r} cannot be read: {error}") from error
+            raise LocigraphError(f"key file {file!r} cannot be read: {error}") from error
     else:
         where, text = f"environment variable {KEYS_VARIABLE}", environment.get(KEYS_VARIABLE, "")
         if not text:
@@ -109,12 +109,12 @@ def read_keys(file: str | None, environment: Mapping[str, str] = os.environ) -> 
         place = ".".join(map(str, first["loc"])) or "keys"
         raise LocigraphError(f"{where}: {place}: {first['msg']}; expected {_EXAMPLE}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise LocigraphError(f"{where}: neither YAML nor JSON; expected {_EXAMPLE}") from error
+        raise LocigraphError(f"{where}: neither valid YAML nor valid JSON; expected {_EXAMPLE}") from error
     for what in ("name", "key"):
         if len({getattr(key, what) for key in found}) < len(found):
             raise LocigraphError(f"{where}: two keys have the same {what}; each needs its own")
     if not found:
-        raise LocigraphError(f"{where}: holds no key; expected {_EXAMPLE}")
+        raise LocigraphError(f"{where}: contains no key; expected {_EXAMPLE}")
     return Keyring({key.key: Caller(key.name, tuple(key.spaces)) for key in found})
 
 

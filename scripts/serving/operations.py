@@ -32,7 +32,7 @@ class Request(BaseModel):
     def _knows_its_fields(cls, given: Any) -> Any:
         for name in given if isinstance(given, dict) else ():
             if name not in cls.model_fields:
-                hint = nearest(str(name), cls.model_fields) if cls.model_fields else "; it takes none"
+                hint = nearest(str(name), cls.model_fields) if cls.model_fields else "; the request takes no fields"
                 said = f"field {shortened(name)} is not known{hint}"
                 raise PydanticCustomError(UNKNOWN_FIELD, "{said}", {"said": said})
         return given
@@ -44,7 +44,7 @@ class Request(BaseModel):
 
 
 class _OfSpace(Request):
-    space: str = Field(description="Name of the space, which is made when a turn is added to it.")
+    space: str = Field(description="Name of the space; adding a turn creates it.")
 
     @property
     def touched(self) -> Iterable[str]:
@@ -55,16 +55,20 @@ class _OfSpace(Request):
 class TurnToAdd(_OfSpace):
     """One turn of a conversation."""
 
-    session: str = Field(description="The sitting that the turn belongs to, whose turns are added in their order.")
-    speaker: str = Field(description="Who speaks.")
-    text: str = Field(description="What is said.")
+    session: str = Field(description="Session that the turn belongs to; add the turns of a session in order.")
+    speaker: str = Field(description="Name of the speaker.")
+    text: str = Field(description="The words of the turn.")
     spoken_at: str | None = Field(
-        None, description="When, as ISO 8601; UTC where it names no zone. Without it every as_of shows the turn."
+        None,
+        description="When the turn was spoken (ISO 8601; UTC if no time zone is given). Turns without a time are found "
+        "with any as_of.",
     )
-    turn_id: str | None = Field(None, description="Name of the turn, by which it is added once; null makes one.")
-    image_caption: str | None = Field(None, description="What a shared image shows.")
-    user: str | None = Field(None, description="Whose space it is; said once, it stays.")
-    agent: str | None = Field(None, description="Which agent the space belongs to; said once, it stays.")
+    turn_id: str | None = Field(
+        None, description="ID of the turn, so that a repeated request adds it only once; null generates one."
+    )
+    image_caption: str | None = Field(None, description="Description of an image that the turn shares.")
+    user: str | None = Field(None, description="User to whom the space belongs; it cannot be changed afterwards.")
+    agent: str | None = Field(None, description="Agent to which the space belongs; it cannot be changed afterwards.")
 
 
 class TurnsToAdd(Request):
@@ -79,9 +83,9 @@ class TurnsToAdd(Request):
 
 
 class _OfScope(Request):
-    space: str | None = Field(None, description="Name of a space; null for those of user and agent.")
-    user: str | None = Field(None, description="All spaces of this user that the caller may use, together.")
-    agent: str | None = Field(None, description="All spaces of this agent that the caller may use, together.")
+    space: str | None = Field(None, description="Name of a space; null for all spaces of the user or agent.")
+    user: str | None = Field(None, description="User, for all spaces of this user that the caller may use.")
+    agent: str | None = Field(None, description="Agent, for all spaces of this agent that the caller may use.")
 
     @property
     def touched(self) -> Iterable[str]:
@@ -102,16 +106,23 @@ class Asked(_OfScope):
     question: str = Field(description="What to look for.")
     top_k: int = Field(10, ge=1, le=_MAX_TOP_K, description="Largest number of hits.")
     budget_tokens: int | None = Field(
-        None, ge=1, le=1_000_000, description="Tokens of a context for a language model, in place of top_k hits."
+        None, ge=1, le=1_000_000, description="Size in tokens of a context for a language model, instead of top_k hits."
     )
     budget_kinds: dict[str, int] | None = Field(
-        None, description="Most facts, reflections and episodes of a context; a kind that is not named has no limit."
+        None,
+        description="Largest numbers of facts, reflections and episodes in a context; a kind that is not named has no "
+        "limit.",
     )
-    as_of: str | None = Field(None, description="Time (ISO 8601) whose knowledge may be used; null for now.")
-    strategy: str | None = Field(None, description="A strategy of locigraph recall; null for v2, or v1 without it.")
-    speaker: str | list[str] | None = Field(None, description="Names of speakers whose words alone are found.")
+    as_of: str | None = Field(None, description="Use only what was known at this time (ISO 8601); null for now.")
+    strategy: str | None = Field(
+        None, description="A strategy of locigraph recall; null for v2, or v1 if v2 cannot be used."
+    )
+    speaker: str | list[str] | None = Field(
+        None, description="One or more speakers; only memories in their words are returned."
+    )
     fold: float | None = Field(
-        DEFAULT_FOLD, description="Likeness from which texts share one place; null gives each a place."
+        DEFAULT_FOLD,
+        description="Word similarity from which texts count as duplicates and form one hit; null folds nothing.",
     )
 
 
@@ -120,14 +131,14 @@ class ToExplain(_OfSpace):
 
     question: str = Field(description="What to look for.")
     top_k: int = Field(3, ge=1, le=50, description="Number of turns to explain.")
-    as_of: str | None = Field(None, description="Time (ISO 8601) whose knowledge may be used; null for now.")
+    as_of: str | None = Field(None, description="Use only what was known at this time (ISO 8601); null for now.")
 
 
 class ToForget(_OfScope):
-    """Turns to erase for good, or a whole space, or all spaces of a user or agent."""
+    """Turns to erase permanently, or a whole space, or all spaces of a user or agent."""
 
-    turn_ids: list[str] | None = Field(None, min_length=1, description="The turns, of one space.")
-    whole_space: bool = Field(False, description="Whether to erase all turns of the space; then none are named.")
+    turn_ids: list[str] | None = Field(None, min_length=1, description="IDs of the turns, all of one space.")
+    whole_space: bool = Field(False, description="Whether to erase all turns of the space; turn_ids must then be null.")
 
 
 class OfSpace(_OfSpace):
@@ -150,7 +161,7 @@ class Hit(BaseModel):
     """A memory that was found, with its source turns.
 
     ``same`` lists turns of its space that say the same, ``elsewhere`` those of other spaces. ``until`` is the day
-    (ISO 8601) on which a later fact took its place; null while it holds.
+    (ISO 8601) on which a later fact replaced it; null while it is valid.
     """
 
     space: str
@@ -316,21 +327,21 @@ OPERATIONS: Table[Operation[Any]] = Table(
             TurnsToAdd, AddedTurns, _add_many, changes=True,
         ),
         Operation(
-            "recall", "Find what a space, or all of a user or agent, remember about a question, with its turns.",
+            "recall", "Find memories that answer a question, in one space or all spaces of a user or agent.",
             Asked, Answer, _recall,
         ),
         Operation(
-            "explain", "Say why turns are found: each score taken apart, with the neighbours that add to it.",
+            "explain", "Explain why turns are found: the parts of each score, with the neighbours that add to it.",
             ToExplain, Explained, _explain,
         ),
         Operation(
-            "forget", "Erase turns of a space, all of it, or all of a user, for good, with all drawn from them.",
+            "forget", "Permanently erase turns, a space or all spaces of a user, with all that was derived from them.",
             ToForget, Forgotten, _forget, changes=True, erases=True,
         ),
         Operation(
             "spaces", "List the spaces, each the memory of a conversation, with its user and agent.",
             Request, Spaces, _spaces,
         ),
-        Operation("times", "List when the turns of a space were spoken, for as_of.", OfSpace, Times, _times),
+        Operation("times", "List the times at which turns of a space were spoken.", OfSpace, Times, _times),
     ],
 )  # fmt: skip

@@ -61,13 +61,13 @@ _STATUS: dict[type[LocigraphError], int] = {
     StaleEmbeddingsError: 503,
 }
 _TITLES = {
-    400: "Bad request", 401: "No valid key", 403: "Not allowed", 404: "Not found", 405: "Not allowed here",
-    409: "Conflict", 413: "Too large", 421: "Other host", 422: "Invalid request", 429: "Too many requests",
+    400: "Bad request", 401: "No valid key", 403: "Not allowed", 404: "Not found", 405: "Method not allowed",
+    409: "Conflict", 413: "Too large", 421: "Wrong host", 422: "Invalid request", 429: "Too many requests",
     500: "Internal error", 503: "Not available",
 }  # fmt: skip
 #: Type of our own Pydantic error for an unknown field, whose message is passed on as it is.
 UNKNOWN_FIELD = "unknown_field"
-INTERNAL = "the server failed; its log says where, without what was said"
+INTERNAL = "the server failed; its log says where, without quoting conversations"
 
 
 def status_of(error: LocigraphError) -> int:
@@ -107,11 +107,12 @@ def told_of(request: Request, error: HTTPException) -> str:
     """Explains an HTTP error, such as a missing route or an unreadable body, and what to do about it."""
     path = shortened(request.url.path)
     if error.status_code == 404:
-        return f"path {path} is not served; /openapi.json lists the paths"
+        return f"path {path} does not exist; /openapi.json lists the paths"
     if error.status_code == 405:
-        return f"path {path} does not take {request.method}; use {(error.headers or {}).get('Allow', 'another method')}"
+        allowed = (error.headers or {}).get("Allow", "another method")
+        return f"path {path} does not accept {request.method}; use {allowed}"
     if error.status_code == 400:
-        return "the request cannot be read as JSON; it is nested too deeply, or holds a number of too many digits"
+        return "the request cannot be read as JSON: it is nested too deeply, or a number has too many digits"
     return str(error.detail)
 
 
@@ -124,7 +125,7 @@ def invalid(errors: Sequence[Any]) -> InvalidRequestError:
     if first["type"] == "missing" and field != "request":
         return InvalidRequestError(f"field {field!r} is missing")
     if field == "request":
-        return InvalidRequestError("the request is no JSON object; send one with Content-Type: application/json")
+        return InvalidRequestError("the request is not a JSON object; send one with Content-Type: application/json")
     if first["type"] == "json_invalid":
         return InvalidRequestError(f"the request is not valid JSON ({first['ctx']['error']} at character {field})")
     value = shortened(first.get("input"))

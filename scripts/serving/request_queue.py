@@ -114,8 +114,8 @@ class RequestQueue:
 
 def _stopped() -> BusyError:
     return BusyError(
-        "the server stops before this is answered; ask again when it runs, and add again under the same turn_id what "
-        "has one"
+        "the server is stopping before this request is answered; send it again when the server is running, and keep "
+        "the turn_id of each turn"
     )
 
 

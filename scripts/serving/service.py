@@ -42,7 +42,7 @@ class Service:
         self._last: MemoryState | None = None
         self._queue = RequestQueue(memory, self._observe, waits_for_models=waits_for_models)
         self._waiting = 0
-        self.not_ready = "models are being loaded; ask again in some seconds"
+        self.not_ready = "models are being loaded; try again in a few seconds"
         self.registry = CollectorRegistry()
         self.refused = Counter(
             "locigraph_refused", "Requests refused before they reached the memory, by status", ["status"],
@@ -60,7 +60,7 @@ class Service:
             "locigraph_operation_seconds", "Time that an operation took in its thread", ["operation"],
             registry=self.registry, buckets=_SECONDS,
         )  # fmt: skip
-        Gauge("locigraph_waiting", "Operations that wait or run", registry=self.registry).set_function(
+        Gauge("locigraph_waiting", "Operations that are waiting or running", registry=self.registry).set_function(
             lambda: self._waiting
         )
 
@@ -91,7 +91,7 @@ class Service:
         if done:
             self._last = self._reading.result()
         if self._last is None:
-            raise BusyError("the memory is being written; ask again in some seconds")
+            raise BusyError("the memory is busy writing; try again in a few seconds")
         return self._last
 
     async def perform(self, operation: Operation[Any], asked: Request, caller: Caller) -> BaseModel:
@@ -102,7 +102,7 @@ class Service:
             LocigraphError: As ``Operation.perform``.
         """
         if self._waiting >= _MOST_WAITING:
-            raise BusyError(f"{self._waiting} requests wait already; ask again later")
+            raise BusyError(f"{self._waiting} requests are already waiting; try again later")
         self._waiting += 1
         end = "failed"
         try:

@@ -1,1 +1,1 @@
-"""Tries to break the system: several kinds, a few tries of each in the tests, thousands by ``make faults``."""
+"""Tries to break the system in several ways: a few tries of each in the tests, thousands with ``make faults``."""

@@ -1,6 +1,6 @@
-"""Runs tries of all kinds and writes how many were survived: ``python -m tests.faults --help``.
+"""Runs tries of all kinds and reports how many the system survived: ``python -m tests.faults --help``.
 
-Asked to end (SIGTERM), it ends after the try at hand and writes what was survived until then.
+After SIGTERM it finishes the current try and reports the results so far.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from tests.faults import (
 )
 from tests.faults.children import preload
 
-#: What makes tries; a try may return how many rows it has read.
+#: A generator of tries; a try may return the number of rows that it has read.
 Tries = Callable[[int, Path], Iterator[Callable[[], int | None]]]
-#: Each kind, and how many of a thousand tries are of it: a try with processes takes about a second, one without little.
+#: Each kind, with its number in a thousand tries. A try that starts processes takes about a second, others much less.
 KINDS: dict[str, tuple[Tries, int]] = {
     "faults": (cuts.tries, 35),
     "models": (cuts.kills_of_models, 5),
@@ -55,15 +55,15 @@ KINDS: dict[str, tuple[Tries, int]] = {
 
 
 def main() -> None:
-    """Run."""
+    """Run the tries that the command line asks for; exits with code 1 if any failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
-    parser.add_argument("--count", type=int, default=1_000, help="tries of all kinds together")
+    parser.add_argument("--count", type=int, default=1_000, help="total number of tries of all kinds")
     parser.add_argument("--seed", type=int, default=0, help="random seed")
     parser.add_argument(
         "--kinds", nargs="*", type=_kind, default=[(kind, None) for kind in KINDS],
-        help="kinds to try, each with its own number of tries where one is given, such as damage=4",
+        help="kinds to run, each optionally with its own number of tries, such as damage=4",
     )  # fmt: skip
-    parser.add_argument("--summary", type=Path, default=None, help="JSON file to write")
+    parser.add_argument("--summary", type=Path, default=None, help="JSON file for the results")
     options = parser.parse_args()
     chosen = {kind for kind, _ in options.kinds}
     if chosen & {"serve", "residue"}:
@@ -94,7 +94,7 @@ def main() -> None:
                     print(failures[-1], file=sys.stderr)
         found[kind] = {"tries": tried, "survived": survived} | ({"rows": rows} if rows else {})
         read = f", {rows} rows read" if rows else ""
-        spent = f"{_processor_s() - started:.0f} s of one processor"
+        spent = f"{_processor_s() - started:.0f} s of processor time"
         print(f"{kind}: {survived} of {tried} survived{read} in {spent}", flush=True)
     if options.summary is not None:
         commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False)
@@ -110,12 +110,12 @@ def main() -> None:
 def _kind(word: str) -> tuple[str, int | None]:
     kind, _, tries = word.partition("=")
     if kind not in KINDS or not (tries or "1").isdecimal():
-        raise argparse.ArgumentTypeError(f"{word!r} is not among {', '.join(KINDS)}, with =NUMBER or without")
+        raise argparse.ArgumentTypeError(f"{word!r} is not valid; expected KIND or KIND=NUMBER, of {', '.join(KINDS)}")
     return kind, int(tries) if tries else None
 
 
 def _processor_s() -> float:
-    """Seconds that this process and its children have used the processor; what else the machine does counts not."""
+    """Processor time of this process and its children, in seconds; it does not depend on other load on the machine."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + used.ru_utime + used.ru_stime
 

@@ -1,4 +1,4 @@
-"""Runs actions in children of this process, which may die at any moment."""
+"""Runs actions in child processes, which may be killed at any moment."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ from typing import Any
 
 import torch
 
-#: Exit status of a child that was stopped where a try wanted it.
+#: Exit status of a child that was stopped on purpose.
 STOPPED = 77
-_PATIENCE_S = 600  # machines may be busy; nothing here should take more than a second
-_ENDS = (signal.SIGKILL, signal.SIGPROF)  # by the second a child is killed when it has used so much of the processor
+_PATIENCE_S = 600  # long, since the machine may be busy; nothing here should take more than a second
+_ENDS = (signal.SIGKILL, signal.SIGPROF)  # SIGPROF kills a child after a given processor time
 
 
 class ChildError(Exception):
-    """A child that ended in a way that no action may."""
+    """A child process ended in an unexpected way."""
 
 
 def preload(action: Callable[[], Any]) -> None:
-    """Import what an action imports, so that children need not; nothing of it is run in this process."""
+    """Import the modules that an action imports, so that children need not; the action itself runs in a child only."""
 
     def names() -> list[str]:
         action()
         return list(sys.modules)
 
     for name in in_child(names):
-        with contextlib.suppress(ImportError, AttributeError):  # modules that others make on the way
+        with contextlib.suppress(ImportError, AttributeError):  # modules that other modules create at run time
             importlib.import_module(name)
     torch.set_num_threads(1)  # threads do not survive a fork
     gc.freeze()
 
 
 def as_process(action: Callable[[], Any], file: Path) -> tuple[int, str]:
-    """Exit status and standard error, kept in a file, of an action that is run as a program of its own."""
+    """Run an action as a program of its own; returns its exit status, and its standard error by way of a file."""
     child = os.fork()
     if child == 0:
         code = 0
@@ -65,9 +65,9 @@ def as_process(action: Callable[[], Any], file: Path) -> tuple[int, str]:
 
 
 def in_child(action: Callable[[], Any]) -> Any:
-    """What an action returns in a forked child; ``STOPPED`` if the child was stopped in the middle on purpose.
+    """The result of an action in a forked child; ``STOPPED`` if the child was stopped on purpose before it finished.
 
-    This process must never have opened an index itself: gRPC's threads do not survive a fork.
+    This process itself must never have opened an index, since gRPC's threads do not survive a fork.
     """
     reading, writing = os.pipe()
     child = os.fork()

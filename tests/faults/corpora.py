@@ -1,4 +1,4 @@
-"""A sound corpus of every format, as a document whose parts can be replaced before it is written."""
+"""A valid corpus of every format, as a document whose parts can be replaced before it is written."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _DAY = 1_714_557_600  # 1 May 2024, in seconds since 1970
 
 @dataclass(frozen=True, slots=True)
 class Sound:
-    """How a corpus of a format is made.
+    """How a corpus of a format is created.
 
     Attributes:
-        make: Makes a document with one turn for each text.
-        write: Writes a document, sound or not, below a folder; returns the path that a user would name.
+        make: Creates a document with one turn for each text.
+        write: Writes a document, valid or not, into a folder; returns the path that a user would name.
     """
 
     make: Callable[[Sequence[str]], Any]
@@ -76,7 +76,7 @@ def _slack(texts: Sequence[str]) -> Any:
 
 
 def _whatsapp(texts: Sequence[str]) -> Any:
-    """Lines, each in parts; a line without a beginning goes on with the message before."""
+    """Lines, each in parts; a line without a time continues the previous message."""
     clock = [f"{13 + i // 86_400:02}/05/2024, {i // 3_600 % 24:02}:{i // 60 % 60:02}" for i in range(len(texts))]
     said = [[time, " - ", "Ana", ": ", text] for time, text in zip(clock, texts, strict=True)]
     return [["13/05/2024, 00:00", " - ", "Messages are encrypted."], *said, ["", "and more"]]
@@ -113,7 +113,7 @@ def _file(path: Path, text: str) -> Path:
     return path
 
 
-#: By the names of ``FORMATS``, every one of which is here; a test watches that.
+#: A valid corpus for each name in ``FORMATS``; a test checks that none is missing.
 SOUND: dict[str, Sound] = {
     "locomo": Sound(_locomo, _json),
     "longmemeval": Sound(_longmemeval, _json),

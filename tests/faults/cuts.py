@@ -1,9 +1,9 @@
-"""Faults: a command is stopped at any moment; the same command again must make up for it.
+"""Faults: a command is stopped at any moment, and running the same command again must complete it.
 
-It is stopped before or after a call that writes, or anywhere. The calls are found by counting them in an uninterrupted
-run: statements and commits of the store and the cache, calls of the index's client, renames and waits for the disk.
-After a loss of power the files of the index that were written are empty, and those of a checkpoint that were not waited
-for. As a program of its own a command is interrupted by a signal, and says so in one line.
+It is stopped before or after a call that writes, or anywhere. The calls are counted in an uninterrupted run: statements
+and commits of the store and the cache, calls of the index's client, renames and fsyncs. After a simulated power loss,
+all written files of the index are empty, and those files of a checkpoint that were not synced. As a program of its own,
+a command is interrupted by a signal, and must report this in one line.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from locigraph.training.checkpoint import load_checkpoint
 from tests.faults import workbench
 from tests.faults.children import STOPPED, ChildError, as_process, in_child
 
-#: Commands in a row, of which the last is stopped. The second "build" passes over what was forgotten.
+#: Sequences of commands, of which the last is stopped. A "build" after "forget" skips the forgotten turns.
 _STAGES = (
     ("build",),
     ("build", "refresh"),
@@ -52,14 +52,14 @@ _STAGES = (
     ("build", "append", "link"),
     ("build", "average"),
 )
-#: Two conversations side by side, by language models.
+#: Two conversations that are built concurrently with language models.
 _BY_MODELS = (("build_by_models",),)
 _BY_ADD = (("build", "refresh", "add"),)
 _AT_A_CALL = ("exit", "kill", "interrupt", "full disk", "power loss")
 _ANYWHERE = ("killed", "interrupted", "signalled")
-#: What tqdm writes on standard error behind a bar's name.
+#: What tqdm writes to standard error after the name of a bar.
 _BAR = re.compile(r"\[\d\d:\d\d")
-# What a complete forgetting, or a restoring, says when it is asked for again.
+# The error of a command that was already complete when it is run again.
 _DONE = {
     "forget_user": "no space belongs to user 'ann'",
     "restore": "there is nothing to restore",
@@ -70,7 +70,7 @@ _READING_CALLS = ("query", "search", "has", "list", "describe", "read", "get", "
 
 
 class _Counter:
-    """Counts the writing calls of this process and acts at one of them."""
+    """Counts the writing calls of this process and stops the process at one of them."""
 
     def __init__(self, at: int, way: str) -> None:
         self.calls = 0
@@ -86,11 +86,11 @@ class _Counter:
             os.kill(os.getpid(), signal.SIGKILL)
         if self._way == "full disk":
             raise no_space
-        if threading.current_thread() is threading.main_thread():  # where Python raises it
+        if threading.current_thread() is threading.main_thread():  # Python raises it only there
             raise KeyboardInterrupt
 
     def watch(self, notes: Path) -> None:
-        """Begin; every call counts twice, before and after. Files that were waited for are noted in ``notes``."""
+        """Start counting; every call counts twice, before and after. Synced files are listed in ``notes``."""
         counted = self
 
         @sa.event.listens_for(sa.Engine, "before_cursor_execute")
@@ -160,8 +160,8 @@ def _run(folder: Path, command: str, run: Run) -> None:
 
 
 def stopped_after(seconds: float, way: str, folder: Path, command: str, *, run: Run = workbench.run) -> None:
-    """Run a command until it has used the processor for so long."""
-    # Not by a clock, whose time depends on what else the machine does.
+    """Run a command until it has used some processor time."""
+    # Processor time, since wall-clock time depends on the other load on the machine.
     signal.signal(signal.SIGPROF, signal.SIG_DFL if way == "killed" else signal.default_int_handler)
     signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
@@ -173,7 +173,10 @@ def stopped_after(seconds: float, way: str, folder: Path, command: str, *, run: 
 
 
 def _signalled_after(seconds: float, folder: Path, command: str) -> tuple[int, str]:
-    """Exit status and standard error, without progress bars, of a program that gets SIGINT, or of one that was done."""
+    """Run a command as a program that gets SIGINT; returns its exit status and standard error, without progress bars.
+
+    The program may have ended before the signal.
+    """
     workbench.commands(folder)  # sets the text encoder
     words = workbench.words(folder)[command]
 
@@ -191,13 +194,13 @@ def _signalled_after(seconds: float, folder: Path, command: str) -> tuple[int, s
 
 
 def without_bars(said: str) -> str:
-    """The lines that a program has written on standard error, but for those of progress bars."""
+    """The lines that a program has written to standard error, without those of progress bars."""
     return "\n".join(line for line in re.split("[\r\n]+", said) if line and not _BAR.search(line))
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A command with the memory before it, its writing calls, its seconds, and the state after it."""
+    """A command, with the memory before it, the number of its writing calls, its duration, and the state after it."""
 
     command: str
     start: Path
@@ -207,22 +210,22 @@ class Stage:
 
     @property
     def is_typed(self) -> bool:
-        """Whether the command is there as words too."""
+        """Whether the command is also available as words of a command line."""
         return self.command in workbench.words(self.start)
 
 
 def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
-    """Tries without end: a command, a way to be stopped, a moment."""
+    """Endless tries, each with a command, a way to stop it and a moment."""
     return _tries(seed, folder, _STAGES, _AT_A_CALL + _ANYWHERE)
 
 
 def kills_of_models(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
-    """Tries without end of ``kill -9`` in a build by language models."""
+    """Endless tries of ``kill -9`` during a build with language models."""
     return _tries(seed, folder, _BY_MODELS, ("kill", "killed"))
 
 
 def kills_of_adds(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
-    """Tries without end of ``kill -9`` at a writing call of ``Memory.add`` and the ``recall`` after it."""
+    """Endless tries of ``kill -9`` at a writing call of ``Memory.add`` or of the ``recall`` after it."""
     return _tries(seed, folder, _BY_ADD, ("kill",))
 
 
@@ -242,7 +245,7 @@ def _tries(
 
 
 def stage_of(folder: Path, before: Sequence[str], command: str) -> Stage:
-    """What a command does after others when nothing stops it."""
+    """Run commands, then measure another one that nothing stops."""
     start, done = _memory(folder, before), folder / "done"
 
     def completed() -> tuple[int, float, Mapping[str, Any]]:
@@ -259,7 +262,7 @@ def stage_of(folder: Path, before: Sequence[str], command: str) -> Stage:
 
 
 def _memory(folder: Path, commands: Sequence[str]) -> Path:
-    """A memory after some commands; each beginning of them is run once."""
+    """A memory after some commands; each prefix of the sequence is run only once."""
     place = folder / "-".join(["after", *commands])
     if not place.exists():
         if commands:
@@ -283,23 +286,23 @@ def _check(place: Path, stage: Stage, way: str, at: float) -> None:
             one_line = (
                 f"locigraph: interrupted; run the same command again and {workbench.words(place)[stage.command][0]}"
             )
-            assert (code, said) in ((0, ""), (2, f"{one_line} goes on")), f"{what}: {code} {said}"
+            assert (code, said) in ((0, ""), (2, f"{one_line} will continue")), f"{what}: {code} {said}"
         else:
             in_child(lambda: stopped_after(at, way, place, stage.command))
         has_lost_files = way == "power loss" and _lose(place, stage.start)
         if stage.command == "add" and not has_lost_files:
             in_child(lambda: _verified(place))
         if whole_folder(place / "mean" / "checkpoint").exists():
-            load_checkpoint(place / "mean" / "checkpoint")  # is there as a whole, or not at all
+            load_checkpoint(place / "mean" / "checkpoint")  # it is complete, or does not exist
         in_child(lambda: again(place, stage, is_index_damaged=has_lost_files))
     except ChildError as error:
         raise AssertionError(f"{what}: {error}") from error
 
 
 def _lose(place: Path, start: Path) -> bool:
-    """Empty the files that were written since and may not be on the disk; whether any are of the index.
+    """Empty the files written since ``start`` that may not be on the disk; returns whether any is of the index.
 
-    Of the index those are all, since Milvus Lite's own waiting is not seen here.
+    For the index these are all written files, since the fsyncs of Milvus Lite cannot be observed here.
     """
     lost = []
     empty_lost_files(place, place / "mean")
@@ -322,7 +325,7 @@ def empty_lost_files(place: Path, below: Path, *, but: re.Pattern[str] | None = 
 
 
 def _verified(place: Path) -> None:
-    """A memory that was complete has nothing but due work after a cut ``add``, before anything is called again."""
+    """Check that an interrupted ``add`` leaves a complete memory with nothing but due work, before it is repeated."""
     copy = place.with_name("verified")
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(place, copy)
@@ -330,9 +333,9 @@ def _verified(place: Path) -> None:
 
 
 def again(place: Path, stage: Stage, *, is_index_damaged: bool) -> None:
-    """Run a stopped command again, after a damaged index was made anew; it must end as if it had not been stopped."""
+    """Run a stopped command again, after rebuilding a damaged index; it must end as if it had not been stopped."""
     if is_index_damaged:
-        code, said = workbench.run(place, "rebuild")  # the cure that every error of the index names
+        code, said = workbench.run(place, "rebuild")  # what every error of the index tells the user to do
         assert code == 0, said
     code, said = workbench.run(place, stage.command)
     if code == 2 and _DONE.get(stage.command, "\n") in said:

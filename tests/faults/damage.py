@@ -1,7 +1,7 @@
-"""Damage: a file is emptied, truncated or has a byte or a bit flipped; the answer is one line or the right result.
+"""Damage: a file is emptied, truncated, or has a byte or bit flipped; commands must report this in one line, or work.
 
-Files are those of a memory with its index, text cache and checkpoint, of an adapter, of a cassette of language models,
-and of a training that was stopped. Where the line names a cure, that is tried as well.
+The files are those of a memory with its index, text cache and checkpoint, of an adapter, of a cassette of language
+models, and of a training that was stopped. If the line says what to do, that is tried as well.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _WAYS = ("emptied", "truncated", "flipped", "bit flipped")
 _QUESTIONS = ("recall", "recall_bm25", "recall_v2")
 _CHANGING = ("append", "add", "forget")
 _COMMANDS = (*_QUESTIONS, *_CHANGING, "verify", "build", "refresh")
-#: Folders beside the memory, each with what is its own; a share of the tries is about a training, which takes seconds.
+#: Folders beside the memory. A training takes seconds, so only a small share of the tries damages one.
 _ADAPTER, _MODELS, _TRAINING = "adapter", "models", "training"
 _TRAININGS = 0.03
 
 
 def hurt(file: Path, way: str, place: float) -> None:
-    """Damage a file, at a share of its length."""
+    """Damage a file; ``place`` is the position as a share of its length."""
     content = bytearray(file.read_bytes())
     at = int(place * len(content))
     if way == "flipped" and content:
@@ -49,12 +49,12 @@ def hurt(file: Path, way: str, place: float) -> None:
 
 
 def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
-    """Tries without end: a file, a damage, a command."""
+    """Endless tries, each with a file, a kind of damage and a command."""
     randomness = random.Random(seed)
     whole, stopped = folder / "whole", folder / "stopped"
     wanted = in_child(partial(_made, whole))
     files = sorted(path.relative_to(whole) for path in whole.rglob("*") if path.is_file() and path.stat().st_size)
-    # Corpora are damaged by the kind "inputs"; SQLite's own files beside a database go when it is closed.
+    # Corpora are damaged by the kind "inputs"; SQLite's own files beside a database disappear when it is closed.
     files = [file for file in files if not file.name.endswith((".jsonl", "-shm", "-wal"))]
     files = [file for file in files if file.parts[0] != _MODELS or file.name == "replies.sqlite"]
     while True:
@@ -70,7 +70,7 @@ def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
 
 
 def _made(whole: Path) -> dict[str, tuple[int, str]]:
-    """Make all that is damaged; the answers to the questions."""
+    """Create all files that are damaged later; returns the answers to the questions."""
     workbench.prepare(whole)
     workbench.run_all(whole, "build", "refresh")
     workbench.prepare(whole / _MODELS)
@@ -82,7 +82,7 @@ def _made(whole: Path) -> dict[str, tuple[int, str]]:
 
 
 def _make_adapter(folder: Path) -> None:
-    """An adapter as its folder is written, without the model that it would change."""
+    """Write the folder of an adapter, without the model that it would adapt."""
     folder.mkdir()
     (folder / text_adapter._CONFIG).write_text(json.dumps({"r": 2, "target_modules": ["query"]}))
     save_file({"query.lora_A.weight": np.ones((2, 16), dtype=np.float32)}, folder / text_adapter._WEIGHTS)
@@ -93,7 +93,7 @@ def _make_adapter(folder: Path) -> None:
 
 
 def _stopped_training(stopped: Path) -> str:
-    """Make a folder of a training that was stopped after three epochs; version of the checkpoint it would end with."""
+    """Create the folder of a training that was stopped after three epochs; returns the version it would end with."""
     whole = stopped.with_name("trained")
     whole.mkdir()
     version = trained(whole)
@@ -103,8 +103,8 @@ def _stopped_training(stopped: Path) -> str:
 
 
 def trained(folder: Path, *, kill_after: int = 0) -> Any:
-    """Version of the checkpoint of a training in a folder; ``STOPPED`` if it was killed after some epochs."""
-    interrupted = import_module("tests.training.interrupted")  # takes seconds
+    """Train in a folder; returns the version of the checkpoint, or ``STOPPED`` if it was killed after some epochs."""
+    interrupted = import_module("tests.training.interrupted")  # takes seconds to import
 
     def train() -> Any:
         with workbench.quiet():
@@ -124,7 +124,7 @@ def _check_training(folder: Path, damage: _Damage, version: str) -> None:
 
 @dataclass(frozen=True)
 class _Damage:
-    """What is done to a file, at a share of its length, and the command that meets it."""
+    """What is done to a file, at a share of its length, and the command that is run afterwards."""
 
     file: Path
     way: str
@@ -169,10 +169,10 @@ def _survives(whole: Path, place: Path, damage: _Damage, wanted: dict[str, tuple
         if code == 0 and command in wanted:
             assert said == wanted[command][1], "another answer"
         assert command != "forget" or code == 0, said
-        workbench.run_all(place, "rebuild", "refresh", "verify")  # the cure
+        workbench.run_all(place, "rebuild", "refresh", "verify")  # what the error says to do
         if command not in _CHANGING:
             for question, answer in wanted.items():
-                assert _answer(place, question) == answer, f"{question} after the cure"
+                assert _answer(place, question) == answer, f"{question} after the repair"
     elif part == "graph.sqlite":
         if command not in (*_CHANGING, "build") and _answer(place, "verify")[0] == 0:
             assert _texts(place) == _texts(whole), "a changed text that verify calls clean"
@@ -188,7 +188,7 @@ def _survives(whole: Path, place: Path, damage: _Damage, wanted: dict[str, tuple
 
 
 def _cured(whole: Path, place: Path, wanted: dict[str, tuple[int, str]], *, from_copy: bool) -> None:
-    """A damaged store is restored from a copy, or built anew, as its error says."""
+    """Restore a damaged store from a copy, or build it again, as its error says."""
     for file in place.glob("graph.sqlite*"):
         file.unlink()
     if from_copy:
@@ -198,7 +198,7 @@ def _cured(whole: Path, place: Path, wanted: dict[str, tuple[int, str]], *, from
         workbench.run_all(place, "build")
     workbench.run_all(place, "rebuild", "refresh", "verify")
     for question, answer in wanted.items():
-        assert _answer(place, question) == answer, f"{question} after the store's cure"
+        assert _answer(place, question) == answer, f"{question} after the repair of the store"
 
 
 def _adapter_survives(whole: Path, place: Path) -> None:
@@ -213,11 +213,11 @@ def _adapter_survives(whole: Path, place: Path) -> None:
     sound = read_adapter(whole, base="fake")
     assert (found.version, found.spaces) == (sound.version, sound.spaces)
     assert found.seen is not None
-    assert "What was sold?" in found.seen or len(found.seen) == 1  # another hash: no file says what it should be
+    assert "What was sold?" in found.seen or len(found.seen) == 1  # a changed hash: no file records what it should be
 
 
 def _cassette_survives(whole: Path, place: Path) -> None:
-    """A build asks again what a damaged cassette does not tell, or says which file to replace."""
+    """A build sends the requests again that a damaged cassette has lost, or says which file to replace."""
     code, said = workbench.run(place, "build_by_models")
     assert code in (0, 1, 2)
     assert code != 2 or ("\n" not in said and "replies.sqlite" in said), said

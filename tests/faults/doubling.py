@@ -1,7 +1,7 @@
-"""Time: doubling a text may at most double the time, for everything that reads text from outside.
+"""Time: doubling a text may at most double the time of everything that reads text from outside.
 
-That are all patterns of the packages, which ``patterns`` finds; what calls them; and the readers of corpora, with a
-text as one turn, as many turns, and as the file itself.
+These are all patterns of the packages, which ``patterns`` finds; the functions that use them; and the readers of
+corpora, with a text as one turn, as many turns, and as the file itself.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from tests.fakes_graph import Extra, hit, make_snapshot
 from tests.faults.corpora import SOUND
 from tests.faults.patterns import patterns
 
-#: Pieces that a pattern begins with, or goes on with, and may then fail.
+#: Pieces with which a match may begin or continue before it fails.
 PIECES = (
     " ", "\n", "a", "A", "'", "’", ".", ". ", "? ", ",", "(", ") ", "1", "12", "2023", "may ", "may, ", "7 may ",
     "in may ", "march 3 ", "last ", "a few ", "a couple of ", "a ", "an ", "in ", "on ", "the first week of ", " and ",
@@ -59,7 +59,7 @@ PIECES = (
     "<@U1|", "<http:", "|", ">", "<", "D1:", "because ", "made it ", "what ", "12/03/2024, 18:40 - Ana: ", "Ana: ",
     "\r", '{"role":"user","content":"a"}\n', "-a", "\\u0041", "travel", "session_",
 )  # fmt: skip
-#: What was quadratic once, tried before anything else: a reader, how its text begins, and what follows over and over.
+#: Cases that were quadratic once and are tried first: a reader, the beginning of its text, and what is then repeated.
 NAMED = (
     ("queries", "", " "), ("dates", "", "may "), ("redaction", "", "eyJaaaaaaaa-"), ("replies", "```", "\n"),
     ("replies", "", "<think>"), ("replies", "", '{"a":{"'), ("questions", "A is", " "), ("people", "A", "\u0301\u0316"),
@@ -116,12 +116,12 @@ def _cut(text: str) -> list[str]:
 
 
 def matched(pattern: re.Pattern[str], text: str) -> None:
-    """Look for a pattern from every place of a text."""
+    """Find all matches of a pattern in a text."""
     for _ in pattern.finditer(text):
         pass
 
 
-_TURN = 40  # characters of a turn, where a text is cut into many
+_TURN = 40  # characters of a turn when a text is cut into many
 READERS: dict[str, Callable[[str], object]] = {
     "queries": generate_queries,
     "dates": lambda text: resolve_times(text, MONDAY.date()),
@@ -147,20 +147,20 @@ READERS: dict[str, Callable[[str], object]] = {
     **{f"{kind}, turns": partial(lambda kind, text: _as_turns(kind, _cut(text)), kind) for kind in SOUND},
     **{f"{kind}, a file": partial(_as_file, kind) for kind in SOUND},
 }
-#: Functions that make patterns of what they are given, and the reader that calls each.
+#: Functions that compile patterns from their arguments, and the reader that calls each.
 CALLED_BY = {
     "kg.language.dates._rules": "dates",
     "consolidation.change._mention": "consolidation",
     "consolidation.insights._by_person": "insights",
     "consolidation.linking.mentions_of": "links",
     "consolidation.llm._refused_parameter": "refusal",
-    "retrieval.index.milvus.owned": None,  # of names that we give
+    "retrieval.index.milvus.owned": None,  # compiled from names that the system itself chooses
 }
 _START, _LARGEST, _LIMIT_S, _ATTEMPTS = 4_000, 64_000, 0.02, 2
 
 
 def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
-    """Tries without end: a reader, and a text of one or two pieces over and over, which may begin with another one."""
+    """Endless tries, each with a reader and a text that repeats one or two pieces and may begin with another one."""
     randomness = random.Random(seed)
     readers = [*READERS, *patterns()]
     whole: list[tuple[str, str, str]] = [(reader, "", piece) for reader in readers for piece in PIECES]
@@ -177,10 +177,10 @@ def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
 
 
 def check(reader: str, beginning: str, unit: str, *, seconds: Callable[..., float] | None = None) -> None:
-    """Double the text until reading it takes a while; from there on each doubling may at most double the time.
+    """Double the text until reading it takes a while; from then on each doubling may at most double the time.
 
-    Two doublings are measured at once: linear readers take four times as long then, and quadratic ones sixteen times.
-    A machine that others use may make one measurement slow or quick, so what looks too slow is measured again.
+    Two doublings are measured at once: linear readers then take four times as long, and quadratic ones sixteen times.
+    On a shared machine a single measurement may be wrong, so what looks too slow is measured again.
     """
     seconds = seconds or seconds_for
     read, text = READERS.get(reader) or partial(matched, patterns()[reader]), (beginning, unit)
@@ -199,10 +199,10 @@ def check(reader: str, beginning: str, unit: str, *, seconds: Callable[..., floa
 
 
 def seconds_for(read: Callable[[str], object], text: tuple[str, str], size: int) -> float:
-    """Seconds of the processor for reading so many characters: a beginning, and then a piece over and over."""
+    """Processor time in seconds for reading a text of a size: a beginning, and then a repeated piece."""
     beginning, unit = text
     whole = (beginning + unit * (size // len(unit) + 1))[:size]
-    # The collector of this process, which holds far more than the reader makes, would be measured too.
+    # Otherwise garbage collection would be measured too, and this process holds far more objects than the reader makes.
     gc.disable()
     try:
         started = time.process_time()

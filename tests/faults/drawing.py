@@ -1,4 +1,4 @@
-"""How Hypothesis draws what is tried: from a seed, nothing kept between runs, and the smallest failure reported."""
+"""Settings with which Hypothesis draws inputs: from a seed, without a database, reporting the smallest failure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Full disk: a command runs on a disk that fills; once there is room, the same command ends as if nothing had been.
+"""Full disk: a command runs on a disk that fills up; once there is room, the same command must complete.
 
-The disk is a tmpfs of a size, for which this process must be allowed to mount one.
+The disk is a tmpfs of limited size, which this process must be allowed to mount.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from locigraph.scripts import cli
 from tests.faults import cuts, damage, workbench
 from tests.faults.children import ChildError, as_process, in_child
 
-#: Commands in a row, of which the last finds the disk full.
+#: Sequences of commands, of which the last meets the full disk.
 _STAGES = (
     ("build",),
     ("build", "refresh"),
@@ -29,19 +29,19 @@ _STAGES = (
     ("build", "append", "forget_space"),
     ("build", "refresh", "rebuild"),
 )
-_TRAININGS = 0.1  # share of the tries that are of a training, which takes seconds
+_TRAININGS = 0.1  # share of the tries with a training, which takes seconds
 _ROOMY = "512m"
-# What a training says then; some of it PyTorch's own words.
+# What a training reports when the disk is full, partly in PyTorch's words.
 _NO_ROOM = re.compile("No space left|PytorchStreamWriter failed")
 _PAGE = 4_096
-_FOLDERS = 2 * _PAGE  # for what a file system needs itself
-# What is needed for a while, beside what a command leaves: SQLite's log, an index made anew beside the old one.
+_FOLDERS = 2 * _PAGE  # what the file system itself needs
+# Room that a command needs temporarily, relative to what it leaves: SQLite's log, a new index beside the old one.
 _MORE = 1.5
 
 
 @cache
 def obstacle() -> str | None:
-    """Why no disk can be mounted here; None where one can."""
+    """Why no disk can be mounted here; None if one can."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             with _disk(Path(folder), _ROOMY):
@@ -52,7 +52,7 @@ def obstacle() -> str | None:
 
 
 def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
-    """Tries without end: a command, and how much room it finds; none where no disk can be mounted."""
+    """Endless tries, each with a command and the room on its disk; none if no disk can be mounted."""
     reason = obstacle()
     if reason is not None:
         print(f"full disk: {reason}", file=sys.stderr)
@@ -87,12 +87,12 @@ def _mount(*words: str) -> None:
 
 
 def _size(folder: Path) -> int:
-    """Bytes of the pages that a folder takes on a tmpfs."""
+    """Size in bytes of the pages that a folder takes on a tmpfs."""
     return sum(-(-path.stat().st_size // _PAGE) * _PAGE if path.is_file() else 0 for path in folder.rglob("*"))
 
 
 def _grown(folder: Path, commands: tuple[str, ...]) -> tuple[cuts.Stage, int]:
-    """A command, and how many bytes more its folder has after it; a fourth of them all where these are fewer."""
+    """A command, and by how many bytes its folder grows, but at least a quarter of the folder's size afterwards."""
     stage = cuts.stage_of(folder, commands[:-1], commands[-1])
     with _disk(folder / "disk", _ROOMY) as disk:
         place = Path(shutil.copytree(stage.start, disk / "try"))
@@ -119,7 +119,7 @@ def _check(folder: Path, stage: cuts.Stage, room: int) -> None:
 
 
 def _training(folder: Path) -> tuple[str, int]:
-    """Version of the checkpoint that an undisturbed training makes, and the bytes of what it writes."""
+    """Version of the checkpoint of an undisturbed training, and the number of bytes that it writes."""
     folder.mkdir()
     return str(damage.trained(folder)), _size(folder)
 

@@ -1,6 +1,6 @@
-"""Inputs: corpora of all formats, configurations and command lines with something wrong in them.
+"""Inputs: corpora of all formats, configurations and command lines that contain mistakes.
 
-Hypothesis draws what is wrong, and looks for the smallest that is not answered by one clear line.
+Hypothesis draws the mistakes, and looks for the smallest input that is not answered by one clear line.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tests.faults.children import as_process, in_child
 from tests.faults.corpora import SOUND
 from tests.faults.drawing import drawn
 
-#: What stands in the place of a value, a key or a whole document.
+#: Values that replace a value, a key or a whole document.
 NASTY: tuple[Any, ...] = (
     None, True, 0, -1, 10**30, 1.5, float("nan"), float("inf"), "", " ", "x", "\x00", "\ud800", "\x1b[2J", "a\nb",
     "A" * 300, "A" * 200_000, "1" * 5_000, [], [None], [[[]]], {}, {"a": {"b": {}}}, "0001-01-01T00:00:00+14:00",
@@ -54,14 +54,14 @@ _RAW = (
     b"[1,]",
     b"a: &a [x, x]\n" + b"".join(b"a%d: &a [*a, *a, *a, *a]\n" % i for i in range(30)),
 )
-#: All commands but ``demo``, which needs no input, with what must be named.
+#: All commands except ``demo``, which needs no input, with their required options.
 _COMMANDS = {command: {"space": "x"} if command in ("recall", "explain", "forget") else {} for command in cli._HELP}
 del _COMMANDS["demo"]
-#: These would do much if nothing were wrong: their configuration is resolved, and no more.
+#: Commands that would do much work if nothing were wrong: their configuration is only resolved.
 _MAKE_MUCH = ("ablate", "build", "evaluate", "search", "serve", "transfer")
 
 
-#: Values in the place of others: the nasty ones, and whatever Hypothesis thinks of.
+#: Replacement values: the nasty ones, and others that Hypothesis generates.
 _VALUES: st.SearchStrategy[Any] = st.sampled_from(NASTY) | st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.datetimes().map(str),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
@@ -69,14 +69,14 @@ _VALUES: st.SearchStrategy[Any] = st.sampled_from(NASTY) | st.recursive(
 )
 _WORDS = st.sampled_from([each for each in NASTY if isinstance(each, str)]) | st.text(max_size=20)
 _RAW_BYTES = st.sampled_from(_RAW) | st.binary(max_size=40)
-_AT_ONCE = 5  # tries for which Hypothesis is started once
-_IN_PROCESS, _INTERPRETER = 20, 1_000  # each so manieth try is made in a process, or in an interpreter, of its own
+_AT_ONCE = 5  # tries for each start of Hypothesis
+_IN_PROCESS, _INTERPRETER = 20, 1_000  # every 20th try runs in its own process, every 1,000th in its own interpreter
 
 
 def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
-    """Tries without end: of corpora of each format, configurations and command lines by turns."""
+    """Endless tries, alternating between corpora of each format, configurations and command lines."""
     folder.mkdir(exist_ok=True)
-    cli._parser = _parser  # made once: making them is most of the work
+    cli._parser = _parser  # cached, since building parsers is most of the work
     held = folder / "held"
     in_child(lambda: _hold(held))
     checked: list[tuple[st.SearchStrategy[Any], Callable[..., None]]] = [
@@ -105,7 +105,7 @@ def _raise(fault: str | None) -> None:
 def _faults(
     number: int, strategy: st.SearchStrategy[Any], check: Callable[..., None], *, is_process: bool
 ) -> list[str | None]:
-    """None for each of a few tries that went well, and what went wrong in the smallest that did not."""
+    """None for each try that went well, and the error of the smallest one that did not."""
     found: list[str | None] = []
 
     @drawn(number, _AT_ONCE, strategy)
@@ -122,7 +122,7 @@ def _faults(
 
 @st.composite
 def _corpora(draw: st.DrawFn, kind: str) -> Any:
-    """A corpus of a format with one or two things wrong in it; bytes where it is no document at all."""
+    """A corpus of a format with one or two mistakes, or bytes that are no document at all."""
     if draw(st.integers(0, 19)) == 0:
         return draw(_RAW_BYTES)
     return _sound_but(SOUND[kind].make(workbench.TURNS), draw)
@@ -154,7 +154,7 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _check_corpus(folder: Path, kind: str, held: Path, document: Any, *, is_process: bool) -> None:
-    """What is read can be kept as it is; otherwise it is refused in one line, and a memory is as it was."""
+    """Check that a corpus is either read and can be stored, or refused in one line, with the memory unchanged."""
     path = SOUND[kind].write(folder, SOUND[kind].make(workbench.TURNS) if isinstance(document, bytes) else document)
     if isinstance(document, bytes):
         next(each for each in sorted(folder.rglob("*")) if each.is_file()).write_bytes(document)
@@ -168,11 +168,11 @@ def _check_corpus(folder: Path, kind: str, held: Path, document: Any, *, is_proc
     assert len(fault) < 2_000, fault[:2_000]
     if fault:
         return
-    with Store(":memory:") as store:  # what was read can be kept
+    with Store(":memory:") as store:  # what was read can be stored
         turns = [turn for conversation in corpus.conversations for turn in conversation.turns]
         assert store.append_turns(turns) == len(turns)
         for conversation in corpus.conversations:
-            # Sessions of one time stand in the order of their names, whatever that of the file.
+            # Sessions with the same time are sorted by name, whatever their order in the file.
             assert _by_session(store.turns(conversation.space)) == _by_session(conversation.turns)
 
 
@@ -188,7 +188,7 @@ def _check_build(folder: Path, kind: str, held: Path, path: Path) -> None:
         _check_line(said)
         assert _content(place) == _content(held)
     else:
-        assert code in (0, 1), said  # 1 where turns were kept and nothing could be drawn from them
+        assert code in (0, 1), said  # 1 if turns were stored but nothing could be extracted from them
 
 
 def _check_line(said: str) -> None:
@@ -198,7 +198,7 @@ def _check_line(said: str) -> None:
 
 
 def _content(folder: Path) -> dict[str, bytes]:
-    """The files below a folder, but for SQLite's own, which opening a database makes."""
+    """The files below a folder, except those that SQLite creates when it opens a database."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
@@ -209,7 +209,9 @@ def _content(folder: Path) -> dict[str, bytes]:
 def _by_session(turns: Sequence[Turn]) -> dict[str, list[Turn]]:
     found: dict[str, list[Turn]] = {}
     for turn in turns:
-        held = replace(turn, position=0, spoken_at=moment(optional_epoch(turn.spoken_at)))  # whole seconds are kept
+        held = replace(
+            turn, position=0, spoken_at=moment(optional_epoch(turn.spoken_at))
+        )  # only whole seconds are stored
         found.setdefault(turn.session_id, []).append(held)
     return found
 
@@ -228,7 +230,7 @@ def _sound_configuration(command: str) -> Any:
 
 @st.composite
 def _configurations(draw: st.DrawFn) -> tuple[str, bytes, list[str]]:
-    """A command with a configuration in which one or two things are wrong."""
+    """A command with a configuration that contains one or two mistakes."""
     command = draw(st.sampled_from(list(_COMMANDS)))
     if draw(st.integers(0, 9)) == 0:
         return command, draw(_RAW_BYTES), []
@@ -238,7 +240,7 @@ def _configurations(draw: st.DrawFn) -> tuple[str, bytes, list[str]]:
 
 @st.composite
 def _command_lines(draw: st.DrawFn) -> tuple[str, bytes, list[str]]:
-    """A command with what must be named, and up to three options or other words, right or wrong."""
+    """A command with its required options, and up to three more options or words, right or wrong."""
     command = draw(st.sampled_from(list(_COMMANDS)))
     options = st.sampled_from(sorted(_options(command))) | st.text(max_size=8).map("--{}".format)
     words = [f"--{name}={value}" for name, value in _COMMANDS[command].items()]
@@ -258,12 +260,12 @@ def _options(command: str) -> list[str]:
 
 
 def _asks_for_help(word: str) -> bool:
-    """Whether a word asks for something that is printed, and is no mistake; no process can be given a NUL."""
+    """Whether to leave a word out: it makes a command print something, or holds a NUL, which no process accepts."""
     return word.startswith(("-h", "--help", "--print_", "--config")) or "\0" in word
 
 
 def _check_words(folder: Path, given: tuple[str, bytes, list[str]], *, is_process: bool) -> None:
-    """Words are refused in one line, if only for want of a store; or they are resolved, and no more is done."""
+    """Check that words are refused in one line, at least since there is no store, or are only resolved."""
     command, configuration, more = given
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
@@ -298,7 +300,7 @@ def _ended(words: list[str]) -> tuple[int, str]:
 
 
 def _check_interpreter(folder: Path, kind: str) -> None:
-    """An interpreter of its own says one line and ends with 2."""
+    """Check that a new interpreter prints one line and exits with code 2."""
     path = folder / "broken.json"
     path.write_bytes(b"[{")
     arguments = ["build", "--corpus.path", str(path), "--corpus.format", kind, "--store", str(folder / "none.sqlite")]

@@ -1,4 +1,4 @@
-"""Every public method of what holds a memory, called for one tenant with the names and keys of another."""
+"""Calls every public method of the classes that hold a memory, for one tenant with the names and keys of another."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ from tests.fakes_graph import small_checkpoint
 from tests.faults.workbench import FakeCachedEncoder
 
 VICTIM = SpaceId("victim")
-#: In every text and name of a turn of the victim, and in no other's.
+#: A word in every text and ID of the victim's turns, and in no others.
 SECRET = "zanzibar"
 _QUESTION = f"Who painted the canoe of {SECRET}?"
 
 
 @dataclass
 class Place:
-    """A memory in which a tenant lives beside the victim, with all that it is made of.
+    """A memory with the victim and another tenant, and its parts.
 
     Attributes:
         memory: The memory.
-        name: The tenant.
-        nodes: Names of the victim's nodes.
+        name: Name of the tenant's space.
+        nodes: IDs of the victim's nodes.
         keys: Their keys.
-        turns: Names of the victim's turns.
+        turns: IDs of the victim's turns.
     """
 
     memory: Memory
@@ -90,7 +90,7 @@ class Place:
         return told(self.name, f"h{number}", f"I painted the canoe number {number} in Porto.")
 
     def victims(self) -> Any:
-        """All that is held of the victim."""
+        """Everything that is stored of the victim."""
         due = [self.collection, self.live.current([VICTIM])]
         vectors = [{key: v.tobytes() for key, v in each.vectors(VICTIM, self.keys).items()} for each in due]
         store = self.store
@@ -122,7 +122,7 @@ def opened(folder: Path) -> Memory:
 def _async(call: Callable[[AsyncMemory, Place], Any]) -> Callable[[Place], Any]:
     def called(at: Place) -> Any:
         served = AsyncMemory(lambda: at.memory)
-        served._memory = at.memory  # entered and left, it would open and close it
+        served._memory = at.memory  # since ``async with`` would open and close it
 
         async def run() -> Any:
             return await call(served, at)
@@ -280,7 +280,7 @@ def public(kind: type) -> set[str]:
 
 
 def check(memory: Memory, name: SpaceId) -> None:
-    """Call every method for a tenant; none may show the victim's secret or names, or change what is the victim's."""
+    """Call every method for a tenant; none may show the victim's secret or IDs, or change the victim's memory."""
     snapshot = memory._graph.snapshot(VICTIM)
     keys = [int(key) for key in snapshot.keys]
     at = Place(memory, name, list(snapshot.ids), keys, [turn.turn_id for turn in memory._graph.turns(VICTIM)])
@@ -295,7 +295,7 @@ def check(memory: Memory, name: SpaceId) -> None:
                 shown = SECRET in repr(call(at)).replace(_QUESTION, "")
             except LocigraphError as error:  # may name what was asked for
                 shown = f"canoe {SECRET}" in str(error)
-            assert not shown, f"{kind.__name__}.{method} shows what is the victim's"
+            assert not shown, f"{kind.__name__}.{method} shows data of the victim"
         assert _digest(at.victims()) == before, f"{kind.__name__} changed the victim's memory"
 
 

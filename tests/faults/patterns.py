@@ -1,4 +1,4 @@
-"""All regular expressions of the packages, found in their modules, so that none can be forgotten."""
+"""Finds all regular expressions in the modules of the packages, so that none can be forgotten."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DEEPEST = 3  # a tuple of rows, each with a tuple of patterns
 
 @cache
 def patterns() -> dict[str, re.Pattern[str]]:
-    """Every pattern that a module holds, in a table too, and every one that a function writes out, by its place."""
+    """All patterns that modules hold, also inside tables, and all that functions use as literals, by location."""
     found: dict[str, re.Pattern[str]] = {}
     for package in _PACKAGES:
         for each in pkgutil.walk_packages([str(_ROOT / package)], f"locigraph.{package}."):
@@ -34,7 +34,7 @@ def patterns() -> dict[str, re.Pattern[str]]:
 
 
 def made() -> set[str]:
-    """The functions that make patterns of what they are given, which only calling them can try."""
+    """The functions that compile patterns from their arguments, which can only be tested by calling them."""
     return {place for place, written in _in_functions() if written is None}
 
 
@@ -50,7 +50,7 @@ def _within(value: Any, depth: int) -> Iterator[re.Pattern[str]]:
 
 
 def _in_functions() -> Iterator[tuple[str, str | None]]:
-    """Places of calls of ``re`` in functions, each with its pattern; None where that is not written out."""
+    """Locations of calls of ``re`` in functions, each with its pattern; None if the pattern is not a literal."""
     for package in _PACKAGES:
         for file in sorted((_ROOT / package).rglob("*.py")):
             module = ".".join(file.relative_to(_ROOT).with_suffix("").parts)

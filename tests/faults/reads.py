@@ -1,7 +1,7 @@
-"""Reads: tenants with hostile names and much the same to say ask one memory, and no row of another's may come back.
+"""Reads: tenants with hostile names and similar texts search one memory, and none may get a row of another tenant.
 
-They ask in every way that is open to them: the public API, HTTP and MCP with keys of their own, and the command line,
-with every strategy that is offered, for so many memories that all of a space are returned.
+They search in every available way: the public API, HTTP and MCP with keys of their own, and the command line. They use
+every strategy of ``recall``, and ask for so many memories that all of a space are returned.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from tests.faults.tenants import hostile_name
 from tests.faults.workbench import FakeCachedEncoder
 
 _TURNS = 100
-#: Letters by which tenants are told apart in the IDs of their turns, and in words that some turns hold.
+#: A letter for each tenant, which occurs in the IDs of its turns and in words of some turns.
 _LETTERS = "kqz"
-#: All spaces are this one's, but a key reaches the spaces of its own tenant only.
+#: The agent to which all spaces belong, although a key can use only the spaces of its own tenant.
 _AGENT = "helper"
 _QUESTIONS = ("Who repaired the red boat?", "What did Ann paint in May 2024?", "bike", "Why did Ben sell his house?")
 _THINGS = ("boat", "bike", "house", "garden", "canoe", "piano", "kite", "clock")
@@ -48,7 +48,7 @@ _ALL = 1_000
 
 
 class AdaptedEncoder(FakeCachedEncoder):
-    """The fake text encoder with an adapter that changes its name and nothing else."""
+    """The fake text encoder with an adapter that changes only its name."""
 
     def __init__(self, cache: Path) -> None:
         super().__init__("fake", cache=cache)
@@ -71,7 +71,7 @@ class _Asked:
 
 @dataclass(frozen=True)
 class _Place:
-    """A memory with its tenants' names, and what a key of each is."""
+    """A memory, with the names and keys of its tenants."""
 
     folder: Path
     names: tuple[SpaceId, ...]
@@ -92,7 +92,7 @@ class _Place:
         return Memory.open(self.store, encoder=EncoderSettings(adapter="fake"), checkpoint=self.checkpoint)
 
     def own(self, tenant: int, how: str) -> dict[str, Any]:
-        """What is asked: the tenant's space, by itself or as a list, or all of its user."""
+        """The spaces to search: the tenant's space, as a name or as a list, or all spaces of its user."""
         name = self.names[tenant]
         asked: dict[str, dict[str, Any]] = {"space": {"space": name}, "list": {"space": [name]}, "user": {"user": name}}
         return asked[how]
@@ -104,14 +104,14 @@ class _Place:
 
 
 def tries(seed: int, folder: Path) -> Iterator[Callable[[], int]]:
-    """Tries without end, each of which returns how many rows it has read."""
+    """Endless tries, each of which returns the number of rows that it has read."""
     randomness = random.Random(seed)
     number = 0
     while True:
         names: list[SpaceId] = []
         while len(names) < len(_LETTERS):
             name = hostile_name(randomness)
-            # In a list of keys, an asterisk at the end stands for all names that begin so.
+            # In a list of keys, a trailing asterisk stands for all names with that prefix.
             names += [name] if name not in names and not name.endswith("*") else []
         number += 1
         place = _Place(folder / str(number), tuple(names))
@@ -146,7 +146,7 @@ def _made(place: _Place) -> None:
 
 
 def _turn(tenant: int, name: str, number: int) -> dict[str, Any]:
-    """The turns of all tenants say the same, but that every third has a word of its tenant's own."""
+    """A turn; those of all tenants say the same, except that every third contains a word of its own tenant."""
     thing, deed = _THINGS[number % len(_THINGS)], _DEEDS[number % len(_DEEDS)]
     own = f" only{_LETTERS[tenant]}" if number % 3 == 0 else ""
     return {
@@ -158,7 +158,7 @@ def _turn(tenant: int, name: str, number: int) -> dict[str, Any]:
 
 
 def _reads(place: _Place, asked: list[_Asked]) -> list[int | str]:
-    """The rows that each question has read, or what went wrong."""
+    """The number of rows that each question has read, or its error."""
     found: list[int | str] = []
 
     def attempt(way: Callable[[_Asked], int], each: _Asked) -> None:
@@ -182,7 +182,7 @@ def _reads(place: _Place, asked: list[_Asked]) -> list[int | str]:
 
 
 class _Ways:
-    """The ways to ask a memory; each returns how many rows were read, none of them another tenant's."""
+    """The ways to search a memory; each checks that no row is of another tenant, and returns the number of rows."""
 
     memory: Memory
     http: TestClient
@@ -191,7 +191,7 @@ class _Ways:
         self._place = place
 
     def by_words(self, asked: _Asked) -> int:
-        """On the command line, of which a space or a user is asked; then what is known is shown."""
+        """On the command line: search a space or a user with ``recall``, then list the facts with ``show``."""
         place, name = self._place, self._place.names[asked.tenant]
         shared = [f"--store={place.store}", "--encoder.adapter=fake", f"--checkpoint={place.checkpoint}"]
         whose = "user" if asked.how == "user" else "space"
@@ -202,7 +202,7 @@ class _Ways:
         return len(re.findall(r"^ *\d+  \S+  \w+ .*turns |^\{", said, re.MULTILINE))
 
     def in_process(self, asked: _Asked) -> int:
-        """Through the public API."""
+        """With the public API."""
         found = self.memory.recall(
             asked.question, top_k=_ALL, strategy=asked.strategy, fold=asked.fold,
             **self._place.own(asked.tenant, asked.how),
@@ -210,18 +210,18 @@ class _Ways:
         return self._own(asked, [hit.as_json() for hit in found])
 
     def by_http(self, asked: _Asked) -> int:
-        """With a key, of which a space is asked, or all of an agent to which every tenant's space belongs."""
+        """Over HTTP with a key: search a space, or all spaces of the agent to which every tenant's space belongs."""
         answer = self.http.post("/v1/recall", json=self._question(asked), headers=self._bearer(asked))
         assert answer.status_code == 200, answer.text[:500]
         return self._own(asked, answer.json()["hits"])
 
     def by_mcp(self, asked: _Asked) -> int:
-        """The same as a tool."""
+        """The same with the MCP tool."""
         answer = self._called(asked, "recall", self._question(asked))
         return self._own(asked, answer["hits"])
 
     def by_explaining(self, asked: _Asked) -> int:
-        """Why turns are found, as a tool; with the times of all turns."""
+        """With the MCP tools that explain hits and list the times of turns."""
         name = self._place.names[asked.tenant]
         found = self._called(asked, "explain", {"space": name, "question": asked.question, "top_k": 4})["turns"]
         said = json.dumps(found, ensure_ascii=False)
@@ -229,7 +229,7 @@ class _Ways:
         return len(found) + len(self._called(asked, "times", {"space": name})["times"])
 
     def by_another(self, asked: _Asked) -> int:
-        """With the key of another tenant, who is told nothing."""
+        """With the key of another tenant, which is refused."""
         other = replace(asked, tenant=(asked.tenant + 1) % len(self._place.names))
         for strategy in (asked.strategy, None):
             question = {"space": self._place.names[asked.tenant], "question": asked.question, "strategy": strategy}
@@ -259,7 +259,7 @@ class _Ways:
         return result["structuredContent"]
 
     def _own(self, asked: _Asked, hits: list[dict[str, Any]]) -> int:
-        """Number of the hits, all of which are the tenant's own."""
+        """The number of hits, after a check that all of them are of the tenant."""
         name, letter = self._place.names[asked.tenant], _LETTERS[asked.tenant]
         assert hits
         for hit in hits:

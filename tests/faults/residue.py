@@ -1,8 +1,8 @@
-"""Residue: a marker in text, speaker, id or caption; after forgetting no file may hold it, nor a vector of its texts.
+"""Residue: a marker in text, speaker, ID or caption; after forgetting, no file may hold it or a vector of its texts.
 
-The graph is built by rules or by language models, which may fail at some turns, that are perhaps tried again; it is
-perhaps passed over again and refreshed; a turn or its whole space is forgotten, by a command or through a server, whose
-log is read as well.
+The graph is built by rules, or by language models, which may fail for some turns, and these may be tried again. Second
+passes and a refresh may follow. Then a turn or its whole space is forgotten, by a command or through a server, whose
+log is checked as well.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SPACE = "harbor"
 
 @dataclass(frozen=True)
 class _Try:
-    """A marker, its field and turn, and what is done before and to forget it."""
+    """A marker, its field and turn, what is done before, and how it is forgotten."""
 
     marker: str
     field: str
@@ -60,7 +60,7 @@ class _Try:
 
 
 def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
-    """Tries without end: a field, a turn, a way to build, to go on and to forget."""
+    """Endless tries, each with a field, a turn, a way to build, further commands and a way to forget."""
     randomness = random.Random(seed)
     while True:
         made = _Try(
@@ -77,7 +77,7 @@ def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
 
 
 def files_with(folder: Path, marker: str, vectors: Sequence[NDArray[np.float32]]) -> list[str]:
-    """Files that hold a word, in columns of tables too, or one of some vectors of any width."""
+    """Files that hold a word or one of the vectors, also in columns of Parquet tables."""
     found = []
     for path in sorted(folder.rglob("*")):
         if not path.is_file():
@@ -114,7 +114,7 @@ def _check(place: Path, made: _Try) -> None:
     vectors = in_child(partial(_built, place, made, turn))
     (place / "corpus.jsonl").unlink()
     shutil.rmtree(place / "replies.failed", ignore_errors=True)
-    for cassette in place.glob("replies.sqlite*"):  # is no part of a memory, and says what models were asked
+    for cassette in place.glob("replies.sqlite*"):  # not part of a memory, and records what models were asked
         cassette.unlink()
     assert files_with(place, made.marker, vectors), "the marker was never there"
     if made.is_served:
@@ -127,27 +127,27 @@ def _check(place: Path, made: _Try) -> None:
     assert code == 0 or (made.builds == _FAILING and _is_whole_but_for_failed(said)), f"{made}: verify: {code} {said}"
 
 
-_FAILED = re.compile("failed and (?:is|are) here as said")
+_FAILED = re.compile("failed, with text but no facts")
 
 
 def _is_whole_but_for_failed(said: str) -> bool:
-    """Whether ``verify`` has nothing to say but that turns failed."""
+    """Whether ``verify`` reports nothing except failed turns."""
     lines = [line for line in said.splitlines() if "no graph embeddings were compared" not in line]
     return all(": clean (" in line or _FAILED.search(line) for line in lines)
 
 
 def _built(place: Path, made: _Try, turn: dict[str, Any]) -> list[NDArray[np.float32]]:
-    """Build, and go on; all vectors that are of the marked turn alone."""
+    """Build, and run the further commands; returns all vectors that belong to the marked turn only."""
     again = ("refresh",) if made.is_refreshed else ()
     workbench.run_all(place, *made.builds, *made.passes, *again)
     with closing(sqlite3.connect(place / "graph.sqlite")) as connection:
         texts = {text for (text,) in connection.execute("SELECT description FROM nodes")}
-    if made.builds == _BY_RULES:  # what else models say of a turn nobody knows any more when it is forgotten
+    if made.builds == _BY_RULES:  # what models replied about a turn is no longer known when it is forgotten
         texts |= {*workbench.FakeCachedEncoder.texts}
-    # An ID is no part of a text, so the other conversation may say the same.
+    # An ID is not part of a text, so the other conversation may contain the same text.
     marked = {_utterance(turn)} | {text for text in texts if made.marker in text.lower()}
     marked -= {_utterance(each) for each in workbench.conversation("meadow")["sessions"][0]["turns"]}
-    # The hash of a marker can cancel that of another word, or be the first bucket, as in a collection's row of its own.
+    # A marker's hash can cancel that of another word, or fall into the first bucket, like the collection's own row.
     others = FakeEncoder(TEXT_DIM).encode(sorted(texts - marked))
     own = np.eye(1, TEXT_DIM, dtype=np.float32)
     vectors = _apart(FakeEncoder(TEXT_DIM).encode(sorted(marked)), np.concatenate([others, own]))
@@ -161,7 +161,7 @@ def _built(place: Path, made: _Try, turn: dict[str, Any]) -> list[NDArray[np.flo
 
 
 def _apart(vectors: Iterable[NDArray[np.float32]], others: Iterable[NDArray[np.float32]]) -> list[NDArray[np.float32]]:
-    """Those of some vectors that are none of others."""
+    """The vectors that differ from all others."""
     held = np.stack([*others])
     return [vector for vector in vectors if np.abs(held - vector).max(axis=1).min() > 1e-6]
 
@@ -174,7 +174,7 @@ def _forget(place: Path, made: _Try, turn: dict[str, Any]) -> None:
 
 
 def _forget_served(place: Path, made: _Try, turn: dict[str, Any]) -> None:
-    """Forget through a server that was asked about the turn before, rightly and wrongly."""
+    """Forget through a server that has answered requests about the turn before, valid and invalid ones."""
     said = {"space": _SPACE, "session": "s1", "speaker": turn["speaker"], "turn_id": turn["turn_id"]}
     named = {"whole_space": True} if made.is_space else {"turn_ids": [turn["turn_id"]]}
     with serving(place) as (child, address), httpx.Client(base_url=address, timeout=60) as http:

@@ -1,4 +1,4 @@
-"""A server that is stopped under load: what it acknowledged is there, what it forgot is gone, all checks are clean."""
+"""A server is stopped under load: acknowledged turns must be there, forgotten ones gone, and all checks clean."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from tests.faults import workbench
 from tests.faults.children import in_child
 
 _CLIENTS = 3
-_SPACES = ("harbor", "cove")  # one that holds turns already, and a new one
+_SPACES = ("harbor", "cove")  # one that already holds turns, and a new one
 _ALL = 2_000
 
 
 @dataclass
 class _Told:
-    """What the server has acknowledged to one client, by space and turn; what hangs in the air is in neither."""
+    """What the server has acknowledged to one client, by space and turn; requests without an answer are in neither."""
 
     added: set[tuple[str, str]] = field(default_factory=set)
     forgotten: set[tuple[str, str]] = field(default_factory=set)
@@ -38,13 +38,13 @@ class _Told:
 
 
 def load() -> None:
-    """Import what serving needs."""
+    """Import the modules that serving needs."""
     for name in ("uvicorn", "locigraph.scripts.serving.application"):
         import_module(name)
 
 
 def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
-    """Tries without end: a signal, a moment, and what three clients ask until then."""
+    """Endless tries, each with a signal, a moment, and the requests of three clients until then."""
     randomness = random.Random(seed)
     start = folder / "start"
 
@@ -80,7 +80,7 @@ def _check(place: Path, start: Path, stop: signal.Signals, after_s: float, seed:
 
 @contextmanager
 def serving(place: Path) -> Iterator[tuple[int, str]]:
-    """A process that serves the memory in a folder, and its address."""
+    """Start a process that serves the memory in a folder; yields its ID and its address."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

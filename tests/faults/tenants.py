@@ -1,7 +1,7 @@
-"""Tenants: hostile names of spaces through every public method; none may see or change what is another's.
+"""Tenants: every public method is called with hostile space names; none may see or change the data of another tenant.
 
-Hypothesis draws the names, and looks for the shortest one that does harm. Pages of the index hold two rows here, so
-that its iterators go from page to page.
+Hypothesis draws the names, and looks for the shortest one that does harm. Pages of the index hold only two rows here,
+so that its iterators have to fetch several pages.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ HOSTILE = (
 
 
 def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
-    """Tries without end: a name and a group of methods."""
+    """Endless tries, each with a name and a group of methods."""
     number = 0
     while True:
         number += 1
@@ -70,7 +70,7 @@ def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
 
 
 def hostile_name(randomness: random.Random) -> SpaceId:
-    """A name for a space of pieces that mean something elsewhere."""
+    """A name for a space, made of pieces that have a meaning elsewhere, such as in filter expressions."""
     while True:
         name = "".join(randomness.choice(PIECES) for _ in range(randomness.randint(1, 4)))[:MAX_NAME_BYTES]
         if is_name(name) and name != VICTIM:
@@ -82,9 +82,9 @@ def _raise(fault: str | None) -> None:
 
 
 def _faults(folder: Path, number: int) -> list[str | None]:
-    """None for each try that went well, or what went wrong in one."""
+    """None for each try that went well, or the error of one that did not."""
     folder.mkdir()
-    vars(milvus_collection)["_BATCH"] = _PAGE  # this process ends with these tries
+    vars(milvus_collection)["_BATCH"] = _PAGE  # not restored, since this process ends after these tries
     found: list[str | None] = []
     names: list[SpaceId] = []
     with (
@@ -108,7 +108,7 @@ def _faults(folder: Path, number: int) -> list[str | None]:
         try:
             tried()
         except Exception:
-            return [traceback.format_exc()[-2_500:]]  # of the shortest name; the others were cut off by it
+            return [traceback.format_exc()[-2_500:]]  # of the shortest name; the other tries were not run
         before = {node.id for node in store.nodes(VICTIM)}
         for name in dict.fromkeys(names):
             store.forget_spaces([space for space, scope in store.scopes().items() if Scope(name).covers(scope)])
@@ -120,7 +120,7 @@ def _faults(folder: Path, number: int) -> list[str | None]:
 
 
 def _tell(store: Store, indexer: DescriptionIndexer, space: SpaceId) -> None:
-    """Two turns of a space and a fact, if they are not there yet."""
+    """Add two turns and a fact to a space, unless it has them already."""
     turns = make_turns([f"I painted {space}", "It is red now"], space=space)
     if store.append_turns(turns):
         canoe, edge = fact("f", f"The canoe of {space}", turns[0]), NewRelation("f", "PAINTED_BY", "episode")

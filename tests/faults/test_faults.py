@@ -1,4 +1,4 @@
-"""A few tries of each kind, in a process of their own, since they fork; ``make faults`` runs thousands."""
+"""A few tries of each kind, in a process of its own, since they fork; ``make faults`` runs thousands."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TRIES = {
 
 
 def tried(tries: Mapping[str, int], folder: Path) -> tuple[dict[str, Any], str]:
-    """What a process that makes these tries says of each kind, and its errors."""
+    """Run these tries in a process; returns its results by kind, and its errors."""
     kinds = [f"{kind}={count}" for kind, count in tries.items()]
     summary = folder / "summary.json"
     ended = subprocess.run(
@@ -50,7 +50,7 @@ def tried(tries: Mapping[str, int], folder: Path) -> tuple[dict[str, Any], str]:
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str]:
-    """All kinds from one process: its imports cost more than most tries."""
+    """The results of all kinds from one process, since its imports take longer than most tries."""
     return tried(TRIES, tmp_path_factory.mktemp("tries"))
 
 

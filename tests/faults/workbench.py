@@ -1,4 +1,4 @@
-"""A small memory on which tries are made: corpora, commands with a fake text encoder, and its whole state."""
+"""A small memory for tries: its corpora, commands with a fake text encoder, and its whole state."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TURNS = (
     "I bought a red racing bicycle last week.", "I moved to Lisbon on 6 January 2024 with Carla.",
 )  # fmt: skip
 _EARLIER = ("I was born in Porto in 1980.",)
-#: With what is there, the last of them makes a list of places, and a name that is merged.
+#: Together with the earlier turns, the last one leads to a list of places and to a merged name.
 _LATER = (
     "I sold the red bicycle to Carla.", "I live in Faro now.", "I went to Rome and visited the Blue Harbours again.",
 )  # fmt: skip
@@ -39,7 +39,7 @@ _QUESTION = "Who repairs boats?"
 
 
 class FakeCachedEncoder(CachedTextEncoder):
-    """The cache as it is, over a hashed bag of words."""
+    """The real text cache over a hashed bag of words."""
 
     #: All texts that this process has encoded.
     texts: ClassVar[list[str]] = []
@@ -71,7 +71,7 @@ def conversation(space: str, turns: Sequence[str] = TURNS, *, session: str = "s1
 
 
 def prepare(folder: Path) -> None:
-    """Write corpora and checkpoints. The second corpus goes on with one conversation, and begins the other earlier."""
+    """Write corpora and checkpoints. The second corpus continues one conversation and adds earlier turns to another."""
     folder.mkdir(parents=True, exist_ok=True)
     first = [conversation(SPACES[0]), conversation(SPACES[1], month=2)]
     later = [conversation(SPACES[0], _LATER, session="s3", month=3), conversation(SPACES[1], _EARLIER, session="s0")]
@@ -108,7 +108,7 @@ def commands(folder: Path) -> dict[str, Callable[[], None]]:
 
     return {
         "build_by_models": build_by_models,
-        "build_by_failing_models": lambda: build_by_models(0.7),  # leaves turns that failed, with what was replied
+        "build_by_failing_models": lambda: build_by_models(0.7),  # leaves failed turns, with the replies
         "build": lambda: built("corpus.jsonl", None),
         "append": lambda: built("later.jsonl", checkpoint),
         "add": add,
@@ -133,7 +133,7 @@ def commands(folder: Path) -> dict[str, Callable[[], None]]:
 
 
 def words(folder: Path) -> dict[str, list[str]]:
-    """Some of these commands as they are typed; ``commands`` must have been called before for the text encoder."""
+    """Some of these commands as command lines; call ``commands`` first, since it sets the text encoder."""
     store, checkpoint = (f"--store={folder / 'graph.sqlite'}", f"--checkpoint={folder / 'checkpoint'}")
     return {
         "build": ["build", f"--corpus.path={folder / 'corpus.jsonl'}", store, "--checkpoint=null"],
@@ -150,7 +150,7 @@ def words(folder: Path) -> dict[str, list[str]]:
 
 
 def run(folder: Path, command: str) -> tuple[int, str]:
-    """A command's exit code with what it printed, or with its error, as ``locigraph`` would end."""
+    """Run a command; returns the exit code that ``locigraph`` would have, and the output or the error."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
         try:
@@ -169,14 +169,14 @@ def run(folder: Path, command: str) -> tuple[int, str]:
 
 
 def run_all(folder: Path, *names: str) -> None:
-    """Commands that must all succeed; a build whose models fail says so with exit code 1."""
+    """Run commands that must all succeed; a build whose models fail must exit with code 1."""
     for name in names:
         code, said = run(folder, name)
         assert code == (name == "build_by_failing_models"), f"{name}: {code} {said}"
 
 
 def run_each(folder: Path) -> None:
-    """Every command once, on a memory of its own."""
+    """Run every command once, on a new memory."""
     prepare(folder)
     run_all(folder, "build", "refresh")
     for name in commands(folder):
@@ -185,7 +185,7 @@ def run_each(folder: Path) -> None:
 
 
 def state(folder: Path) -> dict[str, Any]:
-    """All that a memory holds, without keys and counters, which an interruption may change."""
+    """Everything that a memory holds, except keys and counters, which an interruption may change."""
     tables = {
         "spaces": "SELECT space, user, agent FROM spaces ORDER BY space",
         "turns": "SELECT space, turn_id, position, speaker, text, state, error FROM turns ORDER BY space, turn_id",
@@ -220,6 +220,6 @@ def state(folder: Path) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Without progress bars and other output."""
+    """Suppress progress bars and other output."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         yield

@@ -113,7 +113,7 @@ def test_answers_are_judged_and_abstention_is_scored_apart(evaluated: Path, caps
     assert held["judges"] == {"wrong_answers": 4, "facts_taken_for_right": 0.0, "grade_taken_for_right": 1.0}
     assert set(held["prompts"]) == set(held["spent"]) == {"answer", "judge_facts", "judge_grade"}
     assert sum(stage["calls"] for stage in held["spent"].values()) == asked
-    assert "4 answers known to be wrong the judges took for right: by facts 0.000, by grade 1.000" in out
+    assert "4 answers known to be wrong that the judges accepted: by facts 0.000, by grade 1.000" in out
     lines = [json.loads(line) for line in (evaluated / "answers.jsonl").read_text().splitlines()]
     assert len(lines) == 20
     assert lines[0]["verdict"] == {"facts": 1.0, "grade": 1.0}
@@ -183,7 +183,7 @@ def test_replies_that_stay_useless_are_counted_and_in_no_mean(
     with stub_server(Stub(kind)) as stub:
         code, out, err = run(capsys, *options(evaluated, stub, "--wrong", "0"))
     assert code == 0, err
-    assert "7 answers of no use are in no mean" in out
+    assert "7 unusable answers are left out of all means" in out
     held = json.loads((evaluated / "answers.json").read_text())
     assert held["failed"] == 7
     assert held["strategies"]["v2"]["answers"] == 1
@@ -212,7 +212,7 @@ def test_what_cannot_be_answered_is_refused_before_anything_is_asked(
             (["--budget_tokens", "700"], ["no contexts of 700 tokens", "1000"]),
             (["--concurrency", "0"], ["concurrency is 0"]),
             (["--corpus.path", "sample"], ["SHA-256", "name the same corpus"]),
-            (["--results", str(evaluated.parent)], ["not a folder of locigraph evaluate"]),
+            (["--results", str(evaluated.parent)], ["not an output folder of locigraph evaluate"]),
             (["--llm.model", ""], ["llm.model"]),
         ):
             code, _, err = run(capsys, *options(evaluated, stub, *more))

@@ -45,7 +45,8 @@ def test_the_sample_is_not_taken_for_a_store_of_other_conversations_unless_it_is
     with Store(store) as graph:
         graph.append_turns(make_conversation([TEXTS[0]], space=SpaceId("ana")).turns)
     message = (
-        r"no corpus is named, and store '.*g\.sqlite' holds other conversations; name the file with --corpus\.path"
+        r"no corpus is named, and store '.*g\.sqlite' holds conversations other than the bundled sample's; name the "
+        r"file with --corpus\.path"
     )
     for dry_run in (True, False):
         with pytest.raises(LocigraphError, match=message):
@@ -90,9 +91,12 @@ def test_a_dry_run_counts_no_forgotten_turn_and_a_build_names_the_space_whose_tu
     build(corpus=read, store=store, checkpoint=None, dry_run=True)
     said = capsys.readouterr().out
     assert "dry run: 0 turns to consolidate" in said
-    assert said.endswith("; 1 forgotten turn would be passed over\n")
+    assert said.endswith("; 1 forgotten turn would be skipped\n")
     build(corpus=read, store=store, checkpoint=None)
-    cure = "ana b: 1 forgotten turn passed over; locigraph forget --restore --space 'ana b' undoes that"
+    cure = (
+        "ana b: 1 forgotten turn skipped; to allow this again, run locigraph forget --restore --space 'ana b', "
+        "then build again"
+    )
     assert cure in capsys.readouterr().out
     forget(space="ana b", yes=True, store=store, checkpoint=None)
     capsys.readouterr()

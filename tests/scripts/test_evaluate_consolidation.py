@@ -70,9 +70,9 @@ def test_one_models_graph_is_not_judged_as_anothers(
         asked = len(stub.requests)
         before = Path("out/consolidation.json").read_text()
         code, _, error = run(capsys, *command, "--llm.base_url", stub.url, "--llm.model", "n")
-        assert_one_line_and_code_2(code, error, "was made by architect m ")
-        assert "this run is of architect n " in error
-        assert "name another output" in error
+        assert_one_line_and_code_2(code, error, "was built by architect m ")
+        assert "this run uses architect n " in error
+        assert "choose another --output" in error
         assert run(capsys, *command, "--llm.base_url", stub.url, "--llm.model", "m")[0] == 0
     assert len(stub.requests) == asked
     assert json.loads(before)["rows"].keys() == json.loads(Path("out/consolidation.json").read_text())["rows"].keys()
@@ -96,7 +96,7 @@ def test_a_corpus_without_recorded_facts_cannot_judge_and_nothing_is_made(
     monkeypatch.chdir(tmp_path)
     Path("chat.jsonl").write_text(corpus())
     code, _, error = run(capsys, "evaluate-consolidation", "--corpus.path", "chat.jsonl")
-    assert_one_line_and_code_2(code, error, "conversation 'c' has no recorded facts to judge by")
+    assert_one_line_and_code_2(code, error, "conversation 'c' has no recorded facts to compare with")
     code, _, error = run(capsys, "evaluate-consolidation", "--threshold", "0")
     assert_one_line_and_code_2(code, error, "threshold is 0.0")
     assert [path.name for path in tmp_path.iterdir()] == ["chat.jsonl"]

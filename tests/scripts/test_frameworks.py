@@ -102,7 +102,7 @@ def test_a_note_reaches_the_metadata_and_an_error_the_caller(framework: Any, pla
         invoke, _ = framework(memory, "ana")
         (_, text, metadata), *_ = invoke(QUESTION)
         assert (text, metadata["strategy"]) == (f"Ana: {SOLD}", "v1")
-        assert metadata["notes"] == ["v1 answers, since v2 cannot: no checkpoint is named"]
+        assert metadata["notes"] == ["v1 answered, since v2 cannot be used: no checkpoint is named"]
         invoke, _ = framework(memory, "anna")
         with pytest.raises(UnknownSpaceError, match="nearest is 'ana'"):
             invoke(QUESTION)

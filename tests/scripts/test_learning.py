@@ -47,7 +47,7 @@ def test_conversations_without_questions_are_all_learnt_from_since_none_could_ju
 def test_a_negative_number_of_conversations_cannot_be_held_back() -> None:
     spaces = [SpaceId(f"s{i}") for i in range(4)]
     asked = tuple(Question(space, f"q{space}", "Hello?", "c", ()) for space in spaces)
-    with pytest.raises(LocigraphError, match="validation is -1; 0 or more"):
+    with pytest.raises(LocigraphError, match="validation is -1; expected 0 or more"):
         training_set(VIEWS, corpus_of(spaces, asked), validation=-1)
 
 
@@ -62,7 +62,7 @@ def test_a_search_of_other_data_or_another_text_encoder_is_not_used(tmp_path: Pa
     file.write_text(json.dumps(found))
     (settings_of_fold,) = settings_of_folds(Settings(), [fold], str(file), **settings)
     assert settings_of_fold.model.attention_dim == 16
-    with pytest.raises(LocigraphError, match=r"the search had text_encoder 'm\+1', this evaluation has 'm'"):
+    with pytest.raises(LocigraphError, match=r"the search had text_encoder 'm\+1', but this evaluation has 'm'"):
         settings_of_folds(Settings(), [fold], str(file), corpus="123", text_encoder="m")
     assert settings_of_folds(Settings(), [fold], None, corpus="other") == [Settings()]
 
@@ -72,7 +72,7 @@ def test_a_graph_that_judges_is_held_back_as_a_whole() -> None:
     asked = tuple(Question(space, f"q{space}", "Hello?", "c", ()) for space in spaces)
     made = training_set(VIEWS, corpus_of(spaces, asked), validation=0, validation_only=True)
     assert (made.train, made.validation, made.questions) == ((), tuple(spaces), asked)
-    with pytest.raises(LocigraphError, match="x: no question with evidence; it cannot judge"):
+    with pytest.raises(LocigraphError, match="x: no question has evidence, so it cannot be used for early stopping"):
         training_set(VIEWS, corpus_of(spaces, ()), validation=0, validation_only=True)
 
 

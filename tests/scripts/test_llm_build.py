@@ -277,7 +277,7 @@ def test_the_examples_of_the_document_build_a_graph(
 
 BAD_CALLS = {
     "no model": (["--llm.base_url", NOWHERE], "llm.model is ''"),
-    "no endpoint": (["--llm.model", "m"], "llm.base_url names no endpoint"),
+    "no endpoint": (["--llm.model", "m"], "llm.base_url is not set"),
     "negative limit": (["--llm.model", "m", "--max_tokens", "-1"], "max_tokens is -1"),
     "cost without prices": (["--llm.model", "m", "--max_cost", "1"], "max_cost is 1.0, but llm.input_price"),
     "endless prices": (["--llm.model", "m", "--llm.input_price", ".inf"], "prices of llm"),

@@ -159,12 +159,12 @@ def test_what_a_server_has_completed_to_forget_is_forgotten_already(
     options: dict[str, Any] = {"store": str(place / "memory.sqlite"), "checkpoint": str(place / "checkpoint")}
     with opened(place) as server:
         server.add_many([SALE | {"turn_id": "t1"}, SALE | {"turn_id": "t2", "text": "It is gone."}])
-        with pytest.raises(LocigraphError, match=r"not yet from the index .* forget again completes it"):
+        with pytest.raises(LocigraphError, match=r"not yet from the index .* call forget again to complete it"):
             forget(space="ana", turns="t1", **options)
         assert [hit.turn_ids for hit in server.recall("bike", space="ana")] == [("t2",)]
         server.add(**SALE | {"turn_id": "t3", "text": "I have a car now."})  # due, and left to the server
         forget(space="ana", turns="t1", **options)
-        assert "forgotten already" in capsys.readouterr().out
+        assert "already forgotten" in capsys.readouterr().out
         with pytest.raises(StoreError, match="no turn 't1', or it was erased before"):
             server.forget(space="ana", turn_ids=["t1", "t2"])  # some of them
         server.forget(space="ana", whole_space=True)
@@ -192,7 +192,7 @@ def test_restoring_needs_no_index_and_says_where_there_is_nothing_to_restore(
         memory.add(**SALE, turn_id="t1")
         memory.forget(space="ana", turn_ids=["t1"])
         forget(space="ana", turns="t1", restore=True, store=store)  # while another has the index
-        assert capsys.readouterr().out.startswith("1 forgotten turn of ana may come back")
+        assert capsys.readouterr().out.startswith("1 forgotten turn of ana can be added again")
         memory.add(**SALE, turn_id="t1")
     for turns, said in ((None, "no turn"), (["t1"], r"none of the turns \['t1'\]")):
         with pytest.raises(LocigraphError, match=f"space 'ana': {said} was forgotten, so there is nothing"):
@@ -277,7 +277,7 @@ def test_what_was_opened_to_be_read_is_not_written(place: Path) -> None:
             lambda: memory.forget(space="ana", turn_ids=[said]),
             lambda: memory.restore(space="ana"),
         ):
-            with pytest.raises(LocigraphError, match="was opened to be read; open it with access='write'"):
+            with pytest.raises(LocigraphError, match="was opened for reading only; open it with access='write'"):
                 write()
 
 
@@ -316,7 +316,7 @@ def test_a_closed_memory_refuses_whatever_is_asked_of_it_and_closes_once(
 
 
 def test_a_path_in_the_place_of_parts_is_told_how_a_memory_is_made() -> None:
-    with pytest.raises(TypeError, match=r"Memory\('m.sqlite'\): make a memory with Memory.open\(path\)"):
+    with pytest.raises(TypeError, match=r"Memory\('m.sqlite'\): open a memory with Memory.open\(path\)"):
         Memory("m.sqlite")  # type: ignore[arg-type]
 
 
@@ -342,11 +342,13 @@ def test_v1_answers_with_a_note_where_no_checkpoint_can_be_used(place: Path) -> 
         memory.add(**SALE)
         found = memory.recall("Who bought the bike?", space="ana")
         assert (found.strategy, found[0].turn_ids) == ("v1", tuple(found[0].turn_ids))
-        assert "v1 answers, since v2 cannot" in found.notes[0]
+        assert "v1 answered, since v2 cannot be used" in found.notes[0]
         with pytest.raises(LocigraphError, match="v2 cannot be used"):
             memory.recall("Who bought the bike?", space="ana", strategy="v2")
     with Memory.open(place / "memory.sqlite", checkpoint=None) as memory:
-        assert memory.recall("bike", space="ana").notes == ("v1 answers, since v2 cannot: no checkpoint is named",)
+        assert memory.recall("bike", space="ana").notes == (
+            "v1 answered, since v2 cannot be used: no checkpoint is named",
+        )
 
 
 def test_without_a_checkpoint_no_graph_embeddings_are_due_and_closing_again_has_nothing_to_do(
@@ -422,7 +424,7 @@ def test_a_language_model_consolidates_what_is_added_and_questions_are_answered_
             assert was_asked.wait(30)
             for strategy in ("v2", "v1", "bm25"):
                 found = memory.recall("bike", space="ana", strategy=strategy)
-                assert ["of 2 turns 1 is not consolidated yet" in note for note in found.notes] == [True], strategy
+                assert ["of 2 turns, 1 is not consolidated yet" in note for note in found.notes] == [True], strategy
             assert memory.spaces() == ["ana"]
             may_answer.set()
             adding.join()
@@ -436,7 +438,7 @@ def test_a_language_model_consolidates_what_is_added_and_questions_are_answered_
 
 
 def test_an_extractor_that_cannot_take_turns_one_by_one_or_names_no_model_is_refused_at_once(place: Path) -> None:
-    with pytest.raises(LocigraphError, match=r"consolidation 'recorded': .* by rules or rules-spacy or llm"):
+    with pytest.raises(LocigraphError, match=r"consolidation is 'recorded'; .* by rules or rules-spacy or llm"):
         opened(place, consolidation="recorded")
     with pytest.raises(LocigraphError, match=r"llm\.model is ''"):
         opened(place, consolidation="llm")
@@ -512,13 +514,19 @@ def test_a_context_has_limits_by_kind_of_memory(place: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"budget_kinds": {"turns": 3}}, "budget_kinds names 'turns'; known: 'episodes', 'facts', 'reflections'"),
-        ({"budget_kinds": {"fact": 3}}, "budget_kinds names 'fact'; nearest is 'facts'"),
+        (
+            {"budget_kinds": {"turns": 3}},
+            "budget_kinds names 'turns', which is not a kind of memory; known: 'episodes', 'facts', 'reflections'",
+        ),
+        ({"budget_kinds": {"fact": 3}}, "budget_kinds names 'fact', which is not a kind of memory; nearest is 'facts'"),
         ({"budget_kinds": {"facts": -1}}, "budget_kinds: facts is -1; expected a whole number, 0 or more"),
         ({"budget_kinds": {"facts": 2.5}}, "budget_kinds: facts is 2.5; expected a whole number"),
         ({"budget_kinds": {"facts": True}}, "budget_kinds: facts is True; expected a whole number"),
-        ({"budget_kinds": {"facts": 3}, "budget_tokens": None}, "budget_kinds limits a context, and none is made"),
-        ({"top_k": 10**12}, "top_k is 1000000000000; at most 10000 memories"),
+        (
+            {"budget_kinds": {"facts": 3}, "budget_tokens": None},
+            "budget_kinds limits a context, but no context was asked for",
+        ),
+        ({"top_k": 10**12}, "top_k is 1000000000000; expected at most 10000"),
     ],
 )
 def test_limits_that_make_no_sense_are_refused(place: Path, options: dict[str, object], told: str) -> None:
@@ -560,11 +568,11 @@ def test_copies_have_one_place_and_a_view_of_a_speaker_none_of_anothers_words(pl
         assert sold in [turn for hit in asked() for turn in hit.turn_ids]
         assert copied(asked(speaker=["Ana", "Bo"])) == 0
         assert all(hit.turn_ids == (sold,) for hit in asked(speaker="Ana"))
-        with pytest.raises(LocigraphError, match=r"no speaker 'Anna'; nearest is 'Ana'"):
+        with pytest.raises(LocigraphError, match=r"no speaker 'Anna' in space 'ana'; nearest is 'Ana'"):
             asked(speaker="Anna")
         with pytest.raises(LocigraphError, match="name at least one speaker"):
             asked(speaker=[])
-        with pytest.raises(LocigraphError, match=r"fold is 0; a likeness is above 0"):
+        with pytest.raises(LocigraphError, match=r"fold is 0; expected a word similarity above 0"):
             asked(fold=0)
 
 
@@ -768,7 +776,7 @@ def test_of_turns_that_are_all_pending_nothing_is_found_and_that_is_said(place: 
         hits = memory.recall("Who bought the bike?", space="ana", strategy=strategy)
         assert len(hits) == 0
         (note,) = hits.notes
-        assert "of 1 turn 1 is not consolidated yet" in note
+        assert "of 1 turn, 1 is not consolidated yet" in note
 
 
 def test_turns_of_several_callers_are_remembered_each_as_if_alone(place: Path) -> None:
@@ -823,7 +831,7 @@ def test_after_an_outage_each_caller_hears_of_its_own_turn(place: Path, monkeypa
             first, second, third = memory.add_each([SALE | {"turn_id": f"t{number}"} for number in range(3)])
         assert (first, second) == ("t0", "t1")
         assert isinstance(third, LanguageModelError)
-        assert "turn 't2' is kept, and is consolidated later, so do not add it again: no answer" in str(third)
+        assert "turn 't2' is stored and will be consolidated later, so do not add it again: no answer" in str(third)
         memory.add(**SALE | {"turn_id": "t3"})
         hits = memory.recall("bike", space="ana", fold=None)
         assert {turn for hit in hits for turn in hit.turn_ids} == {"t0", "t1", "t2", "t3"}
@@ -873,5 +881,5 @@ def test_what_is_no_text_is_refused_and_nothing_is_written(place: Path, wrong: d
             memory.recall("who \udc00", space="ana")
         with pytest.raises(UnknownSpaceError):
             memory.times("ana\udc00")
-        with pytest.raises(LocigraphError, match="names no turn"):
+        with pytest.raises(LocigraphError, match="turn_ids is empty"):
             memory.forget(space="ana", turn_ids=[])

@@ -169,7 +169,7 @@ def test_what_a_model_says_is_asked_for_decides_how_magma_searches(filled: Path)
     [
         (["--queries", "rule"], "query generator 'rule' is not known; nearest is 'rules'"),
         (["--queries", "llm"], "llm.model is ''"),
-        (["--queries", "llm", "--llm.model", "m"], "llm.base_url names no endpoint"),
+        (["--queries", "llm", "--llm.model", "m"], "llm.base_url is not set"),
     ],
 )
 def test_a_generator_that_cannot_be_is_one_line(

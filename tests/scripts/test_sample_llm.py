@@ -167,7 +167,7 @@ def test_every_turn_that_answers_a_question_has_a_fact_or_event(built: Built) ->
 
 def test_the_bundled_cassette_is_never_written_to() -> None:
     before = BUNDLED["sample"].read_bytes()
-    with pytest.raises(LocigraphError, match=r"bundled and only replayed; set llm\.mode to replay"):
+    with pytest.raises(LocigraphError, match=r"bundled, for replay only; set llm\.mode to replay"):
         clients_of(LLMSettings(base_url="http://localhost:1/v1", model="m", cassette="sample"))("architect")
     assert BUNDLED["sample"].read_bytes() == before
 

@@ -96,7 +96,7 @@ def test_links_by_rules_are_made_once(built: tuple[Path, list[str]], capsys: pyt
     with Store(folder / "g.sqlite") as store:
         made = len(store.relations(SpaceId("harbor"))) - held
     assert made
-    assert f"{counted(made, 'link')} to causes and 0 to entities added; locigraph build" in out
+    assert f"{counted(made, 'link')} to causes and 0 to entities added; run locigraph build" in out
     code, out, error = run(capsys, "link", "--once", *options)
     assert (code, "0 links to causes and 0 to entities added" in out) == (0, True), error
 
@@ -123,13 +123,13 @@ def test_a_second_process_of_the_same_command_is_refused(
     with (folder / f"g.sqlite.{command}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         code, _, error = run(capsys, command, "--once", *options)
-    assert_one_line_and_code_2(code, error, f"another process runs {command} on store")
+    assert_one_line_and_code_2(code, error, f"another process is running {command} on store")
 
 
 @pytest.mark.parametrize("words", [[], ["--once", "--interval", "3"], ["--interval", "0"]])
 def test_either_once_or_an_interval_is_given(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     code, _, error = run(capsys, "classify", *words)
-    assert_one_line_and_code_2(code, error, "give --once, or --interval with seconds above 0")
+    assert_one_line_and_code_2(code, error, "give either --once or --interval with seconds above 0")
 
 
 def test_sigterm_ends_the_service_cleanly(built: tuple[Path, list[str]], tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_an_outage_ends_one_pass_of_a_service_and_not_the_service(
     store = built[1][1]
     with pytest.raises(LimitReachedError):
         second_passes.run("reflect", store, REMEMBERED, Merged(), work, once=False, interval=0.01)
-    assert "no answer; tried again in 0.01 s" in capsys.readouterr().out
+    assert "no answer; trying again in 0.01 s" in capsys.readouterr().out
     passes.clear()
     with pytest.raises(LanguageModelError, match="no answer"):
         second_passes.run("reflect", store, REMEMBERED, Merged(), work, once=True, interval=None)

@@ -100,7 +100,7 @@ def test_show_as_of_knows_nothing_of_later_turns(store: str, capsys: pytest.Capt
     assert "Porto" in early
     assert "Lyon" not in early
     show(space="ana", store=store, as_of=datetime(1990, 1, 1, tzinfo=UTC).isoformat())
-    assert capsys.readouterr().out == "nothing of these types is known\n"
+    assert capsys.readouterr().out == "no nodes of these types are known\n"
 
 
 def test_what_is_shown_cannot_steer_the_terminal(store: str, capsys: pytest.CaptureFixture[str]) -> None:

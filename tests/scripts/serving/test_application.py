@@ -73,7 +73,12 @@ WRONG: list[tuple[str, dict[str, Any], int, str]] = [
     ("recall", {"space": "ana"}, 422, "field 'question' is missing"),
     ("recall", _LATE | {"top_k": "5"}, 422, "field 'top_k' is '5': input should be a valid"),
     ("recall", _LATE | {"budget_kinds": {"facts": "5"}}, 422, "field 'budget_kinds.facts' is '5'"),
-    ("recall", _LATE | {"budget_tokens": 9, "budget_kinds": {"fact": 5}}, 400, "'fact'; nearest is 'facts'"),
+    (
+        "recall",
+        _LATE | {"budget_tokens": 9, "budget_kinds": {"fact": 5}},
+        400,
+        "'fact', which is not a kind of memory; nearest is 'facts'",
+    ),
     ("recall", _LATE | {"topk": 5}, 422, "request: field 'topk' is not known; nearest is 'top_k'"),
     ("recall", _LATE | {"strategy": "v3"}, 400, "strategy 'v3' is not known"),
     ("recall", _LATE | {"as_of": "then"}, 400, "time 'then' is not ISO 8601"),
@@ -92,11 +97,11 @@ WRONG: list[tuple[str, dict[str, Any], int, str]] = [
         "turns.1: field 'session_id' is not known; nearest",
     ),
     ("add_many", {"turns": []}, 422, "field 'turns' is []"),
-    ("forget", {"space": "ana"}, 400, "name the turns to erase, or say that it is the whole space"),
-    ("forget", {"user": "ana", "turn_ids": ["t1"]}, 400, "user 'ana': name the turns to erase, or say that it is"),
+    ("forget", {"space": "ana"}, 400, "name the turns to erase, all of one space, or choose the whole"),
+    ("forget", {"user": "ana", "turn_ids": ["t1"]}, 400, "user 'ana': name the turns to erase, all of one space"),
     ("forget", {"space": "ana", "turn_ids": ["t9"]}, 400, "space 'ana' has no turn 't9'"),
     ("forget", {"space": "ana", "whole_space": "yes"}, 422, "field 'whole_space' is 'yes'"),
-    ("forget", {"space": "ana", "whole_space": True, "turn_ids": ["t1"]}, 400, "name the turns to erase, or say"),
+    ("forget", {"space": "ana", "whole_space": True, "turn_ids": ["t1"]}, 400, "name the turns to erase, all of"),
 ]
 
 
@@ -116,27 +121,27 @@ def test_a_turn_that_was_forgotten_is_refused_with_the_way_to_let_it_come_back(c
     ask(client, "forget", {"space": "ana", "turn_ids": ["t1"]})
     status, detail = refusal(client.post("/v1/add", json=TURN | {"turn_id": "t1"}))
     assert status == 400
-    assert detail.endswith("Memory.restore or, on the machine of the store, locigraph forget --restore")
+    assert detail.endswith("Memory.restore or, on the machine that has the store, with locigraph forget --restore")
 
 
 def test_paths_methods_and_bodies_that_are_not_ours_are_problems_too(client: httpx.Client) -> None:
-    assert refusal(client.get("/v2")) == (404, "path '/v2' is not served; /openapi.json lists the paths")
-    assert refusal(client.get("/v1/add")) == (405, "path '/v1/add' does not take GET; use POST")
+    assert refusal(client.get("/v2")) == (404, "path '/v2' does not exist; /openapi.json lists the paths")
+    assert refusal(client.get("/v1/add")) == (405, "path '/v1/add' does not accept GET; use POST")
     json_type = {"Content-Type": "application/json"}
     assert refusal(client.post("/v1/add", content=b"{", headers=json_type))[1].startswith(
         "the request is not valid JSON"
     )
-    assert "no JSON object" in refusal(client.post("/v1/add", content=b"[1]", headers=json_type))[1]
+    assert "not a JSON object" in refusal(client.post("/v1/add", content=b"[1]", headers=json_type))[1]
     deep = refusal(client.post("/v1/add", content=b"[" * 90_000, headers=json_type))
     assert deep == (
         400,
-        "the request cannot be read as JSON; it is nested too deeply, or holds a number of too many digits",
+        "the request cannot be read as JSON: it is nested too deeply, or a number has too many digits",
     )
 
 
 def test_no_stream_can_be_held_open_on_which_nothing_ever_comes(client: httpx.Client) -> None:
     found = client.get("/mcp", headers={"Accept": "text/event-stream"}, timeout=5)
-    assert refusal(found) == (405, "path '/mcp' does not take GET; use POST")
+    assert refusal(found) == (405, "path '/mcp' does not accept GET; use POST")
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", None])
@@ -283,7 +288,7 @@ def test_the_log_holds_who_and_what_but_nothing_that_was_said(
         client.get("/blue?blue=bike", headers=ANA)
         monkeypatch.setattr(Memory, "add", crash)
         answer = client.post("/v1/add", json=TURN, headers=ANA)
-        assert refusal(answer) == (500, "the server failed; its log says where, without what was said")
+        assert refusal(answer) == (500, "the server failed; its log says where, without quoting conversations")
     ours = [record.getMessage() for record in caplog.records if record.name == "locigraph.serve"]
     requests = [json.loads(line) for line in ours if line.startswith("{")]
     assert [(line["path"], line["status"], line["key"]) for line in requests[-4:]] == [

@@ -33,11 +33,11 @@ def test_without_keys_everyone_is_the_owner_and_with_keys_nobody_is() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[", "neither YAML nor JSON"),
+        ("[", "neither valid YAML nor valid JSON"),
         ("agent", "keys: Input should be a valid list"),
-        ("[]", "holds no key"),
-        ("[" * 20_000, "neither YAML nor JSON"),
-        ("- {name: a, key: " + "1" * 5_000 + "}", "neither YAML nor JSON"),
+        ("[]", "contains no key"),
+        ("[" * 20_000, "neither valid YAML nor valid JSON"),
+        ("- {name: a, key: " + "1" * 5_000 + "}", "neither valid YAML nor valid JSON"),
         (json.dumps([ONE | {"key": "short"}]), "0.key: String should have at least 16 characters"),
         (json.dumps([ONE | {"spaces": []}]), "0.spaces: List should have at least 1 item"),
         (json.dumps([ONE | {"admin": True}]), "0.admin: Extra inputs are not permitted"),

@@ -180,7 +180,7 @@ def test_a_stopped_line_refuses_what_has_no_answer_yet_and_what_comes() -> None:
             await asyncio.sleep(0)
         await asyncio.sleep(0)
         queue.stop()
-        with pytest.raises(BusyError, match="the server stops"):
+        with pytest.raises(BusyError, match="the server is stopping"):
             await queue.answer(operation, Request(space="late", name="late"), ANYBODY)
         answers = await asyncio.gather(*calls, return_exceptions=True)
         memory.may_go.set()

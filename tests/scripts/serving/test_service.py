@@ -17,7 +17,7 @@ def test_with_too_many_waiting_a_request_is_told_to_come_back(place: Path, monke
     with serving(place) as client:
         answer = client.get("/v1/spaces")
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
-        assert answer.json()["detail"] == "0 requests wait already; ask again later"
+        assert answer.json()["detail"] == "0 requests are already waiting; try again later"
         monkeypatch.setattr(service, "_MOST_WAITING", 1)
         assert client.get("/v1/spaces").status_code == 200
 
@@ -26,7 +26,7 @@ def test_with_too_many_waiting_a_request_is_told_to_come_back(place: Path, monke
     ("error", "said"),
     [
         (LocigraphError("the weights are missing; install them"), "the weights are missing; install them"),
-        (RuntimeError("I sold the bike"), "the server failed; its log says where, without what was said"),
+        (RuntimeError("I sold the bike"), "the server failed; its log says where, without quoting conversations"),
     ],
 )
 def test_a_server_that_cannot_load_its_models_lives_and_says_why_it_is_not_ready(
