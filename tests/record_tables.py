@@ -22,8 +22,8 @@ _SUMMARY = (
     ("v1: BM25 and dense search", "zero", "v1"),
     ("BM25", "five", "bm25"),
     ("dense search", "zero", "dense"),
-    ("with the text encoder before the shipped one: **v2**, trained in folds of LoCoMo", "five", "v2"),
-    ("with the text encoder before the shipped one: linear fusion, learnt in the same folds", "five", "fusion"),
+    ("**v2**, trained in folds of LoCoMo", "five", "v2"),
+    ("linear fusion of the same signals, learnt in the same folds", "five", "fusion"),
 )
 _KINDS_OF_TALK = (
     ("multi-session", "several sessions"), ("temporal-reasoning", "time"), ("knowledge-update", "knowledge update"),
