@@ -52,7 +52,7 @@ class _HashedWords(CachedTextEncoder):
 
 def main() -> None:
     """Print medians in milliseconds and their ratio."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=100, help="number of turns that are added and timed")
     parser.add_argument("--before", type=int, default=2400, help="number of turns in the store before that")
     parser.add_argument("--one_space", action="store_true", help="put all turns into one space")

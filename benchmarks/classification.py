@@ -163,7 +163,7 @@ def from_nothing(path: Path, encoder: CachedTextEncoder, threshold: float) -> di
 
 def main() -> None:
     """Print both measurements."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--store", required=True, help="graph to classify; the benchmark works on copies of it")
     parser.add_argument(
         "--thresholds", type=float, nargs="+", default=[THRESHOLD], help="thresholds of the classifier to try"

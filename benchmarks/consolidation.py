@@ -32,7 +32,7 @@ from tests.fakes import FakeEncoder
 
 def main() -> None:
     """Print turns per second of both, and their ratio."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--conversations", type=int, default=16, help="number of conversations to consolidate at the same time"
     )

@@ -33,7 +33,7 @@ _METRICS = ("recall@10", "ndcg@10")
 
 def main() -> None:
     """Print one row for each constant and weight, one pair of columns for each depth."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", default="threads", help="corpus with the questions: a bundled name or a file")
     parser.add_argument(
         "--format", choices=["jsonl", "locomo", "longmemeval"], default="jsonl", help="format of the corpus"

@@ -21,7 +21,7 @@ from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings
 
 def main() -> None:
     """Print the comparison."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--learnt",
         default="threads",

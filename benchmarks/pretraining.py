@@ -25,7 +25,7 @@ from locigraph.training.folds import FoldTrainer, plan_folds
 
 def main() -> None:
     """Train and print a row for each setting."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", required=True, help="corpus to learn from and to test on: a bundled name or a file")
     parser.add_argument("--format", default="locomo", help="format of the corpus")
     parser.add_argument("--store", required=True, help="graph of the corpus")

@@ -39,7 +39,7 @@ _START = 1_700_000_000
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print a table of milliseconds; exits with 1 if a strategy's median is more than what ``--at_most_ms`` allows."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, nargs="+", default=[10_000], help="sizes of the space to try, in nodes")
     parser.add_argument(
         "--at_most_ms", type=float, help="largest median that a strategy may have; the exit code is 1 if one exceeds it"

@@ -40,7 +40,7 @@ _TURNS_OF_20 = 11
 
 def main() -> None:
     """Print a table of milliseconds and ratios."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, nargs="+", default=[10_000, 100_000], help="sizes of the space to try")
     parser.add_argument(
         "--widths", type=int, nargs="+", default=[_VECTOR_DIM, 768], help="widths of v2's vectors to try"

@@ -127,7 +127,7 @@ def shown(made: Mapping[str, Any]) -> str:
 
 def main() -> None:
     """Print a line for each strategy before and after each pass."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", required=True, help="corpus with the questions: a bundled name or a file")
     parser.add_argument("--format", default="locomo", help="format of the corpus")
     parser.add_argument("--conversations", nargs="*", help="conversations of the corpus; all by default")

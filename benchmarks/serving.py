@@ -119,7 +119,9 @@ def total(metrics: str, name: str) -> float:
 
 def main() -> None:
     """Run the benchmark, and print the measurements as JSON."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.serving", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.serving", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
         "--clients", type=int, default=200, help="number of clients that ask one question after the other"
     )

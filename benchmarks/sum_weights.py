@@ -104,7 +104,7 @@ def against(asked: Asked, scores: NDArray[np.float64], path: str, strategy: str)
 
 def main() -> None:
     """Print a row for equal, given and searched weights."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", default="threads", help="corpus with the questions: a bundled name or a file")
     parser.add_argument(
         "--format", choices=["jsonl", "locomo", "longmemeval"], default="jsonl", help="format of the corpus"

@@ -263,7 +263,8 @@ class ChatClient:
                     if status == _UNAUTHORISED and self._endpoint.lacking_key is not None:
                         to_do = f"environment variable {self._endpoint.lacking_key} is not set; put the key there"
                         raise LanguageModelError(self._told(error, to_do)) from error
-                    raise LanguageModelError(self._told(error)) from error
+                    to_do = "this will not pass by itself: correct the endpoint, the model or the key, and run again"
+                    raise LanguageModelError(self._told(error, to_do)) from error
                 if "insufficient_quota" in str(error):
                     raise LanguageModelError(self._told(error, "no credit is left; add some and run again")) from error
                 fault = error

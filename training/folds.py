@@ -104,7 +104,10 @@ class FoldTrainer:
         for other in self.also:
             known = sorted({*other.train, *other.validation} & set(fold.test))
             if known:
-                raise LeakError(f"fold {fold.index} tests space {known[0]!r}, which is also in a corpus to learn from")
+                raise LeakError(
+                    f"fold {fold.index} tests space {known[0]!r}, which is also in a corpus to learn from; leave that "
+                    "conversation out of the corpora in also"
+                )
         tested = [q for q in self.questions if q.space in fold.test]
         side = [q for q in self.questions if q.space in {*fold.train, *fold.validation}]
         own = TrainingSet(without_wordings(side, tested), fold.train, fold.validation, self.views)

@@ -155,7 +155,8 @@ class CachedTextEncoder:
         """
         if self._unwritable is not None:
             raise TextEncoderError(
-                f"{self._unwritable}: the cache of vectors cannot be written, so nothing was forgotten"
+                f"{self._unwritable}: the cache of vectors cannot be written, so nothing was forgotten; make it "
+                "writable and run forget again"
             )
         with self._connect() as connection:
             with connection:

@@ -6,6 +6,7 @@ from collections import Counter
 from datetime import datetime, timedelta
 from typing import Any
 
+from locigraph.kg.counts import counted
 from locigraph.kg.language.tokens import one_line
 from locigraph.kg.schema import EPISODE
 from locigraph.kg.store import Store
@@ -91,7 +92,7 @@ def lines_of(found: dict[str, Any]) -> list[str]:
     ]
     lines = [one_line(line) for line in lines]
     left = len(found["edges"]) - _MOST_EDGES
-    return [*lines, f"  and {left} more edges (--json true shows all)"] if left > 0 else lines
+    return [*lines, f"  and {counted(left, 'more edge')} (--json true shows all)"] if left > 0 else lines
 
 
 def _history(graph: Store, space: SpaceId, node: Node) -> list[tuple[Node, Node]]:

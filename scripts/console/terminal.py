@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
-from locigraph.kg.counts import counted
+from locigraph.kg.counts import counted, is_or_are
 
 if TYPE_CHECKING:
     from locigraph.kg.corpora import Conversation
@@ -40,7 +40,8 @@ def spaces_list(conversations: Sequence[Conversation], known: AbstractSet[SpaceI
         lines.append(f"{kind} space {conversation.space}: {counted(len(conversation.turns), 'turn')}{span}")
     more = conversations[_MOST_SPACES:]
     if more:
-        lines.append(f"and {len(more)} more, of which {sum(each.space not in known for each in more)} are new")
+        new = sum(each.space not in known for each in more)
+        lines.append(f"and {len(more)} more, of which {new} {is_or_are(new)} new")
     return printable("\n".join(lines))
 
 

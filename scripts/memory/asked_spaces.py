@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 
+from locigraph.kg.counts import counted
 from locigraph.kg.errors import LocigraphError, UnknownScopeError, UnknownSpaceError, nearest, shortened
 from locigraph.kg.joint import parted, read_by_space
 from locigraph.kg.schema import dated_types
@@ -69,7 +70,8 @@ class AskedSpaces:
             raise LocigraphError("speaker is an empty list; name at least one speaker, or None for all")
         for name in wanted:
             if name not in known:
-                where = repr(self.spaces[0]) + (f" and {len(self.spaces) - 1} others" if len(self.spaces) > 1 else "")
+                more = len(self.spaces) - 1
+                where = repr(self.spaces[0]) + (f" and {counted(more, 'other')}" if more else "")
                 listed = shlex.quote(json.dumps(options.parts(name), ensure_ascii=False))
                 several = f"; name several as a list, --speaker {listed} on the command line" if "," in name else ""
                 raise LocigraphError(f"no speaker {shortened(name)} in space {where}{nearest(name, known)}{several}")

@@ -217,6 +217,20 @@ class Times(BaseModel):
     times: list[str]
 
 
+class Health(BaseModel):
+    """The strategy that answers, and how much is still to be indexed and embedded.
+
+    ``checkpoint`` is the version of v2's checkpoint; if it is null, v1 answers, and ``reason`` tells why. ``due_rows``
+    counts rows of nodes that are not yet in the index, ``due_spaces`` spaces that the next recall embeds.
+    """
+
+    strategy: str
+    checkpoint: str | None
+    reason: str
+    due_rows: int
+    due_spaces: int
+
+
 RequestT = TypeVar("RequestT", bound=Request)
 _Result = TypeVar("_Result")
 
@@ -315,6 +329,14 @@ def _times(memory: Memory, asked: OfSpace, caller: Caller) -> Times:
     return Times(times=[time.isoformat() for time in memory.times(asked.space)])
 
 
+def _health(memory: Memory, asked: Request, caller: Caller) -> Health:
+    state = memory.state()
+    return Health(
+        strategy="v2" if state.checkpoint else "v1", checkpoint=state.checkpoint, reason=state.reason,
+        due_rows=state.due_rows, due_spaces=state.due_spaces,
+    )  # fmt: skip
+
+
 OPERATIONS: Table[Operation[Any]] = Table(
     "operation",
     [
@@ -343,5 +365,6 @@ OPERATIONS: Table[Operation[Any]] = Table(
             Request, Spaces, _spaces,
         ),
         Operation("times", "List the times at which turns of a space were spoken.", OfSpace, Times, _times),
+        Operation("health", "Tell which strategy answers, and what is not indexed yet.", Request, Health, _health),
     ],
 )  # fmt: skip

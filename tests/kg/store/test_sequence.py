@@ -42,7 +42,7 @@ def test_new_turns_stand_before_the_one_they_were_given_before_or_at_the_end() -
     assert merged([], ids("a", "b")) == ids("a", "b")
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_split_into_appends_that_keeps_each_sessions_order_gives_the_same_positions(
     tmp_path: Path, data: st.DataObject
@@ -60,7 +60,7 @@ def test_any_split_into_appends_that_keeps_each_sessions_order_gives_the_same_po
         assert store.turns(SPACE) == turns
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_turns_that_are_placed_at_the_end_are_where_a_look_at_all_turns_would_place_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: st.DataObject

@@ -64,7 +64,10 @@ async def every_tool(client: Client) -> None:
         "explain",
         "spaces",
         "times",
+        "health",
     }
+    health = await call(client, "health")
+    assert (health["strategy"], health["due_rows"], health["due_spaces"]) == ("v2", 0, 0)
     said = (await call(client, "add", **TURN))["turn_id"]
     more = await call(client, "add_many", turns=[TURN | {"text": "I have two dogs."}])
     found = await call(client, "recall", space="ana", question="Who bought the bike?", top_k=1)
