@@ -39,7 +39,6 @@ def drift(
     from locigraph.kg.types import SpaceId
     from locigraph.scripts.assembly import defaults, opening
     from locigraph.scripts.console.terminal import printable
-    from locigraph.training.live_embeddings import Drift
 
     if checkpoint is None:
         raise LocigraphError(
@@ -49,6 +48,9 @@ def drift(
         if space is not None:
             graph.require_space(SpaceId(space))
         text_encoder = opening.text_encoder(defaults.encoder_settings(encoder, graph, checkpoint))
+
+        from locigraph.training.live_embeddings import Drift  # imports PyTorch
+
         with opening.vector_index(index, store, is_reader=True) as vectors:
             embeddings, reason = defaults.opened_embeddings(graph, vectors, text_encoder, checkpoint)
             if embeddings is None:

@@ -27,13 +27,15 @@ def refresh(
     """
     from locigraph.kg.counts import counted
     from locigraph.scripts.assembly import defaults, opening
-    from locigraph.scripts.assembly.search_parts import indexer_of
 
     opening.check_device(device)
     with opening.existing_store(store, access="write") as graph:
         used = defaults.encoder_settings(encoder, graph, checkpoint)
         text_encoder = opening.text_encoder(used)
         folder = defaults.checkpoint_folder(checkpoint, graph)
+
+        from locigraph.scripts.assembly.search_parts import indexer_of  # imports the vector index
+
         with opening.vector_index(index, store) as vectors:
             if graph.has_forgotten():  # then the index must be rebuilt first
                 indexer_of(graph, vectors, text_encoder).drain()

@@ -7,7 +7,6 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -67,7 +66,6 @@ def serve(
     """
     from functools import partial
 
-    from locigraph.kg.store import Store
     from locigraph.scripts.memory import Memory
 
     _require_extra()
@@ -85,21 +83,20 @@ def serve(
             raise LocigraphError(
                 "--key_file is for HTTP only; with --stdio, only the program that started the server can send requests"
             )
-        Store(store).close()  # raises, if it cannot be opened, before anything heavy is imported
-        _serve_stdio(opened)
+        _serve_stdio(opened())
         return
     from locigraph.scripts.serving.keys import read_keys
 
     keyring = read_keys(key_file)
     with _bound(host, port, has_keys=len(keyring) > 0) as listener:
-        Store(store).close()
+        memory = opened()  # raises, if it cannot be opened, before anything heavy is imported
         from locigraph.scripts.serving.application import application
         from locigraph.scripts.serving.server import Server
 
         _log_to_stderr()
         address = listener.getsockname()
         app = application(
-            opened(),
+            memory,
             keys=keyring,
             hosts={"localhost", "127.0.0.1", "[::1]", host, f"[{host}]"},
             requests_per_minute=requests_per_minute,
@@ -120,11 +117,11 @@ def serve(
                 signal.signal(each, handler)
 
 
-def _serve_stdio(opened: Callable[[], Memory]) -> None:
+def _serve_stdio(memory: Memory) -> None:
     from locigraph.scripts.serving.tools import serve_stdio
 
     _log_to_stderr()
-    serve_stdio(opened())
+    serve_stdio(memory)
 
 
 def _require_extra() -> None:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Literal
 
 import locigraph
 from locigraph.kg.errors import LocigraphError
-from locigraph.kg.files import parsed_json
+from locigraph.kg.files import parsed_json, whole_folder
 from locigraph.kg.store import Store
 from locigraph.retrieval.text.text_encoder import DEFAULT_MODEL, CachedTextEncoder
 from locigraph.scripts.assembly.settings import DEFAULT, DEFAULT_DTYPE, EncoderSettings
+from locigraph.training.errors import CheckpointError
 
 if TYPE_CHECKING:
     from locigraph.retrieval.index.milvus import MilvusIndex
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 SHIPPED_ADAPTER, SHIPPED_CHECKPOINT = (
     Path(locigraph.__file__).parent / "checkpoints" / name for name in ("text", "default")
 )
+_MANIFEST = "manifest.json"
 _SHIPPED = "shipped"  # recorded in place of a path, since a store may outlive this installation
 _ENCODER, _CHECKPOINT = "encoder", "checkpoint"
 
@@ -39,7 +41,9 @@ def encoder_settings(given: EncoderSettings, store: Store, checkpoint: str | Non
 
     Raises:
         LocigraphError: If the model is not the one that the store was built with: their vectors are not comparable.
+        CheckpointError: If ``checkpoint`` names a folder without one.
     """
+    named = None if checkpoint in (None, DEFAULT) else checkpoint_folder(checkpoint, store)
     held = json.loads(store.setting(_ENCODER) or "{}")
     if given.model not in (None, held.get("model", given.model)):
         raise LocigraphError(
@@ -52,7 +56,7 @@ def encoder_settings(given: EncoderSettings, store: Store, checkpoint: str | Non
     found = replace(given, model=model, dtype=dtype)
     if given.adapter != DEFAULT:
         return found
-    if checkpoint not in (None, DEFAULT) and "+" not in _text_encoder_of(checkpoint_folder(checkpoint, store)):
+    if named is not None and "+" not in _text_encoder_of(named):
         adapter = None
     elif "adapter" in held and held["model"] == found.model:
         adapter = str(SHIPPED_ADAPTER) if held["adapter"] == _SHIPPED else held["adapter"]
@@ -64,7 +68,7 @@ def encoder_settings(given: EncoderSettings, store: Store, checkpoint: str | Non
 def _text_encoder_of(checkpoint: Path) -> str:
     """ID of the text encoder in a checkpoint's manifest; "+" if it cannot be read, since loading it will say why."""
     try:
-        return str(parsed_json((checkpoint / "manifest.json").read_text())["text_encoder"])
+        return str(parsed_json((whole_folder(checkpoint) / _MANIFEST).read_text())["text_encoder"])
     except (OSError, ValueError, KeyError, TypeError):
         return "+"
 
@@ -98,9 +102,18 @@ def remember_indexed(store: Store, used: EncoderSettings) -> None:
 
 
 def checkpoint_folder(given: str, store: Store) -> Path:
-    """Folder of the checkpoint; ``default`` is the one that the store remembers, or else the shipped one."""
-    held = store.setting(_CHECKPOINT) or _SHIPPED
-    name = held if given == DEFAULT else given
+    """Folder of the checkpoint; ``default`` is the one that the store remembers, or else the shipped one.
+
+    Raises:
+        CheckpointError: If another one is named and its folder holds none. This is checked before anything heavy is
+            imported; ``load_checkpoint`` checks the rest.
+    """
+    if given == DEFAULT:
+        name = store.setting(_CHECKPOINT) or _SHIPPED
+    elif given != _SHIPPED and not (whole_folder(Path(given)) / _MANIFEST).exists():
+        raise CheckpointError(f"{given}: no checkpoint found there; run locigraph train, or name its folder")
+    else:
+        name = given
     return SHIPPED_CHECKPOINT if name == _SHIPPED else Path(name)
 
 
@@ -121,7 +134,6 @@ def opened_embeddings(
         return None, "no checkpoint is named"
 
     from locigraph.training.checkpoint import load_checkpoint
-    from locigraph.training.errors import CheckpointError
     from locigraph.training.live_embeddings import LiveEmbeddings
 
     try:

@@ -167,6 +167,9 @@ def vector_index(settings: IndexSettings, store: str, *, is_reader: bool = False
 
 def check_device(device: str) -> None:
     """Raise LocigraphError, before any work, if torch cannot use a device."""
+    if device == "cpu":
+        return
+
     import torch
 
     try:

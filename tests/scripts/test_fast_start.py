@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from locigraph.kg.store import Store
 from tests.fakes_graph import TEXT_DIM
 
 ROOT = Path(__file__).parents[2]
@@ -49,6 +50,17 @@ def loaded(words: list[str], folder: Path, names: tuple[str, ...]) -> tuple[int,
     ids=" ".join,
 )
 def test_what_cannot_be_asked_is_refused_before_anything_heavy_is_loaded(words: list[str], tmp_path: Path) -> None:
+    assert loaded(words, tmp_path, HEAVY) == (2, [])
+
+
+@pytest.mark.parametrize(
+    "command", [["refresh"], ["drift"], ["serve", "--port", "0"], ["recall", "Who?", "--space", "a"]]
+)
+def test_a_checkpoint_that_is_not_there_is_refused_before_anything_heavy_is_loaded(
+    command: list[str], tmp_path: Path
+) -> None:
+    Store(tmp_path / "graph.sqlite").close()
+    words = [*command, "--store", "graph.sqlite", "--checkpoint", "absent"]
     assert loaded(words, tmp_path, HEAVY) == (2, [])
 
 
