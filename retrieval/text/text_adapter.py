@@ -138,7 +138,7 @@ def read_adapter(folder: Path, *, base: str) -> TextAdapter:
     if version != found.version:
         raise TextEncoderError(
             f"{folder}: the weights are of version {version} but the manifest says {found.version}; "
-            "the adapter is damaged"
+            "the adapter is damaged; run locigraph adapt again"
         )
     if found.base != base:
         raise TextEncoderError(f"{folder}: the adapter belongs to text encoder {found.base!r}, not to {base!r}")

@@ -134,7 +134,7 @@ def test_a_reader_and_time_and_speakers_hold_for_several_spaces_too(place: Path)
     with opened(place) as memory:
         memory.add_many(turns_of("chat 1", user="ana", spoken_at="2024-05-01"))
         memory.add_many(turns_of("chat 2", user="ana", spoken_at="2024-06-01", speaker="Bo"))
-        with pytest.raises(LocigraphError, match="no speaker 'Bob' in space 'chat 1' and 1 others; nearest is 'Bo'"):
+        with pytest.raises(LocigraphError, match="no speaker 'Bob' in space 'chat 1' and 1 other; nearest is 'Bo'"):
             memory.recall("bike", user="ana", speaker="Bob")
         with pytest.raises(
             LocigraphError, match=r"""name several as a list, --speaker '\["Ana", "Bo"\]' on the command"""
