@@ -102,8 +102,6 @@ def search_fold(
         load_if_exists=True,
     )
     done = [t for t in study.trials if t.state == optuna.trial.TrialState.COMPLETE]
-    # An interrupted search loses the sampler's state. Seeded by the number of finished trials, it does not repeat any.
-    study.sampler = optuna.samplers.TPESampler(seed=10_000 * seed + 1_000 * fold.index + len(done), n_startup_trials=5)
     if not done and not study.get_trials(states=[optuna.trial.TrialState.WAITING]):
         study.enqueue_trial(given)
 
@@ -116,7 +114,12 @@ def search_fold(
         }
         return train(changed(settings, changes), f"fold-{fold.index}/trial-{trial.number}")
 
-    study.optimize(objective, n_trials=max(0, trials - len(done)))
+    for number in range(len(done), trials):
+        # The storage does not keep the sampler's state: seeded for each trial by its number among the finished ones, an
+        # interrupted search makes the same trials as an uninterrupted one.
+        first = 10_000 * seed + 1_000 * fold.index
+        study.sampler = optuna.samplers.TPESampler(seed=first + number, n_startup_trials=5)
+        study.optimize(objective, n_trials=1)
     finished = [t for t in study.trials if t.state == optuna.trial.TrialState.COMPLETE]
     return FoldSearch(
         test=[str(name) for name in fold.test],

@@ -37,21 +37,22 @@ def test_the_first_trial_is_the_given_configuration_and_the_best_is_kept(tmp_pat
     assert found["test"] == ["d"]
 
 
-def test_an_interrupted_search_counts_the_trials_it_has(tmp_path: Path) -> None:
-    calls: list[str] = []
+@pytest.mark.parametrize("cut", [3, 6])
+def test_an_interrupted_search_goes_on_with_the_trials_of_an_uninterrupted_one(cut: int, tmp_path: Path) -> None:
+    calls = 0
 
     def train(settings: Settings, name: str) -> float:
-        if len(calls) == 3:
-            calls.append("cut")
+        nonlocal calls
+        calls += 1
+        if calls == cut:
             raise KeyboardInterrupt
-        calls.append(name)
-        return float(len(calls))
+        return settings.training.lr * settings.model.attention_dim
 
     with pytest.raises(KeyboardInterrupt):
-        search_fold(FOLD, Settings(), train, trials=5, folder=tmp_path, seed=0, space=TWO)
-    found = search_fold(FOLD, Settings(), train, trials=5, folder=tmp_path, seed=0, space=TWO)
-    assert len(found["trials"]) == 5
-    assert len(calls) == 6
+        search_fold(FOLD, Settings(), train, trials=8, folder=tmp_path / "cut", seed=0)
+    found = search_fold(FOLD, Settings(), train, trials=8, folder=tmp_path / "cut", seed=0)
+    assert calls == 9
+    assert found == search_fold(FOLD, Settings(), train, trials=8, folder=tmp_path / "whole", seed=0)
 
 
 def test_trials_of_other_data_or_other_folds_are_not_counted_in(tmp_path: Path) -> None:
