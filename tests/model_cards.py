@@ -42,10 +42,10 @@ def _training(version: str, details: dict[str, Any]) -> list[str]:
     """Lines about a training and its result; ``version`` is that of its checkpoint if several were averaged."""
     stage = details["validation"] if "validation" in details else details["stages"]["finetune"]
     identity = details["identity"]
-    whole = f"Of {len(identity['train'])} conversations, in the mean as `{version}`: " if version else ""
+    whole = f"One of the averaged trainings (`{version}`), of {len(identity['train'])} conversations: " if version else ""
     if not identity["validation"]:
         epochs = identity["config"]["training"]["epochs"]
-        return [f"- {whole}seed {identity['seed']}, {epochs} epochs, nothing held back"]
+        return [f"- {whole}seed {identity['seed']}, {epochs} epochs, no validation conversations"]
     lines = [
         f"- {whole}{len(identity['validation'])} more decided when to stop; on these recall@10 + nDCG@10 is "
         f"{stage['val_score']:.3f}, before training {stage['start_score']:.3f}"

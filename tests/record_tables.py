@@ -16,14 +16,14 @@ _CATEGORIES = ("multi-hop", "temporal", "open-domain", "single-hop")
 _CONTEXTS = ("recall@500tokens", "recall@1000tokens", "recall@4000tokens")
 #: Rows of README: the title of a strategy there, the run that it is taken from, and its name in that run.
 _SUMMARY = (
-    ("**v2-zero**, the shipped checkpoint, never trained on LoCoMo", "zero", "v2-zero"),
-    ("linear fusion of fifteen signals, learnt where the checkpoint learnt; scores every turn", "zero", "fusion-zero"),
-    ("v1 with v2's text encoder", "zero", "v1-adapted"),
+    ("**`v2-zero`**, the shipped checkpoint, never trained on LoCoMo", "zero", "v2-zero"),
+    ("linear fusion of fifteen signals (`fusion-zero`), trained on the same questions as the checkpoint", "zero", "fusion-zero"),
+    ("v1 with v2's text encoder (`v1-adapted`)", "zero", "v1-adapted"),
     ("v1: BM25 and dense search", "zero", "v1"),
     ("BM25", "five", "bm25"),
     ("dense search", "zero", "dense"),
-    ("**v2**, trained in folds of LoCoMo", "five", "v2"),
-    ("linear fusion of the same signals, learnt in the same folds", "five", "fusion"),
+    ("**`v2`**, trained in folds of LoCoMo", "five", "v2"),
+    ("linear fusion of the same signals (`fusion`), trained in the same folds", "five", "fusion"),
 )
 _KINDS_OF_TALK = (
     ("multi-session", "several sessions"), ("temporal-reasoning", "time"), ("knowledge-update", "knowledge update"),
