@@ -42,7 +42,9 @@ def _training(version: str, details: dict[str, Any]) -> list[str]:
     """Lines about a training and its result; ``version`` is that of its checkpoint if several were averaged."""
     stage = details["validation"] if "validation" in details else details["stages"]["finetune"]
     identity = details["identity"]
-    whole = f"One of the averaged trainings (`{version}`), of {len(identity['train'])} conversations: " if version else ""
+    whole = (
+        f"One of the averaged trainings (`{version}`), of {len(identity['train'])} conversations: " if version else ""
+    )
     if not identity["validation"]:
         epochs = identity["config"]["training"]["epochs"]
         return [f"- {whole}seed {identity['seed']}, {epochs} epochs, no validation conversations"]

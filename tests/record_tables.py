@@ -17,7 +17,11 @@ _CONTEXTS = ("recall@500tokens", "recall@1000tokens", "recall@4000tokens")
 #: Rows of README: the title of a strategy there, the run that it is taken from, and its name in that run.
 _SUMMARY = (
     ("**`v2-zero`**, the shipped checkpoint, never trained on LoCoMo", "zero", "v2-zero"),
-    ("linear fusion of fifteen signals (`fusion-zero`), trained on the same questions as the checkpoint", "zero", "fusion-zero"),
+    (
+        "linear fusion of fifteen signals (`fusion-zero`), trained on the same questions as the checkpoint",
+        "zero",
+        "fusion-zero",
+    ),
     ("v1 with v2's text encoder (`v1-adapted`)", "zero", "v1-adapted"),
     ("v1: BM25 and dense search", "zero", "v1"),
     ("BM25", "five", "bm25"),

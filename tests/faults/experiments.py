@@ -41,7 +41,7 @@ _ANYWHERE = ("killed", "interrupted")
 _SPACES = {"corpus": ("harbor", "meadow", "quay", "ridge"), "other": ("island",)}
 #: Questions by the turn that answers each; the name of the space keeps those of two spaces apart.
 _ASKED = {"t0": "Who repairs boats at {}?", "t1": "Who met Carla near {}?", "t3": "Which bicycle was bought in {}?"}
-_FOLDS = {"folds": 2, "validation": 1}
+_FOLDS: dict[str, Any] = {"folds": 2, "validation": 1}
 # SQLite and Milvus Lite wait for the disk by themselves, which is not seen here; ``cuts`` tries what these may lose.
 _BY_SQLITE = re.compile(r".*\.(sqlite|index\.db)\b.*")
 #: Keys of a result that say how fast it was made, and in its manifest with what.
