@@ -87,7 +87,7 @@ def hybrid(parts: SearchParts) -> Retriever:
     encoder = parts.encoder.without_adapter()
     for space in parts.spaces:
         vectors.add_snapshot(parts.store.snapshot(space, embedding_model=encoder.model_id))
-    return HybridRetriever(parts.words, vectors, encoder)
+    return HybridRetriever(parts.indexes.words, vectors, encoder)
 
 
 def compared(questions: Sequence[Question], scores: Scores, before: Scores | None) -> dict[str, Any]:

@@ -6,7 +6,7 @@ This is a simple substitute for a language model. The patterns are English; othe
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -100,7 +100,6 @@ def _by_person(seen: Snapshot, facts: NDArray[np.int64]) -> dict[str, list[int]]
 
 def _repeated(seen: Snapshot, person: str, rows: Sequence[int]) -> Iterator[Insight]:
     """Groups of similar facts that come from at least two sessions."""
-    sessions = _sessions(seen)
     leaders: list[int] = []
     groups: dict[int, list[int]] = {}
     vectors = np.zeros((len(rows), seen.embeddings.shape[1]), dtype=np.float32)  # of the leaders
@@ -113,7 +112,7 @@ def _repeated(seen: Snapshot, person: str, rows: Sequence[int]) -> Iterator[Insi
         leaders.append(row)
         groups[row] = [row]
     for leader, group in groups.items():
-        count = len({session for row in group for session in sessions(row)})
+        count = len({seen.session_ids[seen.place_of[turn]] for row in group for turn in seen.turns_of[row]})
         if count > 1:
             yield Insight(
                 f"repeated {seen.ids[leader]}",
@@ -141,10 +140,3 @@ def _lists(seen: Snapshot, person: str, rows: Sequence[int]) -> Iterator[Insight
                 f"{person}'s {rule.name}: {', '.join(list(names.values())[:_MOST])}.",
                 tuple(seen.ids[row] for row in sorted(set(list(behind.values())[:_MOST]))),
             )
-
-
-def _sessions(seen: Snapshot) -> Callable[[int], set[str]]:
-    held: dict[int, set[str]] = {}
-    for row, turn in seen.provenance.tolist():
-        held.setdefault(row, set()).add(seen.session_ids[turn])
-    return lambda row: held.get(row, set())

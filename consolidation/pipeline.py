@@ -26,17 +26,6 @@ _CONTEXT_NODES = 12
 _RECENT_TURNS = 4
 
 
-def claim_space(store: Store, space: SpaceId, extractor: Extractor) -> None:
-    """Record which extractor builds a space, before its first turn is consolidated.
-
-    Raises:
-        ConsolidationError: If another extractor has built the space.
-    """
-    if refuse_other_extractor(store, space, extractor) is None:
-        store.require_space(space)
-        store.set_setting(_claim_of(space), extractor.name)
-
-
 def refuse_other_extractor(store: Store, space: SpaceId, extractor: Extractor) -> str | None:
     """Raise ConsolidationError if another extractor has built a space; otherwise return the same as ``built_by``."""
     held = built_by(store, space)
@@ -108,7 +97,9 @@ class Consolidator:
         Raises:
             ConsolidationError: If another extractor has built the space.
         """
-        claim_space(self._store, space, self._extractor)
+        if refuse_other_extractor(self._store, space, self._extractor) is None:
+            self._store.require_space(space)
+            self._store.set_setting(_claim_of(space), self._extractor.name)
         pending = self._store.turns(space, state=TurnState.PENDING)
         if not pending:
             return

@@ -119,10 +119,6 @@ class _Facts:
     rows: NDArray[np.int64]
     held: tuple[_Held, ...]
 
-    def are_true(self, facts: frozenset[NodeId]) -> bool:
-        """Whether all the given facts are still valid."""
-        return facts <= {self.seen.ids[row] for row in self.rows.tolist()}
-
     def turns(self, facts: Sequence[NodeId]) -> tuple[TurnId, ...]:
         """Source turns of the given facts, in conversation order."""
         named = {turn for fact in facts for turn in self.seen.turns_of[self.seen.row_of[fact]]}
@@ -167,7 +163,8 @@ class Reflector:
             LanguageModelError: If the endpoint fails; changes made so far are kept.
         """
         facts = self._facts(space)
-        untrue = [held for held in facts.held if "key" not in held.node.attributes and not facts.are_true(held.facts)]
+        valid = {facts.seen.ids[row] for row in facts.rows.tolist()}
+        untrue = [held for held in facts.held if "key" not in held.node.attributes and not held.facts <= valid]
         due = insights_of(facts.seen, facts.rows) if client is None else []
         total = self._archive(facts, untrue, is_stopped) + self._follow_rules(facts, due, is_stopped)
         for failed in self._failed(space) if retry_failed else ():

@@ -230,7 +230,7 @@ def are_relevant(graph: MemoryGraph, rows: NDArray[np.int64], evidence: Iterable
 
 def _alignment(graph: MemoryGraph, window: tuple[int, int]) -> NDArray[np.float64]:
     """exp(-gap / 30 days) between a window and the time each node is about; 0 for nodes without a time, [nodes]."""
-    first, last = graph.times
+    first, last = graph.snapshot.times
     dated = first != NO_TIME
     gap = np.maximum(0, np.maximum(np.where(dated, first, 0) - window[1], window[0] - np.where(dated, last, 0)))
     return np.where(dated, np.exp(-gap / _FADING_S), 0.0)

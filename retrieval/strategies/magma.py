@@ -232,7 +232,9 @@ class MagmaRetriever(GraphRetriever[MagmaGraph]):
         if intent is Intent.ENTITY:
             return None
         rows = np.array([graph.snapshot.row_of[hit.node_id] for hit in hits], dtype=np.int64)
-        rows = rows[np.lexsort((graph.place[rows], graph.said[rows], graph.times[0][rows]))]
+        rows = rows[
+            np.lexsort((graph.place[rows], graph.snapshot.first_turn_place[rows], graph.snapshot.times[0][rows]))
+        ]
         if intent is Intent.WHY:
             rows = np.array(causal_order(rows.tolist(), zip(*(ends.tolist() for ends in graph.causes), strict=True)))
         return [graph.snapshot.ids[row] for row in rows.tolist()]

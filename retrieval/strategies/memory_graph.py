@@ -151,19 +151,9 @@ class MemoryGraph:
         left_all, right_all, cosines = zip(*found, strict=True) if found else ([empty], [empty], [np.empty(0)])
         return np.concatenate(left_all), np.concatenate(right_all), np.concatenate(cosines)
 
-    @property
-    def said(self) -> NDArray[np.int64]:
-        """See ``Snapshot.first_turn_place``."""
-        return self.snapshot.first_turn_place
-
-    @property
-    def times(self) -> Pair:
-        """See ``Snapshot.times``."""
-        return self.snapshot.times
-
     def within(self, window: tuple[int, int]) -> NDArray[np.bool_]:
         """Whether the time each node is about overlaps a window of seconds, [nodes]."""
-        first, last = self.times
+        first, last = self.snapshot.times
         touches: NDArray[np.bool_] = (first != NO_TIME) & (first <= window[1]) & (last >= window[0])
         return touches
 

@@ -41,9 +41,9 @@ class TemprGraph(WordedGraph):
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
-        begun = self.times[0]
+        begun = self.snapshot.times[0]
         dated = self.memories[begun[self.memories] != NO_TIME]
-        in_time = dated[np.lexsort((self.place[dated], self.said[dated], begun[dated]))]
+        in_time = dated[np.lexsort((self.place[dated], self.snapshot.first_turn_place[dated], begun[dated]))]
         earlier, later = _successors(in_time, _TEMPORAL_LINKS)
         apart = (begun[later] - begun[earlier]) / _DAY_S
         near = apart <= 1
@@ -63,7 +63,7 @@ class TemprGraph(WordedGraph):
     def _sharing_entities(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Pairs of memories that name the same entity: each with those that follow it among the entity's memories."""
         memory, entity = self.edges("MENTIONS")
-        order = np.lexsort((self.place[memory], self.said[memory], entity))
+        order = np.lexsort((self.place[memory], self.snapshot.first_turn_place[memory], entity))
         memory, entity = memory[order], entity[order]
         left, right = _successors(np.arange(len(memory)), _ENTITY_LINKS)
         same = entity[left] == entity[right]
@@ -182,7 +182,7 @@ class TemprRetriever(GraphRetriever[TemprGraph]):
         similar = _similar(graph, cosine, 0.4)
         seeds = graph.best(cosine, similar[graph.within(asked.window)[similar]], _TEMPORAL_LINKS)
         own = np.full(len(cosine), -1.0)
-        own[similar] = nearness_to(asked.window, *graph.times)[similar]
+        own[similar] = nearness_to(asked.window, *graph.snapshot.times)[similar]
         spread = self._spread(graph, cosine)
         return spread(graph.time_links, _values(own, seeds), decay=0.7, threshold=0.2, least=own)
 
@@ -232,7 +232,7 @@ def _spread_out(values: Mapping[int, float], size: int) -> NDArray[np.float64]:
 
 
 def _dated(graph: MemoryGraph, node: NodeId) -> str:
-    seconds = int(graph.times[0][graph.snapshot.row_of[node]])
+    seconds = int(graph.snapshot.times[0][graph.snapshot.row_of[node]])
     if seconds == NO_TIME:
         return ""
     day = datetime.fromtimestamp(seconds, UTC)

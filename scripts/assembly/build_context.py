@@ -45,10 +45,6 @@ class HybridContext:
         self._vectors.add_snapshot(snapshot, types=plannable_types())
         return snapshot
 
-    def _add_vectors(self, space: SpaceId, nodes: Sequence[Node], vectors: NDArray[np.float32]) -> None:
-        matches = [(VectorMatch(n.id, n.type, n.provenance, 0.0), epoch(n.created_at)) for n in nodes]
-        self._vectors.add(space, matches, vectors)
-
     def find(self, turn: Turn, *, limit: int) -> Sequence[NodeId]:
         """The event and knowledge nodes nearest to a turn's words, among those that were known when it was said."""
         self._lexical.load(turn.space)
@@ -69,4 +65,6 @@ class HybridContext:
             node = nodes[i]
             document = Document(node.id, node.type, node.description, node.provenance, epoch(node.created_at))
             self._lexical.add(space, document)
-        self._add_vectors(space, [nodes[i] for i in kept], vectors[kept])
+        chosen = [nodes[i] for i in kept]
+        matches = [(VectorMatch(n.id, n.type, n.provenance, 0.0), epoch(n.created_at)) for n in chosen]
+        self._vectors.add(space, matches, vectors[kept])

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from locigraph.consolidation.ledger import Ledger
     from locigraph.consolidation.llm import ChatClient
 
-#: Stages that can have an endpoint of their own; all others use the architect's.
-_OWN = {"scribe"}
-
 
 def clients_of(
     settings: ModelSettings,
@@ -70,7 +67,7 @@ def clients_of(
         from locigraph.consolidation.ledger import Prices
         from locigraph.consolidation.llm import ChatClient, Endpoint  # openai takes a second to import
 
-        own = asdict(scribe) if stage in _OWN else {}
+        own = asdict(scribe) if stage == "scribe" else {}  # all other stages use the architect's endpoint
         used = replace(settings, **{name: value for name, value in own.items() if value not in (None, "")})
         if not used.model:
             raise LocigraphError(f"{option}.model is {used.model!r}; name the model to use")

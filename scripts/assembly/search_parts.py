@@ -13,10 +13,8 @@ from locigraph.kg.types import NodeId, SpaceId
 from locigraph.scripts.assembly.space_indexes import SpaceIndexes
 
 if TYPE_CHECKING:
-    from locigraph.kg.snapshot import Snapshot
     from locigraph.kg.store import Store
     from locigraph.retrieval.index.descriptions import DescriptionIndexer
-    from locigraph.retrieval.index.documents import LexicalIndex
     from locigraph.retrieval.index.milvus import MilvusIndex
     from locigraph.retrieval.protocols import NodeTexts, Retriever, VectorSearch
     from locigraph.retrieval.query_generator import QueryGenerator
@@ -56,7 +54,7 @@ class SearchParts:
         self.store, self.encoder, self.spaces, self.index = store, encoder, spaces, index
         self.queries = queries
         self.is_joint = is_joint
-        self._indexes = SpaceIndexes(store, spaces, is_joint=is_joint) if indexes is None else indexes
+        self.indexes = SpaceIndexes(store, spaces, is_joint=is_joint) if indexes is None else indexes
         self.opened = ExitStack()
 
     def __enter__(self) -> Self:
@@ -72,47 +70,33 @@ class SearchParts:
     def snapshots(self, strategy: Strategy) -> SnapshotLoader:
         """A function that reads a space with the embeddings of a strategy's text encoder."""
         model = self.encoder_of(strategy).model_id
-        return lambda space, as_of: self.snapshot(space, as_of, model)
-
-    def snapshot(self, space: SpaceId, as_of: datetime | None, model: str | None = None) -> Snapshot:
-        """The graph of a space, or of all spaces side by side if they are searched as one."""
-        return self._indexes.snapshot(space, as_of, model)
+        return lambda space, as_of: self.indexes.snapshot(space, as_of, model)
 
     @property
     def texts(self) -> NodeTexts:
         """A function that reads the texts of hits."""
         return texts_of(self.store, is_joint=self.is_joint)
 
-    @property
-    def words(self) -> LexicalIndex:
-        """BM25 over all searchable nodes."""
-        return self._indexes.words
-
-    @property
-    def words_of_turns(self) -> LexicalIndex:
-        """BM25 over turns alone."""
-        return self._indexes.words_of_turns
-
     def vectors(self, strategy: Strategy) -> VectorSearch:
         """Search over description embeddings: in the vector index, or in memory for those of an adapter."""
         from locigraph.retrieval.index.joint_vectors import JointVectors
 
-        found = self._indexes.vectors(self.encoder) if strategy.uses_adapter else self._indexed
+        found = self.indexes.vectors(self.encoder) if strategy.uses_adapter else self._indexed
         return JointVectors(found, self.spaces) if self.is_joint else found
 
     @cached_property
     def _indexed(self) -> VectorSearch:
         assert self.index is not None
         if not any(self.store.node_counts(space) for space in self.spaces):
-            return self._indexes.vectors(self.encoder.without_adapter())  # empty, and perhaps without an index
+            return self.indexes.vectors(self.encoder.without_adapter())  # empty, and perhaps without an index
         indexer = indexer_of(self.store, self.index, self.encoder)
         collection = indexer.collection()
         # Counting rows would take most of the time of a search. Nobody else writes to an embedded index, whose
         # collection stays the same object until it is rebuilt; a server's is a new object each time, and is counted.
-        is_known = self._indexes.complete is collection
+        is_known = self.indexes.complete is collection
         if not is_known or any(self.store.outbox_size(space) for space in self.spaces):
             indexer.require_complete(self.spaces)
-            self._indexes.complete = collection
+            self.indexes.complete = collection
         return collection
 
 

@@ -76,7 +76,7 @@ def _hybrid(parts: SearchParts, strategy: Strategy, **options: Any) -> Retriever
     if parts.queries is not None:
         options["queries"] = parts.queries
     return HybridRetriever(
-        parts.words,
+        parts.indexes.words,
         parts.vectors(strategy),
         parts.encoder_of(strategy),
         name=strategy.name,
@@ -130,7 +130,7 @@ def _dense(parts: SearchParts, strategy: Strategy) -> Retriever:
 def _bm25(parts: SearchParts, strategy: Strategy) -> Retriever:
     from locigraph.retrieval.strategies.single_signal import Bm25Retriever
 
-    return Bm25Retriever(parts.words_of_turns)
+    return Bm25Retriever(parts.indexes.words_of_turns)
 
 
 def _train(task: FoldTask, strategy: Strategy) -> StrategyRun:

@@ -132,7 +132,7 @@ def test_a_fact_is_dated_by_its_turn_and_an_event_by_its_own_time() -> None:
     snapshot = space_of()
     day = epoch(datetime(2023, 5, 7, tzinfo=UTC))
     snapshot.valid_from[[6, 7]] = day
-    first, last = MemoryGraph(snapshot).times
+    first, last = snapshot.times
     assert first[6] == snapshot.spoken_at[0]
     assert first[7] == last[7] == day
 
