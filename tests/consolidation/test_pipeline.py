@@ -280,7 +280,7 @@ def test_the_events_of_a_retried_turn_come_between_those_before_and_after_it(sto
 
 
 @given(st.lists(st.integers(0, 2), min_size=2, max_size=6), st.data())
-@settings(max_examples=15)
+@settings(max_examples=10)
 def test_events_are_in_one_order_whatever_turns_were_tried_again(counts: list[int], data: st.DataObject) -> None:
     """Turns tell of so many events each; some fail, and are tried again in any order."""
     turns = make_turns([f"say {place}" for place in range(len(counts))])

@@ -14,6 +14,9 @@ import pytest
 from tests.faults.children import STOPPED
 from tests.training import interrupted
 
+# test_lightning_run and test_embedding_refresh test the same in one process, tests.faults ("experiments") in others.
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 Run = Callable[..., Any]
 
@@ -54,7 +57,6 @@ def test_a_refresh_killed_on_the_way_goes_on_and_ends_with_the_same_collection(r
     assert 0 < int(resumed.split()[2]) < int(whole.split()[2])
 
 
-@pytest.mark.slow  # everything is imported a second time
 def test_a_comment_in_a_source_file_makes_no_other_training(run: Run, tmp_path: Path) -> None:
     finished = interrupted.train(tmp_path / "run", 0)
     manifest = tmp_path / "run" / "checkpoint" / "manifest.json"
