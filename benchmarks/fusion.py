@@ -34,19 +34,7 @@ _METRICS = ("recall@10", "ndcg@10")
 def main() -> None:
     """Print one row for each constant and weight, one pair of columns for each depth."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", default="threads", help="corpus with the questions: a bundled name or a file")
-    parser.add_argument(
-        "--format", choices=["jsonl", "locomo", "longmemeval"], default="jsonl", help="format of the corpus"
-    )
-    parser.add_argument("--store", required=True, help="graph of the corpus")
-    parser.add_argument(
-        "--dtype",
-        choices=["float32", "bfloat16"],
-        default="float32",
-        help="number format of the text encoder with which the graph was built",
-    )
-    parser.add_argument("--cache", help="file of the text encoder's cache of vectors; by default the user's")
-    parser.add_argument("--adapter", help="folder of the adapter with which the graph was built")
+    records.add_corpus(parser)
     parser.add_argument(
         "--held_back",
         default="false",

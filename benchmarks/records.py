@@ -16,6 +16,23 @@ from locigraph.scripts.experiments import provenance
 _PLACES = {"output", "cache", "keep", "runs"}
 
 
+def add_corpus(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a corpus with questions, its graph, and the text encoder with which that was built."""
+    parser.add_argument("--corpus", default="threads", help="corpus with the questions: a bundled name or a file")
+    parser.add_argument(
+        "--format", choices=["jsonl", "locomo", "longmemeval"], default="jsonl", help="format of the corpus"
+    )
+    parser.add_argument("--store", required=True, help="graph of the corpus")
+    parser.add_argument(
+        "--dtype",
+        choices=["float32", "bfloat16"],
+        default="float32",
+        help="number format of the text encoder with which the graph was built",
+    )
+    parser.add_argument("--cache", help="file of the text encoder's cache of vectors; by default the user's")
+    parser.add_argument("--adapter", help="folder of the adapter with which the graph was built")
+
+
 def options_of(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Parse the options of a benchmark and ``--output``; if ``arguments`` is None, those of the command line."""
     parser.add_argument("--output", type=Path, help="JSON file for the results; without it they are only printed")

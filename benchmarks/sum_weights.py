@@ -105,19 +105,7 @@ def against(asked: Asked, scores: NDArray[np.float64], path: str, strategy: str)
 def main() -> None:
     """Print a row for equal, given and searched weights."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", default="threads", help="corpus with the questions: a bundled name or a file")
-    parser.add_argument(
-        "--format", choices=["jsonl", "locomo", "longmemeval"], default="jsonl", help="format of the corpus"
-    )
-    parser.add_argument("--store", required=True, help="graph of the corpus")
-    parser.add_argument("--adapter", help="folder of the adapter with which the graph was built")
-    parser.add_argument(
-        "--dtype",
-        choices=["float32", "bfloat16"],
-        default="float32",
-        help="number format of the text encoder with which the graph was built",
-    )
-    parser.add_argument("--cache", help="file of the text encoder's cache of vectors; by default the user's")
+    records.add_corpus(parser)
     parser.add_argument(
         "--weights", type=float, nargs=len(SIGNALS), help=f"weights to compare with, of {', '.join(SIGNALS)}"
     )

@@ -19,7 +19,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from locigraph.kg.errors import LocigraphError
 from locigraph.scripts.ablate import ablate
 from locigraph.scripts.adapt import adapt
 from locigraph.scripts.assembly import opening
@@ -118,19 +117,8 @@ def commands(folder: Path) -> dict[str, Callable[[], None]]:
 
 
 def _run(folder: Path, command: str) -> tuple[int, str]:
-    """Exit code of an experiment, with its error."""
-    with workbench.quiet():
-        try:
-            commands(folder)[command]()
-        except LocigraphError as error:
-            return 2, str(error)
-        except OSError as error:
-            if error.filename is None:
-                raise
-            return 2, f"{error.filename}: {error.strerror}"
-        except KeyboardInterrupt:
-            return 2, "interrupted"
-    return 0, ""
+    """Exit code of an experiment, with its output or error."""
+    return workbench.ended(commands(folder)[command])
 
 
 def results(folder: Path) -> dict[str, Any]:

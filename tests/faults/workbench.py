@@ -151,10 +151,15 @@ def words(folder: Path) -> dict[str, list[str]]:
 
 def run(folder: Path, command: str) -> tuple[int, str]:
     """Run a command; returns the exit code that ``locigraph`` would have, and the output or the error."""
+    return ended(commands(folder)[command])
+
+
+def ended(action: Callable[[], None]) -> tuple[int, str]:
+    """The exit code with which ``locigraph`` would end after an action, and the output or the error."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
         try:
-            commands(folder)[command]()
+            action()
         except LocigraphError as error:
             return 2, str(error)
         except OSError as error:
