@@ -47,6 +47,8 @@ _PAST = re.compile(
 )
 
 _SAME_FACT = 0.8  # lowest Jaccard similarity of terms at which two facts count as the same
+# "t" is what remains of "don't"; most of these words are stop words, so a comparison of terms does not see them.
+_NEGATIONS = frozenset(["no", "not", "never", "nor", "t", "cannot", "neither", "nothing", "nobody", "none", "without"])
 _MAX_MEMORABLE, _MAX_NAMES = 12, 7
 _MAX_TOPICS, _MAX_TOPICS_OF_EXPOSITION = 3, 1
 
@@ -163,9 +165,14 @@ def _same_fact(draft: str, nodes: Sequence[ContextNode], known: Mapping[NodeId, 
     mine = frozenset(terms(draft))
     for node in nodes:
         theirs = known[node.id]
-        if mine and len(mine & theirs) >= _SAME_FACT * len(mine | theirs):
+        is_alike = mine and len(mine & theirs) >= _SAME_FACT * len(mine | theirs)
+        if is_alike and _is_negated(draft) == _is_negated(node.description):
             return node
     return None
+
+
+def _is_negated(text: str) -> bool:
+    return not _NEGATIONS.isdisjoint(words(text))
 
 
 def _mentions(turn: Turn, names: NameFinder) -> tuple[Mention, ...]:

@@ -47,6 +47,19 @@ def test_what_is_said_again_is_an_update_and_not_a_second_fact() -> None:
     assert plan.operations == (UpdateNode(NodeId("held")),)
 
 
+@pytest.mark.parametrize(
+    "text", ["I don't repair old boats.", "I never repair old boats.", "I can\u2019t repair old boats."]
+)
+def test_what_is_denied_is_a_fact_of_its_own(text: str) -> None:
+    held = ContextNode(NodeId("held"), "knowledge_node", "Ann repairs old boats")
+    (added,) = RULES.plan(make_turn(0, text), Context((held,), ())).operations
+    assert isinstance(added, AddNode)
+    denied = ContextNode(NodeId("denied"), "knowledge_node", added.draft)
+    both = Context((held, denied), ())
+    assert RULES.plan(make_turn(2, text), both).operations == (UpdateNode(NodeId("denied")),)
+    assert RULES.plan(make_turn(2, "I repair old boats."), both).operations == (UpdateNode(NodeId("held")),)
+
+
 def test_another_value_supersedes_and_the_same_value_does_not() -> None:
     held = ContextNode(NodeId("held"), "knowledge_node", "some words", {"slot": "Ann:home", "value": "porto"})
     moved = RULES.plan(make_turn(0, "I live in Lisbon these sunny days."), Context((held,), ()))
