@@ -340,6 +340,7 @@ def beginnings(count: int) -> list[str]:
     return lines
 
 
+@pytest.mark.long
 def test_a_text_encoder_is_adapted_on_one_corpus_and_tested_on_another(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

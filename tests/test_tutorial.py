@@ -33,6 +33,7 @@ def follow(folder: Path, *, slow: bool) -> None:
     assert "v2: query encoded" in ran.stdout
 
 
+@pytest.mark.long
 def test_the_tutorial_can_be_followed(tmp_path: Path) -> None:
     follow(tmp_path, slow=False)
 
