@@ -18,7 +18,7 @@ from locigraph.retrieval.evaluation.asking import joined_runs
 from locigraph.scripts.assembly import graphs, opening
 from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings
 from locigraph.scripts.experiments import provenance
-from locigraph.training.comparison import rank_exactly
+from locigraph.training.comparison import run_checkpoint
 from locigraph.training.config import Settings, TrainerConfig, TrainingConfig
 from locigraph.training.folds import FoldTrainer, plan_folds
 
@@ -66,7 +66,7 @@ def main() -> None:
                     folder = Path(options.runs) / name / f"fold-{fold.index}"
                     made = trainer.train(fold, Settings(training=training), folder=folder, seed=0, name=name)
                     tested = [q for q in corpus.questions if SpaceId(q.space) in fold.test]
-                    runs.append(rank_exactly(made, tested, views, encoder.encode, name=name))
+                    runs.append(run_checkpoint(made, tested, views=views, embed=encoder.encode, name=name))
                 found = {key: list(map(str, ranking)) for key, ranking in joined_runs(runs).rankings.items()}
                 recall = sum(evidence_recall(found[key], gold[key], 10) for key in found) / len(found)
                 gain = sum(ndcg(found[key], gold[key], 10) for key in found) / len(found)

@@ -47,7 +47,7 @@ from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.assembly import graphs, opening
 from locigraph.scripts.assembly.settings import DEFAULT_DTYPE, CorpusSettings, EncoderSettings
 from locigraph.scripts.experiments import learning
-from locigraph.training.comparison import rank_exactly
+from locigraph.training.comparison import run_checkpoint
 from locigraph.training.config import Settings, TrainerConfig, TrainingConfig
 from locigraph.training.folds import FoldTrainer, plan_folds
 
@@ -278,7 +278,7 @@ def compare(
                     RELATIONS.add(replace(relation, start=(start[0], start[1], None)))
                     added.callback(RELATIONS.remove, relation.name)
                 made = learnt.trainer.train(fold, settings, folder=Path(folder), seed=0, name=f"{name}, {fold.index}")
-                rankings = rank_exactly(made, tested, asked.views, encoder.encode, name=name).rankings
+                rankings = run_checkpoint(made, tested, views=asked.views, embed=encoder.encode, name=name).rankings
                 scores[name] += [recall_and_ndcg(rankings[q.question_id], q.evidence) for q in tested]
         whole = {name: np.array(values) for name, values in scores.items()}
         found = [

@@ -188,3 +188,17 @@ class VectorSearch(Protocol):
     def search(self, vector: NDArray[np.float32], scope: SearchFilter, *, top_k: int) -> list[VectorMatch]:
         """The most similar rows, best first."""
         ...
+
+
+class GraphVectors(VectorSearch, Protocol):
+    """Graph embeddings that can be searched."""
+
+    @property
+    def name(self) -> str:
+        """Name for messages."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """Version of the checkpoint that made them."""
+        ...

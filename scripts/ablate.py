@@ -73,7 +73,7 @@ def ablate(
     chosen = known if variants is None else {name: known[name] for name in variants}
     opening.require_questions(read, "there is nothing to evaluate")
 
-    from locigraph.training.comparison import rank_exactly  # imports the vector index
+    from locigraph.training.comparison import run_checkpoint  # imports the vector index
 
     extractor = graphs.extractor_for(consolidation, read, clients_of(llm))
     text_encoder = opening.held_out_encoder(encoder, read.questions)
@@ -86,7 +86,7 @@ def ablate(
             here = folder / name.replace(" ", "-") / f"fold-{fold.index}"
             checkpoint = fold_trainer.train(fold, settings, folder=here, seed=seed, name=f"{name}, fold {fold.index}")
             tested = [q for q in read.questions if q.space in fold.test]
-            return rank_exactly(checkpoint, tested, views, text_encoder.encode, name=name)
+            return run_checkpoint(checkpoint, tested, views=views, embed=text_encoder.encode, name=name)
 
         fold_of = {space: fold.index for fold in planned for space in fold.test}
         summary = run(

@@ -18,6 +18,7 @@ def transfer(
     trainer: TrainerConfig = TrainerConfig(csv_log=False),
     baselines: str = "fusion-zero,v1-adapted,dense-adapted",
     validation: int = 2,
+    contexts: bool = True,
     output: str = "runs/transfer",
     seed: int = 0,
 ) -> None:
@@ -41,6 +42,7 @@ def transfer(
         baselines: Strategies that v2 is tested against, with Holm's correction over all; those that need a vector index
             or learn inside folds cannot be used.
         validation: Number of conversations of each training corpus held out for early stopping.
+        contexts: Whether to pack the hits of each strategy into contexts of several sizes, to measure their recall.
         output: Folder of the results.
         seed: Random seed.
     """
@@ -77,7 +79,15 @@ def transfer(
     from locigraph.scripts.experiments.transfer_matrix import TransferMatrix  # imports PyTorch
 
     with TransferMatrix(
-        graphs, encoder, settings, trainer, folder, baselines=baselines, validation=validation, seed=seed
+        graphs,
+        encoder,
+        settings,
+        trainer,
+        folder,
+        baselines=baselines,
+        validation=validation,
+        seed=seed,
+        contexts=contexts,
     ) as matrix:
         rows = {name: matrix.trained(name, sources) for name, sources in train.items()}
         rows |= {name: matrix.loaded(path) for name, path in checkpoints.items()}

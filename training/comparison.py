@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
+from locigraph.kg.schema import EPISODE
 from locigraph.kg.types import NodeId, Question, SpaceId
-from locigraph.kg.views import Views
+from locigraph.kg.views import View, Views
 from locigraph.retrieval.evaluation import StrategyRun
-from locigraph.retrieval.evaluation.asking import DEPTH, run_strategy
+from locigraph.retrieval.evaluation.asking import run_strategy
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
+from locigraph.retrieval.index.memory_vectors import MemoryVectors
 from locigraph.retrieval.index.milvus import MilvusIndex
-from locigraph.retrieval.protocols import Retriever
+from locigraph.retrieval.protocols import GraphVectors, Retriever, SearchFilter, VectorMatch
 from locigraph.retrieval.strategies.graph_embedding import GraphEmbeddingRetriever
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.embedding_refresh import refresh
@@ -21,27 +25,30 @@ from locigraph.training.folds import refuse_known
 from locigraph.training.inference import CheckpointQueryEncoder, encode_graph
 from locigraph.training.protocols import Embed
 
+_HELD = 8  # encoded views that are kept in memory; questions about a space mostly follow one another
+
 
 def run_checkpoint(
     checkpoint: Checkpoint,
     questions: Sequence[Question],
     *,
-    index: MilvusIndex,
     views: Views,
     embed: Embed,
+    index: MilvusIndex | None = None,
     wrap: Callable[[Retriever], Retriever] = lambda retriever: retriever,
     name: str | None = None,
-    pack_contexts: bool = True,
+    pack_contexts: bool = False,
     unanswerable: Sequence[Question] = (),
 ) -> StrategyRun:
-    """Embed the questions' graphs with a checkpoint, write them to the index, and search for every question.
+    """Embed the questions' graphs with a checkpoint, and search the embeddings for every question.
 
     Args:
         checkpoint: The trained model.
         questions: Questions with evidence.
-        index: Vector index that the embeddings are written to.
         views: The questions' graphs.
         embed: Text encoder.
+        index: Vector index that the embeddings are written to and searched in. None searches them exactly in memory,
+            which gives the results of an exact index without the time to write one.
         wrap: Wraps the retriever, for example in a reranker.
         name: Name of the run in the results; None for the retriever's own, such as v2.
         pack_contexts: Whether to pack the hits into contexts.
@@ -51,22 +58,27 @@ def run_checkpoint(
         LeakError: If the checkpoint was trained or validated on the conversation of a question.
     """
     refuse_known(checkpoint, questions, option="checkpoint")
+
+    def ask(vectors: GraphVectors) -> StrategyRun:
+        def texts(space: SpaceId, node_ids: Sequence[NodeId], as_of: datetime | None) -> dict[NodeId, str]:
+            held = views.at(space, as_of)
+            return {node: held.descriptions[held.row_of[node]] for node in node_ids}
+
+        retriever = GraphEmbeddingRetriever(
+            vectors,
+            CheckpointQueryEncoder(checkpoint, embed),
+            texts,
+            view_of=lambda space, as_of: views.of(space, as_of).name,
+        )
+        return run_strategy(
+            wrap(retriever), questions, views if pack_contexts else None, name=name, unanswerable=unanswerable
+        )
+
     needed = list(dict.fromkeys(views.of(q.space, q.asked_at) for q in (*questions, *unanswerable)))
+    if index is None:
+        return ask(_EncodedViews(checkpoint, views, needed))
     done = refresh(index, checkpoint, needed, views.snapshot, alias=None)
-
-    def texts(space: SpaceId, node_ids: Sequence[NodeId], as_of: datetime | None) -> dict[NodeId, str]:
-        held = views.at(space, as_of)
-        return {node: held.descriptions[held.row_of[node]] for node in node_ids}
-
-    retriever = GraphEmbeddingRetriever(
-        index.open(done.collection),
-        CheckpointQueryEncoder(checkpoint, embed),
-        texts,
-        view_of=lambda space, as_of: views.of(space, as_of).name,
-    )
-    run = run_strategy(
-        wrap(retriever), questions, views if pack_contexts else None, name=name, unanswerable=unanswerable
-    )
+    run = ask(index.open(done.collection))
     # These embeddings serve only this run, and keeping those of every fold would fill the index. They are kept only if
     # a refresh with the same checkpoint and graphs has put them in use.
     if index.alias_target(GRAPH_ALIAS) != done.collection:
@@ -74,31 +86,29 @@ def run_checkpoint(
     return run
 
 
-def rank_exactly(
-    checkpoint: Checkpoint, questions: Sequence[Question], views: Views, embed: Embed, *, name: str
-) -> StrategyRun:
-    """Rank turns by a matrix product, which gives the results of an exact index without the time to write one.
+class _EncodedViews:
+    """Graph embeddings of views in memory, each encoded when it is first searched; see ``GraphVectors``."""
 
-    Args:
-        checkpoint: The trained model.
-        questions: The questions to ask.
-        views: The questions' graphs.
-        embed: Text encoder.
-        name: Name of the run.
+    name = "of views in memory"
 
-    Raises:
-        LeakError: If the checkpoint was trained or validated on the conversation of a question.
-    """
-    refuse_known(checkpoint, questions, option="checkpoint")
-    encoder = CheckpointQueryEncoder(checkpoint, embed)
-    rankings: dict[str, tuple[str, ...]] = {}
-    for view in dict.fromkeys(views.of(q.space, q.asked_at) for q in questions):
-        asked = [q for q in questions if views.of(q.space, q.asked_at) == view]
-        snapshot = views.snapshot(view)
-        rows, stored = encode_graph(checkpoint, snapshot)
-        queries = encoder.encode_queries([q.text for q in asked], asked_at=[q.asked_at for q in asked])
-        order = np.argsort(-(queries @ stored.T), axis=1, kind="stable")[:, :DEPTH]
-        for question, best in zip(asked, order, strict=True):
-            rankings[question.question_id] = tuple(snapshot.turns_of[rows[i]][0] for i in best)
-    no_time = {question.question_id: 0.0 for question in questions}
-    return StrategyRun(name, rankings, no_time, no_time)
+    def __init__(self, checkpoint: Checkpoint, views: Views, needed: Sequence[View]) -> None:
+        self.version = checkpoint.version
+        self._checkpoint = checkpoint
+        self._views = views
+        self._named = {view.name: view for view in needed}
+        self._vectors_of = lru_cache(_HELD)(self._encoded)
+
+    def search(self, vector: NDArray[np.float32], scope: SearchFilter, *, top_k: int) -> list[VectorMatch]:
+        """The most similar turns of one view, best first."""
+        return self._vectors_of(str(scope.space)).search(vector, scope, top_k=top_k)
+
+    def _encoded(self, view: str) -> MemoryVectors:
+        snapshot = self._views.snapshot(self._named[view])
+        rows, vectors = encode_graph(self._checkpoint, snapshot)
+        made = MemoryVectors()
+        matches = [
+            (VectorMatch(snapshot.ids[row], EPISODE, snapshot.turns_of[row], 0.0), int(snapshot.recorded_at[row]))
+            for row in rows.tolist()
+        ]
+        made.add(view, matches, vectors)
+        return made

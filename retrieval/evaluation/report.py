@@ -34,6 +34,7 @@ from locigraph.retrieval.evaluation.significance import smallest_p
 SIGNIFICANCE_LEVEL = 0.05
 # Metrics of the shorter tables, with the names that readers see.
 _MAIN_METRICS = {"recall@5": "recall@5", "recall@10": "recall@10", "recall@20": "recall@20", "ndcg@10": "nDCG@10"}
+_SHORTEST = ("recall@10", "ndcg@10", "mrr")
 _ALL_METRICS = {**_MAIN_METRICS, "mrr": "MRR", "hit@10": "hit@10", "all_recall@10": "all evidence@10"}
 
 
@@ -138,6 +139,7 @@ def _blocks(results: Results, explanations: Mapping[str, str], questions: Mappin
     return [
         *_opening(results),
         *_explained(strategies, explanations),
+        *_side_by_side(strategies),
         *_overall(strategies, curve),
         *_contexts(strategies),
         *_categories(strategies, by_category),
@@ -183,6 +185,40 @@ def _opening(results: Results) -> list[Block]:
     if results.get("notes"):
         blocks += [Heading("Notes"), Bullets(tuple(results["notes"]))]
     return blocks
+
+
+def _side_by_side(strategies: Mapping[str, StrategySummary]) -> list[Block]:
+    first = next(iter(strategies.values()))
+    sizes, categories = list(first["context_tokens"]), list(first["by_category"])  # the same for all strategies
+    rows = tuple(
+        (
+            name,
+            *(unsigned(entry["overall"][metric]) for metric in _SHORTEST),
+            *(unsigned(entry["by_category"][category]["recall@10"]) for category in categories),
+            *(unsigned(entry["overall"][size]) for size in sizes),
+            *(milliseconds(entry["latency_ms"][share]) for share in ("p50", "p95")),
+        )
+        for name, entry in strategies.items()
+    )
+    of_contexts = (f"in {CONTEXT_METRICS[size]:,} tokens" for size in sizes)
+    return [
+        Heading("All strategies side by side"),
+        Paragraph(
+            "Categories, and contexts of so many tokens, by recall: at 10, and of the context. Last, the time of a "
+            "search in milliseconds. Intervals are in the tables below."
+        ),
+        Table(
+            (
+                "strategy",
+                *(_ALL_METRICS[metric] for metric in _SHORTEST),
+                *categories,
+                *of_contexts,
+                "search p50",
+                "p95",
+            ),
+            rows,
+        ),
+    ]
 
 
 def _overall(strategies: Mapping[str, StrategySummary], figure: Figure) -> list[Block]:

@@ -78,6 +78,11 @@ class Collection:
         self.name = name
         self.spec = spec
 
+    @property
+    def version(self) -> str:
+        """Version of the model that made the vectors."""
+        return self.spec.version
+
     def require(self, *, version: str, schema: str) -> None:
         """Check that the collection is what its user expects.
 

@@ -13,8 +13,7 @@ from locigraph.kg.schema import EPISODE
 from locigraph.kg.types import SpaceId
 from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.hits import hits_of_matches
-from locigraph.retrieval.index.milvus import Collection
-from locigraph.retrieval.protocols import DEFAULT_TOP_K, NodeTexts, QueryEncoder, Result, SearchFilter
+from locigraph.retrieval.protocols import DEFAULT_TOP_K, GraphVectors, NodeTexts, QueryEncoder, Result, SearchFilter
 from locigraph.retrieval.query_generator import LastDay, QueryGenerator
 from locigraph.retrieval.stopwatch import Stopwatch
 
@@ -26,7 +25,7 @@ class GraphEmbeddingRetriever:
     """v2: encodes the question into the vector space of the graph embeddings and runs one vector search.
 
     Args:
-        collection: Graph embeddings, written by a refresh.
+        collection: Graph embeddings, such as a refresh writes.
         encoder: Query encoder of the same checkpoint.
         texts: Reads the texts of the hits.
         view_of: Returns the name under which the collection holds a space as of a time, or the names of several spaces
@@ -41,15 +40,15 @@ class GraphEmbeddingRetriever:
 
     def __init__(
         self,
-        collection: Collection,
+        collection: GraphVectors,
         encoder: QueryEncoder,
         texts: NodeTexts,
         *,
         view_of: Callable[[SpaceId, datetime | None], str | tuple[str, ...]] | None = None,
     ) -> None:
-        if collection.spec.version != encoder.version:
+        if collection.version != encoder.version:
             raise IndexMismatchError(
-                f"collection {collection.name!r} was written with checkpoint {collection.spec.version!r} but the query "
+                f"collection {collection.name!r} was written with checkpoint {collection.version!r} but the query "
                 f"encoder is of checkpoint {encoder.version!r}; run locigraph refresh with checkpoint "
                 f"{encoder.version!r}"
             )

@@ -17,7 +17,7 @@ from locigraph.retrieval.strategies.weighted_sum import Fusion, FusionRetriever
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.assembly.search_parts import SearchParts
 from locigraph.training.checkpoint import Checkpoint
-from locigraph.training.comparison import rank_exactly, run_checkpoint
+from locigraph.training.comparison import run_checkpoint
 from locigraph.training.config import Settings, changed
 from locigraph.training.folds import FoldTrainer
 from locigraph.training.fusion import SignalExample, SignalReader
@@ -34,8 +34,8 @@ class Asker:
         questions: All questions of the evaluation.
         encoder: Text encoder, with its adapter if it has one.
         views: Graphs of the corpus.
-        index: Vector index for graph embeddings; None to rank turns exactly and write no embeddings.
-        wrap: Adds several queries and a cross-encoder, if any, to a retriever; not applied to exact rankings.
+        index: Vector index for graph embeddings; None to search them in memory.
+        wrap: Adds several queries and a cross-encoder, if any, to a retriever.
         unanswerable: Unanswerable questions, for which only contexts are packed.
         packs: Whether to pack contexts.
     """
@@ -50,14 +50,12 @@ class Asker:
 
     def checkpoint(self, made: Checkpoint, questions: Sequence[Question], *, name: str) -> StrategyRun:
         """Rank turns by the graph embeddings of a checkpoint."""
-        if self.index is None:
-            return rank_exactly(made, questions, self.views, self.encoder.encode, name=name)
         return run_checkpoint(
             made,
             questions,
-            index=self.index,
             views=self.views,
             embed=self.encoder.encode,
+            index=self.index,
             wrap=self.wrap,
             name=name,
             pack_contexts=self.packs,

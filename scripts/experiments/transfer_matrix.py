@@ -16,7 +16,8 @@ from locigraph.kg.store import Store
 from locigraph.kg.views import Views
 from locigraph.retrieval.evaluation import StrategyRun, summarise
 from locigraph.retrieval.evaluation.asking import outcomes, run_strategy
-from locigraph.retrieval.evaluation.formatting import p_value, signed
+from locigraph.retrieval.evaluation.formatting import p_value, signed, unsigned
+from locigraph.retrieval.evaluation.metrics import CONTEXT_METRICS
 from locigraph.retrieval.evaluation.question_scores import write_question_scores
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.assembly import opening
@@ -66,6 +67,7 @@ class TransferMatrix:
         baselines: Names, separated by commas, of those of ``BASELINES`` that v2 is tested against.
         validation: Number of conversations of each training corpus held out for early stopping.
         seed: Random seed.
+        contexts: Whether to pack the hits into contexts of several sizes.
 
     Raises:
         LocigraphError: If a name is not in ``BASELINES``, or none is given.
@@ -85,6 +87,7 @@ class TransferMatrix:
         baselines: str,
         validation: int,
         seed: int,
+        contexts: bool,
     ) -> None:
         self._baselines = names(baselines, BASELINES)
         if not self._baselines:
@@ -92,6 +95,8 @@ class TransferMatrix:
         self._named, self._encoder = graphs, encoder
         self._settings, self._trainer = settings, trainer
         self._folder, self._validation, self._seed = folder, validation, seed
+        self._contexts = contexts
+        self._metrics = (*_METRICS, *(CONTEXT_METRICS if contexts else ()))
         self._opened = ExitStack()
         self._graphs: dict[str, _Graph] = {}
         self._same_for_all: dict[str, list[StrategyRun]] = {}  # by graph: strategies that learn nothing
@@ -137,14 +142,14 @@ class TransferMatrix:
         for made, option in ((checkpoint, row), (graph.encoder.adapter, "encoder.adapter")):
             if made is not None:
                 refuse_known(made, questions, option=option)
-        asker = Asker(questions, graph.encoder, graph.views)
+        asker = Asker(questions, graph.encoder, graph.views, packs=self._contexts)
         learnt = [_PROPOSED, *(BASELINES[name] for name in self._baselines)]
         runs = [each.zero_shot(asker, checkpoint, each) for each in learnt if each.zero_shot is not None]
         runs += self._learning_nothing(tested)
         scored = outcomes(questions, {})
         left_out = learnt_questions(graph.corpus, (), seen_by(checkpoint, graph.encoder.adapter))
         pairs = [(_PROPOSED.name, baseline) for baseline in self._baselines]
-        summary = summarise(scored, runs, comparisons=pairs, metrics=_METRICS, left_out=left_out, seed=self._seed)
+        summary = summarise(scored, runs, comparisons=pairs, metrics=self._metrics, left_out=left_out, seed=self._seed)
         write_question_scores(self._folder / f"{row}--{tested}.scores.jsonl.gz", scored, runs, left_out=left_out)
         self.cells.append(
             {
@@ -154,7 +159,7 @@ class TransferMatrix:
                 "questions": len(questions),
                 "left_out": len(left_out),
                 "means": {
-                    name: {metric: found["overall"][metric] for metric in _METRICS}
+                    name: {metric: found["overall"][metric] for metric in self._metrics}
                     for name, found in summary["strategies"].items()
                 },
                 "comparisons": summary["comparisons"],
@@ -162,19 +167,24 @@ class TransferMatrix:
         )
 
     def table(self) -> str:
-        """The matrix in Markdown: a line for each cell."""
+        """The matrix in Markdown: a line for each cell; and a second table, of contexts, if they were packed."""
         shown = [_PROPOSED.name, *self._baselines]
-        head = ["trained on", "tested on", *shown, *(f"{_PROPOSED.name} − {name}" for name in self._baselines)]
-        lines = [head, ["---"] * len(head)]
-        for cell in self.cells:
-            means = ["/".join(f"{cell['means'][s][m]:.3f}" for m in _METRICS) for s in shown]
-            found = {
-                row["b"]: f"{signed(row['delta'])} (p {p_value(row['p'])}, Holm {p_value(row['p_holm'])})"
-                for row in cell["comparisons"]
-                if row["metric"] == _METRICS[0]
-            }
-            lines.append([cell["trained"], cell["tested"], *means, *(found.get(name, "") for name in self._baselines)])
-        return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+        head = ["trained on", "tested on"]
+        differences = [f"{_PROPOSED.name} − {name}" for name in self._baselines]
+        ranked = _markdown([*head, *shown, *differences], [self._ranked(cell, shown) for cell in self.cells])
+        if not self._contexts:
+            return ranked
+        packed = _markdown([*head, "tokens", *shown], [line for cell in self.cells for line in _packed(cell, shown)])
+        return f"{ranked}\n\nRecall of contexts of so many tokens:\n\n{packed}"
+
+    def _ranked(self, cell: Mapping[str, Any], shown: Sequence[str]) -> list[str]:
+        means = ["/".join(unsigned(cell["means"][name][metric]) for metric in _METRICS) for name in shown]
+        found = {
+            row["b"]: f"{signed(row['delta'])} (p {p_value(row['p'])}, Holm {p_value(row['p_holm'])})"
+            for row in cell["comparisons"]
+            if row["metric"] == _METRICS[0]
+        }
+        return [cell["trained"], cell["tested"], *means, *(found.get(name, "") for name in self._baselines)]
 
     def manifest(self, train: Mapping[str, Sequence[str]], checkpoints: Mapping[str, str]) -> dict[str, Any]:
         """Entries of the manifest of the matrix."""
@@ -216,5 +226,17 @@ class TransferMatrix:
             spaces = list(dict.fromkeys(q.space for q in graph.corpus.questions))
             with SearchParts(graph.store, graph.encoder, spaces=spaces) as parts:
                 made = made_of(parts, self._baselines).values()
-                self._same_for_all[name] = [run_strategy(each, graph.corpus.questions) for each in made]
+                views = graph.views if self._contexts else None
+                self._same_for_all[name] = [run_strategy(each, graph.corpus.questions, views) for each in made]
         return self._same_for_all[name]
+
+
+def _packed(cell: Mapping[str, Any], shown: Sequence[str]) -> list[list[str]]:
+    return [
+        [cell["trained"], cell["tested"], f"{tokens:,}", *(unsigned(cell["means"][name][metric]) for name in shown)]
+        for metric, tokens in CONTEXT_METRICS.items()
+    ]
+
+
+def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head), *rows))

@@ -16,11 +16,12 @@ from tests.fakes_graph import CPU, small_settings
 PUBLISHED = ["gaama-adapted", "assomem-adapted", "magma-adapted", "tempr-adapted", "hipporag-adapted"]
 
 
-def matrix(folder: Path, baselines: str) -> TransferMatrix:
+def matrix(folder: Path, baselines: str, *, contexts: bool = False) -> TransferMatrix:
     """A matrix without graphs."""
     return TransferMatrix(
-        {}, EncoderSettings(), small_settings(), CPU, folder, baselines=baselines, validation=0, seed=0
-    )
+        {}, EncoderSettings(), small_settings(), CPU, folder,
+        baselines=baselines, validation=0, seed=0, contexts=contexts,
+    )  # fmt: skip
 
 
 def test_the_published_strategies_can_be_baselines(tmp_path: Path) -> None:
@@ -58,8 +59,23 @@ def test_the_table_has_a_difference_to_each_baseline_with_holm_over_all(tmp_path
         head, _, *rows = made.table().splitlines()
     columns = "| trained on | tested on | v2-zero | v1-adapted | gaama-adapted |"
     assert head == f"{columns} v2-zero \u2212 v1-adapted | v2-zero \u2212 gaama-adapted |"
-    same = "| a | b | 0.800/0.700 | 0.800/0.700 | 0.800/0.700 |"
+    same = "| a | b | .800/.700 | .800/.700 | .800/.700 |"
     assert rows == [f"{same} +.100 (p .020, Holm .040) | -.050 (p .250, Holm .500) |", f"{same}  |  |"]
+
+
+def test_contexts_have_a_table_of_their_own_with_a_line_for_each_size(tmp_path: Path) -> None:
+    recalls = {f"recall@{tokens}tokens": recall for tokens, recall in ((500, 0.5), (1_000, 0.625), (4_000, 1.0))}
+    means = dict.fromkeys(("v2-zero", "dense-adapted"), {"recall@10": 0.8, "ndcg@10": 0.7} | recalls)
+    with matrix(tmp_path, "dense-adapted", contexts=True) as made:
+        made.cells = [{"trained": "a", "tested": "b", "means": means, "comparisons": []}]
+        _, packed = made.table().split("\n\nRecall of contexts of so many tokens:\n\n")
+    assert packed.splitlines() == [
+        "| trained on | tested on | tokens | v2-zero | dense-adapted |",
+        "| --- | --- | --- | --- | --- |",
+        "| a | b | 500 | .500 | .500 |",
+        "| a | b | 1,000 | .625 | .625 |",
+        "| a | b | 4,000 | 1.000 | 1.000 |",
+    ]
 
 
 def test_what_takes_what_a_checkpoint_has_learnt_is_a_baseline_unless_it_is_v2(

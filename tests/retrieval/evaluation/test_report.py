@@ -226,6 +226,24 @@ def test_contexts_of_equal_length_have_a_table(tmp_path: Path) -> None:
     assert "<h2>Contexts of equal length</h2>" in page
 
 
+def test_quality_contexts_and_time_of_all_strategies_stand_in_one_table(tmp_path: Path) -> None:
+    runs = [
+        planted_run(name, first_gold_rank=rank, search_ms=2.0, tokens_a_turn=99)
+        for name, rank in (("v2", 5), ("dense", 1))
+    ]
+    results: Results = {**planted_results(("v2", "dense")), **summarise(planted_questions(), runs)}
+    markdown, page = (path.read_text("utf-8") for path in write_report(tmp_path, results))
+    table = markdown.split("## All strategies side by side\n")[1].split("\n## ")[0]
+    head, _, v2, dense = (line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("|"))
+    categories = list(results["strategies"]["v2"]["by_category"])
+    assert head[:4] == ["strategy", "recall@10", "nDCG@10", "MRR"]
+    assert head[4:] == [*categories, "in 500 tokens", "in 1,000 tokens", "in 4,000 tokens", "search p50", "p95"]
+    # Ranks 5 and 6: (1 / log2 6 + 1 / log2 7) / (1 + 1 / log2 3) = .456, and 1 / 5; times: 2, 4, .. 48 ms.
+    assert v2 == ["v2", "1.000", ".456", ".200", *["1.000"] * len(categories), ".500", "1.000", "1.000", "25.0", "45.7"]
+    assert dense[:4] == ["dense", "1.000", "1.000", "1.000"]
+    assert "<h2>All strategies side by side</h2>" in page
+
+
 def test_a_report_of_one_strategy_needs_no_comparison_command_or_notes(tmp_path: Path) -> None:
     results = planted_results(("v1",))
     results["manifest"] = {}
@@ -242,7 +260,7 @@ def test_a_report_of_one_strategy_needs_no_comparison_command_or_notes(tmp_path:
 def test_strategies_that_were_run_are_explained_to_the_reader(tmp_path: Path) -> None:
     explanations = {"dense": "Turns by <cosine>.", "v2": "Graph embeddings.", "absent": "Was not run."}
     markdown_path, html_path = write_report(tmp_path, planted_results(), strategies=explanations)
-    expected = "## Strategies\n\n- v2: Graph embeddings.\n- dense: Turns by \\<cosine\\>.\n\n## Overall"
+    expected = "## Strategies\n\n- v2: Graph embeddings.\n- dense: Turns by \\<cosine\\>.\n\n## All strategies side"
     assert expected in markdown_path.read_text("utf-8")
     assert "<li>dense: Turns by &lt;cosine&gt;.</li>" in html_path.read_text("utf-8")
 
