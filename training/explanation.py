@@ -7,6 +7,7 @@ neighbour's meaning, words and date; and the turn's bias.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
@@ -14,6 +15,7 @@ import torch
 
 from locigraph.gnn.features import GraphInputs
 from locigraph.gnn.query import query_features
+from locigraph.kg.errors import LocigraphError
 from locigraph.kg.schema import EPISODE
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import NodeId, TurnId
@@ -84,8 +86,9 @@ def explain(
     embed: Embed,
     top_k: int = 5,
     asked_at: datetime | None = None,
+    turn_ids: Sequence[TurnId] | None = None,
 ) -> list[Explanation]:
-    """Find the best turns for a question, each with the parts of its score.
+    """Decompose the scores of the best turns for a question, or of given turns; the best comes first.
 
     Args:
         checkpoint: The checkpoint that made the graph embeddings.
@@ -94,10 +97,20 @@ def explain(
         embed: The checkpoint's text encoder.
         top_k: Number of turns to explain.
         asked_at: When the question is asked; relative dates in it refer to this time.
+        turn_ids: Turns to explain instead of the best.
+
+    Raises:
+        LocigraphError: If one of ``turn_ids`` is not in the graph.
     """
+    turn_of = [snapshot.turns_of[row][0] for row in snapshot.active_rows((EPISODE,)).tolist()]
+    for turn_id in turn_ids or ():
+        if turn_id not in turn_of:
+            raise LocigraphError(
+                f"space {snapshot.space!r} has no turn {turn_id!r} in the graph of that time, so it cannot be explained"
+            )
     network = checkpoint.network.cpu().eval()  # live embeddings may have moved it to a GPU
     nodes, queries = network.nodes, network.queries
-    if not len(snapshot.active_rows((EPISODE,))):
+    if not turn_of:
         return []
     inputs = inputs_of(checkpoint, snapshot)
     features = query_features([question], embed([question]), *features_of(checkpoint.model), asked_at=[asked_at])
@@ -110,7 +123,9 @@ def explain(
         # Inner products of each node's unweighted features with the question, by content block, [nodes, 3].
         said = torch.stack([inputs.text @ parts[0], inputs.lexical @ parts[1], inputs.context @ parts[2]], dim=1)
         explanations = []
-        for turn in scores.argsort(descending=True, stable=True)[:top_k].tolist():
+        best_first = scores.argsort(descending=True, stable=True).tolist()
+        chosen = best_first[:top_k] if turn_ids is None else [turn for turn in best_first if turn_of[turn] in turn_ids]
+        for turn in chosen:
             row = int(inputs.rows[turn])
             own = (vectors.own[turn] * said[turn]).tolist()
             influences = []
@@ -123,7 +138,7 @@ def explain(
                 influences.append(Influence(node, relation, text, meaning, words, date, effect))
             explanations.append(
                 Explanation(
-                    turn_id=snapshot.turns_of[row][0],
+                    turn_id=turn_of[turn],
                     description=snapshot.descriptions[row],
                     score=float(scores[turn]),
                     own_meaning=own[0],

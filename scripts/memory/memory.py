@@ -427,16 +427,23 @@ class Memory:
             return opening.partial_memory(self._graph, [SpaceId(space)])
 
     def explain(
-        self, question: str, *, space: str, top_k: int = 3, as_of: str | datetime | None = None
+        self,
+        question: str,
+        *,
+        space: str,
+        top_k: int = 3,
+        as_of: str | datetime | None = None,
+        turn_ids: Sequence[str] | None = None,
     ) -> list[Explanation]:
         """Decompose the scores of v2's best turns: shares of their own meaning and words, neighbours, speaker and date.
 
-        Turns that are not consolidated yet are missing; ``notes`` counts them.
+        Turns that are not consolidated yet are missing; ``notes`` counts them. With ``turn_ids``, these turns are
+        explained instead, such as those of a hit, whatever their rank.
 
         Raises:
             UnknownSpaceError: If there is no such space.
             CheckpointError: If no checkpoint can be read.
-            LocigraphError: If the question is empty or there is no turn to explain.
+            LocigraphError: If the question is empty, or the graph does not have one of ``turn_ids``.
         """
         options.check_question(question)
         if top_k < 1:
@@ -452,7 +459,13 @@ class Memory:
                 embed_all([SpaceId(space)], self._graph, self._encoder, progress=False)
             snapshot = self._graph.snapshot(SpaceId(space), as_of=time, embedding_model=self._encoder.model_id)
             return explain(
-                self._parts.checkpoint(), snapshot, question, embed=self._encoder.encode, top_k=top_k, asked_at=time
+                self._parts.checkpoint(),
+                snapshot,
+                question,
+                embed=self._encoder.encode,
+                top_k=top_k,
+                asked_at=time,
+                turn_ids=None if turn_ids is None else [TurnId(turn_id) for turn_id in turn_ids],
             )
 
     def _last_day(self, spaces: Sequence[SpaceId]) -> date | None:

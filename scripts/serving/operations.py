@@ -132,6 +132,9 @@ class ToExplain(_OfSpace):
     question: str = Field(description="What to look for.")
     top_k: int = Field(3, ge=1, le=50, description="Number of turns to explain.")
     as_of: str | None = Field(None, description="Use only what was known at this time (ISO 8601); null for now.")
+    turn_ids: list[str] | None = Field(
+        None, min_length=1, max_length=50, description="IDs of the turns to explain, instead of the best top_k."
+    )
 
 
 class ToForget(_OfScope):

@@ -32,3 +32,7 @@ def test_json_is_what_a_server_would_answer(place: Path, capsys: pytest.CaptureF
     assert [turn.turn_id for turn in found.turns] == [turn.turn_id for turn in explained]
     assert found.turns[0].score == pytest.approx(explained[0].score)
     assert len(found.turns[0].influences) == 1
+    last = hits[-1].turn_ids[0]
+    explain(question, space="ana", store=store, checkpoint=checkpoint, turns=last, json=True)
+    found = Explained.model_validate_json(capsys.readouterr().out)
+    assert [turn.turn_id for turn in found.turns] == [last] != [explained[0].turn_id]

@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from locigraph.gnn.encoders import GRAPH_ENCODERS
+from locigraph.kg.errors import LocigraphError
 from locigraph.kg.snapshot import Snapshot
+from locigraph.kg.types import TurnId
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.explanation import Explanation, explain
 from locigraph.training.inference import CheckpointQueryEncoder, encode_graph, inputs_of
@@ -50,6 +52,18 @@ def test_the_parts_of_an_explanation_sum_to_the_score_that_search_gives(checkpoi
         assert found.score == pytest.approx(scores[found.turn_id], abs=1e-4)
         assert sum_of(found) == pytest.approx(found.score, abs=1e-4)
         assert found.influences
+
+
+def test_given_turns_are_explained_whatever_their_rank_the_best_first() -> None:
+    question = QUESTIONS[0].text
+    ranked = explain(CHECKPOINT, SNAPSHOT, question, embed=EMBED, top_k=len(SNAPSHOT.turn_ids))
+    last, first = ranked[-1], ranked[0]
+    assert explain(CHECKPOINT, SNAPSHOT, question, embed=EMBED, top_k=1, turn_ids=[last.turn_id, first.turn_id]) == [
+        first,
+        last,
+    ]
+    with pytest.raises(LocigraphError, match="has no turn 'unsaid' in the graph of that time"):
+        explain(CHECKPOINT, SNAPSHOT, question, embed=EMBED, turn_ids=[first.turn_id, TurnId("unsaid")])
 
 
 def test_a_planted_fact_is_named_as_the_strongest_neighbour_and_deleting_it_lowers_the_score() -> None:

@@ -82,14 +82,19 @@ async function ask() {
   const found = await call("recall", fields);
   let explained = new Map();
   const notes = [...found.notes];
+  const ofHits = { space: fields.space, question, as_of: fields.as_of, turn_ids: found.hits.map(firstTurn) };
   try {
-    explained = new Map((await call("explain", fields)).turns.map((turn) => [turn.turn_id, turn]));
+    if (found.hits.length) explained = new Map((await call("explain", ofHits)).turns.map((turn) => [turn.turn_id, turn]));
   } catch (problem) {
-    notes.push(problem.message); // hits of v1 have no neighbourhood to show
+    notes.push(problem.message); // without a checkpoint there is nothing to explain
   }
   if (number !== asked) return;
   showHits(found.hits, explained);
   say([`${found.hits.length} ${found.hits.length === 1 ? "hit" : "hits"} by ${found.strategy}`, ...notes].join("; "));
+}
+
+function firstTurn(hit) {
+  return hit.turn_ids[0];
 }
 
 function showHits(hits, explained) {
@@ -99,7 +104,7 @@ function showHits(hits, explained) {
     button.append(make("small", `${hit.score.toFixed(3)} · ${hit.type}${until} · turns ${hit.turn_ids.join(", ")}`));
     button.addEventListener("click", () => {
       for (const other of at("hits").querySelectorAll("button")) other.setAttribute("aria-pressed", other === button);
-      showNeighbourhood(explained.get(hit.turn_ids[0]));
+      showNeighbourhood(explained.get(firstTurn(hit)));
     });
     const row = make("li");
     row.append(button);

@@ -85,6 +85,7 @@ def test_a_question_is_asked_looked_into_and_moved_in_time_by_keyboard(page: Pag
     press("Enter")
     expect(hits.nth(1)).to_have_attribute("aria-pressed", "true")
     expect(hits.first).to_have_attribute("aria-pressed", "false")
+    expect(page.locator("#parts")).to_contain_text("own meaning +")  # as known at that time
     page.get_by_label("As known at").focus()
     press("End")
     expect(page.locator("#moment")).to_have_text("now")
