@@ -80,12 +80,19 @@ def full_name(name: str, speakers: Sequence[str]) -> str:
 
 def entity_key(name: str) -> str:
     """Key shared by the spellings of a name: without case, article and possessive; symbols alone stay as they are."""
-    return " ".join(words(_ARTICLE.sub("", name.strip()).removesuffix("'s").removesuffix("’s"))) or name.strip()
+    plain = _ARTICLE.sub("", name.strip()).removesuffix("'s").removesuffix("’s")
+    # "C++" and "C#" are different things, so these signs stay.
+    marks = {word.rstrip("+#").lower(): word.lower() for word in plain.split() if word.endswith(("+", "#"))}
+    return " ".join(marks.get(word, word) for word in words(plain)) or name.strip()
 
 
 def spelling_key(name: str) -> str:
-    """Key shared by names that differ only in case, article, possessive and plural."""
-    return " ".join(_singular(word) for word in entity_key(name).split())
+    """Key shared by names that differ only in case, article, possessive and plural.
+
+    Capitalised words have no plural: Roberts is not Robert.
+    """
+    proper = {word.lower() for word in name.split() if word[0].isupper()}
+    return " ".join(word if word in proper else _singular(word) for word in entity_key(name).split())
 
 
 def _singular(word: str) -> str:

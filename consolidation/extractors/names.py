@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from locigraph.consolidation.blueprint import MAX_LABEL, Mention
 from locigraph.consolidation.errors import NameModelError
+from locigraph.consolidation.extractors.sentences import ABBREVIATIONS
 from locigraph.kg.language.dates import resolve_times
-from locigraph.kg.language.tokens import STOP_WORDS, words
+from locigraph.kg.language.tokens import STOP_WORDS, normalised, words
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -22,7 +23,11 @@ if TYPE_CHECKING:
 #: Finds the distinct names in a text, in order of first mention. It must be deterministic.
 NameFinder = Callable[[str], Iterator[Mention]]
 
-_NAME = re.compile(r"(?<![.!?]\s)(?<!^)\b([A-Z][\w'’]+(?:\s+(?:of\s+|the\s+)?[A-Z][\w'’]+)*)")
+_CAPITAL = "".join(sign for sign in map(chr, range(0x250)) if sign.isupper())  # of the Latin script
+_RUN = rf"(?:St\. )?[{_CAPITAL}][\w'’]+(?:[ \t]+(?:of[ \t]+|the[ \t]+)?[{_CAPITAL}][\w'’]+)*"
+_AFTER_TITLE = "|".join(rf"(?<=\b{re.escape(each)}\.[ \t])" for each in ABBREVIATIONS)
+# Not at the beginning of a sentence or line; a line that is nothing but a name is one, as in a list.
+_NAME = re.compile(rf"(?:(?<![.!?]\s)(?<![\n\r])(?<!^)|{_AFTER_TITLE})\b({_RUN})|(?<=\n)({_RUN})(?=[ \t]*(?:\n|$))")
 _ANY_DAY = date(2024, 1, 1)  # whether words name a time does not depend on the day
 
 # The package is not published by spaCy's authors, so its weights are used only if they are byte for byte those of
@@ -43,7 +48,8 @@ _MOST_READ = 20_000  # characters; spaCy refuses texts of a million, and only th
 
 def capitalised_names(text: str) -> Iterator[Mention]:
     """Runs of capitalised words that do not begin a sentence, all of the kind "other"."""
-    found = ((match.group(1), "other") for match in _NAME.finditer(text))
+    text = normalised("NFC", text)
+    found = ((match[1] or match[2], "other") for match in _NAME.finditer(text))
     return _distinct(found, at_least=3)  # shorter ones are mostly exclamations
 
 
@@ -81,7 +87,12 @@ def _distinct(found: Iterable[tuple[str, str]], *, at_least: int) -> Iterator[Me
     """Each sufficiently long name once, with the first kind found for it; times and mere stop words are left out."""
     seen = set()
     for text, kind in found:
-        name = " ".join(text.split()).removesuffix("'s").removesuffix("’s")
+        parts = text.split()
+        if parts and parts[0] in ABBREVIATIONS:
+            del parts[0]
+        if len(parts) > 1 and _is_time(parts[-1]):  # "lunch with Anna Tuesday"
+            del parts[-1]
+        name = " ".join(parts).removesuffix("'s").removesuffix("’s")
         # "I'm", for example, consists of two stop words.
         is_name = at_least <= len(name) <= MAX_LABEL and set(words(name)) - STOP_WORDS
         if is_name and name not in seen and not _is_time(name):

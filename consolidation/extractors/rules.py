@@ -17,7 +17,6 @@ from locigraph.consolidation.blueprint import (
     MAX_LABEL,
     AddNode,
     Blueprint,
-    ContextNode,
     Mention,
     Operation,
     SupersedeNode,
@@ -32,8 +31,8 @@ from locigraph.consolidation.extractors.slots import stated_slot
 from locigraph.consolidation.protocols import Context
 from locigraph.kg.language.dates import resolve_times
 from locigraph.kg.language.english import is_english
-from locigraph.kg.language.tokens import STOP_WORDS, terms, words
-from locigraph.kg.types import NodeId, Turn
+from locigraph.kg.language.tokens import STOP_WORDS, stem, terms, words
+from locigraph.kg.types import Turn
 
 # Sentences with fewer content words are not meaningful on their own.
 _MIN_TERMS = 3
@@ -46,9 +45,9 @@ _PAST = re.compile(
     re.IGNORECASE,
 )
 
-_SAME_FACT = 0.8  # lowest Jaccard similarity of terms at which two facts count as the same
-# "t" is what remains of "don't"; most of these words are stop words, so a comparison of terms does not see them.
-_NEGATIONS = frozenset(["no", "not", "never", "nor", "t", "cannot", "neither", "nothing", "nobody", "none", "without"])
+# Words that do not change what a fact says; all others count, in their order: "before", "with" and "not" too.
+_FILLERS = frozenset(["a", "an", "the", "am", "is", "are", "do", "does", "really", "just", "also", "so", "well", "and"])
+_WORD = re.compile(r"[^\W_]+[+#]*")  # "C++" is not "C#"
 _MAX_MEMORABLE, _MAX_NAMES = 12, 7
 _MAX_TOPICS, _MAX_TOPICS_OF_EXPOSITION = 3, 1
 
@@ -70,14 +69,15 @@ class RuleExtractor:
         if not is_english(turn.text):
             return Blueprint(mentions=(Mention(turn.speaker, "person"),))
         operations: list[Operation] = []
-        known = {node.id: frozenset(terms(node.description)) for node in context.nodes}
+        # Facts of different speakers stay separate: each can be forgotten alone, and none supersedes the other's.
+        own = [node for node in context.nodes if node.attributes.get("speaker", turn.speaker) == turn.speaker]
+        # A superseded fact that is said again is true again, and a new fact.
+        held = {_statement(node.description): node for node in own if node.superseded_at is None}
         updated = set()
         read = _read(turn, self._names)
         for number, (own_words, draft, is_event) in enumerate(read.memorable):
             ref = f"n{number}"
-            # Facts of different speakers stay separate: each can be forgotten alone, and none supersedes the other's.
-            own = [node for node in context.nodes if node.attributes.get("speaker", turn.speaker) == turn.speaker]
-            repeated = _same_fact(draft, own, known)
+            repeated = held.get(_statement(dated(draft, days_of(draft, turn, None))))
             if repeated is not None:
                 if repeated.id not in updated:
                     operations.append(UpdateNode(repeated.id))
@@ -88,11 +88,7 @@ class RuleExtractor:
             kind = "event_node" if is_event else "knowledge_node"
             operations.append(AddNode(ref, kind, draft, (turn.turn_id,), attributes=attributes))
             if slot is not None:
-                operations += [
-                    SupersedeNode(node.id, ref)
-                    for node in own
-                    if node.attributes.get("slot") == slot.name and node.attributes.get("value") != slot.value
-                ]
+                operations += [SupersedeNode(node.id, ref) for node in own if slot.replaces(node.attributes)]
         return Blueprint(tuple(operations), read.mentions, read.topics)
 
     def write(self, turn: Turn, plan: Blueprint, context: Context) -> Mapping[str, Wording]:
@@ -153,26 +149,17 @@ def _memorable(turn: Turn) -> list[tuple[str, str, bool]]:
         if sentence.endswith("?"):
             continue
         is_told = _FIRST_PERSON.search(sentence) or (not is_long and _PAST.search(sentence))
-        if is_told and len(terms(sentence)) >= _MIN_TERMS:
-            draft = in_third_person(sentence, turn.speaker)[:1_500]
+        if is_told and (len(terms(sentence)) >= _MIN_TERMS or stated_slot(own_words, turn.speaker)):
+            draft = in_third_person(sentence, turn.speaker, own_words)[:1_500]
             found.append((own_words, draft, bool(resolve_times(sentence, day))))
         if len(found) == _MAX_MEMORABLE:
             break
     return found
 
 
-def _same_fact(draft: str, nodes: Sequence[ContextNode], known: Mapping[NodeId, frozenset[str]]) -> ContextNode | None:
-    mine = frozenset(terms(draft))
-    for node in nodes:
-        theirs = known[node.id]
-        is_alike = mine and len(mine & theirs) >= _SAME_FACT * len(mine | theirs)
-        if is_alike and _is_negated(draft) == _is_negated(node.description):
-            return node
-    return None
-
-
-def _is_negated(text: str) -> bool:
-    return not _NEGATIONS.isdisjoint(words(text))
+def _statement(text: str) -> tuple[str, ...]:
+    """What a fact says: its stemmed words in order, without fillers."""
+    return tuple(stem(word) for word in _WORD.findall(text.lower()) if word not in _FILLERS)
 
 
 def _mentions(turn: Turn, names: NameFinder) -> tuple[Mention, ...]:

@@ -7,7 +7,11 @@ from collections.abc import Iterable, Iterator
 
 from locigraph.kg.language.tokens import STOP_WORDS, words
 
-_BREAK = re.compile(r"(?<=[.!?])\s+|\n+")
+#: Abbreviations after whose full stop a sentence goes on.
+ABBREVIATIONS = ("Dr", "Mr", "Mrs", "Ms", "St", "Prof", "e.g", "i.e", "vs", "No")
+_NO_END = "".join(rf"(?<!\b{re.escape(each)}\.)" for each in ABBREVIATIONS)
+# After "p.m." only a capital letter begins a new sentence.
+_BREAK = re.compile(rf"(?<=[.!?]){_NO_END}(?:(?<!\b[ap]\.m\.)|(?=\s[A-Z]))\s+|\n+")
 _QUOTE = re.compile(r'["“”„«»‹›「」『』`]')
 # Single quotation marks are also apostrophes, so match only a pair around words, with apostrophes inside words only.
 _SINGLE_QUOTED = re.compile(r"(?<!\w)['‘](?=\w)(?:[^'’‘]|(?<=\w)['’](?=\w))*['’](?!\w)")
@@ -19,7 +23,12 @@ _ENDINGS = {
     "i": "", "myself": "", "my": "'s", "mine": "'s", "me": "",
 }  # fmt: skip
 # Longest first, so that "I'm" is not read as "I"; in one pass, so that words of an inserted name are not replaced.
-_FIRST_PERSON = re.compile(r"\b(?:I['’](?:m|ve|d|ll)|I am|I have|I was|I|[Mm]yself|[Mm]y|[Mm]ine|[Mm]e)\b")
+_NUMBERED = "".join(rf"(?<!\b{each} )" for each in ("War", "Type", "type", "Part", "part", "Chapter", "chapter"))
+_FIRST_PERSON = re.compile(
+    rf"\b(?:{_NUMBERED}I['’](?:m|ve|d|ll)|{_NUMBERED}I am|{_NUMBERED}I have|{_NUMBERED}I was|{_NUMBERED}I"
+    r"|[Mm]yself|[Mm]y|[Mm]ine|[Mm]e)\b"
+)
+_HAD = re.compile(r" (?:already|just|been|\w+[^\We]ed)\b")  # what follows "I'd" where it means "I had"
 
 
 def sentences(text: str) -> list[str]:
@@ -30,24 +39,43 @@ def sentences(text: str) -> list[str]:
 def unquoted(parts: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Each sentence of a text together with its part outside quotations, which may span sentences.
 
-    A sentence that begins with ">", as in e-mails, is a quotation, and so is one after a sentence that ends in a colon.
+    The second text is the first with blanks in place of what is quoted. A sentence that begins with ">", as in e-mails,
+    is a quotation, and so is one after a sentence that ends in a colon.
     """
     is_quoted = is_announced = False
     for sentence in parts:
         pieces = _QUOTE.split(sentence)
-        own = " ".join(pieces[is_quoted::2])
-        yield sentence, "" if sentence.startswith(">") or is_announced else _SINGLE_QUOTED.sub(" ", own)
+        own = " ".join(_blank(piece) if (at % 2 == 1) != is_quoted else piece for at, piece in enumerate(pieces))
+        is_told = not (sentence.startswith(">") or is_announced)
+        yield sentence, _SINGLE_QUOTED.sub(lambda found: _blank(found[0]), own) if is_told else _blank(sentence)
         is_quoted ^= len(pieces) % 2 == 0
         is_announced = sentence.endswith(":")
 
 
-def in_third_person(sentence: str, speaker: str) -> str:
+def _blank(text: str) -> str:
+    return " " * len(text)
+
+
+def in_third_person(sentence: str, speaker: str, own_words: str | None = None) -> str:
     """The sentence with "I", "my" and "me" replaced by the speaker's name; no other word is changed.
 
     If the result lacks the speaker's name, it is put in front, so that the sentence still shows who said it.
+
+    Args:
+        sentence: The sentence.
+        speaker: Who said it.
+        own_words: The sentence with blanks in place of what is quoted, as ``unquoted`` gives it, since "I" is somebody
+            else there; None if nothing is quoted.
     """
-    result = _FIRST_PERSON.sub(lambda match: speaker + _ENDINGS[match[0].lower().replace("’", "'")], sentence)
-    return result if speaker in result else f"{speaker}: {result}"
+    own = sentence if own_words is None else own_words
+    made, end = [], 0
+    for match in _FIRST_PERSON.finditer(own):
+        word = match[0].lower().replace("’", "'")
+        ending = " had" if word == "i'd" and _HAD.match(own, match.end()) else _ENDINGS[word]
+        made += [sentence[end : match.start()], speaker, ending]
+        end = match.end()
+    result = "".join([*made, sentence[end:]])
+    return result if {*words(speaker)} <= {*words(result)} else f"{speaker}: {result}"
 
 
 def phrases(text: str, *, exclude: frozenset[str] = frozenset()) -> list[str]:

@@ -8,17 +8,35 @@ facts side by side, whereas a false detection would end a true fact.
 from __future__ import annotations
 
 import re
+from calendar import day_name, month_name
 from typing import NamedTuple
 
-_ADVERBS = r"(?: (?:now|currently|just|recently|finally|still|already|actually|officially|also|happily|mostly))*"
+from locigraph.kg.types import Attributes
+
+_ADVERB = (
+    r"(?:now|currently|just|recently|finally|still|already|actually|officially|also|happily|mostly|definitely|probably)"
+)
+_ADVERBS = rf"(?: {_ADVERB})*"
 _I_AM = rf"\bI(?:['’]m|['’]ve(?: been)?| am| have(?: been)?)?{_ADVERBS}"
 _MY = r"\b[Mm]y (?:(?:new|current|absolute|very|all-time) )?"
 _WORKING = rf"{_I_AM} (?:work|working|(?:got|started|have) (?:a|my) (?:new )?job)"
-_SLOTS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("home", re.compile(rf"{_I_AM} (?:live|living|moved)(?: back| over)?(?: now)? (?:in|to) (?P<value>[A-Z]\w+)")),
-    ("work", re.compile(rf"(?:{_WORKING}|{_MY}job)(?: now)? (?:is )?as an? (?P<value>\w+(?: \w+)?)")),
-    ("favourite", re.compile(rf"{_MY}favou?rite (?P<what>\w+) is (?:now )?(?!not\b|no\b)(?P<value>[\w'’ ]+)")),
+_PLACE = r"(?P<value>[A-Z]\w+(?:[ -][A-Z]\w+){0,3})"
+# The second word of a kind of work ("financial analyst") is no preposition or verb.
+_NO_WORK = (
+    "at|in|on|for|with|by|from|of|to|and|but|or|is|was|are|has|begins?|began|starts?|started|ends?|ended|here|there"
+    "|now|again|since|until|near|who|which|that|this|these|every|so|because|while|when|where"
 )
+_WORK = rf"(?P<value>\w+(?: (?!(?:{_NO_WORK})\b)\w+)?)"
+_SLOTS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    (
+        "home",
+        re.compile(rf"{_I_AM} (?:(?:live|living)(?: now| back| over)* in|moved(?: now| back| over)* to) {_PLACE}"),
+    ),
+    ("work", re.compile(rf"(?:{_WORKING}|\b[Mm]y (?:new|current) job)(?: now)? (?:is )?as an? {_WORK}")),
+    ("favourite", re.compile(rf"{_MY}favou?rite (?P<what>\w+) is (?:{_ADVERB} )*(?!no\b)(?P<value>[\w'’ ]+)")),
+)
+# Capitalised words after "in" that are no place.
+_NO_PLACE = frozenset(name.lower() for name in (*month_name, *day_name))
 # Separators before which the clause of a statement does not reach, and words in it that make the statement untrue.
 _JOINED = r"[;()–—]|\b(?:and|but|so|because|since|when|while|now that)\b"
 _CLAUSE = re.compile(rf"[,:]|{_JOINED}")
@@ -38,9 +56,10 @@ _REPORTED = re.compile(
 )
 # Words that, anywhere in a sentence, show that it may be hypothetical or about the past.
 _NOT_NOW = re.compile(
-    r"\b(?:if|unless|whether|wish\w*|would|could|might|maybe|perhaps|used to|ago|back then|back when|at the time"
-    r"|anymore|any more|until|as a (?:child|kid|boy|girl|student|teenager)|when i was|years? before)\b|\bI['’]d\b"
-    r"|\b(?:in|since) (?:1\d|20)\d\d\b",
+    r"\b(?:if|unless|whether|wish\w*|hope|hoping|would|could|might|maybe|perhaps|used to|ago|back then|back when"
+    r"|at the time|anymore|any more|until|as a (?:child|kid|boy|girl|student|teenager)|when i was|years? before)\b"
+    r"|\bI['’]d\b"
+    r"|\b(?:in|since) (?:1\d|20)\d\d\b|^\W*(?:when|once|as soon as|after|before|by the time)\b",
     re.IGNORECASE,
 )
 
@@ -58,6 +77,12 @@ class Slot(NamedTuple):
     name: str
     value: str
 
+    def replaces(self, attributes: Attributes) -> bool:
+        """Whether a fact with these attributes has another value of the slot, and not only a longer or shorter one."""
+        held = str(attributes.get("value"))
+        is_same = f"{held} ".startswith(f"{self.value} ") or f"{self.value} ".startswith(f"{held} ")
+        return attributes.get("slot") == self.name and not is_same
+
 
 def stated_slot(sentence: str, speaker: str) -> Slot | None:
     """The slot whose value the speaker plainly states in the unquoted part of a sentence; None if there is none."""
@@ -67,10 +92,13 @@ def stated_slot(sentence: str, speaker: str) -> Slot | None:
     for name, pattern in _SLOTS:
         for match in pattern.finditer(sentence):
             before = sentence[: match.start()]
-            if not (_DENIED.search(_last(_CLAUSE, before)) or _is_reported(before, sentence[match.end() :])):
-                groups = match.groupdict()
-                what = f":{groups['what'].lower()}" if "what" in groups else ""
-                return Slot(f"{speaker}:{name}{what}", groups["value"].strip().lower())
+            groups = match.groupdict()
+            value = groups["value"].strip().lower()
+            is_denied = _DENIED.search(_last(_CLAUSE, before)) or _DENIED.search(value)
+            if is_denied or value in _NO_PLACE or _is_reported(before, sentence[match.end() :]):
+                continue
+            what = f":{groups['what'].lower()}" if "what" in groups else ""
+            return Slot(f"{speaker}:{name}{what}", value)
     return None
 
 

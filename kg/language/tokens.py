@@ -62,7 +62,9 @@ def one_line(text: str) -> str:
 
 
 def words(text: str) -> list[str]:
-    """Lower-case runs of letters and digits, in order; an apostrophe separates words."""
+    """Lower-case runs of letters and digits, in order; an apostrophe separates words, and accents are composed."""
+    if not text.isascii() and any(map(unicodedata.combining, text)):
+        text = normalised("NFC", text)
     return _WORD.findall(text.lower())
 
 

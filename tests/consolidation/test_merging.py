@@ -175,13 +175,15 @@ def test_the_past_shows_the_merged_graph_too(store: Store) -> None:
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [("boat", "Boats"), ("story", "the stories"), ("class", "classes"), ("Ann's box", "Ann's boxes"), ("bus", "bus")],
+    [("boat", "boats"), ("story", "the stories"), ("class", "classes"), ("Ann's box", "Ann's boxes"), ("bus", "bus")],
 )
 def test_case_article_and_plural_do_not_tell_names_apart(one: str, other: str) -> None:
     assert spelling_key(one) == spelling_key(other)
 
 
-@pytest.mark.parametrize(("one", "other"), [("glass", "gla"), ("paint", "painting"), ("analysis", "analysi")])
+@pytest.mark.parametrize(
+    ("one", "other"), [("glass", "gla"), ("paint", "painting"), ("analysis", "analysi"), ("Robert", "Roberts")]
+)
 def test_other_endings_do(one: str, other: str) -> None:
     assert spelling_key(one) != spelling_key(other)
 
