@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import timedelta
 
 from locigraph.consolidation.blueprint import (
     AddNode,
@@ -17,12 +18,14 @@ from locigraph.consolidation.blueprint import (
     UpdateNode,
     Wording,
 )
-from locigraph.consolidation.dating import dated, days_of
+from locigraph.consolidation.dating import Days, dated, days_of, undated
 from locigraph.consolidation.resolution import concept_key, concept_label, entity_key, full_name
 from locigraph.consolidation.space_state import EPISODE_REF, SUPERSEDED_BY, SpaceState
 from locigraph.kg.schema import EPISODE, MERGED_BY, MERGED_INTO, dated_types
 from locigraph.kg.times import day_end, day_start
 from locigraph.kg.types import GraphChange, NewNode, NewRelation, NodeId, NodeStatus, NodeUpdate, Turn
+
+_ANOTHER_TIME = timedelta(days=40)  # in which every relative date moves, and the year of a date without one rarely does
 
 
 class ChangeBuilder:
@@ -124,18 +127,37 @@ class ChangeBuilder:
 
     def _update(self, operation: UpdateNode) -> None:
         words, turn = self._wording.get(operation.id), self._turn
-        label = description = None
-        if words is not None:
-            label, description = words.label, dated(words.description, days_of(words.description, turn, None))
-        self._amend(NodeUpdate(operation.id, label, description, add_provenance=(turn.turn_id,)))
+        update = NodeUpdate(operation.id, add_provenance=(turn.turn_id,))
+        self._amend(update if words is None else self._reworded(update, words))
         self._relations.append(NewRelation(operation.id, "DERIVED_FROM", self._episode))
+
+    def _reworded(self, update: NodeUpdate, words: Wording) -> NodeUpdate:
+        """The update with new words; the node keeps its days unless the words name others.
+
+        Relative dates, such as "last Saturday", are those of the turn in which they were first said.
+        """
+        known = self._state.planned[update.id].description
+        text, kept = undated(words.description), known.removeprefix(undated(known))
+        days = days_of(text, self._turn, None)
+        if kept and (days is None or self._is_relative(text, days)):
+            return replace(update, label=words.label, description=text + kept)
+        made = replace(update, label=words.label, description=dated(text, days))
+        if days is None or self._state.planned[update.id].type not in dated_types():
+            return made
+        return replace(made, valid_from=day_start(days[0]), valid_to=day_end(days[1]))
+
+    def _is_relative(self, text: str, days: Days) -> bool:
+        """Whether the days of a text depend on when it is said; "30 May" and "May 2024" do not."""
+        said = self._turn.spoken_at
+        earlier = replace(self._turn, spoken_at=None if said is None else said - _ANOTHER_TIME)
+        return days_of(text, earlier, None) != days
 
     def _amend(self, update: NodeUpdate) -> None:
         held = self._updates.get(update.id)
         if held is not None:
             given = {
                 name: getattr(update, name)
-                for name in ("label", "description", "status", "valid_to")
+                for name in ("label", "description", "status", "valid_from", "valid_to")
                 if getattr(update, name) is not None
             }
             sources = tuple(dict.fromkeys(held.add_provenance + update.add_provenance))

@@ -205,6 +205,7 @@ class NodeUpdate:
     label: str | None = None
     description: str | None = None
     status: NodeStatus | None = None
+    valid_from: datetime | None = None
     valid_to: datetime | None = None
     attributes: Attributes | None = None
     add_provenance: tuple[TurnId, ...] = ()

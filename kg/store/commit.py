@@ -182,7 +182,7 @@ class Commit:
         )
         given: dict[str, Any] = {
             "label": new.label, "description": new.description, "status": new.status,
-            "valid_to": optional_epoch(new.valid_to),
+            "valid_from": optional_epoch(new.valid_from), "valid_to": optional_epoch(new.valid_to),
             "attributes": None if new.attributes is None else dict(new.attributes),
         }  # fmt: skip
         values = {name: value for name, value in given.items() if value is not None}

@@ -533,6 +533,40 @@ def test_later_turns_see_a_fact_as_it_was_reworded_and_not_once_it_is_archived(s
     assert seen == [[], ["Ann likes tea"], ["Ann hates tea"], []]
 
 
+@pytest.mark.parametrize(
+    ("first", "reworded", "stored", "day"),
+    [
+        # Both turns are spoken on other days than the one on which "last Saturday" was said.
+        (
+            "sold last Saturday",
+            "sold to Tom last Saturday (29 April 2023)",
+            "sold to Tom last Saturday (29 April 2023)",
+            29,
+        ),
+        ("sold last Saturday", "sold to Tom last Saturday", "sold to Tom last Saturday (29 April 2023)", 29),
+        ("exam on 28 April", "exam on 30 April", "exam on 30 April (30 April 2023)", 30),
+    ],
+)
+def test_a_reworded_event_keeps_its_days_unless_the_words_name_others(
+    store: Store, first: str, reworded: str, stored: str, day: int
+) -> None:
+    said = (datetime(2023, 5, day, tzinfo=UTC) for day in (1, 15))
+    store.append_turns([replace(turn, spoken_at=at) for turn, at in zip(make_turns(["a", "b"]), said, strict=True)])
+
+    def plan(turn: Turn, context: Context) -> Blueprint:
+        if turn.turn_id == "t0":
+            return Blueprint((node("f", first, turn.turn_id, kind="event_node"),))
+        return Blueprint((UpdateNode(context.nodes[0].id, reworded),))
+
+    encoder = FakeEncoder()
+    Consolidator(store, FakeExtractor(plan), encoder, HybridContext(store, encoder)).run(SPACE)
+    (event,) = store.nodes(SPACE, types=["event_node"])
+    assert event.description == stored
+    assert event.valid_from == datetime(2023, 4, day, tzinfo=UTC)
+    assert event.valid_to is not None
+    assert event.valid_to.date() == date(2023, 4, day)
+
+
 def test_relations_of_a_plan_join_its_nodes(store: Store) -> None:
     store.append_turns([make_turn(0, "one")])
     plan = Blueprint((node("a", "storm", "t0"), node("b", "flood", "t0"), AddRelation("a", "CAUSES", "b")))
