@@ -192,7 +192,11 @@ def _deal(spaces: Sequence[str], folds: int, seed: int, weights: Mapping[str, fl
 
 
 def _fold(index: int, tests: Sequence[Sequence[str]], validation: int) -> Fold:
-    others = [space for step in range(1, len(tests)) for space in tests[(index + step) % len(tests)]]
+    others = []
+    for step in range(1, len(tests)):
+        group = tests[(index + step) % len(tests)]  # heaviest first
+        start = index % len(group) if group else 0  # otherwise only the heaviest would ever be used for validation
+        others += [*group[start:], *group[:start]]
     return Fold(
         index=index,
         train=tuple(sorted(others[validation:])),

@@ -44,6 +44,16 @@ def test_as_many_folds_as_conversations_leaves_one_out() -> None:
     assert set(served.values()) == {2}
 
 
+def test_heavy_and_light_conversations_are_used_for_validation() -> None:
+    weights = {f"c{i:02}": float(i + 1) for i in range(15)}
+    folds = make_folds(list(weights), folds=5, validation=1, seed=0, weights=weights)
+    used = sorted(weights[space] for fold in folds for space in fold.validation)
+    assert len({*used}) == 5
+    # Of 15 conversations the five heaviest have weights from 11.
+    assert used[0] <= 5
+    assert used[-1] > 10
+
+
 def test_folds_depend_on_the_seed_and_not_on_the_order_of_the_conversations() -> None:
     folds = make_folds(TEN, folds=5, validation=1, seed=3)
     assert make_folds(TEN[::-1], folds=5, validation=1, seed=3) == folds
