@@ -1,7 +1,8 @@
 """Reads the file ``conversations.json`` of a ChatGPT data export.
 
 Each conversation is a tree, since messages can be edited and sent again; only the branch that was shown last is read.
-A session holds the messages of one day.
+A session holds the messages of one day. Speech is read as its transcript. Messages of the system and of tools, messages
+to tools, hidden messages and messages without text are skipped.
 """
 
 from __future__ import annotations
@@ -53,10 +54,23 @@ def _said(conversation: Record, skipped: Counter[str]) -> Iterator[Utterance]:
         author = Record(held.data.get("author"), node.path, node.conversation, f"{held.field}.author")
         content = Record(held.data.get("content"), node.path, node.conversation, f"{held.field}.content")
         speaker = SPEAKERS.get(author.string("role"))
-        # Parts that are not text are images and files.
-        text = "\n".join(part for part in content.items("parts", required=False) if isinstance(part, str))
-        if speaker is None or not text.strip():
-            skipped["system and tool messages" if speaker is None else "messages without text"] += 1
+        # Transcripts of speech are objects with a text; objects without one are images, sounds and files.
+        parts = (
+            each.get("text") if isinstance(each, dict) else each for each in content.items("parts", required=False)
+        )
+        text = "\n".join(part for part in parts if isinstance(part, str))
+        metadata = held.data.get("metadata")
+        if speaker is None:
+            skipped["system and tool messages"] += 1
+            continue
+        if held.optional_string("recipient") not in (None, "all"):
+            skipped["messages to tools"] += 1
+            continue
+        if isinstance(metadata, dict) and metadata.get("is_visually_hidden_from_conversation") is True:
+            skipped["hidden messages"] += 1
+            continue
+        if not text.strip():
+            skipped["messages without text"] += 1
             continue
         time = None if held.data.get("create_time") is None else held.epoch("create_time")
         yield Utterance(held.string("id"), "undated" if time is None else time.date().isoformat(), speaker, text, time)

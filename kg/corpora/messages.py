@@ -1,8 +1,9 @@
 """Reads lists of messages in the form of chat APIs: ``[{"role": "user", "content": "..."}, ...]``.
 
 A file holds one list, an object with ``messages``, or one such object per line. Messages with roles other than user and
-assistant are instructions and tool calls, not dialogue, and are skipped. A message's ID is derived from its role and
-text, and from its time if it has one, so that a chat can be continued with a file of only the last messages.
+assistant are instructions and tool calls, not dialogue, and are skipped. Of a content in parts, those of text are read,
+whose type is ``text``, ``input_text`` or ``output_text``. A message's ID is derived from its role and text, and from
+its time if it has one, so that a chat can be continued with a file of only the last messages.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from locigraph.kg.corpora.parsing import (
 from locigraph.kg.types import SpaceId
 
 _SESSION = "s1"
+_TEXT_TYPES = ("text", "input_text", "output_text")  # of the chat completions API, and of the responses API
 
 
 def read(path: str) -> Corpus:
@@ -84,7 +86,7 @@ def _text(message: Record) -> str:
     content = message.data.get("content")
     if content is None or isinstance(content, str):
         return message.text("content") if content else ""
-    parts = [part.text("text") for part in message.records("content") if part.optional_string("type") == "text"]
+    parts = [part.text("text") for part in message.records("content") if part.optional_string("type") in _TEXT_TYPES]
     return "\n".join(parts)
 
 

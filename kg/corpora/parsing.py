@@ -260,7 +260,7 @@ def _is_json(text: str) -> bool:
 
 
 def decode(path: str) -> str:
-    """The text of a file.
+    """The text of a file, without the byte order mark that some programs put before it.
 
     Raises:
         CorpusFormatError: If it is not UTF-8.
@@ -269,7 +269,8 @@ def decode(path: str) -> str:
     if content.startswith(b"SQLite format 3"):
         raise CorpusFileError(path, "this is a database", "name a file of conversations; a store is given with --store")
     try:
-        return content.decode("utf-8")
+        # Not "utf-8-sig", whose errors do not count the bytes of the mark.
+        return content.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         raise CorpusFormatError(path, None, f"byte {error.start}", error.reason, "UTF-8 text") from error
 

@@ -1,6 +1,7 @@
 """Reads one channel of a Slack export: its folder of daily JSON files, or one of these files.
 
-The names of people are read from ``users.json``, which the export puts beside the channel's folder.
+The names of people are read from ``users.json``, which the export puts beside the channel's folder. Notices, messages
+from apps, messages without text and messages whose sender is not named are skipped.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 from collections import Counter
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
 from locigraph.kg.corpora.parsing import Record, Utterance, decode, number_turns, parse_json, passed_over
@@ -18,7 +20,12 @@ from locigraph.kg.errors import CorpusFormatError
 from locigraph.kg.types import SpaceId
 
 _MENTION = re.compile(r"<@([A-Z0-9]{1,30})(?:\|([^<>]{1,80}))?>")
+_CHANNEL = re.compile(r"<#([A-Z0-9]{1,30})(?:\|([^<>]{0,80}))?>")
+_GROUP = re.compile(r"<!(here|channel|everyone|subteam)(?:\^[A-Z0-9]{1,30})?(?:\|@?([^<>]{0,80}))?>")
 _LINK = re.compile(r"<(?:https?|mailto)[^<>|]{0,2000}\|([^<>]{1,2000})>")
+
+# Subtypes of messages that people write; the others are notices and messages from apps.
+_SAID = (None, "thread_broadcast", "me_message", "file_share")
 
 
 def read(path: str) -> Corpus:
@@ -46,7 +53,7 @@ def read(path: str) -> Corpus:
         for number, item in enumerate(messages):
             message = Record(item, str(file), str(space), f"[{number}]")
             of_app = "bot_id" in message.data and "user" not in message.data
-            if of_app or message.data.get("subtype") not in (None, "thread_broadcast", "me_message"):
+            if of_app or message.data.get("subtype") not in _SAID:
                 skipped["notices and messages from apps"] += 1
                 continue
             words = _words(message.text("text"), names) if message.data.get("text") else ""
@@ -55,10 +62,10 @@ def read(path: str) -> Corpus:
                 continue
             stamp = message.string("ts")
             time = message.epoch("ts")
-            user = message.string("user")
-            profile = message.data.get("user_profile")
-            shown = profile.get("real_name") if isinstance(profile, dict) else None
-            speaker = names.get(user) or (shown if isinstance(shown, str) and shown.strip() else user)
+            speaker = _speaker(message, names)
+            if speaker is None:
+                skipped["messages without a sender"] += 1
+                continue
             said.append((time, Utterance(stamp, time.date().isoformat(), speaker, words, time)))
     said.sort(key=lambda each: each[0])
     repeated = [stamp for stamp, times in Counter(each.turn_id for _, each in said).items() if times > 1]
@@ -82,8 +89,23 @@ def _names(users: Path) -> dict[str, str]:
     }
 
 
+def _speaker(message: Record, names: dict[str, str]) -> str | None:
+    """The name of the sender; None if the message does not have one."""
+    user = message.optional_string("user")
+    if user is None:
+        return message.optional_string("username") or _name_in(message.data.get("bot_profile"), "name")
+    return names.get(user) or _name_in(message.data.get("user_profile"), "real_name") or user
+
+
+def _name_in(profile: Any, key: str) -> str | None:
+    name = profile.get(key) if isinstance(profile, dict) else None
+    return name if isinstance(name, str) and name.strip() else None
+
+
 def _words(text: str, names: dict[str, str]) -> str:
     text = _MENTION.sub(lambda found: names.get(found[1]) or found[2] or found[1], text)
+    text = _CHANNEL.sub(lambda found: f"#{found[2] or found[1]}", text)
+    text = _GROUP.sub(lambda found: f"@{found[2] or found[1]}", text)
     return html.unescape(_LINK.sub(r"\1", text))
 
 

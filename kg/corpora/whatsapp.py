@@ -4,6 +4,7 @@ Android writes ``12/03/2024, 18:40 - Ana: Hello``, iOS ``[12/03/2024, 18:40:12] 
 beginning continues the previous message. Whether the day or the month comes first depends on the phone; a number above
 12 decides it for the whole file. The times have no zone and are read as UTC. A message's id is derived from its time,
 speaker and text, so that it is the same in an export that begins later, or from which other messages were deleted.
+Notices, media, deleted messages and empty messages are skipped.
 """
 
 from __future__ import annotations
@@ -24,7 +25,14 @@ _LINE = re.compile(
 )
 # Direction marks and special spaces, which some phones put around times and names.
 _INVISIBLE = str.maketrans({"\u200e": "", "\u200f": "", "\u202f": " ", "\u00a0": " ", "\ufeff": "", "\r": ""})
-_MEDIA = re.compile(r"<[^<>]{1,40}>|\S{1,20} omitted|\S{1,120} \(file attached\)")
+# Names of attached files begin with eight digits on iOS; ``null`` stands for what the export cannot express.
+_MEDIA = re.compile(
+    r"<[^<>]{1,40}>|<[^<>\d]{1,20}\d{8}-[^<>]{1,255}>|\S{1,20} omitted|\S{1,120} \(file attached\)|null"
+)
+_DELETED = ("This message was deleted", "You deleted this message")
+_EDITED = "<This message was edited>"
+# A notice may quote a name or subject that contains ": ".
+_QUOTATION_MARKS = frozenset('"“”„«»')
 
 
 class _Message(NamedTuple):
@@ -32,10 +40,6 @@ class _Message(NamedTuple):
     numbers: tuple[int, int, int]  # of the date, in the order of the file
     clock: tuple[int, int, int]
     lines: list[str]
-
-    @property
-    def said(self) -> str:
-        return "\n".join(self.lines)
 
 
 def read(path: str) -> Corpus:
@@ -51,20 +55,25 @@ def read(path: str) -> Corpus:
     order, is_known = _order(path, messages)
     said: list[Utterance] = []
     names = ContentNames()
-    media = notices = 0
+    media = notices = deleted = 0
     for message in messages:
         time = _time(path, message, order)
-        speaker, colon, text = message.said.partition(": ")
-        if not colon:
+        speaker, colon, first = message.lines[0].partition(": ")
+        text = "\n".join([first, *message.lines[1:]]).strip().removesuffix(_EDITED).rstrip()
+        if not colon or not _QUOTATION_MARKS.isdisjoint(speaker):
             notices += 1  # system notices, such as "Ana added Tom"
-        elif _MEDIA.fullmatch(text.strip()) or not text.strip():
+        elif text.removesuffix(".") in _DELETED:
+            deleted += 1
+        elif _MEDIA.fullmatch(text) or not text:
             media += 1
         else:
-            day, speaker, text = time.date().isoformat(), speaker.strip(), text.strip()
+            day, speaker = time.date().isoformat(), speaker.strip()
             turn_id = names.name(f"{time:%Y-%m-%dT%H:%M}", speaker, text)
             said.append(Utterance(turn_id, day, speaker, text, time))
     space = SpaceId(Path(path).stem)
-    counts = {"notices without a speaker": notices, "media and empty messages": media}
+    counts = {
+        "notices without a speaker": notices, "media and empty messages": media, "deleted messages": deleted
+    }  # fmt: skip
     notes = [*passed_over(counts)]
     if not is_known:
         notes.append("no date shows whether the day or the month comes first; dates were read with the day first")

@@ -56,8 +56,9 @@ PIECES = (
     "favourite a is ", "live in ", "work as a ", "is ", "said ", "2023-05-07 ", "_", "-", "\t", "went to A", "loving ",
     '"A', "“", "\u0301", "\u0316", "ﬃ", "que ", "eyJaaaaaaaa-", ".aaaaaaaa", "sk-", "pin: ", "-----BEGIN ",
     "PRIVATE KEY-----", "```", "```json", "<think>", "</think>", "{", "[", '{"a":', "(2023)",
-    "<@U1|", "<http:", "|", ">", "<", "D1:", "because ", "made it ", "what ", "12/03/2024, 18:40 - Ana: ", "Ana: ",
-    "\r", '{"role":"user","content":"a"}\n', "-a", "\\u0041", "travel", "session_",
+    "<@U1|", "<#C1|", "<!here|", "<a: 00000012-", "<http:", "|", ">", "<", "D1:", "because ", "made it ", "what ",
+    "12/03/2024, 18:40 - Ana: ", "Ana: ", "\r", '{"role":"user","content":"a"}\n', "-a", "\\u0041", "travel",
+    "session_",
 )  # fmt: skip
 #: Cases that were quadratic once and are tried first: a reader, the beginning of its text, and what is then repeated.
 NAMED = (

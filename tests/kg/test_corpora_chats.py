@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from locigraph.kg.corpora import Corpus, load_corpus
 from locigraph.kg.errors import CorpusFormatError
+from tests.faults.corpora import SOUND
 
 TALK = [
     {"role": "system", "content": "Be kind."},
@@ -47,6 +48,30 @@ def test_messages_of_people_are_turns_whatever_the_form_of_the_file(form: str, t
     assert said(corpus)[:2] == expected
     assert len(corpus.conversations) == (2 if form in ("lines", "list of objects") else 1)
     assert corpus.notes[0] == "skipped messages with other roles: 2"
+
+
+@pytest.mark.parametrize("kind", ["text", "input_text", "output_text"])
+def test_parts_of_text_are_read_whichever_chat_api_has_written_them(kind: str, tmp_path: Path) -> None:
+    parts = [{"type": kind, "text": "I sold"}, {"type": "input_image"}, {"type": kind, "text": "the oboe."}]
+    corpus = load_corpus("messages", written(tmp_path, "talk.json", [{"role": "user", "content": parts}]))
+    assert said(corpus) == [("talk", "User", "I sold\nthe oboe.")]
+
+
+@pytest.mark.parametrize("form", SOUND)
+def test_a_byte_order_mark_changes_nothing(form: str, tmp_path: Path) -> None:
+    path = SOUND[form].write(tmp_path, SOUND[form].make(["I sold the oboe.", "To whom?"]))
+    conversations = load_corpus(form, str(path)).conversations
+    for file in tmp_path.rglob("*.*"):
+        file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+    assert load_corpus(form, str(path)).conversations == conversations
+
+
+def test_places_in_a_file_with_a_byte_order_mark_are_counted_as_in_others(tmp_path: Path) -> None:
+    path = tmp_path / "talk.jsonl"
+    for content, place in ((b"{}\n{", "line 2"), (b"[\n}", "line 2"), (b"[\xff]", "byte 4")):
+        path.write_bytes(b"\xef\xbb\xbf" + content)
+        with pytest.raises(CorpusFormatError, match=place):
+            load_corpus("messages", str(path))
 
 
 def test_a_window_of_the_last_messages_continues_a_chat(tmp_path: Path) -> None:
@@ -97,6 +122,38 @@ def test_what_a_chatgpt_export_holds_besides_the_talk_is_counted(tmp_path: Path)
     assert corpus.notes == ("skipped messages without text: 1", "skipped system and tool messages: 1")
 
 
+def chatgpt_talk(tmp_path: Path, *messages: dict[str, Any]) -> Corpus:
+    mapping: dict[str, Any] = {}
+    for number, message in enumerate(messages):
+        parent = f"m{number - 1}" if number else None
+        mapping[f"m{number}"] = {"parent": parent, "message": {"id": f"m{number}"} | message}
+    export = [{"id": "talk-1", "mapping": mapping, "current_node": f"m{len(messages) - 1}"}]
+    return load_corpus("chatgpt", written(tmp_path, "conversations.json", export))
+
+
+def test_speech_in_a_chatgpt_export_is_read_as_its_transcript(tmp_path: Path) -> None:
+    speech = {"content_type": "audio_transcription", "text": "Where is Ghent?", "direction": "in"}
+    sound = {"content_type": "audio_asset_pointer", "asset_pointer": "sediment://1"}
+    parts = {"content_type": "multimodal_text", "parts": [speech, sound]}
+    corpus = chatgpt_talk(tmp_path, {"author": {"role": "user"}, "content": parts})
+    assert said(corpus) == [("talk-1", "User", "Where is Ghent?")]
+
+
+def test_chatgpt_messages_that_were_not_shown_or_went_to_tools_are_no_turns(tmp_path: Path) -> None:
+    def message(role: str, text: str, **others: Any) -> dict[str, Any]:
+        return {"author": {"role": role}, "content": {"parts": [text]}} | others
+
+    corpus = chatgpt_talk(
+        tmp_path,
+        message("user", "I am Ana.", metadata={"is_visually_hidden_from_conversation": True}),
+        message("user", "Draw a cat.", recipient="all", metadata={"is_visually_hidden_from_conversation": False}),
+        message("assistant", '{"size":"1024x1024","prompt":"A cat"}', recipient="dalle.text2im"),
+        message("assistant", "Here it is.", recipient=None, metadata=None),
+    )
+    assert [text for _, _, text in said(corpus)] == ["Draw a cat.", "Here it is."]
+    assert corpus.notes == ("skipped hidden messages: 1", "skipped messages to tools: 1")
+
+
 def test_a_chatgpt_branch_that_is_a_ring_or_breaks_off_is_refused(tmp_path: Path) -> None:
     ring = chatgpt_export()
     ring[0]["mapping"]["a"]["parent"] = "c"
@@ -132,6 +189,58 @@ def test_a_slack_channel_is_one_conversation_with_a_session_a_day(tmp_path: Path
     assert len(load_corpus("slack", str(tmp_path / "plans" / "2024-05-02.json")).conversations[0].turns) == 1
 
 
+def slack_channel(tmp_path: Path, *messages: dict[str, Any]) -> Corpus:
+    dated = [{"type": "message", "ts": f"{1714557600 + second}.000100"} | each for second, each in enumerate(messages)]
+    return load_corpus("slack", str(Path(written(tmp_path, "plans/2024-05-01.json", dated)).parent))
+
+
+def test_the_words_beside_a_file_in_slack_are_a_turn(tmp_path: Path) -> None:
+    corpus = slack_channel(
+        tmp_path,
+        {"subtype": "file_share", "user": "U1", "text": "Our budget", "files": [{}]},
+        {"subtype": "file_share", "user": "U1", "text": "", "files": [{}]},
+    )
+    assert said(corpus) == [("plans", "U1", "Our budget")]
+    assert corpus.notes == ("skipped messages without text: 1",)
+
+
+def test_a_slack_message_without_a_user_is_said_by_its_shown_name_or_skipped(tmp_path: Path) -> None:
+    corpus = slack_channel(
+        tmp_path,
+        {"username": "Ana", "text": "Hello"},
+        {"user": None, "bot_profile": {"name": "Planner"}, "text": "Lunch at noon"},
+        {"text": "Who said this?"},
+        {"username": " ", "bot_profile": {"name": 1}, "text": "And this?"},
+        {"user": "U1", "username": "Ana", "text": "I did"},
+        {"bot_id": "B1", "username": "Builder", "text": "Build passed"},
+    )
+    assert said(corpus) == [("plans", "Ana", "Hello"), ("plans", "Planner", "Lunch at noon"), ("plans", "U1", "I did")]
+    assert corpus.notes == (
+        "skipped messages without a sender: 2",
+        "skipped notices and messages from apps: 1",
+    )
+
+
+@pytest.mark.parametrize(
+    ("mention", "words"),
+    [
+        ("<!here>", "@here"),
+        ("<!here|here>", "@here"),
+        ("<!channel>", "@channel"),
+        ("<!everyone|@everyone>", "@everyone"),
+        ("<#C1|general>", "#general"),
+        ("<#C1>", "#C1"),
+        ("<#C1|>", "#C1"),
+        ("<!subteam^S1|@team>", "@team"),
+        ("<!subteam^S1>", "@subteam"),
+        ("&lt;!here&gt;", "<!here>"),
+    ],
+)
+def test_mentions_of_groups_and_channels_in_slack_are_read_as_shown(mention: str, words: str, tmp_path: Path) -> None:
+    corpus = slack_channel(tmp_path, {"user": "U1", "text": f"Ask {mention}, please"})
+    assert said(corpus) == [("plans", "U1", f"Ask {words}, please")]
+
+
 ANDROID = """12/03/2024, 18:40 - Messages and calls are end-to-end encrypted.
 12/03/2024, 18:41 - Ana: I sold
 the oboe: finally
@@ -163,6 +272,47 @@ def test_a_whatsapp_chat_of_either_kind_of_phone_is_read(text: str, tmp_path: Pa
     assert turns[0].spoken_at is not None
     assert turns[0].spoken_at.replace(second=0) == datetime(2024, 3, 12, 18, 41, tzinfo=UTC)
     assert "skipped media and empty messages: 1" in corpus.notes
+
+
+def whatsapp_chat(tmp_path: Path, *messages: str) -> Corpus:
+    text = "".join(f"13/03/2024, 09:{minute:02} - {each}\n" for minute, each in enumerate(messages))
+    return load_corpus("whatsapp", written(tmp_path, "family.txt", text))
+
+
+def test_a_whatsapp_notice_is_no_turn_although_it_quotes_a_colon_or_continues_with_one(tmp_path: Path) -> None:
+    corpus = whatsapp_chat(
+        tmp_path,
+        'Tom changed the group name from "Rome" to "Rome: the trip"',
+        "Tom changed the group name from “Rome” to “Rome: the trip”",
+        "Tom changed the group description\nWhat to bring: a hat",
+        'Ana: He said: "Rome: the trip"\nSee: nothing',
+    )
+    assert said(corpus) == [("family", "Ana", 'He said: "Rome: the trip"\nSee: nothing')]
+    assert "skipped notices without a speaker: 3" in corpus.notes
+
+
+def test_deleted_messages_and_media_of_whatsapp_are_no_turns(tmp_path: Path) -> None:
+    deleted = [
+        "This message was deleted",
+        "This message was deleted.",
+        "You deleted this message",
+        "\u200eYou deleted this message.",
+    ]
+    media = [
+        "null",
+        "<attached: 00000012-PHOTO-2024-03-12-18-40-12.jpg>",
+        "<pièce jointe : 00000012-Liste de noms.pdf>",
+    ]
+    talk = ["Is it null?", "This message was deleted. Why?", "null and void"]
+    corpus = whatsapp_chat(tmp_path, *(f"Ana: {text}" for text in [*deleted, *media, *talk]))
+    assert [text for _, _, text in said(corpus)] == talk
+    assert {"skipped deleted messages: 4", "skipped media and empty messages: 3"} <= set(corpus.notes)
+
+
+def test_an_edited_whatsapp_message_is_read_without_the_remark(tmp_path: Path) -> None:
+    remark = "\u200e<This message was edited>"
+    corpus = whatsapp_chat(tmp_path, f"Ana: I sold\nthe oboe {remark}", f"Tom: {remark} is new")
+    assert [text for _, _, text in said(corpus)] == ["I sold\nthe oboe", "<This message was edited> is new"]
 
 
 def test_messages_of_a_whatsapp_chat_keep_their_ids_in_exports_that_begin_later_or_lack_some(tmp_path: Path) -> None:
