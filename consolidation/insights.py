@@ -6,12 +6,15 @@ This is a simple substitute for a language model. The patterns are English; othe
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from locigraph.kg.language.dates import MONTHS, WEEKDAYS
+from locigraph.kg.language.negation import is_negated
 from locigraph.kg.language.tokens import STOP_WORDS, stem
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import NodeId
@@ -52,6 +55,7 @@ _GENERAL = (
     "|looking|spending|sharing|something|anything|everything|nothing|bringing|giving|coming|talking|saying|putting|thing"
     "|during|amazing|exciting|interesting|inspiring|relaxing"
 )
+_NO_DAY = rf"(?!(?:{'|'.join(name.title() for name in (*WEEKDAYS, *MONTHS))})s?\b)"
 LIST_RULES: tuple[ListRule, ...] = (
     ListRule(
         "activities",
@@ -65,11 +69,14 @@ LIST_RULES: tuple[ListRule, ...] = (
         "places",
         re.compile(
             r"\b(?:went|goes|go|going|gone|been|travel\w*|trips?|visit\w*|moved|flew|drove|vacation|holiday)"
-            r"(?: (?:to|in|around|through))? (?:the )?([A-Z][\w'’]+(?: [A-Z][\w'’]+)*)"
+            rf"(?: (?:to|in|around|through))? (?:the )?{_NO_DAY}([A-Z][\w'’]+(?: {_NO_DAY}[A-Z][\w'’]+)*)"
         ),
     ),
     ListRule("titles", re.compile(r"[\"“]([A-Z][^\"“”]{1,60})[\"”]")),
 )
+_CLAUSE_END = re.compile(r"[.!?;:,\n]| (?:but|because|though|although) ")
+_CANCEL = re.compile(r"\bcancel", re.IGNORECASE)
+_NEARBY = 200  # most characters of a clause before or after a match; the limit keeps the time linear in the text
 
 
 def insights_of(seen: Snapshot, facts: NDArray[np.int64]) -> list[Insight]:
@@ -127,8 +134,7 @@ def _lists(seen: Snapshot, person: str, rows: Sequence[int]) -> Iterator[Insight
         names: dict[str, str] = {}
         behind: dict[str, int] = {}  # the first fact of each thing
         for row in rows:
-            for match in rule.pattern.finditer(seen.descriptions[row]):
-                name = next(group for group in match.groups() if group)
+            for name in _affirmed(rule, seen.descriptions[row]):
                 key = " ".join(stem(word) for word in name.lower().split())
                 if key != stem(person.lower()) and name not in STOP_WORDS:
                     names.setdefault(key, name)
@@ -140,3 +146,15 @@ def _lists(seen: Snapshot, person: str, rows: Sequence[int]) -> Iterator[Insight
                 f"{person}'s {rule.name}: {', '.join(list(names.values())[:_MOST])}.",
                 tuple(seen.ids[row] for row in sorted(set(list(behind.values())[:_MOST]))),
             )
+
+
+def _affirmed(rule: ListRule, text: str) -> Iterator[str]:
+    """The things that a rule finds in a text, without those in a clause with a negation or a form of "cancel"."""
+    borders = [0, *(end.end() for end in _CLAUSE_END.finditer(text)), len(text)]
+    for match in rule.pattern.finditer(text):
+        name = next(group for group in match.groups() if group)
+        begin = max(borders[bisect_right(borders, match.start()) - 1], match.start() - _NEARBY)
+        clause = text[begin : min(borders[bisect_left(borders, match.end())], match.end() + _NEARBY)]
+        # A title may hold a negation of its own: "No Country for Old Men".
+        if not (is_negated(clause.replace(name, " ")) or _CANCEL.search(clause)):
+            yield name

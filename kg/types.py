@@ -92,7 +92,8 @@ class NodeStatus(StrEnum):
 class Turn:
     """One utterance as it was said: the source record, whose content never changes.
 
-    ``spoken_at`` comes from the data, never from the wall clock; None where the corpus gives no date.
+    ``spoken_at`` comes from the data, never from the wall clock; None where the corpus gives no date. Relative dates in
+    the text are resolved on the day in UTC; give local times without a time zone if days should be local.
     ``position`` counts the turns of a conversation from 0, in the order they were spoken. The store assigns it: the
     positions of turns that are being appended only give their order relative to each other.
     """

@@ -7,22 +7,26 @@ match gives a range of whole days; an ambiguous expression is left out rather th
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from calendar import monthrange
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cache
+from typing import Literal
 
 from locigraph.kg.times import EARLIEST, LATEST
 
-_MONTHS = (
+MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
     "december",
 )  # fmt: skip
-_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _NUMBERS = {
     "a": 1, "an": 1, "one": 1, "two": 2, "couple of": 2, "a couple of": 2, "three": 3, "four": 4, "five": 5,
-    "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10, "a few": 3,
+    "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10, "eleven": 11, "twelve": 12, "thirteen": 13, "fourteen": 14,
+    "fifteen": 15, "sixteen": 16, "seventeen": 17, "eighteen": 18, "nineteen": 19, "twenty": 20, "thirty": 30,
+    "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90, "a few": 3,
 }  # fmt: skip
 _ORDINAL_WEEKS = {"first": 0, "second": 1, "third": 2, "fourth": 3}
 
@@ -32,7 +36,38 @@ _SHORT_MONTH = (
     r"|jan|feb|mar|apr|jun|jul|aug|sept|sep|oct|nov|dec)\.?"
 )
 _DAY = r"(monday|tuesday|wednesday|thursday|friday|saturday|sunday)"
-_COUNT = r"(\d{1,2}|an?|one|two|(?:a )?couple of|three|four|five|six|seven|eight|nine|ten|a few)"
+_UNIT = "one|two|three|four|five|six|seven|eight|nine"
+_COUNT = (
+    r"(\d{1,2}|an?|(?:a )?couple of|a few|ten|eleven|twelve|(?:thir|four|fif|six|seven|eigh|nine)teen"
+    rf"|(?:twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety)(?:[- ](?:{_UNIT}))?|{_UNIT})"
+)
+# Not the end of a longer number: "1.5 years ago", "5-6 years ago" and "half a month ago" are left out.
+_ALONE = r"(?<![\w-])(?<!\d[.,])(?<!half )(?<!hundred )(?<!hundred and )"
+_NUMERAL = r"(\d{1,2})(?:st|nd|rd|th)?"
+# A date after a weekday says which one is meant: "on Monday, 4 November", "on Friday the 4th".
+_NO_DATE = (
+    r"\b(?!,? (?:the )?(?:\d{1,2}(?:st|nd|rd|th)\b|\d{4}-\d"
+    rf"|\d{{1,2}}(?: of)? {_SHORT_MONTH}(?!\w)|{_SHORT_MONTH} \d))"
+)
+_AND = r"(?: ?[-–] ?| (?:to|and|or|until|till|through) )"
+
+# How far back the words before an expression are read; the limit keeps the time linear in the text.
+_NEARBY = 120
+_CLAUSE_END = re.compile(r"(?<!\b[dm]r)(?<!\bmrs)[.!?;:,\n]| (?:but|because) ")
+_PAST = re.compile(
+    r"\b(?:(?!excited|scheduled|supposed|indeed|hundred)\w{3,}ed|(?:was|were)(?: going to)?|(?<!ve )got|won(?![’'])"
+    r"|went|had|did|made|took|saw|met|came|found|bought|gave|told|said|lost|began|left|felt|taught|built|wrote|ran|spent"
+    r"|brought|chose|drove|flew|grew|held|kept|knew|led|sold|sent|sang|swam|wore|ate|fell|heard|thought|caught|broke|slept"
+    r"|been|seen|done|gone|(?:was|were|had|did|have|has)n[’']t)\b"
+)
+# A verb of the future counts even after a past verb; other signs only without one ("I had an appointment on Friday").
+_FUTURE_VERB = re.compile(
+    r"\b(?:will|won[’']t|going to|gonna)\b|[’']ll\b|(?:\b(?:am|is|are|s?he[’']s|it[’']s)|[’'](?:m|re))"
+    r" (?:(?!an? |the |my |this )\w+ )?(?!\w*thing\b|morning|evening)\w+ing\b"
+)
+_FUTURE_SIGN = re.compile(
+    r"\b(?:(?:have|[’']ve got) (?:an?|my|the)|see (?:my|the|you)|appointments?|due|plan(?:s|ning)?|next(?! to))\b"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +81,9 @@ class TimeExpression:
 
 def resolve_times(text: str, spoken_on: date | None) -> list[TimeExpression]:
     """Time expressions of a text, in order; where two overlap, the earlier one wins, then the longer one.
+
+    "on Friday" is the last Friday, unless the words before it in its clause speak of the future ("I'm flying to Rome on
+    Friday"). "in two weeks" is left out after a verb in the past, where it is a duration.
 
     Args:
         text: An utterance or a question.
@@ -95,12 +133,24 @@ def _rules() -> tuple[tuple[re.Pattern[str], Reader, bool], ...]:
     absolute: list[tuple[str, Reader]] = [
         (r"\b(\d{4})-(\d\d)-(\d\d)\b", lambda m, _: _day(int(m[1]), int(m[2]), int(m[3]))),
         (
-            rf"\b(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? {_SHORT_MONTH},? {year}\b",
+            rf"\b{_NUMERAL}(?: of)? {_SHORT_MONTH},? {year}\b",
             lambda m, _: _day(int(m[3]), _month_number(m[2]), int(m[1])),
         ),
         (
-            rf"\b{_SHORT_MONTH} (\d{{1,2}})(?:st|nd|rd|th)?,? {year}\b",
+            rf"\b{_SHORT_MONTH} {_NUMERAL},? {year}\b",
             lambda m, _: _day(int(m[3]), _month_number(m[1]), int(m[2])),
+        ),
+        (
+            rf"\b{_NUMERAL}(?:(?: of)? {_SHORT_MONTH})?{_AND}{_NUMERAL}(?: of)? {_SHORT_MONTH},? {year}\b",
+            lambda m, _: _between(int(m[5]), m[2] or m[4], int(m[1]), m[4], int(m[3])),
+        ),
+        (
+            rf"\b{_SHORT_MONTH} {_NUMERAL}{_AND}(?:{_SHORT_MONTH} )?{_NUMERAL},? {year}\b",
+            lambda m, _: _between(int(m[5]), m[1], int(m[2]), m[3] or m[1], int(m[4])),
+        ),
+        (
+            rf"\b(?:(?:in|during|since|by|early|late) )?{_SHORT_MONTH}{_AND}{_SHORT_MONTH},? (?:of )?{year}\b",
+            lambda m, _: _between(int(m[3]), m[1], 1, m[2], None),
         ),
         (rf"\b{_SHORT_MONTH},? (?:of )?{year}\b", lambda m, _: _month(int(m[2]), _month_number(m[1]))),
         (rf"\b(?:in|since|during|of) {year}\b", lambda m, _: _year(int(m[1]))),
@@ -108,15 +158,17 @@ def _rules() -> tuple[tuple[re.Pattern[str], Reader, bool], ...]:
     relative: list[tuple[str, Reader]] = [
         (r"\b(today|this morning|this afternoon|this evening|tonight|just now|earlier today)\b", lambda m, d: (d, d)),
         (r"\b(yesterday|last night)\b", lambda m, d: _offset(d, -1)),
-        (r"\bthe day before yesterday\b", lambda m, d: _offset(d, -2)),
+        (r"\b(?:the )?day before yesterday\b", lambda m, d: _offset(d, -2)),
         (r"\btomorrow\b", lambda m, d: _offset(d, 1)),
-        (rf"\b{_COUNT} days? ago\b", lambda m, d: _offset(d, -_number(m[1]))),
-        (rf"\bin {_COUNT} days?\b", lambda m, d: _offset(d, _number(m[1]))),
-        (rf"\b{_COUNT} weeks? ago\b", lambda m, d: _week(d, -_number(m[1]))),
-        (rf"\bin {_COUNT} weeks?\b", lambda m, d: _week(d, _number(m[1]))),
-        (rf"\b{_COUNT} months? ago\b", lambda m, d: _month_offset(d, -_number(m[1]))),
-        (rf"\bin {_COUNT} months?\b", lambda m, d: _month_offset(d, _number(m[1]))),
-        (rf"\b{_COUNT} years? ago\b", lambda m, d: _year(d.year - _number(m[1]))),
+        (r"\b(?:the )?day after tomorrow\b", lambda m, d: _offset(d, 2)),
+        (rf"{_ALONE}{_COUNT} days? ago\b", lambda m, d: _offset(d, -_number(m[1]))),
+        (rf"\bin {_COUNT} days?\b", lambda m, d: None if _tense(m) == "past" else _offset(d, _number(m[1]))),
+        (rf"{_ALONE}{_COUNT} weeks? ago\b", lambda m, d: _week(d, -_number(m[1]))),
+        (rf"\bin {_COUNT} weeks?\b", lambda m, d: None if _tense(m) == "past" else _week(d, _number(m[1]))),
+        (rf"{_ALONE}{_COUNT} months? ago\b", lambda m, d: _month_offset(d, -_number(m[1]))),
+        (rf"\bin {_COUNT} months?\b", lambda m, d: None if _tense(m) == "past" else _month_offset(d, _number(m[1]))),
+        (rf"{_ALONE}{_COUNT} years? ago\b", lambda m, d: _year(d.year - _number(m[1]))),
+        (r"\bhalf a year ago\b", lambda m, d: _month_offset(d, -6)),
         (r"\b(?:last|past) week\b", lambda m, d: _week(d, -1)),
         (r"\bthis week\b", lambda m, d: _week(d, 0)),
         (r"\bnext week\b", lambda m, d: _week(d, 1)),
@@ -129,9 +181,11 @@ def _rules() -> tuple[tuple[re.Pattern[str], Reader, bool], ...]:
         (r"\blast year\b", lambda m, d: _year(d.year - 1)),
         (r"\bthis year\b", lambda m, d: _year(d.year)),
         (r"\bnext year\b", lambda m, d: _year(d.year + 1)),
-        (rf"\b(?:last|past|this past) {_DAY}\b", lambda m, d: _weekday(d, m[1], -1)),
-        (rf"\bon {_DAY}\b", lambda m, d: _weekday(d, m[1], -1)),
-        (rf"\b(?:next|this|this coming) {_DAY}\b", lambda m, d: _weekday(d, m[1], 1)),
+        (rf"\b(?:last|past|this past) {_DAY}{_NO_DATE}", lambda m, d: _weekday(d, m[1], -1)),
+        (rf"\bon {_DAY}{_NO_DATE}", lambda m, d: _weekday(d, m[1], 1 if _tense(m) == "future" else -1)),
+        (rf"\b(?:on )?{_DAY} (?:of )?(last|this|next) week\b", lambda m, d: _day_of_week(d, m[1], m[2])),
+        (rf"\b(last|this|next) week,? on {_DAY}{_NO_DATE}", lambda m, d: _day_of_week(d, m[2], m[1])),
+        (rf"\b(?:next|this|this coming) {_DAY}{_NO_DATE}", lambda m, d: _weekday(d, m[1], 1)),
         (rf"\b(?:last|this past) {_MONTH}\b", lambda m, d: _nearest_month(d, m[1], -1)),
         (rf"\bnext {_MONTH}\b", lambda m, d: _nearest_month(d, m[1], 1)),
         (
@@ -139,10 +193,10 @@ def _rules() -> tuple[tuple[re.Pattern[str], Reader, bool], ...]:
             lambda m, d: _week_of_month(d, _ORDINAL_WEEKS[m[1]], m[2]),
         ),
         (
-            rf"\b(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? {_MONTH}\b(?!,? \d{{4}})",
+            rf"\b{_NUMERAL}(?: of)? {_MONTH}\b(?!,? \d{{4}})",
             lambda m, d: _nearest_day(d, m[2], int(m[1])),
         ),
-        (rf"\b{_MONTH} (\d{{1,2}})(?:st|nd|rd|th)?\b(?!,? \d{{4}})", lambda m, d: _nearest_day(d, m[1], int(m[2]))),
+        (rf"\b{_MONTH} {_NUMERAL}\b(?!,? \d{{4}})", lambda m, d: _nearest_day(d, m[1], int(m[2]))),
         (
             rf"\b(?:in|during|since|by|early|late) {_MONTH}\b(?!,? (?:\d|of \d))",
             lambda m, d: _nearest_month(d, m[1], 0),
@@ -153,16 +207,35 @@ def _rules() -> tuple[tuple[re.Pattern[str], Reader, bool], ...]:
 
 
 def _number(words: str) -> int:
-    return int(words) if words.isdigit() else _NUMBERS[words]
+    if words.isdigit():
+        return int(words)
+    return _NUMBERS.get(words) or sum(_NUMBERS[word] for word in words.replace("-", " ").split())
+
+
+def _tense(match: re.Match[str]) -> Literal["past", "future"] | None:
+    """The tense of the words before an expression, back to the beginning of its clause; None if it is not clear."""
+    clause = _CLAUSE_END.split(match.string[max(0, match.start() - _NEARBY) : match.start()])[-1]
+    *before, rest = _PAST.split(clause)
+    if _FUTURE_VERB.search(rest) or (not before and _FUTURE_SIGN.search(rest)):
+        return "future"
+    return "past" if before else None
 
 
 def _month_number(name: str) -> int:
-    return next(i for i, month in enumerate(_MONTHS, start=1) if month.startswith(name.rstrip(".")[:3]))
+    return next(i for i, month in enumerate(MONTHS, start=1) if month.startswith(name.rstrip(".")[:3]))
 
 
 def _day(year: int, month: int, day: int) -> Days:
     value = date(year, month, day)
     return value, value
+
+
+def _between(year: int, month: str, day: int, last_month: str, last_day: int | None) -> Days | None:
+    """From a day to one in the year given; None as the last day stands for the end of its month."""
+    first, last = _month_number(month), _month_number(last_month)
+    end = date(year, last, last_day or monthrange(year, last)[1])
+    begin = date(year - (first > last), first, day)  # "from December 30 to January 2, 2021"
+    return (begin, end) if begin <= end else None
 
 
 def _offset(day: date, days: int) -> Days:
@@ -195,8 +268,13 @@ def _year(year: int) -> Days:
 
 
 def _weekday(day: date, name: str, direction: int) -> Days:
-    gap = (day.weekday() - _DAYS.index(name)) % 7 if direction < 0 else (_DAYS.index(name) - day.weekday()) % 7
+    gap = (day.weekday() - WEEKDAYS.index(name)) % 7 if direction < 0 else (WEEKDAYS.index(name) - day.weekday()) % 7
     return _offset(day, direction * (gap or 7))
+
+
+def _day_of_week(day: date, name: str, week: str) -> Days:
+    monday, _ = _week(day, ("last", "this", "next").index(week) - 1)
+    return _offset(monday, WEEKDAYS.index(name))
 
 
 def _nearest_month(day: date, name: str, direction: int) -> Days:
@@ -254,7 +332,7 @@ def calendar_parts(text: str, asked_on: date | None = None) -> list[CalendarPart
     """
     lowered = text.lower()
     is_may_named = _MAY_AS_MONTH.search(lowered) is not None
-    years = [int(year) for year in _YEAR_WORD.findall(lowered)]
+    years = [(year.start(), int(year[1])) for year in _YEAR_WORD.finditer(lowered)]
     without_years = _YEAR_WORD.sub(lambda year: " " * len(year[0]), lowered)  # a slice may cut a year in two
     parts: dict[CalendarPart, None] = {}
     for match in _MONTH_WORD.finditer(lowered):
@@ -263,10 +341,13 @@ def calendar_parts(text: str, asked_on: date | None = None) -> list[CalendarPart
         month = _month_number(match[1])
         beside = without_years[max(0, match.start() - 9) : match.end() + 8]
         days: list[int | None] = [int(day) for day in _DAY_WORD.findall(beside) if 1 <= int(day) <= 31]
+        # The next year after the month, or else the last one before it.
+        following = bisect_left(years, (match.end(), 0))
+        year = years[min(following, len(years) - 1)][1] if years else None
         for day in days or [None]:
-            parts.setdefault(CalendarPart(years[0] if years else None, month, day))
+            parts.setdefault(CalendarPart(year, month, day))
     if years and not parts:
-        parts.update({CalendarPart(year): None for year in years})
+        parts.update({CalendarPart(year): None for _, year in years})
     if asked_on is not None and not parts:
         for expression in resolve_times(text, asked_on):
             length = (expression.last - expression.first).days + 1

@@ -166,9 +166,10 @@ class Memory:
             session: The session that the turn belongs to; add the turns of a session in order.
             speaker: Name of the speaker.
             text: The words of the turn; they may be empty only if there is an image caption.
-            spoken_at: When the turn was spoken, as a datetime or in ISO 8601; UTC if no time zone is given. None if the
-                time is unknown: such a turn counts as known since 1970, so that ``recall`` with any later ``as_of``
-                finds it.
+            spoken_at: When the turn was spoken, as a datetime or in ISO 8601; UTC if no time zone is given. Relative
+                dates in the text are resolved on the day in UTC; give local times without a time zone if days should be
+                local. None if the time is unknown: such a turn counts as known since 1970, so that ``recall`` with any
+                later ``as_of`` finds it.
             turn_id: ID of the turn, unique in its space, so that a repeated call adds it only once; None generates one.
             image_caption: Description of an image that the turn shares; None without an image.
             user: User to whom the space belongs, for a ``recall`` over all spaces of a user. It can be given with any

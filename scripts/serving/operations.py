@@ -60,8 +60,9 @@ class TurnToAdd(_OfSpace):
     text: str = Field(description="The words of the turn.")
     spoken_at: str | None = Field(
         None,
-        description="When the turn was spoken (ISO 8601; UTC if no time zone is given). Turns without a time are found "
-        "with any as_of.",
+        description="When the turn was spoken (ISO 8601; UTC if no time zone is given). Relative dates in the text are "
+        "resolved on the day in UTC; give local times without a time zone if days should be local. Turns without a "
+        "time are found with any as_of.",
     )
     turn_id: str | None = Field(
         None, description="ID of the turn, so that a repeated request adds it only once; null generates one."

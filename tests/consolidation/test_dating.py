@@ -9,6 +9,7 @@ from locigraph.kg.times import day_end, day_start
 from tests.fakes import make_turn
 
 TURN = make_turn(0, "x")  # Monday 1 January 2024
+AUTUMN = datetime(2024, 10, 16, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,11 @@ def test_the_first_expression_of_a_text_dates_it_unless_days_are_given() -> None
     assert days_of("She fell yesterday", TURN, given) == given
     assert days_of("She fell", TURN, None) is None
     assert days_of("She fell yesterday", make_turn(0, "x", dated=False), None) is None
+
+
+def test_a_weekday_before_a_date_does_not_date_a_text() -> None:
+    day = date(2024, 11, 4)
+    assert days_of("My exam starts on Monday, 4 November.", make_turn(0, "x", spoken_at=AUTUMN), None) == (day, day)
 
 
 def test_a_text_without_days_stays_as_it_is() -> None:

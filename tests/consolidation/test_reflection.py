@@ -61,6 +61,28 @@ def test_rules_list_things_of_one_kind_and_rest_on_the_facts_they_come_from(stor
     assert (made.label, made.provenance) == ("Ann's activities", ("t0", "t2", "t4"))
 
 
+@pytest.mark.parametrize(
+    ("texts", "things"),
+    [
+        (["I don't like swimming in cold lakes", *HOBBIES[:2], "she tried sailing"], "painting, climbing, sailing"),
+        (["I don’t like swimming", *HOBBIES[:2], "she tried sailing"], "painting, climbing, sailing"),
+        (["I have never been to Rome or Italy", "went to Oslo", "flew to Porto", "moved to Bonn"], "Oslo, Porto, Bonn"),
+        (["We had to cancel our trip to Oslo", "flew to Porto", "went to Rome", "moved to Bonn"], "Porto, Rome, Bonn"),
+        (["I cancelled, but I went to Oslo", "flew to Porto", "no rain, went to Bonn"], "Oslo, Porto, Bonn"),
+        (["I went Monday", "I went to Rome Sunday", "flew to Porto", "moved to Bonn in May"], "Rome, Porto, Bonn"),
+        (['I saw "No Way Home"', 'I read "Dune"', 'not "Emma"', 'and "Ulysses, Book One"'],
+         "No Way Home, Dune, Ulysses, Book One"),
+    ],
+)  # fmt: skip
+def test_rules_list_nothing_that_is_denied_or_cancelled_and_no_day_as_a_place(
+    store: Store, texts: list[str], things: str
+) -> None:
+    build(store, of_ann(*texts))
+    Reflector(store, ENCODER).run(SPACE)
+    (made,) = reflections(store)
+    assert made.split(": ")[1] == f"{things}."
+
+
 def test_rules_find_what_is_said_in_several_sessions_and_not_what_is_said_twice_in_one(store: Store) -> None:
     build(store, ["I have a red boat", "my roof leaks", "ok", "my roof leaks"], ["I have a red boat"])
     Reflector(store, ENCODER).run(SPACE)

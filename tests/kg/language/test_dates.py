@@ -102,6 +102,132 @@ def test_words_that_only_look_like_dates_are_left_alone(text: str) -> None:
     assert days(text) == []
 
 
+# --- spoken on Wednesday 16 October 2024 ---------------------------------------------------------------------
+
+AUTUMN = date(2024, 10, 16)
+
+
+def said(text: str) -> list[tuple[str, str]]:
+    return days(text, AUTUMN)
+
+
+@pytest.mark.parametrize(
+    ("text", "day"),
+    [
+        ("My exam starts on Monday, 4 November.", "2024-11-04"),
+        ("on Sunday, May 5, 2019", "2019-05-05"),
+        ("It was last Friday, 4 October", "2024-10-04"),
+        ("next Tuesday the 5th of November", "2024-11-05"),
+        ("on Friday, 2024-11-01", "2024-11-01"),
+    ],
+)
+def test_a_weekday_before_a_date_is_no_expression_of_its_own(text: str, day: str) -> None:
+    assert said(text) == [(day, day)]
+
+
+@pytest.mark.parametrize("text", ["on Friday the 4th", "on Monday, Nov 4", "this Friday 18th"])
+def test_a_weekday_before_a_date_that_cannot_be_resolved_is_left_out(text: str) -> None:
+    assert said(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "day"),
+    [
+        ("on Friday next week", "2024-10-25"),
+        ("on Friday last week", "2024-10-11"),
+        ("on Friday of next week", "2024-10-25"),
+        ("Monday this week", "2024-10-14"),
+        ("next week on Friday", "2024-10-25"),
+        ("I fly to Rome the day after tomorrow.", "2024-10-18"),
+        ("the day before yesterday", "2024-10-14"),
+    ],
+)
+def test_a_day_told_in_several_words_is_one_expression(text: str, day: str) -> None:
+    assert said(text) == [(day, day)]
+
+
+@pytest.mark.parametrize(
+    "clause",
+    [
+        "I see my dentist about the tooth", "I will see Ann", "I'll see Ann", "I’ll see Ann", "I won't come",
+        "She is going to call", "I'm flying to Rome", "We’re not meeting", "Are you coming", "She's moving",
+        "I have an exam", "I've got the vet", "I have an appointment with Dr. Smith", "The rent is due", "I plan to go",
+        "I'm excited to see my sister", "I heard that we're meeting", "I left early, but I will be back", "See you",
+        "My next lesson is",
+    ],
+)  # fmt: skip
+def test_a_weekday_after_a_sign_of_the_future_is_the_coming_one(clause: str) -> None:
+    assert said(f"{clause} on Friday.") == [("2024-10-18", "2024-10-18")]
+
+
+@pytest.mark.parametrize(
+    "clause",
+    [
+        "", "I met Ann", "I had an appointment", "We planned a trip", "I was going to see her", "I'm glad we met",
+        "I will be fine. I fell", "She wasn't due", "We sat next to him", "I finished the plan",
+    ],
+)  # fmt: skip
+def test_any_other_weekday_is_the_last_one(clause: str) -> None:
+    assert said(f"{clause} on Friday.") == [("2024-10-11", "2024-10-11")]
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "last"),
+    [
+        ("twenty-five years ago", "1999-01-01", "1999-12-31"),
+        ("twenty five years ago", "1999-01-01", "1999-12-31"),
+        ("eleven days ago", "2024-10-05", "2024-10-05"),
+        ("in twenty-one days", "2024-11-06", "2024-11-06"),
+        ("half a year ago", "2024-04-01", "2024-04-30"),
+    ],
+)
+def test_numbers_in_words_are_read_whole(text: str, first: str, last: str) -> None:
+    assert said(text) == [(first, last)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1.5 years ago", "2.5 weeks ago", "1,500 years ago", "5-6 years ago", "half a month ago",
+        "a hundred and five years ago",
+    ],
+)  # fmt: skip
+def test_the_end_of_a_longer_number_is_not_read_alone(text: str) -> None:
+    assert said(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "last"),
+    [
+        ("March 3-9, 2021", "2021-03-03", "2021-03-09"),
+        ("From March 3 to March 9, 2021", "2021-03-03", "2021-03-09"),
+        ("April 12 and 13, 2019", "2019-04-12", "2019-04-13"),
+        ("the 3rd to 9th of March 2021", "2021-03-03", "2021-03-09"),
+        ("from 3 March until 9 April 2021", "2021-03-03", "2021-04-09"),
+        ("from December 30 to January 2, 2021", "2020-12-30", "2021-01-02"),
+        ("in March and April 2021", "2021-03-01", "2021-04-30"),
+    ],
+)
+def test_the_year_after_several_days_belongs_to_all_of_them(text: str, first: str, last: str) -> None:
+    assert said(text) == said(text.lower()) == days(text, None) == [(first, last)]
+
+
+def test_days_in_the_wrong_order_give_nothing() -> None:
+    assert said("March 9-3, 2021") == []
+
+
+@pytest.mark.parametrize(
+    "clause", ["I finished the Spanish course", "I haven't slept", "It was done", "The best film I've seen"]
+)
+@pytest.mark.parametrize("span", ["two weeks", "3 days", "a month"])
+def test_a_span_after_a_verb_in_the_past_is_a_duration_and_no_time(clause: str, span: str) -> None:
+    assert said(f"{clause} in {span}.") == []
+
+
+def test_a_span_after_any_other_verb_lies_ahead() -> None:
+    assert said("I told her I'll be back in two weeks") == said("I move in two weeks") == [("2024-10-28", "2024-11-03")]
+
+
 def test_the_longest_reading_wins_where_two_overlap() -> None:
     found = resolve_times("We met on 7 May 2023 and again yesterday.", SPOKEN)
     assert [(e.text, e.first) for e in found] == [("7 May 2023", date(2023, 5, 7)), ("yesterday", date(2024, 5, 7))]
@@ -139,6 +265,11 @@ def test_every_day_is_read_back_from_its_iso_form(day: date) -> None:
         ("What happened in May?", [CalendarPart(None, 5, None)]),
         ("What happened in 2022?", [CalendarPart(2022)]),
         ("What was sold in June or July 2023?", [CalendarPart(2023, 6), CalendarPart(2023, 7)]),
+        (
+            "What happened between December 2022 and January 2023?",
+            [CalendarPart(2022, 12), CalendarPart(2023, 1)],
+        ),
+        ("In May 2020, in 2021 or in July?", [CalendarPart(2020, 5), CalendarPart(2021, 7)]),
         ("What may Ann like?", []),
         ("May I ask who Ann is?", []),
         ("Who is Ann?", []),
