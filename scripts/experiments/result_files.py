@@ -70,11 +70,12 @@ def write_results(
     write_question_scores(folder / "question_scores.jsonl.gz", questions, runs, left_out=left_out)
     repetitions = by_strategy(runs)
     said = list(notes)
-    if pairs:
+    compared = [question for question in questions if question.question_id not in left_out]
+    if pairs and compared:
         proposed, baseline = pairs[0]
         for run in repetitions[proposed]:
             of_seed = "" if run.seed is None else f" (seed {run.seed})"
-            said.append(a_a_note(questions, run, repetitions[baseline][0], seed=seed) + of_seed)
+            said.append(a_a_note(compared, run, repetitions[baseline][0], seed=seed) + of_seed)
     if left_out:
         said.append(
             f"{counted(len(left_out), 'question')} {is_or_are(len(left_out))} in the means but left out of all "
