@@ -113,7 +113,9 @@ def ablate(
         variants=chosen,
         trainer=dataclasses.asdict(trainer),
     )
-    replace_file(folder / "ablation.json", json.dumps({**summary, "left_out": left_out, "manifest": manifest}, indent=1) + "\n")
+    replace_file(
+        folder / "ablation.json", json.dumps({**summary, "left_out": left_out, "manifest": manifest}, indent=1) + "\n"
+    )
     table = ablation_table(summary)
     replace_file(folder / "ablation.md", table + "\n")
     replace_file(folder / "ablation.svg", ablation_figure(summary))
