@@ -263,7 +263,8 @@ def retrieve_contexts(
         )
         candidates = _candidates(found.hits, snapshot, order)
         packed = [_packed(candidates, budget, brevity=rules.brevity) for budget in within]
-        is_all = wanted == MAX_TOP_K or len(found.hits) == before
+        # A strategy that ranks a pool of fixed size finds no more as long as fewer are wanted.
+        is_all = wanted == MAX_TOP_K or before == len(found.hits) < wanted
         if is_all or all(is_full for _, is_full in packed):
             return found, [context for context, _ in packed]
         before, wanted = len(found.hits), min(2 * wanted, MAX_TOP_K)

@@ -24,6 +24,7 @@ def ablate(
 ) -> None:
     """Train variants of the model that change one thing each, and compare them with the full model, fold by fold.
 
+    Questions whose wording or evidence occurs word for word in the training data are left out of the comparisons.
     Writes ablation.json, ablation.md and ablation.svg. Finished trainings are kept, so an interrupted run can be
     continued.
 
@@ -54,10 +55,11 @@ def ablate(
     from locigraph.scripts.assembly import graphs, opening
     from locigraph.scripts.assembly.language_models import clients_of
     from locigraph.scripts.experiments import learning, provenance
+    from locigraph.scripts.experiments.result_files import learnt_questions
     from locigraph.training.ablation import ablate as run
     from locigraph.training.ablation import variants_of
     from locigraph.training.config import Settings
-    from locigraph.training.folds import plan_folds
+    from locigraph.training.folds import plan_folds, seen_by
 
     provenance.source_commit()
     if variants is not None and not variants:
@@ -89,6 +91,7 @@ def ablate(
             return run_checkpoint(checkpoint, tested, views=views, embed=text_encoder.encode, name=name)
 
         fold_of = {space: fold.index for fold in planned for space in fold.test}
+        left_out = learnt_questions(read, planned, seen_by(text_encoder.adapter))
         summary = run(
             chosen,
             full,
@@ -96,6 +99,7 @@ def ablate(
             outcomes(read.questions, fold_of),
             run_fold,
             seed=seed,
+            left_out=left_out,
         )
     manifest = provenance.manifest(
         seed,
@@ -109,7 +113,9 @@ def ablate(
         variants=chosen,
         trainer=dataclasses.asdict(trainer),
     )
-    replace_file(folder / "ablation.json", json.dumps({**summary, "manifest": manifest}, indent=1) + "\n")
+    replace_file(
+        folder / "ablation.json", json.dumps({**summary, "left_out": left_out, "manifest": manifest}, indent=1) + "\n"
+    )
     table = ablation_table(summary)
     replace_file(folder / "ablation.md", table + "\n")
     replace_file(folder / "ablation.svg", ablation_figure(summary))

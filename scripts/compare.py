@@ -22,7 +22,8 @@ def compare(
         metrics: Names of the metrics, separated by commas.
         without: IDs of questions to leave out, in addition to those that the record left out.
         rankings: rankings.jsonl of locigraph evaluate, for ``trec``.
-        trec: Folder for the rankings and judgements in TREC's formats; null writes none.
+        trec: Folder for the rankings and judgements in TREC's formats; null writes none. Call trec_eval with -c, so
+            that questions for which a strategy found nothing count as 0.
         seed: Random seed of the statistics; the seed of the record reproduces its numbers.
     """
     from pathlib import Path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from locigraph.retrieval.evaluation import Fold, QuestionOutcome, StrategyRun, summarise
@@ -62,6 +62,7 @@ def ablate(
     run_fold: Callable[[str, Settings, Fold], StrategyRun],
     *,
     seed: int,
+    left_out: Collection[str] = (),
 ) -> Summary:
     """Train every variant on every fold and compare it with the full model.
 
@@ -72,10 +73,12 @@ def ablate(
         outcomes: All questions.
         run_fold: Trains a named configuration on a fold and runs it on the fold's test questions.
         seed: Random seed of the statistics.
+        left_out: IDs of questions that are excluded from all comparisons, since their evidence was trained on.
 
     Returns:
         The summary by ``retrieval.evaluation.summarise``, with each variant compared with the full model.
     """
     configs = {FULL: settings} | {name: changed(settings, changes) for name, changes in variants.items()}
     runs = [joined_runs([run_fold(name, variant, fold) for fold in folds]) for name, variant in configs.items()]
-    return summarise(outcomes, runs, comparisons=[(name, FULL) for name in variants], metrics=("recall@10",), seed=seed)
+    pairs = [(name, FULL) for name in variants]
+    return summarise(outcomes, runs, comparisons=pairs, metrics=("recall@10",), left_out=left_out, seed=seed)

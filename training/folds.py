@@ -19,7 +19,7 @@ from locigraph.training.config import Settings, TrainerConfig
 from locigraph.training.errors import TrainingError
 from locigraph.training.protocols import Embed, QuestionWriter
 from locigraph.training.pseudo_questions import RULES
-from locigraph.training.snapshots import TrainingSet
+from locigraph.training.snapshots import TrainingSet, graphs_of, seen_texts_of
 
 
 def plan_folds(questions: Sequence[Question], *, folds: int, validation: int, seed: int) -> tuple[Fold, ...]:
@@ -119,6 +119,14 @@ class FoldTrainer:
         # Checks the final data, independently of the filtering above.
         check_text_leak([q.text for each in (own, *others) for q in each.questions], [q.text for q in tested])
         return [own, *others]
+
+    def seen_elsewhere(self) -> SeenTexts:
+        """The turns of the other corpora, but not their questions: those worded like test questions are not trained on.
+
+        Raises:
+            TrainingDataError: If a space is in both training and validation.
+        """
+        return seen_texts_of([dataclasses.replace(graph, questions=()) for graph in graphs_of(self.also)])
 
     def train(self, fold: Fold, settings: Settings, *, folder: Path, seed: int, name: str) -> Checkpoint:
         """Train for a fold, or resume or load the training that is in the folder.

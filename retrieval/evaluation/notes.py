@@ -14,7 +14,7 @@ def a_a_note(questions: Sequence[QuestionOutcome], first: StrategyRun, second: S
     """How often the sign-flip test rejects if there is no difference, in data with the spread of these conversations.
 
     Args:
-        questions: All questions.
+        questions: The questions that are compared.
         first: Rankings of a strategy.
         second: Rankings of the strategy that it is compared with.
         seed: Random seed of the trials.

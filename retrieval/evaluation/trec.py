@@ -18,6 +18,9 @@ def export_trec(rankings: Path, folder: Path) -> list[Path]:
     IDs are escaped as in URLs, since columns are separated by blanks. Scores are 1 / rank, since the rankings record
     only the order of the turns.
 
+    A question for which a strategy found nothing has no line in its run file. ``trec_eval`` leaves it out of its means
+    unless it is called with ``-c``, which counts it as 0.
+
     Args:
         rankings: rankings.jsonl of ``locigraph evaluate``.
         folder: Folder to write to.

@@ -26,15 +26,20 @@ Key = TypeVar("Key", bound=Sortable)
 K1 = 1.5
 #: Strength of the length normalisation, 0 to 1.
 B = 0.75
-#: IDF of terms that occur in most documents, as a share of the mean IDF.
+#: IDF of terms that occur in half of the documents or more, as a share of the mean IDF.
 EPSILON = 0.25
 
 
 class Bm25Index(Generic[Key]):
-    """BM25, Okapi variant, with the same scores as ``rank_bm25.BM25Okapi``.
+    """BM25, Okapi variant, with the scores of ``rank_bm25.BM25Okapi`` except for the deviation below.
 
     score(q, d) = sum over terms t of q of idf(t) * f(t, d) (k1 + 1) / (f(t, d) + k1 (1 - b + b |d| / avgdl)),
-    idf(t) = ln((N - n(t) + .5) / (n(t) + .5)), or ``EPSILON`` times the mean IDF where that is negative.
+    idf(t) = ln((N - n(t) + .5) / (n(t) + .5)), or ``EPSILON`` times the mean IDF where that is not above 0.
+
+    Deviation:
+        Every matching term adds to a score. ``rank_bm25`` lets a term in exactly half of the documents count nothing,
+        and where the mean IDF is negative, as in a space of two or three turns, it ranks the documents that match best
+        last; here the IDF of such terms is then ``EPSILON``.
 
     Source:
         Robertson et al. 1995, "Okapi at TREC-3"; the floor of the IDF is that of ``rank_bm25``.
@@ -148,6 +153,6 @@ class Bm25Index(Generic[Key]):
             present = frequency > 0
             idf[~present] = 0.0
             mean = idf[present].mean() if present.any() else 0.0
-            idf[idf < 0] = EPSILON * mean
+            idf[present & (idf <= 0)] = EPSILON * mean if mean > 0 else EPSILON
             self._idf = idf
         return self._idf

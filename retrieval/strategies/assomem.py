@@ -204,10 +204,15 @@ def weights_by_type(
 def typed_signals(
     retriever: AssoMemRetriever, questions: Sequence[Question], type_of: Callable[[str], str]
 ) -> list[Sample]:
-    """Samples for ``learnt_weights``: the type of each question, the signals of its candidates, and their relevance."""
+    """Samples for ``learnt_weights``: the type of each question, the signals of its candidates, and their relevance.
+
+    Questions that were asked before the first turn of their space give none.
+    """
     samples = []
     for question, vector in zip(questions, retriever.encoder.encode([q.text for q in questions]), strict=True):
         graph = retriever.held(question.space, question.asked_at)
+        if not len(graph.memories):
+            continue
         rows, signals = retriever.signals(graph, retriever.asked(graph, question.text, vector, question.asked_at))
         samples.append((type_of(question.text), signals, are_relevant(graph, rows, question.evidence)))
     return samples

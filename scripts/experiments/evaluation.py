@@ -148,6 +148,7 @@ class Evaluation:
                         runs.append(asker.retriever(retrievers[name], questions, name=name))
                     else:
                         runs += self._learnt(STRATEGIES[name], asker, trainer, reader, parts)
+            learnt = SeenTexts.union([self._seen_by_given(), trainer.seen_elsewhere()])
             self.notes += [*trainer.notes, *notes_of(self.queries)]
         if failed:
             turns = counted(sum(map(len, failed.values())), "turn")
@@ -163,11 +164,11 @@ class Evaluation:
             self.notes,
             manifest,
             seed=self.plan.seeds[0],
-            learnt=self._learnt_from(),
+            learnt=learnt,
             strategies=explained,
         )
 
-    def _learnt_from(self) -> SeenTexts:
+    def _seen_by_given(self) -> SeenTexts:
         """The texts that the given checkpoint and adapter were trained on; adds a note if one does not record them."""
         for label, made in (("adapter", self.encoder.adapter), ("checkpoint", self.checkpoint)):
             if made is not None and made.seen is None:

@@ -56,9 +56,9 @@ def write_results(
         notes: Notes for the report.
         manifest: How the numbers were computed.
         seed: Random seed of the statistics.
-        learnt: Texts that a given checkpoint or adapter has learnt from. Questions whose wording or evidence is among
-            them are left out of comparisons, as are those whose evidence occurs word for word in the training
-            conversations of their fold.
+        learnt: Texts that a given checkpoint or adapter has learnt from, and turns of further corpora that were trained
+            on in every fold. Questions whose wording or evidence is among them are left out of comparisons, as are
+            those whose evidence occurs word for word in the training conversations of their fold.
         strategies: Name of a strategy -> a sentence that explains it in the report; None for no explanations.
     """
     questions = outcomes(corpus.questions, {space: fold.index for fold in folds for space in fold.test})
@@ -70,11 +70,12 @@ def write_results(
     write_question_scores(folder / "question_scores.jsonl.gz", questions, runs, left_out=left_out)
     repetitions = by_strategy(runs)
     said = list(notes)
-    if pairs:
+    compared = [question for question in questions if question.question_id not in left_out]
+    if pairs and compared:
         proposed, baseline = pairs[0]
         for run in repetitions[proposed]:
             of_seed = "" if run.seed is None else f" (seed {run.seed})"
-            said.append(a_a_note(questions, run, repetitions[baseline][0], seed=seed) + of_seed)
+            said.append(a_a_note(compared, run, repetitions[baseline][0], seed=seed) + of_seed)
     if left_out:
         said.append(
             f"{counted(len(left_out), 'question')} {is_or_are(len(left_out))} in the means but left out of all "
@@ -118,7 +119,7 @@ def learnt_questions(corpus: Corpus, folds: Sequence[Fold], learnt: SeenTexts) -
     Args:
         corpus: The corpus whose questions are asked.
         folds: Folds of strategies that learn inside them; empty if none does.
-        learnt: Texts that a given checkpoint or adapter has learnt from.
+        learnt: As in ``write_results``.
     """
     evidence = {q.question_id: (str(q.space), q.evidence) for q in corpus.questions}
     seen = {*copied_evidence(folds, evidence, corpus.texts), *seen_evidence(learnt, evidence, corpus.texts)}

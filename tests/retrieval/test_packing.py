@@ -229,6 +229,22 @@ def test_the_search_ends_when_there_is_no_more() -> None:
     assert (len(context.memories), found.asked) == (4, [3, 6, 12])  # nothing more is found
 
 
+class Pooled(Plain):
+    """The same, but it finds at least twelve hits, as strategies do that rank a pool of candidates."""
+
+    def retrieve(
+        self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
+    ) -> Result:
+        return super().retrieve(query, space, as_of=as_of, top_k=max(top_k, 12))
+
+
+def test_a_pool_of_hits_that_do_not_fit_is_not_taken_for_all_that_there_is() -> None:
+    long = [memory(f"l{place}", "word " * 300, f"l{place}") for place in range(12)]
+    (context,) = contexts(Pooled([*long, BREAD, LAST]), [Budget(tokens=100)])  # 6, 12 and 24 turns are wanted
+    assert [line.node_id for line in context.memories] == ["n2", "n3"]
+    assert context.left_out == 12
+
+
 HITS = st.lists(
     st.builds(
         lambda text, turn, kind: memory(f"{kind}-{turn}-{len(text)}", text, f"t{turn}", kind=kind),

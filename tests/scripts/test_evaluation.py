@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import shlex
 from pathlib import Path
 
@@ -9,13 +10,25 @@ import pytest
 from locigraph.kg.store import Store
 from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.scripts.assembly import defaults, opening
-from locigraph.scripts.assembly.settings import REMEMBERED, CorpusSettings, EncoderSettings
+from locigraph.scripts.assembly.settings import REMEMBERED, CorpusSettings, EncoderSettings, GraphSettings
+from locigraph.scripts.build import build
 from locigraph.scripts.demo import demo
 from locigraph.scripts.evaluate import evaluate
 from locigraph.scripts.recall import recall
-from tests.faults.workbench import FakeCachedEncoder
+from tests.faults.workbench import FakeCachedEncoder, conversation
 
 TWO = CorpusSettings("sample", conversations=["harbor", "ward"])
+
+
+def written(path: Path, told: dict[str, str]) -> CorpusSettings:
+    """Write a corpus of a conversation for each name, with a question about its first turn, which is given."""
+    lines = [
+        conversation(space, [text, "How nice!"])
+        | {"questions": [{"question_id": "q", "text": f"What did {space} say?", "evidence_turn_ids": ["t0"]}]}
+        for space, text in told.items()
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return CorpusSettings(str(path))
 
 
 def test_the_store_of_an_evaluation_is_asked_with_the_number_format_that_its_index_holds(
@@ -38,6 +51,29 @@ def test_the_store_of_an_evaluation_is_asked_with_the_number_format_that_its_ind
         run(EncoderSettings())
     with Store(store, access="read") as graph:
         assert defaults.encoder_settings(REMEMBERED, graph).dtype == "bfloat16"
+
+
+def test_evidence_that_is_copied_into_a_further_corpus_to_learn_from_is_left_out_of_comparisons(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "text_encoder", lambda settings: FakeCachedEncoder("fake", cache=tmp_path / "c"))
+    copied = "My aunt sold her green camper van and lent me twelve thousand"
+
+    own = written(
+        tmp_path / "own.jsonl", {"harbor": copied, "ward": "The two cats of the ward were asleep all day again"}
+    )
+    other = written(tmp_path / "other.jsonl", {"copy": copied})
+    build(corpus=other, store=str(tmp_path / "other.sqlite"))
+    evaluate(
+        corpus=own,
+        strategies="fusion,bm25",
+        folds=2,
+        validation=0,
+        also=[GraphSettings(str(tmp_path / "other.sqlite"), other)],
+        output=str(tmp_path / "out"),
+        contexts=False,
+    )
+    assert json.loads((tmp_path / "out" / "results.json").read_text())["left_out"] == ["harbor:q"]
 
 
 def test_the_demo_names_a_command_that_a_shell_reads_whatever_its_folder_is_called(

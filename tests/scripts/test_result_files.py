@@ -79,6 +79,7 @@ def test_questions_whose_evidence_or_wording_was_learnt_are_in_the_means_but_in_
     assert results["strategies"]["v2"]["overall"]["recall@10"] == pytest.approx(2 / 6)
     assert {row["delta"] for row in results["comparisons"]} == {-1.0}
     assert results["comparisons"][0]["clusters"] == 4
+    assert "the sign-flip test over 4 conversations" in results["notes"][0]  # the A/A check of these comparisons
     again = compare_again(tmp_path / "question_scores.jsonl.gz", [("v2", "v1")])
     assert [row["delta"] for row in again] == [-1.0, -1.0]
 

@@ -62,3 +62,18 @@ def test_a_variant_that_finds_less_is_shown_below_the_full_model() -> None:
     assert deltas[0] < -0.2
     assert table.splitlines()[2].startswith(f"| {FULL} |")
     assert "without &lt;b&gt;" in figure
+
+
+def test_questions_that_are_left_out_are_in_the_means_but_in_no_comparison() -> None:
+    gold = [QuestionOutcome(f"q{space}", space, "c", ("t0",)) for space in ("a", "b")]
+
+    def run_fold(name: str, settings: Settings, fold: Fold) -> StrategyRun:
+        rankings = {f"q{space}": ("t0",) if name == FULL or space == "b" else ("t1",) for space in fold.test}
+        no_time = dict.fromkeys(rankings, 0.0)
+        return StrategyRun(name, rankings, no_time, no_time)
+
+    folds = [Fold(0, ("b",), (), ("a",)), Fold(1, ("a",), (), ("b",))]
+    summary = ablate({"variant": {}}, Settings(), folds, gold, run_fold, seed=0, left_out=["qa"])
+    assert summary["strategies"]["variant"]["overall"]["recall@10"] == 0.5
+    (row,) = summary["comparisons"]
+    assert (row["clusters"], row["delta"]) == (1, 0.0)  # without "qa", which only the full model finds

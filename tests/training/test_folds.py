@@ -10,13 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from locigraph.kg.types import Question, SpaceId, TurnId
+from locigraph.kg.views import Views
 from locigraph.retrieval.evaluation import Fold, LeakError, check_folds
 from locigraph.retrieval.text.text_adapter import TextAdapter
 from locigraph.training import folds
 from locigraph.training.errors import TrainingError
 from locigraph.training.folds import FoldTrainer, plan_folds, refuse_fitted, refuse_known, without_wordings
 from locigraph.training.snapshots import TrainingSet
-from tests.fakes_graph import CPU, small_settings
+from tests.fakes import make_turns
+from tests.fakes_graph import CPU, make_snapshot, small_settings
 from tests.training.planted import EMBED, QUESTIONS, VIEWS
 
 
@@ -102,6 +104,16 @@ def test_a_fold_learns_from_other_corpora_too_but_not_the_wordings_it_is_tested_
         assert made.details["identity"]["train"] == ["planted1", "planted3"]
         versions.append(made.version)
     assert versions[0] == versions[1] != versions[2]
+
+
+def test_the_turns_of_other_corpora_are_seen_in_every_fold_but_not_their_questions() -> None:
+    long = "We finally bought the old red canoe from the neighbour near the lake"
+    snapshot = make_snapshot(make_turns([long, "It is ours"], space=SpaceId("copy")))
+    asked = question("copy", "q", "What was bought from the neighbour who lives near the lake?")
+    seen = trainer(TrainingSet((asked,), ("copy",), (), Views(lambda space, as_of: snapshot, {}))).seen_elsewhere()
+    assert long in seen
+    assert asked.text not in seen  # a test question of this wording would have been left out of the training
+    assert len(trainer().seen_elsewhere()) == 0
 
 
 def test_a_corpus_to_learn_from_that_holds_a_test_conversation_is_refused(tmp_path: Path) -> None:

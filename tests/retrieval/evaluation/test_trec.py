@@ -7,6 +7,7 @@ import pytest
 
 from locigraph.retrieval.evaluation import EvaluationError, score_ranking
 from locigraph.retrieval.evaluation.trec import export_trec
+from locigraph.scripts.compare import compare
 from locigraph.scripts.experiments.result_files import write_rankings
 from tests.retrieval.evaluation.test_question_scores import outcomes, run
 
@@ -38,6 +39,18 @@ def test_ids_with_blanks_stay_one_column(tmp_path: Path) -> None:
     assert qrels.read_text() == "a%20b 0 t%201 1\n"
     assert [row.split()[2] for row in ranked.read_text().splitlines()] == ["t%201", "t%092"]
     assert ranked.name == "x_y.run"
+
+
+def test_a_question_for_which_nothing_was_found_is_judged_but_has_no_line_in_the_run_as_the_help_says(
+    tmp_path: Path,
+) -> None:
+    line = '{"question_id": "q%d", "seed": null, "gold": ["t"], "ranking": %s, "strategy": "v1"}\n'
+    (tmp_path / "r.jsonl").write_text(line % (1, '["t"]') + line % (2, "[]"))
+    qrels, ranked = export_trec(tmp_path / "r.jsonl", tmp_path / "out")
+    assert qrels.read_text() == "q1 0 t 1\nq2 0 t 1\n"
+    assert ranked.read_text() == "q1 Q0 t 1 1.000000 v1\n"
+    assert "-c" in (export_trec.__doc__ or "").split("``trec_eval``")[1]
+    assert "trec_eval with -c" in (compare.__doc__ or "")
 
 
 @pytest.mark.parametrize("content", ["", "nonsense", '{"question_id": "q"}'])

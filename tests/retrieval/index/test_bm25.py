@@ -35,12 +35,47 @@ def test_score_matches_the_hand_worked_formula() -> None:
 
 @settings(max_examples=150)
 @given(CORPUS, QUERY)
-def test_scores_equal_those_of_rank_bm25(documents: list[list[str]], query: list[str]) -> None:
-    oracle = BM25Okapi(documents).get_scores(query)
+def test_scores_equal_those_of_rank_bm25_where_its_idf_is_above_zero(
+    documents: list[list[str]], query: list[str]
+) -> None:
+    oracle = BM25Okapi(documents)  # its idf of a term in most documents is a quarter of the mean
+    query = [term for term in query if oracle.idf.get(term, 1.0) > 0]
     scores = index_of(documents).scores(query)
-    for row, words in enumerate(documents):
-        assert scores.get(row, 0.0) == pytest.approx(oracle[row], abs=1e-9)
-        assert (row in scores) == bool(set(words) & set(query))
+    for row, expected in enumerate(oracle.get_scores(query)):
+        assert scores.get(row, 0.0) == pytest.approx(expected, abs=1e-9)
+
+
+@settings(max_examples=150)
+@given(CORPUS, QUERY)
+def test_the_score_of_a_document_is_above_zero_if_and_only_if_it_holds_a_term(
+    documents: list[list[str]], query: list[str]
+) -> None:
+    scores = index_of(documents).scores(query)
+    assert set(scores) == {row for row, words in enumerate(documents) if set(words) & set(query)}
+    assert all(score > 0 for score in scores.values())
+
+
+def test_of_three_turns_the_one_that_matches_every_word_is_first() -> None:
+    index = index_of([["otter", "heron", "river"], ["heron", "near", "river"], ["otter", "photo"]])
+    # N = 3. near, photo: ln(2.5 / 1.5); otter, heron, river: ln(1.5 / 2.5). The mean is below 0, so these three have
+    # 0.25. avgdl = 8 / 3, and each term occurs once in a document.
+    long, short = (0.25 * 2.5 / (1 + 1.5 * (0.25 + 0.75 * length / (8 / 3))) for length in (3, 2))
+    found = index.search(["otter", "heron", "river"], top_k=3)
+    assert [key for key, _ in found] == [0, 1, 2]
+    assert [score for _, score in found] == pytest.approx([3 * long, 2 * long, short])
+
+
+def test_terms_in_half_of_the_documents_count_a_quarter() -> None:
+    # Two turns and the facts copied from them: every term is in 2 of 4 documents, so each idf is ln(2.5 / 2.5) = 0.
+    index = index_of([["blue", "bike"], ["grey", "kitten"]] * 2)
+    # |d| = avgdl, so a term that occurs once counts 2.5 / (1 + 1.5) = 1 times its idf.
+    assert index.scores(["bike", "blue"]) == pytest.approx({0: 0.5, 2: 0.5})
+
+
+def test_a_term_in_half_of_the_documents_has_a_quarter_of_a_mean_above_zero() -> None:
+    # N = 4. a: ln(2.5 / 2.5) = 0; b, c: ln(3.5 / 1.5); |d| = avgdl = 1.
+    mean = 2 * math.log(3.5 / 1.5) / 3
+    assert index_of([["a"], ["a"], ["b"], ["c"]]).scores(["a"])[0] == pytest.approx(0.25 * mean)
 
 
 def test_repeated_query_terms_count_repeatedly() -> None:

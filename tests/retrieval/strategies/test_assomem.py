@@ -18,10 +18,11 @@ from locigraph.retrieval.strategies.assomem import (
     ClueGraph,
     are_relevant,
     learnt_weights,
+    typed_signals,
     weights_by_type,
 )
 from locigraph.retrieval.strategies.memory_graph import Asked, min_max
-from tests.fakes import SPACE, FakeEncoder, make_turns
+from tests.fakes import MONDAY, SPACE, FakeEncoder, make_turns
 from tests.fakes_graph import TEXT_DIM, Extra, OneAxis, make_snapshot, permuted, with_cosines
 
 ENCODER = FakeEncoder(TEXT_DIM)
@@ -129,6 +130,16 @@ def test_weights_are_learnt_from_the_evidence_of_questions_of_each_type() -> Non
         assert weights(text) == expected
     assert weights("bread on 8 January 2024") == weights("2024")
     assert weights_by_type(made, questions, lambda text: text)("of a type that no question had") == FIXED_WEIGHTS
+
+
+def test_questions_asked_before_the_first_turn_teach_nothing() -> None:
+    snapshot, before = space_of(), make_snapshot([])
+    made = AssoMemRetriever(lambda space, as_of: snapshot if as_of is None else before, ENCODER, clues=None)
+    early = Question(SPACE, "q0", "canoe", "c", (TurnId("t0"),), asked_at=MONDAY)
+    known = Question(SPACE, "q1", "bread", "c", (TurnId("t2"),))
+    (sample,) = typed_signals(made, [early, known], str)
+    assert sample[0] == "bread"
+    assert weights_by_type(made, [early], lambda text: "any")("canoe") == FIXED_WEIGHTS
 
 
 def test_learning_finds_the_signal_that_tells() -> None:
