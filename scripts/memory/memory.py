@@ -15,6 +15,7 @@ from locigraph.kg.store import Store
 from locigraph.kg.types import Scope, SpaceId, TurnId
 from locigraph.retrieval.errors import RetrievalError
 from locigraph.retrieval.hit_filters import DEFAULT_FOLD, FilteredRetriever
+from locigraph.retrieval.text.node_vectors import snapshot_with_vectors
 from locigraph.retrieval.text.text_encoder import plain_and_adapted
 from locigraph.scripts.assembly import opening, options
 from locigraph.scripts.assembly.search_parts import reranked
@@ -455,14 +456,14 @@ class Memory:
             from locigraph.scripts.assembly.graphs import embed_all
             from locigraph.training.explanation import explain  # imports PyTorch
 
+            model, embed = self._encoder.model_id, self._encoder.encode
             if not self._is_readonly:
                 embed_all([SpaceId(space)], self._graph, self._encoder, progress=False)
-            snapshot = self._graph.snapshot(SpaceId(space), as_of=time, embedding_model=self._encoder.model_id)
             return explain(
                 self._parts.checkpoint(),
-                snapshot,
+                snapshot_with_vectors(self._graph, SpaceId(space), model, embed, as_of=time),
                 question,
-                embed=self._encoder.encode,
+                embed=embed,
                 top_k=top_k,
                 asked_at=time,
                 turn_ids=None if turn_ids is None else [TurnId(turn_id) for turn_id in turn_ids],

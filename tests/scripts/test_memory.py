@@ -39,7 +39,7 @@ from locigraph.retrieval.index.milvus import Collection
 from locigraph.scripts.assembly import opening
 from locigraph.scripts.assembly.graphs import GraphWriter
 from locigraph.scripts.assembly.settings import EncoderSettings, LLMSettings
-from locigraph.scripts.assembly.strategies import STRATEGIES
+from locigraph.scripts.assembly.strategies import STRATEGIES, recalled
 from locigraph.scripts.explain import explain
 from locigraph.scripts.forget import forget
 from locigraph.scripts.memory import Recalled
@@ -51,6 +51,7 @@ from locigraph.training.pseudo_questions import questions_about
 from tests.consolidation.extractors.test_names import needs_spacy
 from tests.consolidation.stub_server import Stub, extracted, stub_server
 from tests.fakes import MONDAY, make_turns, side_by_side
+from tests.fakes_graph import small_checkpoint
 from tests.faults.workbench import FakeCachedEncoder
 
 SALE = {
@@ -401,6 +402,32 @@ def test_strategies_with_the_adapter_find_what_was_just_added(
         assert {hit.turn_ids for hit in memory.recall("Who bought the bike?", space="ana", strategy=strategy)} == {
             (turn,)
         }
+
+
+def test_a_reader_explains_and_searches_with_the_adapter_beside_a_writer_that_has_just_added(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "text_encoder", lambda settings: Adapted("fake+1", cache=place / "cache.sqlite"))
+    small_checkpoint(text_encoder="fake+1").save(place / "adapted")
+    how: dict[str, Any] = {"encoder": EncoderSettings(adapter="a"), "checkpoint": str(place / "adapted")}
+    question = "Who bought the bike?"
+    with Memory.open(place / "memory.sqlite", **how) as writer:
+        writer.add(**SALE, turn_id="t1")
+        writer.recall(question, space="ana")
+        writer.add(**SALE | {"text": "I love Lisbon in spring.", "turn_id": "t2", "spoken_at": "2024-06-09"})
+        with Memory.open(place / "memory.sqlite", **how, access="read") as reader:
+            lacking = writer._graph.unembedded(SpaceId("ana"), "fake+1")
+            explained = reader.explain(question, space="ana")
+            found = {
+                name: {turn for hit in reader.recall(question, space="ana", strategy=name) for turn in hit.turn_ids}
+                for name in recalled()
+                if name.endswith("-adapted")
+            }
+        assert len(lacking) == len(writer._graph.unembedded(SpaceId("ana"), "fake+1")) > 0  # nothing was written
+        assert explained == writer.explain(question, space="ana")
+    assert {turn.turn_id for turn in explained} == {"t1", "t2"}
+    assert found
+    assert all("t1" in turns for turns in found.values())
 
 
 def test_a_language_model_consolidates_what_is_added_and_questions_are_answered_meanwhile(place: Path) -> None:
