@@ -603,6 +603,18 @@ def test_copies_have_one_place_and_a_view_of_a_speaker_none_of_anothers_words(pl
             asked(fold=0)
 
 
+def test_a_speaker_is_found_however_unicode_composes_the_name_and_turns_stay_as_they_were_given(place: Path) -> None:
+    composed, decomposed = "Jos\u00e9", "Jose\u0301"
+    with opened(place) as memory:
+        memory.add(**SALE | {"speaker": decomposed, "turn_id": "t1"})
+        memory.add(**SALE | {"speaker": composed, "turn_id": "t2", "text": "Tom has the bike now."})
+        memory.add(**SALE | {"turn_id": "t3", "text": "The bike is old."})
+        for name in (composed, decomposed):
+            hits = memory.recall("bike", space="ana", speaker=name)
+            assert {turn for hit in hits for turn in hit.turn_ids} == {"t1", "t2"}
+        assert memory._graph.speakers(SpaceId("ana")) == ["Ana", decomposed, composed]
+
+
 def test_scores_are_taken_apart(place: Path) -> None:
     with opened(place) as memory:
         turn_id = memory.add(**SALE)
