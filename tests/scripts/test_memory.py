@@ -615,6 +615,23 @@ def test_a_speaker_is_found_however_unicode_composes_the_name_and_turns_stay_as_
         assert memory._graph.speakers(SpaceId("ana")) == ["Ana", decomposed, composed]
 
 
+@pytest.mark.parametrize("turn_ids", ["t12", ["t12"]])
+def test_one_text_explains_one_turn(place: Path, turn_ids: str | list[str]) -> None:
+    with opened(place) as memory:
+        memory.add_many([SALE | {"turn_id": name} for name in ("t", "1", "2", "t12")])
+        assert [each.turn_id for each in memory.explain("bike", space="ana", turn_ids=turn_ids)] == ["t12"]
+
+
+def test_an_empty_list_of_turns_to_explain_is_refused(place: Path) -> None:
+    store, checkpoint = str(place / "memory.sqlite"), str(place / "checkpoint")
+    with opened(place) as memory:
+        memory.add(**SALE)
+        with pytest.raises(LocigraphError, match="turn_ids is empty; name the turns to explain"):
+            memory.explain("bike", space="ana", turn_ids=[])
+    with pytest.raises(LocigraphError, match="turn_ids is empty; name the turns to explain"):
+        explain("bike", space="ana", store=store, checkpoint=checkpoint, turns="")
+
+
 def test_scores_are_taken_apart(place: Path) -> None:
     with opened(place) as memory:
         turn_id = memory.add(**SALE)
