@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
 
-from locigraph.kg.language.tokens import words
+from locigraph.kg.language.tokens import normalised, words
 from locigraph.kg.types import NodeId, SpaceId, TurnId
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, MOST_FOUND, Hit, Result, Retriever, Timing
 from locigraph.retrieval.wrapping import WrappingRetriever
@@ -33,6 +33,7 @@ class FilteredRetriever(WrappingRetriever):
         retriever: The strategy.
         speakers_of: Reads the speakers of nodes.
         speakers: Names of speakers; a hit is kept only if all of its speakers are among them. None keeps all hits.
+            Names that differ only in how Unicode composes their letters are the same.
         fold: Similarity in (0, 1] from which two texts count as near-duplicates; None folds nothing.
     """
 
@@ -46,7 +47,7 @@ class FilteredRetriever(WrappingRetriever):
     ) -> None:
         super().__init__(retriever)
         self._speakers_of = speakers_of
-        self._speakers = None if speakers is None else frozenset(speakers)
+        self._speakers = None if speakers is None else _composed(speakers)
         self._fold = fold
 
     def retrieve(
@@ -63,7 +64,8 @@ class FilteredRetriever(WrappingRetriever):
             before, wanted = len(found.hits), min(MOST_FOUND, _GROWTH * wanted)
 
     def _viewed(self, hits: Sequence[Hit], space: SpaceId) -> list[Hit]:
-        speakers_of = self._speakers_of(space, [hit.node_id for hit in hits])
+        held = self._speakers_of(space, [hit.node_id for hit in hits])
+        speakers_of = {node: _composed(names) for node, names in held.items()}
         if self._speakers is not None:
             hits = [hit for hit in hits if speakers_of.get(hit.node_id, frozenset(("",))) <= self._speakers]
         if self._fold is None:
@@ -115,6 +117,10 @@ def folded(hits: Sequence[Hit], speakers_of: Sequence[object], *, likeness: floa
         replace(hit, same=tuple(turn for turn in turns if turn not in hit.turn_ids))
         for hit, turns in zip(kept, same, strict=True)
     ]
+
+
+def _composed(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(normalised("NFC", name) for name in names)
 
 
 def _pairs(text: str) -> Iterator[_Pair]:

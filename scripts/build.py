@@ -87,11 +87,12 @@ def build(
             # Before everything that takes long, since a named checkpoint may turn out to be unusable.
             embeddings, missing = defaults.opened_embeddings(graph, vectors, text_encoder, checkpoint)
             defaults.remember_encoder(graph, used, text_encoder)
+            told, notes = graphs.as_first_stored(read, graph)
             if retry_failed:
                 graphs.make_failed_pending(read, graph)
             failed, stopped = dict[SpaceId, list[TurnFailure]](), None
             try:
-                failed = graphs.build_graph(read, extractor, graph, text_encoder, Scope(user, agent))
+                failed = graphs.build_graph(told, extractor, graph, text_encoder, Scope(user, agent))
             except LanguageModelError as error:  # a limit or an outage: what is done is indexed, so it can be searched
                 stopped = error
             indexer_of(graph, vectors, text_encoder).drain(progress=True)
@@ -112,8 +113,9 @@ def build(
             print(f"{stage}: {spent}")
     held = ", ".join(f"{n} {t}" for t, n in sorted(counts.items()))
     print(f"{counted(len(read.conversations), 'space')} in {graph.url}: {held}")
-    if missing:
-        print(f"v1 will answer questions, since v2 cannot be used: {missing}")
+    notes += [f"v1 will answer questions, since v2 cannot be used: {missing}"] if missing else []
+    for note in notes:
+        print(note)
     for space, number in (+forgotten).items():
         cure = f"to allow this again, run locigraph forget --restore --space {shlex.quote(space)}, then build again"
         print(printable(f"{space}: {counted(number, 'forgotten turn')} skipped; {cure}"))

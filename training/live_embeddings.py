@@ -7,7 +7,7 @@ has flushed its vectors, and writing them is idempotent, so a crash at any point
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.index.descriptions import Difference, snapshot_rows
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
 from locigraph.retrieval.index.milvus import Collection, MilvusIndex
-from locigraph.retrieval.text.node_vectors import embed_lacking
+from locigraph.retrieval.text.node_vectors import embed_lacking, snapshot_with_vectors
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.embedding_refresh import Refreshed, refresh, require_usable
 from locigraph.training.errors import StaleEmbeddingsError
@@ -225,12 +225,7 @@ class LiveEmbeddings:
                 f"{self.version!r} have {dim}, so they cannot be compared; run locigraph refresh with this checkpoint, "
                 "or name another"
             )
-        if self._store.unembedded(space, self._text_encoder):
-            snapshot = self._store.snapshot(space)
-            snapshot = replace(snapshot, embeddings=self._embed(snapshot.descriptions))
-        else:
-            snapshot = self._store.snapshot(space, embedding_model=self._text_encoder)
-        return self._drift(found, snapshot)
+        return self._drift(found, snapshot_with_vectors(self._store, space, self._text_encoder, self._embed))
 
     def _drift(self, collection: Collection | None, snapshot: Snapshot) -> Drift:
         due, held, moved = self._compared(collection, snapshot)

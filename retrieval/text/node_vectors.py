@@ -1,12 +1,16 @@
-"""Embeds the descriptions of nodes that have no vector yet."""
+"""Embeds the descriptions of nodes that have no vector yet, in the store or only in a snapshot."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
 
 import numpy as np
 from numpy.typing import NDArray
 
+from locigraph.kg.errors import InvalidVectorError
+from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
 
@@ -39,3 +43,36 @@ def embed_lacking(
         if nodes:
             store.put_embeddings(space, model, nodes, vectors[start : start + len(nodes)], to_indexes=to_indexes)
             start += len(nodes)
+
+
+def snapshot_with_vectors(
+    store: Store,
+    space: SpaceId,
+    model: str,
+    embed: Callable[[Sequence[str]], NDArray[np.float32]],
+    *,
+    as_of: datetime | None = None,
+) -> Snapshot:
+    """The graph of a space with text embeddings, for readers: those that the store lacks are computed, not written.
+
+    A reader beside a writer needs this, since added nodes get vectors of an adapter only with the next search of the
+    writer. The text cache holds the vectors of all other nodes.
+
+    Args:
+        store: The graph.
+        space: The space.
+        model: ID of the text encoder.
+        embed: The text encoder; called with all texts, and only if one has no vector.
+        as_of: Nothing recorded later is visible; None for now.
+
+    Raises:
+        UnknownSpaceError: If there is no such space.
+        InvalidVectorError: If a vector is damaged.
+    """
+    try:
+        return store.snapshot(space, as_of=as_of, embedding_model=model)
+    except InvalidVectorError:
+        if len(store.unembedded(space, model, checks_vectors=True)) > len(store.unembedded(space, model)):
+            raise  # damaged, and not only lacking
+        found = store.snapshot(space, as_of=as_of)
+        return replace(found, embeddings=embed(found.descriptions))

@@ -69,8 +69,8 @@ class SearchParts:
 
     def snapshots(self, strategy: Strategy) -> SnapshotLoader:
         """A function that reads a space with the embeddings of a strategy's text encoder."""
-        model = self.encoder_of(strategy).model_id
-        return lambda space, as_of: self.indexes.snapshot(space, as_of, model)
+        encoder = self.encoder_of(strategy)
+        return lambda space, as_of: self.indexes.snapshot(space, as_of, encoder)
 
     @property
     def texts(self) -> NodeTexts:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from locigraph.kg.joint import side_by_side
 from locigraph.kg.schema import EPISODE
 from locigraph.kg.types import SpaceId
+from locigraph.retrieval.text.node_vectors import snapshot_with_vectors
 
 if TYPE_CHECKING:
     from locigraph.kg.snapshot import Snapshot
@@ -41,19 +42,25 @@ class SpaceIndexes:
         self._words: dict[tuple[str, ...] | None, LexicalIndex] = {}  # by node types
         self._vectors: dict[str, MemoryVectors] = {}
 
-    def snapshot(self, space: SpaceId, as_of: datetime | None, model: str | None = None) -> Snapshot:
+    def snapshot(self, space: SpaceId, as_of: datetime | None, encoder: CachedTextEncoder | None = None) -> Snapshot:
         """The graph of a space, or of all spaces side by side if they are searched as one.
 
-        The last one read without embeddings is kept, since packing a context needs the one that was indexed for BM25.
+        It has the embeddings of the encoder, if one is given. The last one read without embeddings is kept, since
+        packing a context needs the one that was indexed for BM25.
         """
-        if model is None and self._last is not None and self._last[:2] == (space, as_of):
+        if encoder is None and self._last is not None and self._last[:2] == (space, as_of):
             return self._last[2]
         read = self._spaces if self._is_joint else [space]
-        parts = [self._store.snapshot(each, as_of=as_of, embedding_model=model) for each in read]
+        parts = [self._read(each, as_of, encoder) for each in read]
         found = side_by_side(parts, space) if self._is_joint else parts[0]
-        if model is None:
+        if encoder is None:
             self._last = space, as_of, found
         return found
+
+    def _read(self, space: SpaceId, as_of: datetime | None, encoder: CachedTextEncoder | None) -> Snapshot:
+        if encoder is None:
+            return self._store.snapshot(space, as_of=as_of)
+        return snapshot_with_vectors(self._store, space, encoder.model_id, encoder.encode, as_of=as_of)
 
     @property
     def words(self) -> LexicalIndex:
@@ -73,14 +80,14 @@ class SpaceIndexes:
         return self._words[types]
 
     def vectors(self, encoder: CachedTextEncoder) -> MemoryVectors:
-        """The description embeddings of a text encoder, which the store must hold."""
+        """The description embeddings of a text encoder."""
         from locigraph.retrieval.index.memory_vectors import MemoryVectors
 
         found = self._vectors.get(encoder.model_id)
         if found is None:
             found = MemoryVectors()
             for space in self._spaces:
-                found.add_snapshot(self._store.snapshot(space, embedding_model=encoder.model_id))
+                found.add_snapshot(self._read(space, None, encoder))
             self._vectors[encoder.model_id] = found  # only once it is complete
         return found
 

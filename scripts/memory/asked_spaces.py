@@ -11,6 +11,7 @@ from datetime import date, datetime
 from locigraph.kg.counts import counted
 from locigraph.kg.errors import LocigraphError, UnknownScopeError, UnknownSpaceError, nearest, shortened
 from locigraph.kg.joint import parted, read_by_space
+from locigraph.kg.language.tokens import normalised
 from locigraph.kg.schema import dated_types
 from locigraph.kg.store import Store
 from locigraph.kg.types import NodeId, Scope, SpaceId, TurnId
@@ -65,11 +66,11 @@ class AskedSpaces:
         if named is None:
             return None
         wanted = options.listed(named)
-        known = {speaker for space in self.spaces for speaker in self._graph.speakers(space)}
+        known = {normalised("NFC", speaker) for space in self.spaces for speaker in self._graph.speakers(space)}
         if not wanted:
             raise LocigraphError("speaker is an empty list; name at least one speaker, or None for all")
         for name in wanted:
-            if name not in known:
+            if normalised("NFC", name) not in known:
                 more = len(self.spaces) - 1
                 where = repr(self.spaces[0]) + (f" and {counted(more, 'other')}" if more else "")
                 listed = shlex.quote(json.dumps(options.parts(name), ensure_ascii=False))

@@ -38,8 +38,9 @@ def forget(parts: Parts, space: str | Sequence[str] | None, named: Collection[Tu
     try:
         is_done = named is not None and graph.forgotten(SpaceId(str(space)), named) >= {*named}
         erased = 0 if is_done else _erase(parts, named_spaces(graph, space, scope), named)
-    except (UnknownSpaceError, UnknownScopeError):
-        spaces = [space] if isinstance(space, str) else space or ()
+    except (UnknownSpaceError, UnknownScopeError) as error:
+        # A space may have been forgotten already; of a user the store remembers nothing.
+        spaces = options.listed(space or ()) if isinstance(error, UnknownSpaceError) else ()
         if not was_cut and not any(graph.has_forgotten_of(SpaceId(each)) for each in spaces):
             graph.empty_log()
             raise

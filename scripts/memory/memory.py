@@ -15,6 +15,7 @@ from locigraph.kg.store import Store
 from locigraph.kg.types import Scope, SpaceId, TurnId
 from locigraph.retrieval.errors import RetrievalError
 from locigraph.retrieval.hit_filters import DEFAULT_FOLD, FilteredRetriever
+from locigraph.retrieval.text.node_vectors import snapshot_with_vectors
 from locigraph.retrieval.text.text_encoder import plain_and_adapted
 from locigraph.scripts.assembly import opening, options
 from locigraph.scripts.assembly.search_parts import reranked
@@ -434,21 +435,23 @@ class Memory:
         space: str,
         top_k: int = 3,
         as_of: str | datetime | None = None,
-        turn_ids: Sequence[str] | None = None,
+        turn_ids: str | Sequence[str] | None = None,
     ) -> list[Explanation]:
         """Decompose the scores of v2's best turns: shares of their own meaning and words, neighbours, speaker and date.
 
         Turns that are not consolidated yet are missing; ``notes`` counts them. With ``turn_ids``, these turns are
-        explained instead, such as those of a hit, whatever their rank.
+        explained instead, such as those of a hit, whatever their rank; a string is the ID of one turn.
 
         Raises:
             UnknownSpaceError: If there is no such space.
             CheckpointError: If no checkpoint can be read.
-            LocigraphError: If the question is empty, or the graph does not have one of ``turn_ids``.
+            LocigraphError: If the question or ``turn_ids`` is empty, or the graph does not have one of ``turn_ids``.
         """
         options.check_question(question)
         if top_k < 1:
             raise LocigraphError(f"top_k is {top_k}; expected at least 1")
+        if turn_ids is not None and not turn_ids:
+            raise LocigraphError("turn_ids is empty; name the turns to explain, or None for the best ones")
         time = options.time_of(as_of)
         with self._lock:
             self._graph.require_space(SpaceId(space))
@@ -456,17 +459,17 @@ class Memory:
             from locigraph.scripts.assembly.graphs import embed_all
             from locigraph.training.explanation import explain  # imports PyTorch
 
+            model, embed = self._encoder.model_id, self._encoder.encode
             if not self._is_readonly:
                 embed_all([SpaceId(space)], self._graph, self._encoder, progress=False)
-            snapshot = self._graph.snapshot(SpaceId(space), as_of=time, embedding_model=self._encoder.model_id)
             return explain(
                 self._parts.checkpoint(),
-                snapshot,
+                snapshot_with_vectors(self._graph, SpaceId(space), model, embed, as_of=time),
                 question,
-                embed=self._encoder.encode,
+                embed=embed,
                 top_k=top_k,
                 asked_at=time,
-                turn_ids=None if turn_ids is None else [TurnId(turn_id) for turn_id in turn_ids],
+                turn_ids=None if turn_ids is None else [*map(TurnId, options.listed(turn_ids))],
             )
 
     def _last_day(self, spaces: Sequence[SpaceId]) -> date | None:

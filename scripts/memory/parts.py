@@ -221,7 +221,8 @@ class Parts:
         if row.uses_adapter and not self.is_readonly:
             from locigraph.scripts.assembly.graphs import embed_all
 
-            # Nodes that were just added have vectors of the text encoder without its adapter only.
+            # Nodes that were just added have vectors of the text encoder without its adapter only. For a reader, the
+            # others are computed with each snapshot (see ``snapshot_with_vectors``).
             embed_all(spaces, self.graph, self.encoder, progress=False)
         with SearchParts(
             self.graph,

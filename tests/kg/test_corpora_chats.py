@@ -333,6 +333,23 @@ def test_messages_of_a_whatsapp_chat_keep_their_ids_in_exports_that_begin_later_
     assert ids(0, 3, 4) == [whole[0], *whole[3:]]
 
 
+def test_alike_messages_of_one_minute_keep_their_ids_in_an_export_that_begins_between_them(tmp_path: Path) -> None:
+    def turns(form: str, content: Any) -> list[tuple[str, datetime | None]]:
+        corpus = load_corpus(form, written(tmp_path, f"{form}.txt", content))
+        return [(turn.turn_id, turn.spoken_at) for turn in corpus.conversations[0].turns]
+
+    seconds = (0, 10, 50)
+    lines = [f"[13/03/2024, 18:40:{second:02}] Tom: ok\n" for second in seconds]
+    talk = [{"role": "user", "content": "ok", "timestamp": f"2024-03-13T18:40:{second:02}"} for second in seconds]
+    assert turns("whatsapp", "".join(lines[2:])) == turns("whatsapp", "".join(lines))[2:]
+    assert turns("messages", talk[2:]) == turns("messages", talk)[2:]
+    # The IDs of whole minutes are those that exports without seconds have.
+    minute = turns("whatsapp", "13/03/2024, 18:40 - Tom: ok\n")
+    assert turns("whatsapp", lines[0]) == minute
+    assert minute[0][0].startswith("2024-03-13T18:40:")
+    assert len(minute[0][0]) == len("2024-03-13T18:40:") + 8
+
+
 def test_a_whatsapp_chat_whose_dates_are_ambiguous_says_so_and_contradictions_are_refused(tmp_path: Path) -> None:
     corpus = load_corpus("whatsapp", written(tmp_path, "a.txt", "02/03/2024, 18:41 - Ana: Hello\n"))
     assert corpus.conversations[0].turns[0].session_id == "2024-03-02"

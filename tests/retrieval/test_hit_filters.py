@@ -129,3 +129,14 @@ def test_a_node_whose_words_are_nobodys_is_in_no_view_of_speakers() -> None:
 def test_without_fold_and_speakers_the_list_is_as_it_was(count: int) -> None:
     hits = [replace(said(number, "The same."), turn_ids=(TurnId("t"),)) for number in range(count)]
     assert FilteredRetriever(Listed(hits), speakers_of, fold=None).retrieve("?", SPACE).hits == tuple(hits)
+
+
+def test_a_name_is_the_same_speaker_however_unicode_composes_its_letters() -> None:
+    composed, decomposed = "Jos\u00e9", "Jose\u0301"
+
+    def of_both(space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, frozenset[str]]:
+        return {node: frozenset([(composed, decomposed)[int(node[1:]) % 2]]) for node in ids}
+
+    hits = [said(0, "I sail."), said(1, "I row."), said(2, "I swim."), said(3, "I swim.")]
+    for name in (composed, decomposed):
+        assert found(FilteredRetriever(Listed(hits), of_both, speakers=[name]), 4) == ["n0", "n1", "n2"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from locigraph.kg.errors import LocigraphError
+from locigraph.kg.errors import LocigraphError, TurnConflictError
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
 from locigraph.scripts.ablate import ablate
@@ -102,3 +102,49 @@ def test_a_dry_run_counts_no_forgotten_turn_and_a_build_names_the_space_whose_tu
     capsys.readouterr()
     build(corpus=read, store=store, checkpoint=None, dry_run=True)
     assert "dry run: 0 turns to consolidate" in capsys.readouterr().out
+
+
+def slack_channel(folder: Path, name: str, *said: str) -> CorpusSettings:
+    (folder / "general").mkdir(exist_ok=True)
+    (folder / "users.json").write_text(json.dumps([{"id": "U1", "real_name": "Ana"}, {"id": "U2", "real_name": name}]))
+    messages = [
+        {"type": "message", "user": f"U{1 + number % 2}", "ts": f"17100000{number}0.000100", "text": text}
+        for number, text in enumerate(said)
+    ]
+    (folder / "general" / "2024-03-09.json").write_text(json.dumps(messages))
+    return CorpusSettings(format="slack", path=str(folder / "general"))
+
+
+def test_edited_and_renamed_messages_of_an_export_stay_as_first_stored_and_what_is_new_is_added(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, sold = str(place / "g.sqlite"), "I sold the blue bike to <@U2>."
+    build(corpus=slack_channel(place, "Tom", sold, "I like it.", "Good."), store=store, checkpoint=None)
+    forget(space="general", turns="1710000020.000100", store=store, checkpoint=None)
+    assert "renamed since" not in capsys.readouterr().out
+    with Store(store, access="read") as graph:
+        before = graph.turns(SpaceId("general"))
+    later = slack_channel(place, "Tom Smith", sold, "I like it a lot.", "Good!", "We moved to Porto in spring.")
+    build(corpus=later, store=store, checkpoint=None)
+    said = capsys.readouterr().out
+    assert "2 turns were edited or renamed since; kept as first stored\n" in said
+    assert "general: 1 forgotten turn skipped" in said
+    with Store(store, access="read") as graph:
+        *kept, new = graph.turns(SpaceId("general"))
+        assert kept == before
+        assert (new.speaker, new.text) == ("Tom Smith", "We moved to Porto in spring.")
+        assert graph.misplaced() == {}
+
+
+def test_what_differs_only_by_a_replaced_secret_is_no_edit(place: Path) -> None:
+    read, store = slack_channel(place, "Tom", "My password is hunter2hunter2."), str(place / "g.sqlite")
+    build(corpus=read, store=store, checkpoint=None)
+    with pytest.raises(TurnConflictError, match="stored with a different text"):
+        build(corpus=read, store=store, checkpoint=None, redact=True)
+
+
+def test_another_wording_in_a_file_that_people_write_is_an_error(place: Path) -> None:
+    store = str(place / "g.sqlite")
+    build(corpus=corpus(place), store=store, checkpoint=None)
+    with pytest.raises(TurnConflictError, match="turn 't1' is stored with a different text"):
+        build(corpus=corpus(place, ("I kept it.", *TEXTS[1:])), store=store, checkpoint=None)

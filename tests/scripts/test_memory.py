@@ -39,7 +39,7 @@ from locigraph.retrieval.index.milvus import Collection
 from locigraph.scripts.assembly import opening
 from locigraph.scripts.assembly.graphs import GraphWriter
 from locigraph.scripts.assembly.settings import EncoderSettings, LLMSettings
-from locigraph.scripts.assembly.strategies import STRATEGIES
+from locigraph.scripts.assembly.strategies import STRATEGIES, recalled
 from locigraph.scripts.explain import explain
 from locigraph.scripts.forget import forget
 from locigraph.scripts.memory import Recalled
@@ -51,6 +51,7 @@ from locigraph.training.pseudo_questions import questions_about
 from tests.consolidation.extractors.test_names import needs_spacy
 from tests.consolidation.stub_server import Stub, extracted, stub_server
 from tests.fakes import MONDAY, make_turns, side_by_side
+from tests.fakes_graph import small_checkpoint
 from tests.faults.workbench import FakeCachedEncoder
 
 SALE = {
@@ -403,6 +404,32 @@ def test_strategies_with_the_adapter_find_what_was_just_added(
         }
 
 
+def test_a_reader_explains_and_searches_with_the_adapter_beside_a_writer_that_has_just_added(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "text_encoder", lambda settings: Adapted("fake+1", cache=place / "cache.sqlite"))
+    small_checkpoint(text_encoder="fake+1").save(place / "adapted")
+    how: dict[str, Any] = {"encoder": EncoderSettings(adapter="a"), "checkpoint": str(place / "adapted")}
+    question = "Who bought the bike?"
+    with Memory.open(place / "memory.sqlite", **how) as writer:
+        writer.add(**SALE, turn_id="t1")
+        writer.recall(question, space="ana")
+        writer.add(**SALE | {"text": "I love Lisbon in spring.", "turn_id": "t2", "spoken_at": "2024-06-09"})
+        with Memory.open(place / "memory.sqlite", **how, access="read") as reader:
+            lacking = writer._graph.unembedded(SpaceId("ana"), "fake+1")
+            explained = reader.explain(question, space="ana")
+            found = {
+                name: {turn for hit in reader.recall(question, space="ana", strategy=name) for turn in hit.turn_ids}
+                for name in recalled()
+                if name.endswith("-adapted")
+            }
+        assert len(lacking) == len(writer._graph.unembedded(SpaceId("ana"), "fake+1")) > 0  # nothing was written
+        assert explained == writer.explain(question, space="ana")
+    assert {turn.turn_id for turn in explained} == {"t1", "t2"}
+    assert found
+    assert all("t1" in turns for turns in found.values())
+
+
 def test_a_language_model_consolidates_what_is_added_and_questions_are_answered_meanwhile(place: Path) -> None:
     may_answer, was_asked = Event(), Event()
 
@@ -574,6 +601,35 @@ def test_copies_have_one_place_and_a_view_of_a_speaker_none_of_anothers_words(pl
             asked(speaker=[])
         with pytest.raises(LocigraphError, match=r"fold is 0; expected a word similarity above 0"):
             asked(fold=0)
+
+
+def test_a_speaker_is_found_however_unicode_composes_the_name_and_turns_stay_as_they_were_given(place: Path) -> None:
+    composed, decomposed = "Jos\u00e9", "Jose\u0301"
+    with opened(place) as memory:
+        memory.add(**SALE | {"speaker": decomposed, "turn_id": "t1"})
+        memory.add(**SALE | {"speaker": composed, "turn_id": "t2", "text": "Tom has the bike now."})
+        memory.add(**SALE | {"turn_id": "t3", "text": "The bike is old."})
+        for name in (composed, decomposed):
+            hits = memory.recall("bike", space="ana", speaker=name)
+            assert {turn for hit in hits for turn in hit.turn_ids} == {"t1", "t2"}
+        assert memory._graph.speakers(SpaceId("ana")) == ["Ana", decomposed, composed]
+
+
+@pytest.mark.parametrize("turn_ids", ["t12", ["t12"]])
+def test_one_text_explains_one_turn(place: Path, turn_ids: str | list[str]) -> None:
+    with opened(place) as memory:
+        memory.add_many([SALE | {"turn_id": name} for name in ("t", "1", "2", "t12")])
+        assert [each.turn_id for each in memory.explain("bike", space="ana", turn_ids=turn_ids)] == ["t12"]
+
+
+def test_an_empty_list_of_turns_to_explain_is_refused(place: Path) -> None:
+    store, checkpoint = str(place / "memory.sqlite"), str(place / "checkpoint")
+    with opened(place) as memory:
+        memory.add(**SALE)
+        with pytest.raises(LocigraphError, match="turn_ids is empty; name the turns to explain"):
+            memory.explain("bike", space="ana", turn_ids=[])
+    with pytest.raises(LocigraphError, match="turn_ids is empty; name the turns to explain"):
+        explain("bike", space="ana", store=store, checkpoint=checkpoint, turns="")
 
 
 def test_scores_are_taken_apart(place: Path) -> None:

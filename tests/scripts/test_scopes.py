@@ -169,6 +169,18 @@ def test_all_of_a_user_is_forgotten_for_good_and_no_file_holds_a_word_of_it(plac
     verify.verify(store=str(place / "memory.sqlite"), checkpoint=str(place / "checkpoint"))
 
 
+def test_a_mistyped_user_is_named_whatever_was_forgotten_before(place: Path) -> None:
+    with opened(place) as memory:
+        memory.add_many(turns_of("chat 1", user="anna"))
+        memory.forget(space="chat 1", turn_ids="t0")
+        for wrong in ({"user": "ana"}, {"user": "ana", "space": "chat 1"}, {"user": "ana", "space": ["chat 1"]}):
+            with pytest.raises(UnknownScopeError, match="no space belongs to user 'ana'; nearest is \"user 'anna'\""):
+                memory.forget(**wrong)
+        with pytest.raises(UnknownScopeError):
+            OPERATIONS["forget"].perform(memory, ToForget.model_validate({"user": "ana"}), Caller("key", ("chat 1",)))
+        assert memory.spaces(user="anna") == ["chat 1"]
+
+
 def test_the_commands_know_users_and_agents(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store, checkpoint = str(place / "memory.sqlite"), str(place / "checkpoint")
     with opened(place) as memory:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,8 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from locigraph.kg.errors import InvalidVectorError
 from locigraph.kg.store import Store
-from locigraph.retrieval.text.node_vectors import embed_lacking
+from locigraph.retrieval.text.node_vectors import embed_lacking, snapshot_with_vectors
 from tests.fakes import OTHER_SPACE, SPACE, FakeEncoder, change_of, make_turns
 
 
@@ -35,3 +38,25 @@ def test_the_texts_of_all_spaces_are_embedded_at_once_and_only_where_some_lack_a
         assert (store.outbox_size() > due) == to_indexes
         held = store.snapshot(OTHER_SPACE, embedding_model="fake").embeddings
         np.testing.assert_array_equal(held, FakeEncoder(8).encode(["Ann: I sold the bike."]))
+
+
+def test_a_snapshot_gets_the_vectors_that_the_store_lacks_without_writing_them_and_no_damaged_ones(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "graph.sqlite"
+    with Store(path) as store:
+        (turn,) = make_turns(["I sold the bike."])
+        store.append_turns([turn])
+        store.commit(change_of(turn))
+        encode = FakeEncoder(8).encode
+        expected = encode(["Ann: I sold the bike."])
+        lacked = snapshot_with_vectors(store, SPACE, "fake", encode)
+        np.testing.assert_array_equal(lacked.embeddings, expected)
+        assert len(store.unembedded(SPACE, "fake")) == 1
+        store.put_embeddings(SPACE, "fake", store.unembedded(SPACE, "fake"), expected)
+        held = snapshot_with_vectors(store, SPACE, "fake", lambda texts: encode(texts) * np.nan)
+        np.testing.assert_array_equal(held.embeddings, expected)
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("UPDATE embeddings SET vector = x'0000c07f'")
+        with pytest.raises(InvalidVectorError):
+            snapshot_with_vectors(store, SPACE, "fake", encode)
