@@ -255,7 +255,9 @@ class Store(Conversations, Queues):
                 outbox.post(connection, space, keys, "upsert")
 
     def unembedded(self, space: SpaceId, model: str, *, checks_vectors: bool = False) -> list[NodeText]:
-        """Texts of the nodes without a vector of this model for their present text.
+        """Texts of a space's nodes, present and earlier ones, that have no vector of this model.
+
+        Earlier texts are listed because snapshots of earlier times need their vectors.
 
         Args:
             space: The space.
