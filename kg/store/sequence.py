@@ -62,17 +62,17 @@ def in_order(sessions: Sequence[Sequence[Placed]]) -> list[Placed]:
     time comes after all turns that had arrived when it began, and the turns of several such sessions are interleaved in
     the order of arrival.
     """
-    ordered: list[tuple[tuple[int, bool, _Name, int, int], Placed]] = []
+    ordered: list[tuple[tuple[int, bool, _Name, str, int, int], Placed]] = []
     first = [min(turn.key for turn in session) for session in sessions]
     there = _latest_before(sessions, first)
     for session, arrival, began in zip(sessions, first, there, strict=True):
         dated = next((turn.spoken_at for turn in session if turn.spoken_at is not None), None)
-        time, name = began if dated is None else dated, _counted(session[0].session_id)
+        time, name = began if dated is None else dated, session[0].session_id
         latest = arrival
         for place, turn in enumerate(session):
             time, latest = max(time, turn.spoken_at or 0), max(latest, turn.key)
-            key = (time, True, (), latest, place) if dated is None else (time, False, name, 0, place)
-            ordered.append((key, turn))
+            order = (True, (), "", latest, place) if dated is None else (False, _counted(name), name, 0, place)
+            ordered.append(((time, *order), turn))
     return [turn for _, turn in sorted(ordered, key=itemgetter(0))]
 
 

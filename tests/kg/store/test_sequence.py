@@ -113,6 +113,14 @@ def test_sessions_of_one_time_are_in_the_order_of_their_numbers(tmp_path: Path) 
         assert [turn.session_id for turn in store.turns(SPACE)] == ["s2", "s9", "s10"]
 
 
+def test_sessions_of_one_time_and_number_follow_each_other(tmp_path: Path) -> None:
+    names = ["1", "01", "001"]
+    turns = [replace(make_turn(i, f"turn {i}", spoken_at=MONDAY), session_id=names[i % 3]) for i in range(9)]
+    with Store(tmp_path / "graph.sqlite") as store:
+        store.append_turns(turns)
+        assert [turn.session_id for turn in store.turns(SPACE)] == [*["001"] * 3, *["01"] * 3, *["1"] * 3]
+
+
 def test_undated_turns_are_in_the_order_in_which_they_came(tmp_path: Path) -> None:
     turns = [make_turn(i, f"turn {i}", session=1 + i % 2, dated=False) for i in range(6)]
     with Store(tmp_path / "graph.sqlite") as store:
