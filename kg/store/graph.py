@@ -194,6 +194,9 @@ class Store(Conversations, Queues):
         turn contains their words. Relations, earlier versions and embeddings are erased with their nodes, and outbox
         rows tell every index.
 
+        A session without times that had begun after a forgotten turn may move before other sessions. Then all nodes of
+        the space are removed and its turns are pending again, as in ``append_turns``.
+
         Args:
             space: The space of the turns.
             turn_ids: The turns.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -109,8 +110,9 @@ def arrange(connection: Connection, space: SpaceId, given: Sequence[tuple[str, T
         given: Session and id of each turn of the file or call that was just written, in its order.
 
     Returns:
-        The first new turn that now precedes an already consolidated (or failed) turn, or the first turn of all if the
-        stored positions were ambiguous; None if there is none.
+        The first turn that now precedes an already consolidated (or failed) turn and did not precede it before, since
+        it is new or the order has changed, or the first turn of all if the stored positions were ambiguous; None if
+        there is none.
     """
     if _is_at_the_end(connection, space, given):
         return None
@@ -133,9 +135,19 @@ def arrange(connection: Connection, space: SpaceId, given: Sequence[tuple[str, T
         _move(connection, moved)
     if any(turn.position not in (NEW, i) for i, turn in enumerate(ordered)):
         changes.count(connection, space)
-    done = [i for i, turn in enumerate(ordered) if turn.state != TurnState.PENDING]
-    early = (turn.turn_id for turn in ordered[: max(done, default=0)] if is_broken or turn.position == NEW)
-    return next(early, None)
+    return _first_early(ordered, is_broken=is_broken)
+
+
+def _first_early(ordered: Sequence[Placed], *, is_broken: bool) -> TurnId | None:
+    """The first turn with a settled turn after it that stood before it so far; see ``arrange``."""
+    early = None
+    earliest = math.inf  # stored position of the settled turns that follow
+    for turn in reversed(ordered):
+        if earliest < (math.inf if is_broken or turn.position == NEW else turn.position):
+            early = turn.turn_id
+        if turn.state != TurnState.PENDING:
+            earliest = min(earliest, turn.position)
+    return early
 
 
 def _is_at_the_end(connection: Connection, space: SpaceId, given: Sequence[tuple[str, TurnId]]) -> bool:
