@@ -108,7 +108,7 @@ def faults(connection: Connection) -> Iterator[str]:
         if not _is_sound(row.vector, dims[row.model]):
             yield (
                 f"vector of node {row.id} by {row.model!r} is not {dims[row.model]} finite numbers, and locigraph "
-                "build with that text encoder computes it again"
+                "build computes it again with that text encoder"
             )
 
 

@@ -236,7 +236,7 @@ def test_a_turn_that_is_tried_again_in_its_place_leaves_the_rest_as_it_is(tmp_pa
 
 
 def test_forgetting_a_turn_after_which_an_undated_session_began_makes_the_space_pending(tmp_path: Path) -> None:
-    late, undated, *early = turns = undated_and_dated(("late", 9), ("notes", None), ("early", 0), ("early", 1))
+    late, _, *early = turns = undated_and_dated(("late", 9), ("notes", None), ("early", 0), ("early", 1))
     with Store(tmp_path / "graph.sqlite") as store:
         store.append_turns(turns)
         for turn in store.turns(SPACE):
