@@ -74,7 +74,8 @@ class Conversations(Database):
 
         Args:
             turns: The turns.
-            scoped: The owners of their spaces, where known; a user or agent that a space has already is kept.
+            scoped: The owners of their spaces, where known; a user or agent that a space has already is kept. A space
+                gets no owner if all turns given for it were forgotten.
             may_rewind: Whether all nodes of the space may be removed and all its turns made pending again if a new
                 turn comes before one that is already consolidated.
 

@@ -74,26 +74,30 @@ def put(
             raise UnknownNodeError(f"space {space!r} has no node {text.node_id!r}")
     rows = [(keys[t.node_id], t.text_hash, vector) for t, vector in zip(texts, vectors, strict=True)]
     put_rows(connection, model, rows)
-    return [key for key, _, _ in rows]
+    return [*dict.fromkeys(key for key, _, _ in rows)]
 
 
 def lacking(connection: Connection, space: SpaceId, model: str, *, checks_vectors: bool) -> list[NodeText]:
-    """Texts of the nodes that this model has not embedded yet; see ``Store.unembedded``."""
-    n, e = tables.nodes, tables.embeddings
-    query = (
-        select(n.c.id, n.c.description, n.c.text_hash, e.c.vector)
-        .outerjoin(e, _present(model))
-        .where(n.c.space == space)
-        .order_by(n.c.key)
+    """Texts of nodes, and of their earlier versions, that this model has not embedded yet; see ``Store.unembedded``."""
+    n, v, e = tables.nodes, tables.node_versions, tables.embeddings
+    present = select(n.c.key, n.c.id, n.c.description, n.c.text_hash, e.c.vector).outerjoin(e, _present(model))
+    earlier = (
+        select(n.c.key, n.c.id, v.c.description, v.c.text_hash, e.c.vector)
+        .join(v, v.c.key == n.c.key)
+        .outerjoin(e, _of_text(model, v.c.key, v.c.text_hash))
+        .where(v.c.text_hash != n.c.text_hash)
     )
+    parts = [query.where(n.c.space == space) for query in (present, earlier)]
     if not checks_vectors:
-        query = query.where(e.c.node_key.is_(None))  # reads no vectors, which takes a twentieth of the time
+        # Reads no vectors, which takes a twentieth of the time.
+        parts = [query.where(e.c.node_key.is_(None)) for query in parts]
     dim = _dim(connection, model)
-    return [
+    texts = (
         NodeText(NodeId(row.id), row.description, row.text_hash)
-        for row in connection.execute(query)
+        for row in connection.execute(sa.union_all(*parts).order_by("key"))
         if not _is_sound(row.vector, dim)
-    ]
+    )
+    return list(dict.fromkeys(texts))  # several versions may have the same text
 
 
 def faults(connection: Connection) -> Iterator[str]:
@@ -104,7 +108,7 @@ def faults(connection: Connection) -> Iterator[str]:
         if not _is_sound(row.vector, dims[row.model]):
             yield (
                 f"vector of node {row.id} by {row.model!r} is not {dims[row.model]} finite numbers, and locigraph "
-                "build computes it again if the node still has that text"
+                "build computes it again with that text encoder"
             )
 
 
@@ -150,5 +154,9 @@ def _is_sound(vector: bytes | None, dim: int) -> bool:
 
 
 def _present(model: str) -> sa.ColumnElement[Any]:
-    n, e = tables.nodes, tables.embeddings
-    return sa.and_(e.c.node_key == n.c.key, e.c.model == model, e.c.text_hash == n.c.text_hash)
+    return _of_text(model, tables.nodes.c.key, tables.nodes.c.text_hash)
+
+
+def _of_text(model: str, key: sa.Column[Any], text_hash: sa.Column[Any]) -> sa.ColumnElement[Any]:
+    e = tables.embeddings.c
+    return sa.and_(e.node_key == key, e.model == model, e.text_hash == text_hash)

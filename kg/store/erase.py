@@ -11,7 +11,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 from locigraph.kg.errors import StoreError
 from locigraph.kg.language.tokens import terms
 from locigraph.kg.schema import MERGED_BY, MERGED_INTO, NAMED_TYPES
-from locigraph.kg.store import changes, expenses, labels, outbox, sequence, tables, tombstones, turns
+from locigraph.kg.store import changes, expenses, labels, outbox, rewind, sequence, tables, tombstones, turns
 from locigraph.kg.store.statements import chunks
 from locigraph.kg.types import NodeStatus, SpaceId, TurnId
 
@@ -44,7 +44,9 @@ def erase_turns(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnI
     if bridges:
         connection.execute(insert(relations), bridges)
     labels.drop_unused(connection, space)
-    sequence.arrange(connection, space, [])
+    early = sequence.arrange(connection, space, [])
+    if early is not None:  # undated sessions stand after the turns that came before them, which may be forgotten now
+        rewind.remove_nodes_of(connection, space, early)
     changes.mark_changed(connection, space)
     return len(doomed)
 

@@ -194,6 +194,9 @@ class Store(Conversations, Queues):
         turn contains their words. Relations, earlier versions and embeddings are erased with their nodes, and outbox
         rows tell every index.
 
+        A session without times that had begun after a forgotten turn may move before other sessions. Then all nodes of
+        the space are removed and its turns are pending again, as in ``append_turns``.
+
         Args:
             space: The space of the turns.
             turn_ids: The turns.
@@ -255,7 +258,9 @@ class Store(Conversations, Queues):
                 outbox.post(connection, space, keys, "upsert")
 
     def unembedded(self, space: SpaceId, model: str, *, checks_vectors: bool = False) -> list[NodeText]:
-        """Texts of the nodes without a vector of this model for their present text.
+        """Texts of a space's nodes, present and earlier ones, that have no vector of this model.
+
+        Earlier texts are listed because snapshots of earlier times need their vectors.
 
         Args:
             space: The space.

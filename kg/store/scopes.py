@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import asdict
 
 from sqlalchemy import Connection, select, update
@@ -12,8 +13,13 @@ from locigraph.kg.store.tables import spaces
 from locigraph.kg.types import MAX_NAME_BYTES, Scope, SpaceId, is_name
 
 
-def put(connection: Connection, scopes: Sequence[tuple[SpaceId, Scope]]) -> None:
+def put(connection: Connection, scopes: Sequence[tuple[SpaceId, Scope]], passed_over: AbstractSet[SpaceId]) -> None:
     """Set the owners of stored spaces; spaces that are not stored are ignored.
+
+    Args:
+        connection: A connection within a transaction.
+        scopes: The owners by space, all of which are checked.
+        passed_over: Spaces whose owners are not set, since all turns given for them were forgotten.
 
     Raises:
         StoreError: If a name is invalid, or a space belongs to another user or agent.
@@ -32,6 +38,8 @@ def put(connection: Connection, scopes: Sequence[tuple[SpaceId, Scope]]) -> None
                     f"space {space!r} belongs to {field} {held[field]!r}, not {name!r}; nothing was written; add to "
                     "another space"
                 )
+        if space in passed_over:
+            continue
         if held is not None and any(held[field] is None for field in given):
             connection.execute(update(spaces).where(spaces.c.space == space).values(given))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -62,17 +63,17 @@ def in_order(sessions: Sequence[Sequence[Placed]]) -> list[Placed]:
     time comes after all turns that had arrived when it began, and the turns of several such sessions are interleaved in
     the order of arrival.
     """
-    ordered: list[tuple[tuple[int, bool, _Name, int, int], Placed]] = []
+    ordered: list[tuple[tuple[int, bool, _Name, str, int, int], Placed]] = []
     first = [min(turn.key for turn in session) for session in sessions]
     there = _latest_before(sessions, first)
     for session, arrival, began in zip(sessions, first, there, strict=True):
         dated = next((turn.spoken_at for turn in session if turn.spoken_at is not None), None)
-        time, name = began if dated is None else dated, _counted(session[0].session_id)
+        time, name = began if dated is None else dated, session[0].session_id
         latest = arrival
         for place, turn in enumerate(session):
             time, latest = max(time, turn.spoken_at or 0), max(latest, turn.key)
-            key = (time, True, (), latest, place) if dated is None else (time, False, name, 0, place)
-            ordered.append((key, turn))
+            order = (True, (), "", latest, place) if dated is None else (False, _counted(name), name, 0, place)
+            ordered.append(((time, *order), turn))
     return [turn for _, turn in sorted(ordered, key=itemgetter(0))]
 
 
@@ -109,8 +110,9 @@ def arrange(connection: Connection, space: SpaceId, given: Sequence[tuple[str, T
         given: Session and id of each turn of the file or call that was just written, in its order.
 
     Returns:
-        The first new turn that now precedes an already consolidated (or failed) turn, or the first turn of all if the
-        stored positions were ambiguous; None if there is none.
+        The first turn that now precedes an already consolidated (or failed) turn and did not precede it before, since
+        it is new or the order has changed, or the first turn of all if the stored positions were ambiguous; None if
+        there is none.
     """
     if _is_at_the_end(connection, space, given):
         return None
@@ -133,9 +135,19 @@ def arrange(connection: Connection, space: SpaceId, given: Sequence[tuple[str, T
         _move(connection, moved)
     if any(turn.position not in (NEW, i) for i, turn in enumerate(ordered)):
         changes.count(connection, space)
-    done = [i for i, turn in enumerate(ordered) if turn.state != TurnState.PENDING]
-    early = (turn.turn_id for turn in ordered[: max(done, default=0)] if is_broken or turn.position == NEW)
-    return next(early, None)
+    return _first_early(ordered, is_broken=is_broken)
+
+
+def _first_early(ordered: Sequence[Placed], *, is_broken: bool) -> TurnId | None:
+    """The first turn with a settled turn after it that stood before it so far; see ``arrange``."""
+    early = None
+    earliest = math.inf  # stored position of the settled turns that follow
+    for turn in reversed(ordered):
+        if earliest < (math.inf if is_broken or turn.position == NEW else turn.position):
+            early = turn.turn_id
+        if turn.state != TurnState.PENDING:
+            earliest = min(earliest, turn.position)
+    return early
 
 
 def _is_at_the_end(connection: Connection, space: SpaceId, given: Sequence[tuple[str, TurnId]]) -> bool:

@@ -49,7 +49,7 @@ def append(
     for space in sorted({turn.space for turn in new}):
         if not connection.execute(select(tables.spaces).where(tables.spaces.c.space == space)).first():
             connection.execute(insert(tables.spaces).values(space=space, revision=secrets.randbits(48)))
-    scopes.put(connection, scoped)
+    scopes.put(connection, scoped, {space for space, _ in unique} - {turn.space for turn in living})
     if new:
         connection.execute(insert(tables.turns), [turn_row(turn) for turn in new])
     given_of: defaultdict[SpaceId, list[tuple[str, TurnId]]] = defaultdict(list)

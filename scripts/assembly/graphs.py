@@ -104,22 +104,32 @@ class GraphWriter:
         store.append_turns(turns, scoped=scoped, may_rewind=may_rewind)
         known = {*store.spaces()}
         spaces = [space for space in given if space in known]
+        self.consolidate(spaces, progress=progress)
+        return spaces
+
+    def is_builder_of(self, space: SpaceId) -> bool:
+        """Whether this writer's extractor has built a space."""
+        return built_by(self._store, space) == self._extractor.name
+
+    def consolidate(self, spaces: Sequence[SpaceId], *, progress: bool = False) -> None:
+        """Consolidate what is pending in spaces."""
+        store, extractor = self._store, self._extractor
         if isinstance(extractor, MeteredExtractor):
             extractor.ledger.bind(store)
         pending = [turn for space in spaces for turn in store.turns(space, state=TurnState.PENDING)]
-        if pending:
-            # One large batch now instead of a small one per turn.
-            texts = [turn.utterance for turn in pending]
-            bar_name = "encode" if progress else None
-            self._encoder.encode([*texts, *extractor.expected_texts(pending)], progress=bar_name)
-            with tqdm(desc="consolidate", total=len(pending), unit="turn", disable=not progress) as bar:
-                consolidate = partial(self._consolidate, on_turn=bar.update)
-                if isinstance(extractor, MeteredExtractor) and extractor.concurrency > 1:
-                    _side_by_side(consolidate, spaces, extractor)
-                else:
-                    for space in spaces:
-                        consolidate(space)
-        return spaces
+        if not pending:
+            return
+        # One large batch now instead of a small one per turn.
+        texts = [turn.utterance for turn in pending]
+        bar_name = "encode" if progress else None
+        self._encoder.encode([*texts, *extractor.expected_texts(pending)], progress=bar_name)
+        with tqdm(desc="consolidate", total=len(pending), unit="turn", disable=not progress) as bar:
+            consolidate = partial(self._consolidate, on_turn=bar.update)
+            if isinstance(extractor, MeteredExtractor) and extractor.concurrency > 1:
+                _side_by_side(consolidate, spaces, extractor)
+            else:
+                for space in spaces:
+                    consolidate(space)
 
     def _consolidate(self, space: SpaceId, on_turn: Callable[[], object]) -> None:
         with self._lock:

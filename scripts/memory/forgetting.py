@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from locigraph.kg.counts import counted, is_or_are
 from locigraph.kg.errors import LocigraphError, UnknownScopeError, UnknownSpaceError
-from locigraph.kg.types import Scope, SpaceId, TurnId
+from locigraph.kg.types import Scope, SpaceId, TurnId, TurnState
 from locigraph.retrieval.errors import RetrievalError
 from locigraph.scripts.assembly import options
 from locigraph.scripts.memory.asked_spaces import named_spaces
@@ -57,7 +57,21 @@ def forget(parts: Parts, space: str | Sequence[str] | None, named: Collection[Tu
             ) from error
         parts.has_forgotten = False  # the process that has the index open brings it up to date
     graph.empty_log()
+    if named is not None:
+        _consolidate_again(parts, SpaceId(str(space)))
     return erased
+
+
+def _consolidate_again(parts: Parts, space: SpaceId) -> None:
+    """Consolidate a space whose turns are all pending, since forgetting has changed their order.
+
+    If that takes a language model or another extractor, they stay pending until turns are added or the graph is built.
+    """
+    if parts.waits_for_models or space not in parts.graph.spaces():
+        return
+    counts = parts.graph.turn_counts(space)
+    if counts[TurnState.PENDING] == counts.total() > 0 and parts.writer().is_builder_of(space):
+        parts.writer().consolidate([space])
 
 
 def _erase(parts: Parts, spaces: Sequence[SpaceId], named: Collection[TurnId] | None) -> int:

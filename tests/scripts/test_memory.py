@@ -719,10 +719,11 @@ SESSIONS = {
     "s2": ["I moved to Denver last week.", "My favourite colour is green."],
     "s3": ["Tom repaired the bike on Monday.", "I work as a carpenter now.", "I live in Austin."],
 }
-CORPUS = [
+UNDATED = [("s1", 0), ("s2", 0), ("s3", 1)]
+CORPUS: list[dict[str, Any]] = [
     {
         "space": "ana", "session": session, "speaker": "Ana", "text": text, "turn_id": f"{session}:{place}",
-        "spoken_at": f"2024-05-0{session[1]}T10:0{place}",
+        "spoken_at": None if (session, place) in UNDATED else f"2024-05-0{session[1]}T10:0{place}",
     }
     for session, texts in SESSIONS.items()
     for place, text in enumerate(texts)
@@ -735,7 +736,7 @@ def graph_of(path: Path) -> tuple[object, ...]:
         return store.turns(space), store.nodes(space, include_archived=True), store.relations(space), store.misplaced()
 
 
-def by_session(turns: list[dict[str, str]]) -> dict[str, list[dict[str, str]]]:
+def by_session(turns: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     return {session: [turn for turn in turns if turn["session"] == session] for session in SESSIONS}
 
 
@@ -754,6 +755,37 @@ def test_any_split_into_appends_gives_the_same_nodes_and_edges(place: Path, data
             portion, left[session] = left[session][:count], left[session][count:]
             memory.add_many(portion)
     assert_same(place / name, place / "whole.sqlite")
+
+
+SOME_DATED: list[dict[str, Any]] = [
+    {"space": "ana", "speaker": "Ana", "session": session, "turn_id": f"t{i}", "text": text, "spoken_at": time}
+    for i, (session, time, text) in enumerate(
+        [
+            ("notes", None, "I live in Paris with my sister."),
+            ("s1", "2023-01-01", "I live in Berlin with my sister."),
+            ("diary", None, "I live in Rome with my sister."),
+            ("s1", "2022-01-01", "My favourite colour is green."),
+            ("s2", "2022-06-01", "I live in Oslo with my sister."),
+            ("notes", "2024-01-01", "The weather here is fine."),
+        ]
+    )
+]
+
+
+@pytest.mark.parametrize("gone", [[], ["t1"], ["t1", "t3"], ["t5"]])
+def test_undated_sessions_one_turn_at_a_time_and_some_forgotten_give_the_graph_of_the_rest_at_once(
+    place: Path, gone: list[str]
+) -> None:
+    with opened(place) as memory:
+        for turn in SOME_DATED:
+            memory.add(**turn)
+        if gone:
+            memory.forget(space="ana", turn_ids=gone)
+            memory.restore(space="ana")
+        assert memory.notes("ana") == []
+    with opened(place, "whole.sqlite") as memory:
+        memory.add_many([turn for turn in SOME_DATED if turn["turn_id"] not in gone])
+    assert_same(place / "memory.sqlite", place / "whole.sqlite")
 
 
 def assert_same(path: Path, batch: Path) -> None:

@@ -479,6 +479,24 @@ def test_a_vector_of_words_that_were_changed_meanwhile_is_not_taken_for_one_of_t
     np.testing.assert_array_equal(before.embeddings, encoder.encode(before.descriptions))
 
 
+def test_a_model_that_comes_after_nodes_were_reworded_embeds_their_earlier_words_too(store: Store) -> None:
+    ids = filled(store, encoder=FakeEncoder())
+    boats = store.node(SPACE, ids["fact"])
+    reworded = [NodeUpdate(boats.id, description=words) for words in ("new words", "newer")]
+    for days, change in enumerate([reworded[0], NodeUpdate(boats.id, label="n"), reworded[1]], start=1):
+        store.commit(GraphChange(SPACE, MONDAY + timedelta(days=days), updates=(change,)))
+    late = FakeEncoder(model_id="late")
+    missing = store.unembedded(SPACE, "late")
+    assert [each.text for each in missing if each.node_id == boats.id] == ["newer", boats.description, "new words"]
+    assert len(missing) == 5  # and the two episodes
+    store.put_embeddings(SPACE, "late", missing, late.encode([each.text for each in missing]))
+    for checks_vectors in (False, True):
+        assert store.unembedded(SPACE, "late", checks_vectors=checks_vectors) == []
+    for days in range(5):
+        known = store.snapshot(SPACE, as_of=MONDAY + timedelta(days=days), embedding_model="late")
+        np.testing.assert_array_equal(known.embeddings, late.encode(known.descriptions))
+
+
 def test_bad_embeddings_are_refused_and_nothing_is_written(store: Store, tmp_path: Path) -> None:
     ids = filled(store, encoder=FakeEncoder(dim=2))
     before = dump(tmp_path / "graph.sqlite")

@@ -61,6 +61,18 @@ def test_a_space_that_was_forgotten_is_nobody_s_when_it_comes_again(store: Store
     assert store.scopes() == {SPACE: Scope()}
 
 
+def test_a_forgotten_turn_gives_its_space_to_nobody_and_its_owner_is_checked_all_the_same(store: Store) -> None:
+    hello, bye = TURNS[SPACE]
+    store.append_turns([hello, bye])
+    store.forget(SPACE, [hello.turn_id])
+    store.append_turns([hello], scoped=[(SPACE, BO)])
+    assert store.scopes() == {SPACE: Scope()}
+    store.append_turns([hello, bye], scoped=[(SPACE, ANA)])
+    assert store.scopes() == {SPACE: ANA}
+    with pytest.raises(StoreError, match="belongs to user 'ana', not 'bo'"):
+        store.append_turns([hello], scoped=[(SPACE, BO)])
+
+
 def test_several_spaces_are_forgotten_all_or_none(store: Store) -> None:
     store.append_turns([*TURNS[SPACE], *TURNS[OTHER_SPACE]])
     with pytest.raises(StoreError, match="space 'nowhere' is not in the store"):

@@ -30,6 +30,8 @@ TURNS = make_turns(["a", "b", "c"], ["d", "e"], ["f", "g", "h"])
 BEFORE_1970 = datetime(1960, 1, 1, tzinfo=UTC)
 # All at one time, as where an export has days alone.
 SAME_DAY = [replace(turn, spoken_at=MONDAY) for turn in TURNS]
+# In each session only the second turn has a time.
+HALF_DATED = [replace(turn, spoken_at=turn.spoken_at if turn.position in (1, 4, 6) else None) for turn in TURNS]
 
 
 def ids(*names: str) -> list[TurnId]:
@@ -47,7 +49,7 @@ def test_new_turns_stand_before_the_one_they_were_given_before_or_at_the_end() -
 def test_any_split_into_appends_that_keeps_each_sessions_order_gives_the_same_positions(
     tmp_path: Path, data: st.DataObject
 ) -> None:
-    turns = data.draw(st.sampled_from([list(TURNS), SAME_DAY]))
+    turns = data.draw(st.sampled_from([list(TURNS), SAME_DAY, HALF_DATED]))
     left = {session: [t for t in turns if t.session_id == session] for session in {t.session_id for t in turns}}
     with Store(tmp_path / f"{uuid.uuid4()}.sqlite") as store:
         while any(left.values()):
@@ -111,6 +113,14 @@ def test_sessions_of_one_time_are_in_the_order_of_their_numbers(tmp_path: Path) 
         for turn in turns:
             store.append_turns([turn])
         assert [turn.session_id for turn in store.turns(SPACE)] == ["s2", "s9", "s10"]
+
+
+def test_sessions_of_one_time_and_number_follow_each_other(tmp_path: Path) -> None:
+    names = ["1", "01", "001"]
+    turns = [replace(make_turn(i, f"turn {i}", spoken_at=MONDAY), session_id=names[i % 3]) for i in range(9)]
+    with Store(tmp_path / "graph.sqlite") as store:
+        store.append_turns(turns)
+        assert [turn.session_id for turn in store.turns(SPACE)] == [*["001"] * 3, *["01"] * 3, *["1"] * 3]
 
 
 def test_undated_turns_are_in_the_order_in_which_they_came(tmp_path: Path) -> None:
@@ -190,3 +200,49 @@ def test_where_no_rewind_is_allowed_nothing_is_written(tmp_path: Path) -> None:
         with pytest.raises(StoreError, match=r"turn 't0' comes before turns that are already consolidated"):
             store.append_turns(TURNS[:1], may_rewind=False)
         assert [turn.turn_id for turn in store.turns(SPACE)] == [turn.turn_id for turn in TURNS[3:]]
+
+
+def undated_and_dated(*told: tuple[str, int | None]) -> list[Turn]:
+    """Turns of the named sessions, each spoken some days after ``MONDAY``; None stands for no time."""
+    return [
+        replace(make_turn(i, f"turn {i}", spoken_at=None if day is None else MONDAY + timedelta(days=day), dated=False),
+                session_id=session)
+        for i, (session, day) in enumerate(told)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+def test_consolidated_turns_that_change_places_make_the_space_pending(tmp_path: Path, is_read: bool) -> None:
+    paris, berlin, weather = undated_and_dated(("notes", None), ("s1", 0), ("notes", 365))
+    with Store(tmp_path / "graph.sqlite") as store:
+        for turn in (paris, berlin):
+            store.append_turns([turn])
+            if is_read or turn is paris:
+                store.commit(change_of(turn))
+        assert [turn.turn_id for turn in store.turns(SPACE)] == ["t0", "t1"]
+        store.append_turns([weather])
+        assert [turn.turn_id for turn in store.turns(SPACE, state=TurnState.PENDING)] == ["t1", "t0", "t2"]
+        assert store.nodes(SPACE) == []
+
+
+def test_a_turn_that_is_tried_again_in_its_place_leaves_the_rest_as_it_is(tmp_path: Path) -> None:
+    with Store(tmp_path / "graph.sqlite") as store:
+        store.append_turns(TURNS[:2])
+        store.commit(replace(change_of(TURNS[0]), failure="an outage"))
+        store.commit(change_of(TURNS[1]))
+        store.retry_turn(SPACE, TURNS[0].turn_id)
+        store.append_turns(TURNS)
+        assert len(store.nodes(SPACE)) == 2
+
+
+def test_forgetting_a_turn_after_which_an_undated_session_began_makes_the_space_pending(tmp_path: Path) -> None:
+    late, _, *early = turns = undated_and_dated(("late", 9), ("notes", None), ("early", 0), ("early", 1))
+    with Store(tmp_path / "graph.sqlite") as store:
+        store.append_turns(turns)
+        for turn in store.turns(SPACE):
+            store.commit(change_of(turn))
+        store.forget(SPACE, [early[0].turn_id])
+        assert len(store.nodes(SPACE)) == 3
+        store.forget(SPACE, [late.turn_id])
+        assert [turn.turn_id for turn in store.turns(SPACE, state=TurnState.PENDING)] == ["t1", "t3"]
+        assert store.nodes(SPACE) == []
