@@ -235,7 +235,7 @@ class DescriptionIndexer:
             lacking = self._store.unembedded(space, self._model, checks_vectors=True)
             if lacking:
                 raise IndexMismatchError(
-                    f"space {space!r}: {counted(len(lacking), 'node')} without a vector of text encoder "
+                    f"space {space!r}: {counted(len({each.node_id for each in lacking}), 'node')} without a vector of text encoder "
                     f"{self._model!r}; name the text encoder that built the graph, or run locigraph build with this one"
                 )
         if not self._index.is_embedded and self._index.has(DESCRIPTIONS):
