@@ -234,8 +234,9 @@ class DescriptionIndexer:
         for space in self._store.spaces():
             lacking = self._store.unembedded(space, self._model, checks_vectors=True)
             if lacking:
+                nodes = counted(len({each.node_id for each in lacking}), "node")
                 raise IndexMismatchError(
-                    f"space {space!r}: {counted(len({each.node_id for each in lacking}), 'node')} without a vector of text encoder "
+                    f"space {space!r}: {nodes} without a vector of text encoder "
                     f"{self._model!r}; name the text encoder that built the graph, or run locigraph build with this one"
                 )
         if not self._index.is_embedded and self._index.has(DESCRIPTIONS):
