@@ -451,6 +451,7 @@ def test_a_text_encoder_is_adapted_on_one_corpus_and_tested_on_another(
     assert (code, out.partition("query encoded")[0]) == (0, shown[0])
 
 
+@pytest.mark.long
 def test_the_main_job_runs_end_to_end_on_a_small_corpus(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
