@@ -26,6 +26,11 @@ def dated(text: str, days: Days | None) -> str:
     return text if days is None else f"{text} ({days_in_words(days)})"
 
 
+def with_days(text: str, turn: Turn, given: Days | None = None) -> str:
+    """The text followed by its days in brackets, given or named in it; see ``days_of``."""
+    return dated(text, days_of(text, turn, given))
+
+
 def undated(text: str) -> str:
     """The text without the days in brackets that ``dated`` added."""
     return _DAYS.sub("", text)

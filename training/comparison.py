@@ -9,7 +9,6 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from locigraph.kg.schema import EPISODE
 from locigraph.kg.types import NodeId, Question, SpaceId
 from locigraph.kg.views import View, Views
 from locigraph.retrieval.evaluation import StrategyRun
@@ -106,9 +105,5 @@ class _EncodedViews:
         snapshot = self._views.snapshot(self._named[view])
         rows, vectors = encode_graph(self._checkpoint, snapshot)
         made = MemoryVectors()
-        matches = [
-            (VectorMatch(snapshot.ids[row], EPISODE, snapshot.turns_of[row], 0.0), int(snapshot.recorded_at[row]))
-            for row in rows.tolist()
-        ]
-        made.add(view, matches, vectors)
+        made.add_nodes(view, snapshot, rows, vectors)
         return made

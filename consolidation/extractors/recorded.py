@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 
 from locigraph.consolidation.blueprint import AddNode, Blueprint, Mention, Operation, Topic, UpdateNode, Wording
-from locigraph.consolidation.dating import dated, days_of
+from locigraph.consolidation.dating import with_days
 from locigraph.consolidation.errors import ConsolidationError
 from locigraph.consolidation.extractors.rules import copied_wording, embedded_texts, short_label
 from locigraph.consolidation.protocols import Context
@@ -54,7 +54,7 @@ class RecordedExtractor:
         for operation in recorded.operations:
             same = None
             if isinstance(operation, AddNode):
-                same = held.get(dated(operation.draft, days_of(operation.draft, turn, operation.days)))
+                same = held.get(with_days(operation.draft, turn, operation.days))
             operations.append(operation if same is None else UpdateNode(same))
         return Blueprint(tuple(operations), recorded.mentions, recorded.topics)
 

@@ -24,7 +24,7 @@ from locigraph.consolidation.blueprint import (
     UpdateNode,
     Wording,
 )
-from locigraph.consolidation.dating import dated, days_of
+from locigraph.consolidation.dating import with_days
 from locigraph.consolidation.extractors.names import NameFinder, capitalised_names
 from locigraph.consolidation.extractors.sentences import in_third_person, phrases, sentences, unquoted
 from locigraph.consolidation.extractors.slots import stated_slot
@@ -77,7 +77,7 @@ class RuleExtractor:
         read = _read(turn, self._names)
         for number, (own_words, draft, is_event) in enumerate(read.memorable):
             ref = f"n{number}"
-            repeated = held.get(_statement(dated(draft, days_of(draft, turn, None))))
+            repeated = held.get(_statement(with_days(draft, turn)))
             if repeated is not None:
                 if repeated.id not in updated:
                     operations.append(UpdateNode(repeated.id))
@@ -104,7 +104,7 @@ class RuleExtractor:
 def embedded_texts(plan: Blueprint, turn: Turn) -> list[str]:
     """Texts that must be embedded if every draft of a plan is copied unchanged."""
     added = [operation for operation in plan.operations if isinstance(operation, AddNode)]
-    texts = [dated(node.draft, days_of(node.draft, turn, node.days)) for node in added]
+    texts = [with_days(node.draft, turn, node.days) for node in added]
     return texts + [topic.description for topic in plan.topics] + [mention.name for mention in plan.mentions]
 
 

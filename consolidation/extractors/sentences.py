@@ -25,8 +25,7 @@ _ENDINGS = {
 # Longest first, so that "I'm" is not read as "I"; in one pass, so that words of an inserted name are not replaced.
 _NUMBERED = "".join(rf"(?<!\b{each} )" for each in ("War", "Type", "type", "Part", "part", "Chapter", "chapter"))
 _FIRST_PERSON = re.compile(
-    rf"\b(?:{_NUMBERED}I['’](?:m|ve|d|ll)|{_NUMBERED}I am|{_NUMBERED}I have|{_NUMBERED}I was|{_NUMBERED}I"
-    r"|[Mm]yself|[Mm]y|[Mm]ine|[Mm]e)\b"
+    rf"\b(?:{_NUMBERED}(?:I['’](?:m|ve|d|ll)|I am|I have|I was|I)|[Mm]yself|[Mm]y|[Mm]ine|[Mm]e)\b"
 )
 _HAD = re.compile(r" (?:already|just|been|\w+[^\We]ed)\b")  # what follows "I'd" where it means "I had"
 

@@ -8,9 +8,9 @@ facts side by side, whereas a false detection would end a true fact.
 from __future__ import annotations
 
 import re
-from calendar import day_name, month_name
 from typing import NamedTuple
 
+from locigraph.kg.language.dates import MONTHS, WEEKDAYS
 from locigraph.kg.types import Attributes
 
 _ADVERB = (
@@ -36,7 +36,7 @@ _SLOTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("favourite", re.compile(rf"{_MY}favou?rite (?P<what>\w+) is (?:{_ADVERB} )*(?!no\b)(?P<value>[\w'’ ]+)")),
 )
 # Capitalised words after "in" that are no place.
-_NO_PLACE = frozenset(name.lower() for name in (*month_name, *day_name))
+_NO_PLACE = frozenset([*MONTHS, *WEEKDAYS])
 # Separators before which the clause of a statement does not reach, and words in it that make the statement untrue.
 _JOINED = r"[;()–—]|\b(?:and|but|so|because|since|when|while|now that)\b"
 _CLAUSE = re.compile(rf"[,:]|{_JOINED}")

@@ -61,8 +61,7 @@ def read(path: str) -> Corpus:
                 skipped["messages with other roles" if speaker is None else "messages without text"] += 1
                 continue
             time = message.timestamp("timestamp")
-            beginning = "m" if time is None else f"{time:%Y-%m-%dT%H:%M:%S}".removesuffix(":00")
-            turn_id = names.name(beginning, speaker, text)
+            turn_id = names.name(time, speaker, text)
             said.append(Utterance(turn_id, _SESSION, speaker, text, time))
         conversations[space] = Conversation(space, number_turns(space, said))
     notes = passed_over(skipped)

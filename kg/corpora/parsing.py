@@ -155,8 +155,9 @@ class ContentNames:
     def __init__(self) -> None:
         self._alike = Counter[str]()
 
-    def name(self, beginning: str, speaker: str, text: str) -> str:
-        """The id of the next turn; ``beginning``, such as its time, is put before the hash of its content."""
+    def name(self, time: datetime | None, speaker: str, text: str) -> str:
+        """The id of the next turn: its time, with seconds unless they are 0, and the hash of its content."""
+        beginning = "m" if time is None else f"{time:%Y-%m-%dT%H:%M:%S}".removesuffix(":00")
         words = hashlib.sha256(f"{speaker}: {text}".encode()).hexdigest()[:8]
         name = f"{beginning}:{words}"
         self._alike[name] += 1

@@ -68,7 +68,7 @@ def read(path: str) -> Corpus:
             media += 1
         else:
             day, speaker = time.date().isoformat(), speaker.strip()
-            turn_id = names.name(f"{time:%Y-%m-%dT%H:%M:%S}".removesuffix(":00"), speaker, text)
+            turn_id = names.name(time, speaker, text)
             said.append(Utterance(turn_id, day, speaker, text, time))
     space = SpaceId(Path(path).stem)
     counts = {

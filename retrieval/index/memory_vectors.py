@@ -67,6 +67,17 @@ class MemoryVectors:
             types: Types of the nodes to write; None for all searchable types.
         """
         rows = snapshot.active_rows(searchable_types() if types is None else types)
+        self.add_nodes(str(snapshot.space), snapshot, rows, snapshot.embeddings[rows])
+
+    def add_nodes(self, space: str, snapshot: Snapshot, rows: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
+        """Write some nodes of a snapshot.
+
+        Args:
+            space: Name under which they are found: the space, or a view of it.
+            snapshot: The graph.
+            rows: Rows of the nodes in the snapshot.
+            vectors: Their vectors, float32 [rows, dim].
+        """
         matches = [
             (
                 VectorMatch(snapshot.ids[row], str(snapshot.types[row]), snapshot.turns_of[row], 0.0),
@@ -74,7 +85,7 @@ class MemoryVectors:
             )
             for row in rows.tolist()
         ]
-        self.add(str(snapshot.space), matches, snapshot.embeddings[rows])
+        self.add(space, matches, vectors)
 
     def remove(self, space: str, node_id: NodeId) -> None:
         """Remove the row of a node; does nothing when there is none."""

@@ -14,7 +14,7 @@ from locigraph.kg.errors import LocigraphError
 from locigraph.kg.registry import Table
 from locigraph.kg.store import Store
 from locigraph.kg.views import Views
-from locigraph.retrieval.evaluation import StrategyRun, summarise
+from locigraph.retrieval.evaluation import StrategyRun, document, summarise
 from locigraph.retrieval.evaluation.asking import outcomes, run_strategy
 from locigraph.retrieval.evaluation.formatting import p_value, signed, unsigned
 from locigraph.retrieval.evaluation.metrics import CONTEXT_METRICS
@@ -171,11 +171,15 @@ class TransferMatrix:
         shown = [_PROPOSED.name, *self._baselines]
         head = ["trained on", "tested on"]
         differences = [f"{_PROPOSED.name} − {name}" for name in self._baselines]
-        ranked = _markdown([*head, *shown, *differences], [self._ranked(cell, shown) for cell in self.cells])
-        if not self._contexts:
-            return ranked
-        packed = _markdown([*head, "tokens", *shown], [line for cell in self.cells for line in _packed(cell, shown)])
-        return f"{ranked}\n\nRecall of contexts of so many tokens:\n\n{packed}"
+        ranked = [self._ranked(cell, shown) for cell in self.cells]
+        blocks: list[document.Block] = [_table([*head, *shown, *differences], ranked)]
+        if self._contexts:
+            packed = [line for cell in self.cells for line in _packed(cell, shown)]
+            blocks += [
+                document.Paragraph("Recall of contexts of so many tokens:"),
+                _table([*head, "tokens", *shown], packed),
+            ]
+        return document.markdown_text(blocks).rstrip("\n")
 
     def _ranked(self, cell: Mapping[str, Any], shown: Sequence[str]) -> list[str]:
         means = ["/".join(unsigned(cell["means"][name][metric]) for metric in _METRICS) for name in shown]
@@ -238,5 +242,5 @@ def _packed(cell: Mapping[str, Any], shown: Sequence[str]) -> list[list[str]]:
     ]
 
 
-def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return "\n".join("| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head), *rows))
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> document.Table:
+    return document.Table(tuple(head), tuple(tuple(row) for row in rows), text_columns=len(head))

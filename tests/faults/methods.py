@@ -253,6 +253,9 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
         "add_snapshot": lambda at: at.vectors.add_snapshot(
             at.store.snapshot(at.name, embedding_model=at.memory._encoder.model_id)
         ),
+        "add_nodes": lambda at: at.vectors.add_nodes(
+            at.name, at.store.snapshot(at.name), np.zeros(1, dtype=np.int64), at.query[None]
+        ),
         "remove": lambda at: at.vectors.remove(at.name, at.nodes[0]),
         "drop": lambda at: at.vectors.drop(at.name),
         "search": lambda at: at.vectors.search(at.query, SearchFilter((at.name, "nobody")), top_k=100),
