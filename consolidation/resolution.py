@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from locigraph.kg.language.tokens import STOP_WORDS, terms, words
+from locigraph.kg.language.tokens import STOP_WORDS, signed_words, terms, words
 from locigraph.kg.types import Node, NodeId
 
 _ARTICLE = re.compile(r"^(the|a|an|my|our|his|her|their)\s+", re.IGNORECASE)
@@ -81,9 +81,7 @@ def full_name(name: str, speakers: Sequence[str]) -> str:
 def entity_key(name: str) -> str:
     """Key shared by the spellings of a name: without case, article and possessive; symbols alone stay as they are."""
     plain = _ARTICLE.sub("", name.strip()).removesuffix("'s").removesuffix("’s")
-    # "C++" and "C#" are different things, so these signs stay.
-    marks = {word.rstrip("+#").lower(): word.lower() for word in plain.split() if word.endswith(("+", "#"))}
-    return " ".join(marks.get(word, word) for word in words(plain)) or name.strip()
+    return " ".join(signed_words(plain)) or name.strip()
 
 
 def spelling_key(name: str) -> str:

@@ -88,13 +88,11 @@ def _distinct(found: Iterable[tuple[str, str]], *, at_least: int) -> Iterator[Me
     seen = set()
     for text, kind in found:
         parts = text.split()
-        if parts and parts[0] in ABBREVIATIONS:
-            del parts[0]
         if len(parts) > 1 and _is_time(parts[-1]):  # "lunch with Anna Tuesday"
             del parts[-1]
         name = " ".join(parts).removesuffix("'s").removesuffix("’s")
         # "I'm", for example, consists of two stop words.
-        is_name = at_least <= len(name) <= MAX_LABEL and set(words(name)) - STOP_WORDS
+        is_name = at_least <= len(name) <= MAX_LABEL and set(words(name)) - STOP_WORDS and name not in ABBREVIATIONS
         if is_name and name not in seen and not _is_time(name):
             seen.add(name)
             yield Mention(name, kind)

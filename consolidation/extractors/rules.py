@@ -31,7 +31,7 @@ from locigraph.consolidation.extractors.slots import stated_slot
 from locigraph.consolidation.protocols import Context
 from locigraph.kg.language.dates import resolve_times
 from locigraph.kg.language.english import is_english
-from locigraph.kg.language.tokens import STOP_WORDS, stem, terms, words
+from locigraph.kg.language.tokens import STOP_WORDS, signed_words, stem, terms, words
 from locigraph.kg.types import Turn
 
 # Sentences with fewer content words are not meaningful on their own.
@@ -47,7 +47,6 @@ _PAST = re.compile(
 
 # Words that do not change what a fact says; all others count, in their order: "before", "with" and "not" too.
 _FILLERS = frozenset(["a", "an", "the", "am", "is", "are", "do", "does", "really", "just", "also", "so", "well", "and"])
-_WORD = re.compile(r"[^\W_]+[+#]*")  # "C++" is not "C#"
 _MAX_MEMORABLE, _MAX_NAMES = 12, 7
 _MAX_TOPICS, _MAX_TOPICS_OF_EXPOSITION = 3, 1
 
@@ -159,7 +158,7 @@ def _memorable(turn: Turn) -> list[tuple[str, str, bool]]:
 
 def _statement(text: str) -> tuple[str, ...]:
     """What a fact says: its stemmed words in order, without fillers."""
-    return tuple(stem(word) for word in _WORD.findall(text.lower()) if word not in _FILLERS)
+    return tuple(stem(word) for word in signed_words(text) if word not in _FILLERS)
 
 
 def _mentions(turn: Turn, names: NameFinder) -> tuple[Mention, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from locigraph.kg.language.tokens import STOP_WORDS, words
 
 #: Abbreviations after whose full stop a sentence goes on.
-ABBREVIATIONS = ("Dr", "Mr", "Mrs", "Ms", "St", "Prof", "e.g", "i.e", "vs", "No")
+ABBREVIATIONS = ("Dr", "Mr", "Mrs", "Ms", "St", "Prof", "e.g", "i.e", "vs")
 _NO_END = "".join(rf"(?<!\b{re.escape(each)}\.)" for each in ABBREVIATIONS)
 # After "p.m." only a capital letter begins a new sentence.
 _BREAK = re.compile(rf"(?<=[.!?]){_NO_END}(?:(?<!\b[ap]\.m\.)|(?=\s[A-Z]))\s+|\n+")

@@ -26,6 +26,7 @@ STOP_WORDS: frozenset[str] = frozenset(
 )
 
 _WORD = re.compile(r"[^\W_]+")
+_SIGNED = re.compile(r"[^\W_]+[+#]*")
 _MOST_MARKS = 30
 # A Snowball stemmer keeps state between calls and must not be shared by threads.
 _local = threading.local()
@@ -63,9 +64,17 @@ def one_line(text: str) -> str:
 
 def words(text: str) -> list[str]:
     """Lower-case runs of letters and digits, in order; an apostrophe separates words, and accents are composed."""
-    if not text.isascii() and any(map(unicodedata.combining, text)):
-        text = normalised("NFC", text)
-    return _WORD.findall(text.lower())
+    return _WORD.findall(_composed(text).lower())
+
+
+def signed_words(text: str) -> list[str]:
+    """Like ``words``, but "+" and "#" stay with the word before them: C++ is not C#."""
+    return _SIGNED.findall(_composed(text).lower())
+
+
+def _composed(text: str) -> str:
+    has_marks = not text.isascii() and any(map(unicodedata.combining, text))
+    return normalised("NFC", text) if has_marks else text
 
 
 def terms(text: str) -> list[str]:

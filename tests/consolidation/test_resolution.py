@@ -87,4 +87,5 @@ def test_names_of_signs_are_told_apart() -> None:
     assert entity_key("🦊") != entity_key("🐻")
     assert len({entity_key(name) for name in ("C", "C++", "C#", "F#", "F")}) == 5
     assert entity_key("the C++") == entity_key("c++")
+    assert entity_key("C and C++") != entity_key("C++ and C++")
     assert entity_key(" 🦊 ") == entity_key("🦊")

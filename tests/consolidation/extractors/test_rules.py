@@ -164,6 +164,7 @@ def test_a_title_does_not_end_a_sentence_and_does_not_hide_a_name() -> None:
         ("We had lunch with Anna Tuesday", ["Anna"]),
         ("We read Émile Zola and Łukasz", ["Émile Zola", "Łukasz"]),
         ("We met Zoe\u0308 there", ["Zoë"]),
+        ("We saw No Way Home in St Louis", ["No Way Home", "St Louis"]),
     ],
 )
 def test_names_end_with_their_line_and_may_have_any_accents(text: str, names: list[str]) -> None:

@@ -10,6 +10,7 @@ from locigraph.consolidation.extractors.sentences import in_third_person, phrase
 def test_sentences_end_at_marks_and_lines() -> None:
     assert sentences("Hi! I sail.  Do you?\n\nYes ") == ["Hi!", "I sail.", "Do you?", "Yes"]
     assert sentences("  \n ") == []
+    assert sentences("No. I met Dr. Who.") == ["No.", "I met Dr. Who."]
 
 
 @pytest.mark.parametrize(
