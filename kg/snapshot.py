@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from locigraph.kg.embedded_text import in_context, reads_turn_before
 from locigraph.kg.schema import EPISODE, dated_types
 from locigraph.kg.types import NodeId, SpaceId, TurnId
 
@@ -28,7 +29,7 @@ class Snapshot:
         ids: Node ids, [nodes].
         types: Node type names, [nodes].
         labels: Short names, [nodes].
-        descriptions: The texts that are embedded, [nodes].
+        descriptions: What the nodes say, [nodes]; see ``embedded_texts`` for what a text encoder reads.
         active: False for archived nodes, bool [nodes].
         recorded_at: Recorded time of the node, seconds since 1970, int64 [nodes].
         valid_from: Start of the valid time, seconds since 1970 or ``NO_TIME``, int64 [nodes].
@@ -101,6 +102,18 @@ class Snapshot:
         pairs = self.provenance[episodes]
         rows[pairs[:, 1]] = pairs[:, 0]
         return rows
+
+    def embedded_texts(self, model: str) -> tuple[str, ...]:
+        """What the text encoder of this ID reads for each node: see ``kg.embedded_text``, [nodes]."""
+        if not reads_turn_before(model):
+            return self.descriptions
+        found, before = list(self.descriptions), dict[str, int]()
+        for row, session in zip(self.episode_rows.tolist(), self.session_ids, strict=True):
+            previous = before.get(session, -1)
+            before[session] = row
+            if row >= 0 and previous >= 0:
+                found[row] = in_context(self.descriptions[row], self.descriptions[previous])
+        return tuple(found)
 
     @cached_property
     def first_turn_place(self) -> NDArray[np.int64]:

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from locigraph.gnn.features import Tensors
 from locigraph.gnn.losses import multi_positive_loss
+from locigraph.kg.embedded_text import TURN_BEFORE
 from locigraph.kg.schema import EPISODE, answer_types
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import Question
@@ -52,7 +53,7 @@ class TextExample(Tensors):
 
     Attributes:
         name: Name of the space, or of a view of it.
-        documents: Descriptions of turns, facts and events.
+        documents: What the encoder reads for turns, facts and events.
         turns: Positions of the turns among ``documents``, int64 [turns].
         questions: The questions' texts.
         positive: Which documents answer which question, bool [questions, documents].
@@ -80,15 +81,17 @@ class TextExample(Tensors):
         ]
 
 
-def text_example(snapshot: Snapshot, questions: Sequence[Question], *, name: str) -> TextExample:
+def text_example(snapshot: Snapshot, questions: Sequence[Question], *, name: str, turn_before: bool) -> TextExample:
     """Convert a space into texts; questions without evidence in the snapshot are left out.
 
     Args:
         snapshot: The graph as of the questions' time; its embeddings are not used.
         questions: Questions about this space.
         name: Name of the example.
+        turn_before: Whether a turn is read together with the one before it.
     """
     rows = snapshot.active_rows(answer_types()).tolist()
+    texts = snapshot.embedded_texts(TURN_BEFORE if turn_before else "")
     sources = [set(snapshot.turns_of[row]) for row in rows]
     turns = torch.tensor([i for i, row in enumerate(rows) if snapshot.types[row] == EPISODE], dtype=torch.int64)
     shape = (len(questions), len(rows))
@@ -101,7 +104,7 @@ def text_example(snapshot: Snapshot, questions: Sequence[Question], *, name: str
     asked = positive.any(1)
     return TextExample(
         name,
-        tuple(snapshot.descriptions[row] for row in rows),
+        tuple(texts[row] for row in rows),
         turns,
         tuple(q.text for q, is_asked in zip(questions, asked.tolist(), strict=True) if is_asked),
         positive[asked],
@@ -217,7 +220,10 @@ def train_adapter(
     if trainer.compile:
         raise TrainingError("trainer.compile is for the graph network; leave it out to train an adapter")
     graphs = graphs_of(data)
-    made = [(text_example(graph.snapshot, graph.questions, name=graph.name), graph.is_training) for graph in graphs]
+    made = [
+        (text_example(g.snapshot, g.questions, name=g.name, turn_before=config.turn_before), g.is_training)
+        for g in graphs
+    ]
     examples = [(example, is_training) for example, is_training in made if example.questions]
     if not any(is_training for _, is_training in examples):
         raise TrainingDataError("no training space has a question with evidence; the text encoder learns from these")

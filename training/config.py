@@ -95,6 +95,8 @@ class AdapterConfig:
         negatives: Number of documents of the space that each step samples as negatives, in addition to the answers to
             its other questions.
         max_tokens: Length to which texts are truncated in training, in tokens.
+        turn_before: Whether the encoder reads each turn together with the one before it in its session, in training and
+            ever after; see ``kg.embedded_text``.
         temperature: Divides the cosine similarities in the loss; above 0.
         lr: Learning rate of AdamW; it rises over the first steps, then falls linearly to 0.
         warmup_steps: Number of steps over which the learning rate rises; at most a quarter of all steps.
@@ -109,6 +111,7 @@ class AdapterConfig:
     questions: int = 32
     negatives: int = 64
     max_tokens: int = 64
+    turn_before: bool = True
     temperature: float = 0.05
     lr: float = 5e-4
     warmup_steps: int = 20

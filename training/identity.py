@@ -14,7 +14,7 @@ from locigraph.training.config import TrainerConfig
 #: the same data and settings give other weights or vectors; ``tests/training/test_identity.py`` fails until you do.
 CHECKPOINT_ALGORITHM = 6
 #: Likewise for adapters of the text encoder.
-ADAPTER_ALGORITHM = 2
+ADAPTER_ALGORITHM = 3
 
 
 @dataclass(frozen=True)

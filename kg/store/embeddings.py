@@ -1,9 +1,14 @@
-"""Embeddings of descriptions, keyed by node, text encoder and text, so that earlier node versions keep theirs."""
+"""Embeddings of nodes, keyed by node, text encoder and description, so that earlier node versions keep theirs.
+
+What a text encoder reads of a turn may contain the turn before it as well (see ``kg.embedded_text``). Nothing ever
+gets between two turns whose nodes exist, since those of all later turns are then removed first (``rewind``), so only
+forgetting changes that context; ``drop_in_context`` then removes the vectors.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +18,9 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
 
 from locigraph.kg.counts import counted
+from locigraph.kg.embedded_text import TURN_BEFORE, in_context, reads_turn_before
 from locigraph.kg.errors import InvalidVectorError, UnknownNodeError
+from locigraph.kg.schema import EPISODE
 from locigraph.kg.store import tables
 from locigraph.kg.store.rows import node_of
 from locigraph.kg.store.statements import chunks, dialect_insert
@@ -22,7 +29,7 @@ from locigraph.kg.types import Node, NodeId, NodeStatus, SpaceId
 
 @dataclass(frozen=True, slots=True)
 class NodeText:
-    """A node's text, and the hash under which its vector is stored."""
+    """What a text encoder reads for a node, and the hash of its description, under which its vector is stored."""
 
     node_id: NodeId
     text: str
@@ -80,9 +87,11 @@ def put(
 def lacking(connection: Connection, space: SpaceId, model: str, *, checks_vectors: bool) -> list[NodeText]:
     """Texts of nodes, and of their earlier versions, that this model has not embedded yet; see ``Store.unembedded``."""
     n, v, e = tables.nodes, tables.node_versions, tables.embeddings
-    present = select(n.c.key, n.c.id, n.c.description, n.c.text_hash, e.c.vector).outerjoin(e, _present(model))
+    present = select(n.c.key, n.c.id, n.c.type, n.c.description, n.c.text_hash, e.c.vector).outerjoin(
+        e, _present(model)
+    )
     earlier = (
-        select(n.c.key, n.c.id, v.c.description, v.c.text_hash, e.c.vector)
+        select(n.c.key, n.c.id, n.c.type, v.c.description, v.c.text_hash, e.c.vector)
         .join(v, v.c.key == n.c.key)
         .outerjoin(e, _of_text(model, v.c.key, v.c.text_hash))
         .where(v.c.text_hash != n.c.text_hash)
@@ -92,12 +101,59 @@ def lacking(connection: Connection, space: SpaceId, model: str, *, checks_vector
         # Reads no vectors, which takes a twentieth of the time.
         parts = [query.where(e.c.node_key.is_(None)) for query in parts]
     dim = _dim(connection, model)
+    rows = [row for row in connection.execute(sa.union_all(*parts).order_by("key")) if not _is_sound(row.vector, dim)]
+    before: dict[int, str] = {}
+    if reads_turn_before(model) and any(row.type == EPISODE for row in rows):
+        previous = episodes_before(connection, space)
+        earlier_texts = descriptions_of(connection, {previous[row.key] for row in rows if row.key in previous})
+        before = {row.key: earlier_texts[previous[row.key]][0] for row in rows if row.key in previous}
     texts = (
-        NodeText(NodeId(row.id), row.description, row.text_hash)
-        for row in connection.execute(sa.union_all(*parts).order_by("key"))
-        if not _is_sound(row.vector, dim)
+        NodeText(
+            NodeId(row.id),
+            in_context(row.description, before[row.key]) if row.key in before else row.description,
+            row.text_hash,
+        )
+        for row in rows
     )
     return list(dict.fromkeys(texts))  # several versions may have the same text
+
+
+def episodes_before(connection: Connection, space: SpaceId) -> dict[int, int]:
+    """For each turn's episode, that of the turn before it in the same session, if both exist; by node key."""
+    n, p, t = tables.nodes, tables.provenance, tables.turns
+    episode = p.join(n, sa.and_(n.c.key == p.c.node_key, n.c.type == EPISODE))
+    query = (
+        select(t.c.session_id, n.c.key)
+        .select_from(t.outerjoin(episode, p.c.turn_key == t.c.key))
+        .where(t.c.space == space)
+        .order_by(t.c.position, t.c.key)
+    )
+    found: dict[int, int] = {}
+    latest: dict[str, int | None] = {}
+    for row in connection.execute(query):
+        before = latest.get(row.session_id)
+        latest[row.session_id] = row.key
+        if before is not None and row.key is not None:
+            found[row.key] = before
+    return found
+
+
+def descriptions_of(connection: Connection, keys: Iterable[int]) -> dict[int, list[str]]:
+    """All descriptions that nodes have had, by node key; the present one first."""
+    found: dict[int, dict[str, None]] = {}
+    for table in (tables.nodes, tables.node_versions):
+        for chunk in chunks(sorted(set(keys))):
+            for row in connection.execute(select(table.c.key, table.c.description).where(table.c.key.in_(chunk))):
+                found.setdefault(row.key, {})[row.description] = None
+    return {key: list(texts) for key, texts in found.items()}
+
+
+def drop_in_context(connection: Connection, keys: Sequence[int]) -> None:
+    """Delete the vectors of text encoders that read turns together with the turns before them, of some episodes."""
+    e = tables.embeddings.c
+    for chunk in chunks(sorted(keys)):
+        in_context_too = e.model.contains(TURN_BEFORE, autoescape=True)
+        connection.execute(sa.delete(tables.embeddings).where(e.node_key.in_(chunk), in_context_too))
 
 
 def faults(connection: Connection) -> Iterator[str]:

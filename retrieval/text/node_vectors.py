@@ -75,4 +75,4 @@ def snapshot_with_vectors(
         if len(store.unembedded(space, model, checks_vectors=True)) > len(store.unembedded(space, model)):
             raise  # damaged, and not only lacking
         found = store.snapshot(space, as_of=as_of)
-        return replace(found, embeddings=embed(found.descriptions))
+        return replace(found, embeddings=embed(found.embedded_texts(model)))

@@ -52,6 +52,11 @@ class TextAdapter:
         identity = self.details["identity"]
         return frozenset([*identity["train"], *identity["validation"]])
 
+    @property
+    def reads_turn_before(self) -> bool:
+        """Whether it was trained to read a turn together with the one before it; see ``kg.embedded_text``."""
+        return bool(self.details["identity"].get("config", {}).get("turn_before", False))  # earlier ones do not say
+
 
 def add_adapter(model: SentenceTransformer, *, rank: int, dropout: float) -> None:
     """Add a trainable adapter to the linear layers of a text encoder; everything else is frozen.
@@ -126,7 +131,7 @@ def read_adapter(folder: Path, *, base: str) -> TextAdapter:
             folder, str(manifest["base"]), str(manifest["version"]), dict(manifest["details"]), SeenTexts.read(folder)
         )
         version = _version(folder)
-        len(found.spaces)  # fails where the manifest does not say what the adapter was trained on
+        _ = found.spaces, found.reads_turn_before  # fail where the manifest does not say how the adapter was trained
         check_seal(manifest)
     except OSError as error:
         raise TextEncoderError(

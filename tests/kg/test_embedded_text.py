@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locigraph.kg.embedded_text import TURN_BEFORE, in_context
+from locigraph.kg.store import Store
+from locigraph.kg.types import TurnId
+from tests.fakes import SPACE, FakeEncoder, change_of, fact, make_turns
+from tests.fakes_graph import make_snapshot
+from tests.kg.dumps import dump
+
+MODEL = "m+123" + TURN_BEFORE
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path / "graph.sqlite") as opened:
+        yield opened
+
+
+def filled(store: Store, *sessions: list[str]) -> None:
+    """A space whose turns are consolidated, each with a fact of the same words."""
+    turns = make_turns(*sessions)
+    store.append_turns(turns)
+    for turn in turns:
+        made = [fact("f", f"It is said: {turn.text}", turn)]
+        store.commit(change_of(turn, nodes=made, encoder=FakeEncoder()))
+
+
+def texts_of(store: Store, model: str) -> set[str]:
+    return {each.text for each in store.unembedded(SPACE, model)}
+
+
+def test_a_turn_is_read_with_the_one_before_it_and_a_fact_alone(store: Store) -> None:
+    filled(store, ["How often?", "Twice"])
+    said = [turn.utterance for turn in store.turns(SPACE)]
+    facts = {"It is said: How often?", "It is said: Twice"}
+    assert texts_of(store, MODEL) == {said[0], f"{said[1]}\n(in reply to {said[0]})", *facts}
+    assert texts_of(store, "m+123") == {*said, *facts}
+
+
+def test_only_the_end_of_a_long_turn_is_context() -> None:
+    before = "Ann: " + " ".join(f"w{i}" for i in range(1, 51))
+    read = in_context("Ben: yes", before)
+    assert read.startswith("Ben: yes\n(in reply to Ann: ... w11 w12 ")
+    assert read.endswith(" w49 w50)")
+    assert in_context("Ben: yes", "Ann: who?") == "Ben: yes\n(in reply to Ann: who?)"
+
+
+def test_the_first_turn_of_a_session_is_read_alone(store: Store) -> None:
+    filled(store, ["Hello", "Hi"], ["Back again"])
+    said = [turn.utterance for turn in store.turns(SPACE)]
+    assert said[2] in texts_of(store, MODEL)
+
+
+@given(st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=8))
+def test_the_turn_before_is_the_last_one_of_the_same_session(sessions: list[str]) -> None:
+    said_in_one = make_turns([f"turn {i}" for i in range(len(sessions))])
+    turns = [replace(turn, session_id=name) for turn, name in zip(said_in_one, sessions, strict=True)]
+    snapshot = make_snapshot(turns)
+    read = snapshot.embedded_texts(MODEL)
+    for i, name in enumerate(sessions):
+        earlier = [j for j in range(i) if sessions[j] == name]
+        said = turns[i].utterance
+        assert read[i] == (in_context(said, turns[earlier[-1]].utterance) if earlier else said)
+
+
+def test_the_store_and_a_snapshot_of_it_say_the_same(store: Store) -> None:
+    filled(store, ["One", "Two", "Three"], ["Four", "Five"])
+    assert set(store.snapshot(SPACE).embedded_texts(MODEL)) == texts_of(store, MODEL)
+
+
+def test_forgetting_a_turn_drops_the_vector_of_the_one_after_it_and_tells_caches_what_was_read(
+    store: Store, tmp_path: Path
+) -> None:
+    filled(store, ["My secret is Porto", "I see", "Good"])
+    for model in ("m", MODEL):
+        read = store.unembedded(SPACE, model)
+        store.put_embeddings(SPACE, model, read, np.ones((len(read), 4), dtype=np.float32))
+    said = [turn.utterance for turn in store.turns(SPACE)]
+    erased: list[str] = []
+    store.forget(SPACE, [TurnId("t0")], before_erasing=erased.extend)
+    assert {said[0], in_context(said[1], said[0])} <= {*erased}
+    assert in_context(said[2], said[1]) not in erased
+    assert [each.text for each in store.unembedded(SPACE, MODEL)] == [said[1]]  # now the first of its session
+    assert store.unembedded(SPACE, "m") == []  # this one has not read the turn before
+    assert "Porto" not in str(dump(tmp_path / "graph.sqlite"))
+
+
+def test_forgetting_a_turn_in_the_middle_gives_the_next_one_a_new_context(store: Store) -> None:
+    filled(store, ["Who came?", "Really", "Ann"])
+    read = store.unembedded(SPACE, MODEL)
+    store.put_embeddings(SPACE, MODEL, read, np.ones((len(read), 4), dtype=np.float32))
+    said = [turn.utterance for turn in store.turns(SPACE)]
+    store.forget(SPACE, [TurnId("t1")])
+    assert [each.text for each in store.unembedded(SPACE, MODEL)] == [in_context(said[2], said[0])]
