@@ -129,10 +129,14 @@ class Conversations(Database):
         with self._read() as connection:
             return turns_.speakers(connection, space)
 
-    def last_spoken(self) -> dict[SpaceId, datetime | None]:
-        """Latest time of any turn of each space, whatever its position; None if no turn has a time."""
+    def last_spoken(self, spaces: Sequence[SpaceId] | None = None) -> dict[SpaceId, datetime | None]:
+        """Latest time of any turn of each space, whatever its position; None if no turn has a time.
+
+        Args:
+            spaces: Leaves out all others; None for all spaces that have turns.
+        """
         with self._read() as connection:
-            return turns_.last_spoken(connection)
+            return turns_.last_spoken(connection, spaces)
 
     def speakers_of(self, space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, frozenset[str]]:
         """Speakers whose words nodes contain; speakers of turns that only repeated the statement are left out."""

@@ -155,10 +155,12 @@ def speakers(connection: Connection, space: SpaceId) -> list[str]:
     return list(connection.scalars(query))
 
 
-def last_spoken(connection: Connection) -> dict[SpaceId, datetime | None]:
-    """Latest time of any turn of each space; None if no turn has a time."""
+def last_spoken(connection: Connection, spaces: Sequence[SpaceId] | None) -> dict[SpaceId, datetime | None]:
+    """Latest time of any turn of each space, or of some; None if no turn has a time."""
     table = tables.turns.c
     query = select(table.space, func.max(table.spoken_at)).group_by(table.space)
+    if spaces is not None:
+        query = query.where(table.space.in_(spaces))
     return {SpaceId(space): moment(latest) for space, latest in connection.execute(query)}
 
 

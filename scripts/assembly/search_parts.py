@@ -79,10 +79,12 @@ class SearchParts:
 
     def vectors(self, strategy: Strategy) -> VectorSearch:
         """Search over description embeddings: in the vector index, or in memory for those of an adapter."""
-        from locigraph.retrieval.index.joint_vectors import JointVectors
+        from locigraph.retrieval.index.scoped_vectors import JointVectors, VectorsOfTheTime
 
-        found = self.indexes.vectors(self.encoder) if strategy.uses_adapter else self._indexed
-        return JointVectors(found, self.spaces) if self.is_joint else found
+        encoder = self.encoder_of(strategy)
+        found = self.indexes.vectors(encoder) if strategy.uses_adapter else self._indexed
+        present = JointVectors(found, self.spaces) if self.is_joint else found
+        return VectorsOfTheTime(present, lambda space, as_of: self.indexes.past_vectors(space, as_of, encoder))
 
     @cached_property
     def _indexed(self) -> VectorSearch:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from locigraph.kg.joint import side_by_side
@@ -41,6 +42,7 @@ class SpaceIndexes:
         self._last: tuple[SpaceId, datetime | None, Snapshot] | None = None
         self._words: dict[tuple[str, ...] | None, LexicalIndex] = {}  # by node types
         self._vectors: dict[str, MemoryVectors] = {}
+        self._past: tuple[SpaceId, datetime, str, MemoryVectors] | None = None
 
     def snapshot(self, space: SpaceId, as_of: datetime | None, encoder: CachedTextEncoder | None = None) -> Snapshot:
         """The graph of a space, or of all spaces side by side if they are searched as one.
@@ -91,10 +93,30 @@ class SpaceIndexes:
             self._vectors[encoder.model_id] = found  # only once it is complete
         return found
 
+    def past_vectors(self, space: SpaceId, as_of: datetime, encoder: CachedTextEncoder) -> MemoryVectors | None:
+        """The description embeddings as of a time, of the wordings of that time; the last ones read are kept.
+
+        None if nothing was said after that time, so that the present ones are the same.
+        """
+        from locigraph.retrieval.index.memory_vectors import MemoryVectors
+
+        if all(last is None or as_of >= last for last in self._last_spoken.values()):
+            return None
+        if self._past is None or self._past[:3] != (space, as_of, encoder.model_id):
+            made = MemoryVectors()
+            made.add_snapshot(self.snapshot(space, as_of, encoder))
+            self._past = space, as_of, encoder.model_id, made
+        return self._past[3]
+
+    @cached_property
+    def _last_spoken(self) -> dict[SpaceId, datetime | None]:
+        return self._store.last_spoken(self._spaces)
+
     @property
     def size(self) -> int:
         """Number of nodes that are held, each counted once for every index that holds it."""
         last = 0 if self._last is None else self._last[2].num_nodes
+        last += 0 if self._past is None else self._past[3].size
         words, vectors = self._words.values(), self._vectors.values()
         return last + sum(index.size for index in words) + sum(index.size for index in vectors)
 

@@ -19,9 +19,9 @@ from locigraph.kg.store import Store
 from locigraph.kg.types import GraphChange, NodeId, NodeStatus, NodeUpdate, SpaceId, TurnId
 from locigraph.retrieval.index.descriptions import DescriptionIndexer
 from locigraph.retrieval.index.documents import LexicalIndex
-from locigraph.retrieval.index.joint_vectors import JointVectors
 from locigraph.retrieval.index.memory_vectors import MemoryVectors
 from locigraph.retrieval.index.milvus import Collection, MilvusIndex
+from locigraph.retrieval.index.scoped_vectors import JointVectors, VectorsOfTheTime
 from locigraph.retrieval.protocols import SearchFilter, VectorMatch
 from locigraph.scripts.assembly import opening
 from locigraph.scripts.assembly.search_parts import indexer_of
@@ -259,6 +259,11 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
         "remove": lambda at: at.vectors.remove(at.name, at.nodes[0]),
         "drop": lambda at: at.vectors.drop(at.name),
         "search": lambda at: at.vectors.search(at.query, SearchFilter((at.name, "nobody")), top_k=100),
+    },
+    VectorsOfTheTime: {
+        "search": lambda at: VectorsOfTheTime(at.collection, lambda space, as_of: None).search(
+            at.query, SearchFilter(at.name), top_k=100
+        ),
     },
     JointVectors: {
         "search": lambda at: JointVectors(at.collection, [at.name]).search(at.query, SearchFilter("any"), top_k=100),

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,10 +13,13 @@ from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId, TurnId
 from locigraph.retrieval.index.milvus_collection import Collection
+from locigraph.retrieval.index.scoped_vectors import VectorsOfTheTime
+from locigraph.retrieval.protocols import SearchFilter
 from locigraph.scripts.assembly import opening
 from locigraph.scripts.assembly.settings import EncoderSettings
-from locigraph.scripts.assembly.space_indexes import KeptIndexes
-from tests.fakes import make_turns, side_by_side
+from locigraph.scripts.assembly.space_indexes import KeptIndexes, SpaceIndexes
+from tests.fakes import MONDAY, SPACE, FakeEncoder, make_turns, side_by_side
+from tests.kg.test_snapshot import planted
 from tests.scripts.test_memory import SALE, Adapted, opened
 
 STRATEGIES = ["v1", "bm25", "dense", "v1-adapted"]
@@ -118,6 +122,28 @@ def test_indexes_are_kept_until_a_space_changes_or_something_of_it_is_forgotten(
         assert kept.of([ana, bo], is_joint=True) is not both
         store.forget(ana, [TurnId("t0")])
         assert kept.of([ana], is_joint=False) is not one
+
+
+def test_a_search_as_of_a_time_compares_with_the_wordings_of_that_time(tmp_path: Path) -> None:
+    encoder: Any = FakeEncoder()
+    with Store(tmp_path / "graph.sqlite") as store:
+        fact = planted(store, encoder)["f"]  # "Ann lives in Porto", and a week later "Ann lives in Lisbon"
+        indexes = SpaceIndexes(store, [SPACE])
+        search = VectorsOfTheTime(
+            indexes.vectors(encoder), lambda space, as_of: indexes.past_vectors(space, as_of, encoder)
+        )
+
+        def cosine(text: str, as_of: datetime | None) -> float:
+            scope = SearchFilter(SPACE, None, as_of)
+            return next(m.score for m in search.search(encoder.encode([text])[0], scope, top_k=9) if m.node_id == fact)
+
+        old, new = "Ann lives in Porto", "Ann lives in Lisbon"
+        assert cosine(old, MONDAY) == pytest.approx(1)
+        assert cosine(new, MONDAY) < 0.99
+        for as_of in (None, MONDAY + timedelta(days=9)):
+            assert cosine(new, as_of) == pytest.approx(1)
+        assert indexes.past_vectors(SPACE, MONDAY, encoder) is indexes.past_vectors(SPACE, MONDAY, encoder)
+        assert indexes.past_vectors(SPACE, MONDAY + timedelta(days=9), encoder) is None
 
 
 def test_a_pending_turn_moves_the_day_from_which_a_question_counts(tmp_path: Path) -> None:
