@@ -20,6 +20,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
 from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities import rank_zero_only
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 from torch import Tensor
 from tqdm import tqdm
 
@@ -320,10 +321,16 @@ def run_lightning(
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Let an interrupt pass: Lightning would end the process with code 1 and ignore all later interrupts."""
+    """Let interrupts and SIGTERM pass.
+
+    After an interrupt Lightning would end the process with code 1 and ignore all later interrupts, and after SIGTERM,
+    which schedulers send to stop a job, with code 0 as if the training were finished.
+    """
     handler = signal.getsignal(signal.SIGINT)
     try:
         yield
+    except SIGTERMException:
+        raise SystemExit(128 + signal.SIGTERM) from None  # the code that shells give to a process that SIGTERM ended
     except SystemExit as stop:
         if not isinstance(stop.__context__, KeyboardInterrupt):
             raise

@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +12,7 @@ from typing import Any, Self
 import lightning as L  # noqa: N812
 import pytest
 import torch
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from locigraph.training import lightning_run
 from locigraph.training.config import TrainerConfig
@@ -35,13 +36,13 @@ class Number:
     name: str
     value: float
     fuse: int = 10**9
-    stop: type[BaseException] = PowerCut
+    stop: Callable[[], BaseException] = PowerCut
     dealt: int = 0
 
     def to(self, device: torch.device | str) -> Self:
         self.dealt += 1
         if self.dealt == self.fuse:
-            raise self.stop
+            raise self.stop()
         return self
 
 
@@ -97,7 +98,7 @@ class Run:
     trainer: TrainerConfig = CPU
     stage: str = "finetune"
     fuse: int = 10**9
-    stop: type[BaseException] = PowerCut
+    stop: Callable[[], BaseException] = PowerCut
     logged: dict[str, Any] = field(default_factory=dict)
 
     def __call__(self, folder: Path) -> Ran:
@@ -219,6 +220,18 @@ def test_an_interrupt_passes_through_lightning_and_the_next_one_does_too(tmp_pat
         with pytest.raises(KeyboardInterrupt):  # Lightning itself ends the process with code 1
             Run(fuse=fuse, stop=KeyboardInterrupt)(tmp_path / "cut")
         assert signal.getsignal(signal.SIGINT) is handler
+    assert Run()(tmp_path / "cut").guess == Run()(tmp_path / "whole").guess
+
+
+def test_a_training_that_a_scheduler_stops_does_not_end_as_if_it_were_finished(tmp_path: Path) -> None:
+    def stopped() -> BaseException:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return SIGTERMException()  # which Lightning itself raises after the step
+
+    with pytest.raises(SystemExit) as ended:  # Lightning's own has code 0
+        Run(fuse=3, stop=stopped)(tmp_path / "cut")
+    assert ended.value.code == 143
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     assert Run()(tmp_path / "cut").guess == Run()(tmp_path / "whole").guess
 
 
