@@ -44,7 +44,7 @@ class Views:
     def of(self, space: SpaceId, as_of: datetime | None) -> View:
         """The view of a space as of a time; the present view if no turn was spoken after that time."""
         last = self._last_turn.get(space)
-        if as_of is None or last is None or as_of >= last:
+        if as_of is None or last is None or epoch(as_of) >= epoch(last):
             return View(space)
         return View(space, as_of)
 

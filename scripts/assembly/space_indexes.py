@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from locigraph.kg.joint import side_by_side
 from locigraph.kg.schema import EPISODE
+from locigraph.kg.times import epoch
 from locigraph.kg.types import SpaceId
 from locigraph.retrieval.text.node_vectors import snapshot_with_vectors
 
@@ -100,7 +101,7 @@ class SpaceIndexes:
         """
         from locigraph.retrieval.index.memory_vectors import MemoryVectors
 
-        if all(last is None or as_of >= last for last in self._last_spoken.values()):
+        if all(last is None or epoch(as_of) >= epoch(last) for last in self._last_spoken.values()):
             return None
         if self._past is None or self._past[:3] != (space, as_of, encoder.model_id):
             made = MemoryVectors()
