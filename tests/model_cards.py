@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tests.record_tables import means_of, unlearnt
+
 ROOT = Path(__file__).parent.parent
 CARDS = [ROOT / "checkpoints" / name / "README.md" for name in ("text", "default", "mixing")]
 #: Records that a card quotes, by the extractor of their graph.
@@ -25,17 +27,24 @@ def facts(folder: Path) -> str:
     """Facts and scores of the model in a folder."""
     manifest = json.loads((folder / "manifest.json").read_text())
     details, version = manifest["details"], manifest["version"]
-    identity = details["identity"]
     size = sum(file.stat().st_size for file in folder.iterdir() if file.suffix in (".safetensors", ".npy"))
     lines = [
         f"- Fingerprint `{version}`, for the text encoder `{manifest.get('text_encoder', manifest.get('base'))}`",
-        f"- Learnt from {len(identity['train'])} conversations, seed {details['seed']}, commit `{details['commit']}`",
+        f"- {_learnt(details)}, commit `{details['commit']}`",
         *[line for name, each in details.get("averaged", {"": details}).items() for line in _training(name, each)],
         f"- {size / 1e6:.1f} MB of weights and hashes",
         "",
         *_rows(folder.name, version),
     ]
     return "\n".join(lines)
+
+
+def _learnt(details: dict[str, Any]) -> str:
+    conversations = f"{len(details['identity']['train'])} conversations"
+    averaged = details.get("averaged")
+    if averaged is None:
+        return f"Learnt from {conversations}, seed {details['seed']}"
+    return f"The mean of the weights of {len(averaged)} trainings on {conversations}"
 
 
 def _training(version: str, details: dict[str, Any]) -> list[str]:
@@ -58,12 +67,12 @@ def _training(version: str, details: dict[str, Any]) -> list[str]:
 
 
 def _rows(name: str, version: str) -> list[str]:
-    rows = [*_on_locomo(name, version), *_on_others(name, version)]
+    rows = [*_on_locomo(name, version), *_on_others(name, version), *_on_longmemeval(name, version)]
     if not rows:
         return [
             "No record of this fingerprint; for the model of the same kind trained in folds see `docs/experiments.md`."
         ]
-    return ["| never trained on | strategy | recall@10 [95%] | nDCG@10 |", "|---|---|---|---|", *rows]
+    return ["| never learnt from | strategy | recall@10 [95%] | nDCG@10 |", "|---|---|---|---|", *rows]
 
 
 def _on_locomo(name: str, version: str) -> list[str]:
@@ -93,4 +102,18 @@ def _on_others(name: str, version: str) -> list[str]:
                 means = cell["means"][strategy]
                 graph = f"{_OTHER[cell['tested']]}, graph by rules (docs/results/{_TRANSFER}.json)"
                 rows.append(f"| {graph} | {strategy} | {means['recall@10']:.3f} | {means['ndcg@10']:.3f} |")
+    return rows
+
+
+def _on_longmemeval(name: str, version: str) -> list[str]:
+    record = json.loads((ROOT / "docs" / "results" / "transfer-longmemeval.json").read_text())
+    if version not in (cell["checkpoint"] for cell in record["cells"]):
+        return []
+    questions = unlearnt(f"transfer-longmemeval{'-mixing' * (name == 'mixing')}--longmemeval-150")
+    graph = f"LongMemEval, {len(questions)} questions of it, graph by rules (docs/results/transfer-longmemeval.json)"
+    rows = []
+    for strategy in _STRATEGIES[name]:
+        if strategy in questions[0]["scores"]:
+            means = means_of(questions, strategy)
+            rows.append(f"| {graph} | {strategy} | {means['recall@10']:.3f} | {means['ndcg@10']:.3f} |")
     return rows

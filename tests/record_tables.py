@@ -151,9 +151,19 @@ def unseen(file: str) -> str:
     return _table(("strategy", *shipped), rows)
 
 
+def unseen_contexts(file: str, *names: str) -> str:
+    """The shipped checkpoint and strategies in contexts of equal length, on corpora unknown to the checkpoint."""
+    cells = [cell for cell in _record(file)["cells"] if cell["trained"] == "shipped"]
+    rows = [
+        [name, *(" / ".join(unsigned(cell["means"][name][key]) for key in _CONTEXTS) for cell in cells)]
+        for name in ("v2-zero", *names)
+    ]
+    return _table(("strategy", *(cell["tested"] for cell in cells)), rows)
+
+
 def in_folds(file: str, *names: str) -> str:
     """Strategies, each given as ``name=title``, on the questions of LongMemEval that are not left out, by kind."""
-    scored = _kept(file)
+    scored = unlearnt(file)
     ids = {each["question_id"] for each in _questions("longmemeval-150")}
     second = [each for each in scored if each["question_id"] in ids]
     parts = [
@@ -162,7 +172,7 @@ def in_folds(file: str, *names: str) -> str:
         *((f"{title} ({{}})", [each for each in scored if each["category"] == kind]) for kind, title in _KINDS_OF_TALK),
     ]
     rows = [
-        [title.format(len(part)), *(_pair(_mean(part, each.partition("=")[0])) for each in names)]
+        [title.format(len(part)), *(_pair(means_of(part, each.partition("=")[0])) for each in names)]
         for title, part in parts
     ]
     return _table(("questions", *(each.partition("=")[2] for each in names)), rows)
@@ -212,9 +222,9 @@ def summary() -> str:
 def other_corpora() -> str:
     """Summary of the results on other corpora than LoCoMo."""
     names = ("v2-zero", "fusion-zero", "v1-adapted")
-    kept = _kept("transfer-longmemeval--longmemeval-150")
+    kept = unlearnt("transfer-longmemeval--longmemeval-150")
     title = f"talk with an assistant (LongMemEval, {len(kept)} questions)"
-    rows = [[title, *(_pair(_mean(kept, name)) for name in names)]]
+    rows = [[title, *(_pair(means_of(kept, name)) for name in names)]]
     cells = {each["tested"]: each for each in _record("transfer-published")["cells"] if each["trained"] == "shipped"}
     for corpus, title in (
         ("msc", "chats between people (MSC, {:,} facts as questions)"),
@@ -229,7 +239,7 @@ TABLES: dict[str, Callable[..., str]] = {
     each.__name__.replace("_", "-"): each
     for each in (
         strategies, comparisons, details, all_strategies, against_all, contexts, matrix, unseen, in_folds, ablation,
-        pretraining, summary, other_corpora,
+        unseen_contexts, pretraining, summary, other_corpora,
     )
 }  # fmt: skip
 
@@ -244,11 +254,13 @@ def _questions(file: str) -> list[dict[str, Any]]:
         return [json.loads(line) for line in lines]
 
 
-def _kept(file: str) -> list[dict[str, Any]]:
+def unlearnt(file: str) -> list[dict[str, Any]]:
+    """Scores of each question whose evidence is not in the training data."""
     return [each for each in _questions(file) if not each.get("left_out")]
 
 
-def _mean(scored: Iterable[Mapping[str, Any]], name: str) -> dict[str, float]:
+def means_of(scored: Iterable[Mapping[str, Any]], name: str) -> dict[str, float]:
+    """Mean scores of a strategy over questions."""
     found = [each["scores"][name] for each in scored]
     return {metric: fmean(each[metric] for each in found) for metric in ("recall@10", "ndcg@10")}
 
