@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import lru_cache
 from itertools import groupby
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -168,7 +168,12 @@ class Context:
 
     def __str__(self) -> str:
         """One line for each memory."""
-        return "\n".join(map(str, self.lines))
+        return "\n".join(self.texts)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The lines as a reader sees them."""
+        return tuple(_measured(line).text for line in self.lines)
 
     @property
     def memories(self) -> tuple[ContextLine, ...]:
@@ -178,36 +183,39 @@ class Context:
     @property
     def tokens(self) -> int:
         """Number of tokens of the context, by ``count_tokens``."""
-        return count_tokens(str(self))
+        return sum(_measured(line).tokens for line in self.lines)
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A line with its sort key in the context, and its cost in tokens and words."""
+    """A line with its sort key in the context."""
 
     place: tuple[int, int, bool, NodeId]
     line: ContextLine
-    cost: tuple[int, int]
 
 
 def _candidates(hits: Sequence[Hit], snapshot: Snapshot, order: Sequence[NodeId] | None) -> list[_Candidate]:
-    place = snapshot.place_of
+    place, dated = snapshot.place_of, dated_types()
     given = {} if order is None else {node: at for at, node in enumerate(order)}
     made = []
     for hit in hits:
         first = min((place[turn] for turn in hit.turn_ids if turn in place), default=len(place))
         said_on = _day(int(snapshot.spoken_at[first])) if first < len(place) else None
-        line = ContextLine(hit.node_id, hit.type, hit.description, said_on, hit.turn_ids, _until(hit, snapshot))
+        row = snapshot.row_of.get(hit.node_id)
+        # Turns and events stay true; of other nodes, another may have taken the place.
+        until = None if row is None or hit.type in dated else _day(int(snapshot.valid_to[row]))
+        line = ContextLine(hit.node_id, hit.type, hit.description, said_on, hit.turn_ids, until)
         key = given.get(hit.node_id, len(given)), first, hit.type != EPISODE, hit.node_id
-        made.append(_Candidate(key, line, _cost(line)))
+        made.append(_Candidate(key, line))
     return made
 
 
 def _packed(candidates: Sequence[_Candidate], budget: Budget, *, brevity: bool) -> tuple[Context, bool]:
     """The context, and whether it is full: a hit was left out and no average line would fit, or all kinds are full."""
     left = _Left(budget)
-    taken = [left.take(each.cost, each.line.type) for each in candidates]
-    costs = [each.cost for each, fits in zip(candidates, taken, strict=True) if fits]
+    costs = [_measured(each.line)[1:] for each in candidates]
+    taken = [left.take(cost, each.line.type) for cost, each in zip(costs, candidates, strict=True)]
+    costs = [cost for cost, fits in zip(costs, taken, strict=True) if fits]
     is_full = (len(costs) < len(taken) and left.is_used_up(costs)) or len(costs) >= budget.kinds.total
     sorted_lines = sorted(
         ((each.place, each.line if fits else None) for each, fits in zip(candidates, taken, strict=True)),
@@ -219,7 +227,7 @@ def _packed(candidates: Sequence[_Candidate], budget: Budget, *, brevity: bool) 
         omission = Omission(len(run))
         if is_shown:
             lines += [line for line in run if line is not None]
-        elif brevity and left.take(_cost(omission)):
+        elif brevity and left.take(_measured(omission)[1:]):
             lines.append(omission)
     return Context(tuple(lines), sum(line is None for _, line in sorted_lines)), is_full
 
@@ -297,17 +305,18 @@ class _Left:
         return True
 
 
+class _Measured(NamedTuple):
+    """A line as a reader sees it, and its numbers of tokens and words."""
+
+    text: str
+    tokens: int
+    words: int
+
+
 @lru_cache(maxsize=2**17)  # an evaluation packs the same memories for every strategy
-def _cost(line: ContextLine | Omission) -> tuple[int, int]:
-    """Tokens and words of a line."""
+def _measured(line: ContextLine | Omission) -> _Measured:
     text = str(line)
-    return count_tokens(text), len(text.split())
-
-
-def _until(hit: Hit, snapshot: Snapshot) -> date | None:
-    """The day on which another fact superseded a hit; None for turns and events, which stay true."""
-    row = snapshot.row_of.get(hit.node_id)
-    return None if row is None or hit.type in dated_types() else _day(int(snapshot.valid_to[row]))
+    return _Measured(text, count_tokens(text), len(text.split()))
 
 
 def _written(day: date) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -70,8 +69,7 @@ def packed_contexts(retriever: Retriever, question: Question, views: Views) -> d
     made = {}
     for tokens, context in zip(TOKEN_BUDGETS, contexts, strict=True):
         turns = dict.fromkeys(turn for line in context.memories for turn in line.turn_ids)
-        lines = tuple(sys.intern(str(line)) for line in context.lines)
-        made[tokens] = PackedContext(lines, tuple(turns), context.tokens)
+        made[tokens] = PackedContext(context.texts, tuple(turns), context.tokens)
     return made
 
 

@@ -46,6 +46,7 @@ _HALF = "@bfloat16"
 _NOT_UNIT = 0.02
 # On CPU 32 is faster than 128, since texts are short and smaller batches need less padding.
 _BATCH = 32
+_REMEMBERED = 16  # more texts at once are not a question
 
 
 class CachedTextEncoder:
@@ -91,6 +92,8 @@ class CachedTextEncoder:
             self._cache = Path(own) / "cache.sqlite"
             self._unwritable = cache if cache.exists() else None
         self._plain: CachedTextEncoder | None = None
+        #: The texts of the last call by their digests, and their vectors: a question is often searched with repeatedly.
+        self._last: tuple[list[bytes], NDArray[np.float32]] | None = None
         self.encoded = 0  # number of texts that the model itself had to encode since construction
         with self._connect() as connection:
             connection.execute("PRAGMA journal_mode=WAL")
@@ -120,6 +123,9 @@ class CachedTextEncoder:
             Embeddings of length 1, float32 [texts, dim].
         """
         digests = [_digest(text) for text in texts]
+        last = self._last
+        if last is not None and last[0] == digests:
+            return last[1].copy()
         unique = dict(zip(digests, texts, strict=True))
         found = self._read(list(unique))
         missing = [digest for digest in unique if digest not in found]
@@ -135,7 +141,10 @@ class CachedTextEncoder:
                     bar.update(len(part))
         if not digests:
             return np.zeros((0, 0), dtype=np.float32)
-        return np.stack([found[digest] for digest in digests])
+        vectors = np.stack([found[digest] for digest in digests])
+        if len(digests) <= _REMEMBERED:
+            self._last = digests, vectors.copy()
+        return vectors
 
     def load(self) -> None:
         """Load the model now instead of when the first text is encoded that the cache does not hold.
@@ -158,6 +167,8 @@ class CachedTextEncoder:
                 f"{self._unwritable}: the cache of vectors cannot be written, so nothing was forgotten; make it "
                 "writable and run forget again"
             )
+        for encoder in plain_and_adapted(self):
+            encoder._last = None
         with self._connect() as connection:
             with connection:
                 connection.executemany("DELETE FROM vectors WHERE digest = ?", [(_digest(text),) for text in texts])

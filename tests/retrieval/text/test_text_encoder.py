@@ -176,3 +176,16 @@ def test_a_damaged_vector_of_the_cache_is_made_again(blob: bytes, tmp_path: Path
         connection.execute("UPDATE vectors SET vector = ?", (blob,))
     np.testing.assert_array_equal(encoder.encode(["text"]), vectors)
     np.testing.assert_array_equal(CountingEncoder("m", cache=tmp_path / "cache.sqlite").encode(["text"]), vectors)
+
+
+def test_the_last_texts_are_answered_from_memory_until_they_are_forgotten(tmp_path: Path) -> None:
+    encoder = CountingEncoder("m", cache=tmp_path / "cache.sqlite")
+    first = encoder.encode(["a question"])
+    first[:] = 0  # what a caller does with its vectors does not matter
+    (tmp_path / "cache.sqlite").unlink()
+    again = encoder.encode(["a question"])
+    assert np.linalg.norm(again) == pytest.approx(1)
+    assert encoder.encoded == 1
+    encoder.forget(["a question"])
+    encoder.encode(["a question"])
+    assert encoder.encoded == 2
