@@ -74,14 +74,15 @@ class Commit:
 
     def _finish_turn(self, turn_id: TurnId) -> None:
         table = tables.turns
-        state = self._connection.execute(
-            select(table.c.state).where(table.c.space == self._change.space, table.c.turn_id == turn_id)
-        ).scalar()
+        is_turn = table.c.space == self._change.space, table.c.turn_id == turn_id
+        state = self._connection.scalar(select(table.c.state).where(*is_turn))
+        if state is None:
+            raise StoreError(f"space {self._change.space!r} has no turn {turn_id!r}")
         if state == TurnState.DONE:  # else two processes that build the same store would duplicate every node
             raise StoreError(f"space {self._change.space!r}: turn {turn_id!r} is already consolidated")
         failure = self._change.failure
-        came_to = TurnState.DONE if failure is None else TurnState.FAILED
-        turns.set_state(self._connection, self._change.space, turn_id, came_to, failure)
+        outcome = TurnState.DONE if failure is None else TurnState.FAILED
+        self._connection.execute(update(table).where(*is_turn).values(state=outcome, error=failure))
 
     def _existing(self) -> dict[str, _Held]:
         refs = {node.ref for node in self._change.nodes}

@@ -76,8 +76,11 @@ class Store(Conversations, Queues):
 
     def spent_by_stage(self) -> dict[str, Spent]:
         """Usage of language models by stage, summed over all spaces."""
+        stage = tables.spent.c.stage
+        sums = [func.sum(tables.spent.c[name]).label(name) for name in expenses.COUNTS]
         with self._read() as connection:
-            return expenses.by_stage(connection)
+            rows = connection.execute(select(stage, *sums).group_by(stage).order_by(stage))
+            return {row.stage: expenses.spent_of(row) for row in rows}
 
     def add_spent(self, space: SpaceId, turn_id: str, stage: str, spent: Spent) -> None:
         """Add to the stored usage of language models; ``turn_id`` is ``""`` if it is for no turn."""

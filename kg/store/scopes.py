@@ -42,9 +42,3 @@ def put(connection: Connection, scopes: Sequence[tuple[SpaceId, Scope]], passed_
             continue
         if held is not None and any(held[field] is None for field in given):
             connection.execute(update(spaces).where(spaces.c.space == space).values(given))
-
-
-def read(connection: Connection) -> dict[SpaceId, Scope]:
-    """All spaces, sorted, with the user and agent to whom they belong."""
-    rows = connection.execute(select(spaces.c.space, spaces.c.user, spaces.c.agent).order_by(spaces.c.space))
-    return {SpaceId(row.space): Scope(row.user, row.agent) for row in rows}

@@ -33,11 +33,6 @@ def put(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId] | Non
         connection.execute(insert_or_keep(connection, tables.tombstones), rows)
 
 
-def forgotten_among(connection: Connection, space: SpaceId, turn_ids: Iterable[TurnId]) -> frozenset[TurnId]:
-    """Which of the given turns were forgotten."""
-    return frozenset(_contents(connection, space, turn_ids))
-
-
 def any_of(connection: Connection, space: SpaceId) -> bool:
     """Whether any turn of a space was forgotten."""
     found = select(tables.tombstones.c.turn).where(tables.tombstones.c.space == space).limit(1)
@@ -53,7 +48,7 @@ def without_forgotten(connection: Connection, turns: Sequence[Turn]) -> list[Tur
     ids_of: defaultdict[SpaceId, list[TurnId]] = defaultdict(list)
     for turn in turns:
         ids_of[turn.space].append(turn.turn_id)
-    contents = {space: _contents(connection, space, ids) for space, ids in ids_of.items()}
+    contents = {space: contents_of(connection, space, ids) for space, ids in ids_of.items()}
     if not any(contents.values()):
         return list(turns)
     key, kept = _key(connection), []
@@ -80,7 +75,7 @@ def remove(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId] | 
     return sum(connection.execute(of_space.where(table.c.turn.in_(part))).rowcount for part in chunks(digests))
 
 
-def _contents(connection: Connection, space: SpaceId, turn_ids: Iterable[TurnId]) -> dict[TurnId, str]:
+def contents_of(connection: Connection, space: SpaceId, turn_ids: Iterable[TurnId]) -> dict[TurnId, str]:
     """Content digests of those given turns that were forgotten; only the tombstones of given turns are read."""
     if not any_of(connection, space):
         return {}  # returns early, since the store may have no key yet: only forgetting generates it

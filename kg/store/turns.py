@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 import secrets
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from operator import attrgetter
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, insert, select, update
 
 from locigraph.kg.errors import StoreError, shortened
 from locigraph.kg.store import rewind, scopes, sequence, tables, tombstones
 from locigraph.kg.store.rows import require_same, turn_of, turn_row
 from locigraph.kg.store.statements import chunks
-from locigraph.kg.times import moment
-from locigraph.kg.types import NodeId, Scope, SpaceId, Turn, TurnId, TurnState
-
-
-@dataclass(frozen=True, slots=True)
-class TurnFailure:
-    """A turn whose consolidation failed, and why."""
-
-    turn_id: TurnId
-    error: str
+from locigraph.kg.types import Scope, SpaceId, Turn, TurnId
 
 
 def append(
@@ -82,58 +71,12 @@ def _held(connection: Connection, turns: Sequence[Turn]) -> dict[tuple[SpaceId, 
     return {(turn.space, turn.turn_id): turn for turn in found}
 
 
-def read(connection: Connection, space: SpaceId, state: TurnState | None) -> list[Turn]:
-    """Turns in conversation order: all, or those in one state."""
-    table = tables.turns
-    query = select(table).where(table.c.space == space).order_by(table.c.position, table.c.key)
-    if state is not None:
-        query = query.where(table.c.state == state)
-    return [turn_of(row) for row in connection.execute(query)]
-
-
-def count(connection: Connection, space: SpaceId) -> Counter[TurnState]:
-    """Number of turns in each state."""
-    state = tables.turns.c.state
-    query = select(state, func.count()).where(tables.turns.c.space == space).group_by(state)
-    return Counter({TurnState(name): int(number) for name, number in connection.execute(query)})
-
-
-def failures(connection: Connection, space: SpaceId) -> list[TurnFailure]:
-    """Turns whose consolidation failed."""
-    table = tables.turns
-    rows = connection.execute(
-        select(table.c.turn_id, table.c.error)
-        .where(table.c.space == space, table.c.state == TurnState.FAILED)
-        .order_by(table.c.position)
-    ).all()
-    return [TurnFailure(TurnId(row.turn_id), row.error or "") for row in rows]
-
-
 def drop_reasons(connection: Connection, space: SpaceId) -> None:
     """Erase the failure reasons of a space's turns, which may quote a language model's text about forgotten turns."""
     table = tables.turns
     failed = table.c.space == space, table.c.error.is_not(None)
     reason = "the reason was erased when turns of this space were forgotten; retry the turn to see it again"
     connection.execute(update(table).where(*failed).values(error=reason))
-
-
-def set_state(connection: Connection, space: SpaceId, turn_id: TurnId, state: TurnState, error: str | None) -> None:
-    """Set a turn's consolidation state; raises StoreError if the space does not hold the turn."""
-    table = tables.turns
-    result = connection.execute(
-        update(table).where(table.c.space == space, table.c.turn_id == turn_id).values(state=state, error=error)
-    )
-    if result.rowcount != 1:
-        raise StoreError(f"space {space!r} has no turn {turn_id!r}")
-
-
-def retry(connection: Connection, space: SpaceId, turn_id: TurnId) -> None:
-    """Make a failed turn pending again; see ``Store.retry_turn``."""
-    table = tables.turns
-    failed = table.c.space == space, table.c.turn_id == turn_id, table.c.state == TurnState.FAILED
-    result = connection.execute(update(table).where(*failed).values(state=TurnState.PENDING, error=None))
-    if result.rowcount != 1:
-        raise StoreError(f"space {space!r} has no failed turn {turn_id!r}; only failed turns can be retried")
 
 
 def keys_of(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId]) -> dict[TurnId, int]:
@@ -146,38 +89,6 @@ def keys_of(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId]) 
         )
         found.update((TurnId(row.turn_id), int(row.key)) for row in rows)
     return found
-
-
-def speakers(connection: Connection, space: SpaceId) -> list[str]:
-    """Names of all speakers of a space, sorted."""
-    table = tables.turns
-    query = select(table.c.speaker).where(table.c.space == space).distinct().order_by(table.c.speaker)
-    return list(connection.scalars(query))
-
-
-def last_spoken(connection: Connection, spaces: Sequence[SpaceId] | None) -> dict[SpaceId, datetime | None]:
-    """Latest time of any turn of each space, or of some; None if no turn has a time."""
-    table = tables.turns.c
-    query = select(table.space, func.max(table.spoken_at)).group_by(table.space)
-    if spaces is not None:
-        query = query.where(table.space.in_(spaces))
-    return {SpaceId(space): moment(latest) for space, latest in connection.execute(query)}
-
-
-def speakers_of(connection: Connection, space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, frozenset[str]]:
-    """Speakers of the turns from which nodes took their words, by node; nodes that are not stored are left out."""
-    n, p, t = tables.nodes, tables.provenance, tables.turns
-    found: dict[NodeId, set[str]] = {}
-    for chunk in chunks(list(ids)):
-        query = (
-            select(n.c.id, t.c.speaker)
-            .join(p, p.c.node_key == n.c.key)
-            .join(t, t.c.key == p.c.turn_key)
-            .where(n.c.space == space, n.c.id.in_(chunk), p.c.worded)
-        )
-        for row in connection.execute(query):
-            found.setdefault(NodeId(row.id), set()).add(row.speaker)
-    return {node: frozenset(names) for node, names in found.items()}
 
 
 def of_nodes(
