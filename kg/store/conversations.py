@@ -14,8 +14,8 @@ from locigraph.kg.store import sequence, tables, tombstones
 from locigraph.kg.store import turns as turns_
 from locigraph.kg.store.database import Database
 from locigraph.kg.store.rows import turn_of
-from locigraph.kg.store.statements import chunks
-from locigraph.kg.times import moment
+from locigraph.kg.store.statements import rows_in
+from locigraph.kg.times import optional_moment
 from locigraph.kg.types import UNSTORABLE, NodeId, Scope, SpaceId, Turn, TurnId, TurnState
 
 
@@ -47,8 +47,8 @@ class Conversations(Database):
         if UNSTORABLE.search(space):
             raise UnknownSpaceError(space, self.spaces())
         with self._read() as connection:
-            found = connection.execute(select(tables.spaces.c.space).where(tables.spaces.c.space == space)).first()
-        if found is None:
+            row = connection.execute(select(tables.spaces.c.space).where(tables.spaces.c.space == space)).first()
+        if row is None:
             raise UnknownSpaceError(space, self.spaces())
 
     def revision(self, space: SpaceId) -> int:
@@ -57,10 +57,10 @@ class Conversations(Database):
         Appending pending turns at the end does not change it, nor does writing embeddings.
         """
         with self._read() as connection:
-            found = connection.scalar(select(tables.spaces.c.revision).where(tables.spaces.c.space == space))
-        if found is None:
+            revision = connection.scalar(select(tables.spaces.c.revision).where(tables.spaces.c.space == space))
+        if revision is None:
             raise UnknownSpaceError(space, self.spaces())
-        return int(found)
+        return int(revision)
 
     def versions(self, spaces: Sequence[SpaceId]) -> dict[SpaceId, tuple[int, int]]:
         """Revision and number of turns of each space; a snapshot is up to date as long as both are unchanged.
@@ -68,13 +68,11 @@ class Conversations(Database):
         Spaces that do not exist are left out.
         """
         table, turns = tables.spaces.c, tables.turns.c
-        held = select(func.count()).where(turns.space == table.space).scalar_subquery()
-        found: dict[SpaceId, tuple[int, int]] = {}
+        turn_count = select(func.count()).where(turns.space == table.space).scalar_subquery()
+        query = select(table.space, table.revision, turn_count.label("turns"))
         with self._read() as connection:
-            for chunk in chunks(list(spaces)):
-                rows = connection.execute(select(table.space, table.revision, held).where(table.space.in_(chunk)))
-                found.update((SpaceId(space), (int(revision), int(count))) for space, revision, count in rows)
-        return found
+            rows = rows_in(connection, query, table.space, spaces)
+            return {SpaceId(row.space): (int(row.revision), int(row.turns)) for row in rows}
 
     def append_turns(
         self, turns: Sequence[Turn], *, scoped: Sequence[tuple[SpaceId, Scope]] = (), may_rewind: bool = True
@@ -120,8 +118,8 @@ class Conversations(Database):
     def misplaced(self) -> dict[SpaceId, str]:
         """Spaces whose positions or NEXT edges contradict the order of their turns, each with its first fault."""
         with self._read() as connection:
-            found = {space: sequence.fault(connection, space) for space in self.spaces()}
-        return {space: fault for space, fault in found.items() if fault is not None}
+            faults = {space: sequence.fault(connection, space) for space in self.spaces()}
+        return {space: fault for space, fault in faults.items() if fault is not None}
 
     def turns(self, space: SpaceId, *, state: TurnState | None = None) -> list[Turn]:
         """Turns of a space in conversation order, all or those in one state."""
@@ -160,7 +158,7 @@ class Conversations(Database):
         if spaces is not None:
             query = query.where(table.space.in_(spaces))
         with self._read() as connection:
-            return {SpaceId(space): moment(latest) for space, latest in connection.execute(query)}
+            return {SpaceId(space): optional_moment(latest) for space, latest in connection.execute(query)}
 
     def speakers_of(self, space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, frozenset[str]]:
         """Speakers whose words nodes contain; speakers of turns that only repeated the statement are left out.
@@ -176,9 +174,8 @@ class Conversations(Database):
         )
         speakers: dict[NodeId, set[str]] = {}
         with self._read() as connection:
-            for chunk in chunks(list(ids)):
-                for row in connection.execute(query.where(nodes.c.id.in_(chunk))):
-                    speakers.setdefault(NodeId(row.id), set()).add(row.speaker)
+            for row in rows_in(connection, query, nodes.c.id, ids):
+                speakers.setdefault(NodeId(row.id), set()).add(row.speaker)
         return {node: frozenset(names) for node, names in speakers.items()}
 
     def retry_turn(self, space: SpaceId, turn_id: TurnId) -> None:

@@ -32,9 +32,9 @@ def spent_of(row: Row[Any]) -> Spent:
 def add(connection: Connection, space: SpaceId, turn_id: str, stage: str, spent: Spent) -> None:
     """Add to the stored usage."""
     more = asdict(spent)
-    held = _TABLE.space == space, _TABLE.turn_id == turn_id, _TABLE.stage == stage
+    is_row = _TABLE.space == space, _TABLE.turn_id == turn_id, _TABLE.stage == stage
     sums = {name: _TABLE[name] + value for name, value in more.items()}
-    if not connection.execute(update(tables.spent).where(*held).values(sums)).rowcount:
+    if not connection.execute(update(tables.spent).where(*is_row).values(sums)).rowcount:
         connection.execute(insert(tables.spent).values(space=space, turn_id=turn_id, stage=stage, **more))
 
 
@@ -42,6 +42,6 @@ def forget_turns(connection: Connection, space: SpaceId, turn_ids: Collection[Tu
     """Move the usage of forgotten turns to the turn ``""``: the sums count against limits, but no turn id is kept."""
     for (turn, stage), spent in read(connection, space).items():
         if turn in turn_ids:
-            held = _TABLE.space == space, _TABLE.turn_id == turn, _TABLE.stage == stage
-            connection.execute(delete(tables.spent).where(*held))
+            is_row = _TABLE.space == space, _TABLE.turn_id == turn, _TABLE.stage == stage
+            connection.execute(delete(tables.spent).where(*is_row))
             add(connection, space, _NO_TURN, stage, spent)

@@ -26,19 +26,19 @@ def put(connection: Connection, scopes: Sequence[tuple[SpaceId, Scope]], passed_
     """
     for space, scope in dict.fromkeys(scopes):
         given = {field: name for field, name in asdict(scope).items() if name is not None}
-        held = connection.execute(select(spaces).where(spaces.c.space == space)).mappings().first() if given else None
+        owner = connection.execute(select(spaces).where(spaces.c.space == space)).mappings().first() if given else None
         for field, name in given.items():
             if not is_name(name):
                 raise StoreError(
                     f"space {space!r}: {field} is {shortened(name)}; expected 1 to {MAX_NAME_BYTES} bytes without "
                     "control characters, not blank; nothing was written"
                 )
-            if held is not None and held[field] not in (None, name):
+            if owner is not None and owner[field] not in (None, name):
                 raise StoreError(
-                    f"space {space!r} belongs to {field} {held[field]!r}, not {name!r}; nothing was written; add to "
+                    f"space {space!r} belongs to {field} {owner[field]!r}, not {name!r}; nothing was written; add to "
                     "another space"
                 )
         if space in passed_over:
             continue
-        if held is not None and any(held[field] is None for field in given):
+        if owner is not None and any(owner[field] is None for field in given):
             connection.execute(update(spaces).where(spaces.c.space == space).values(given))

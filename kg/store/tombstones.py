@@ -13,7 +13,7 @@ from sqlalchemy import Connection, delete, select
 from locigraph.kg.errors import TurnConflictError
 from locigraph.kg.store import remembered, tables
 from locigraph.kg.store.rows import content_of, turn_of
-from locigraph.kg.store.statements import chunks, insert_or_keep
+from locigraph.kg.store.statements import chunks, insert_or_keep, rows_in
 from locigraph.kg.types import SpaceId, Turn, TurnId
 
 _KEY = "tombstone_key"
@@ -23,8 +23,8 @@ def put(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId] | Non
     """Write tombstones for turns that are about to be erased; None stands for all turns of the space."""
     table, key = tables.turns, _key(connection)
     query = select(table).where(table.c.space == space)
-    queries = [query] if turn_ids is None else [query.where(table.c.turn_id.in_(ids)) for ids in chunks(turn_ids)]
-    turns = [turn_of(row) for each in queries for row in connection.execute(each)]
+    found = connection.execute(query) if turn_ids is None else rows_in(connection, query, table.c.turn_id, turn_ids)
+    turns = [turn_of(row) for row in found]
     rows = [
         {"space": space, "turn": _digest(turn.turn_id, key), "content": _digest(content_of(turn), key)}
         for turn in turns
@@ -35,8 +35,8 @@ def put(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId] | Non
 
 def any_of(connection: Connection, space: SpaceId) -> bool:
     """Whether any turn of a space was forgotten."""
-    found = select(tables.tombstones.c.turn).where(tables.tombstones.c.space == space).limit(1)
-    return connection.execute(found).first() is not None
+    query = select(tables.tombstones.c.turn).where(tables.tombstones.c.space == space).limit(1)
+    return connection.execute(query).first() is not None
 
 
 def without_forgotten(connection: Connection, turns: Sequence[Turn]) -> list[Turn]:
@@ -83,16 +83,12 @@ def contents_of(connection: Connection, space: SpaceId, turn_ids: Iterable[TurnI
     of_space = select(table.c.turn, table.c.content).where(table.c.space == space)
     key = _key(connection)
     named = {_digest(turn_id, key): turn_id for turn_id in turn_ids}
-    return {
-        named[row.turn]: row.content
-        for chunk in chunks(list(named))
-        for row in connection.execute(of_space.where(table.c.turn.in_(chunk)))
-    }
+    return {named[row.turn]: row.content for row in rows_in(connection, of_space, table.c.turn, named)}
 
 
 def _key(connection: Connection) -> bytes:
     """The store's secret key for digests, generated with the first tombstone."""
-    return bytes.fromhex(remembered.drawn(connection, _KEY))
+    return bytes.fromhex(remembered.random_value(connection, _KEY))
 
 
 def _digest(value: object, key: bytes) -> str:

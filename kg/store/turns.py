@@ -12,7 +12,7 @@ from sqlalchemy import Connection, insert, select, update
 from locigraph.kg.errors import StoreError, shortened
 from locigraph.kg.store import rewind, scopes, sequence, tables, tombstones
 from locigraph.kg.store.rows import require_same, turn_of, turn_row
-from locigraph.kg.store.statements import chunks
+from locigraph.kg.store.statements import rows_in
 from locigraph.kg.types import Scope, SpaceId, Turn, TurnId
 
 
@@ -30,11 +30,11 @@ def append(
             )
         require_same(unique.setdefault((turn.space, turn.turn_id), turn), turn)
     living = tombstones.without_forgotten(connection, list(unique.values()))
-    held = _held(connection, living)
+    stored = _stored(connection, living)
     for turn in living:
-        if (twin := held.get((turn.space, turn.turn_id))) is not None:
-            require_same(twin, turn)
-    new = [turn for turn in living if (turn.space, turn.turn_id) not in held]
+        if (stored_turn := stored.get((turn.space, turn.turn_id))) is not None:
+            require_same(stored_turn, turn)
+    new = [turn for turn in living if (turn.space, turn.turn_id) not in stored]
     for space in sorted({turn.space for turn in new}):
         if not connection.execute(select(tables.spaces).where(tables.spaces.c.space == space)).first():
             connection.execute(insert(tables.spaces).values(space=space, revision=secrets.randbits(48)))
@@ -56,19 +56,18 @@ def append(
     return len(new)
 
 
-def _held(connection: Connection, turns: Sequence[Turn]) -> dict[tuple[SpaceId, TurnId], Turn]:
+def _stored(connection: Connection, turns: Sequence[Turn]) -> dict[tuple[SpaceId, TurnId], Turn]:
     """The stored versions of the given turns, by space and id; turns that are not stored are left out."""
     ids_of: defaultdict[SpaceId, list[TurnId]] = defaultdict(list)
     for turn in turns:
         ids_of[turn.space].append(turn.turn_id)
     table = tables.turns
-    found = [
+    stored = [
         turn_of(row)
         for space, ids in ids_of.items()
-        for chunk in chunks(ids)
-        for row in connection.execute(select(table).where(table.c.space == space, table.c.turn_id.in_(chunk)))
+        for row in rows_in(connection, select(table).where(table.c.space == space), table.c.turn_id, ids)
     ]
-    return {(turn.space, turn.turn_id): turn for turn in found}
+    return {(turn.space, turn.turn_id): turn for turn in stored}
 
 
 def drop_reasons(connection: Connection, space: SpaceId) -> None:
@@ -81,14 +80,9 @@ def drop_reasons(connection: Connection, space: SpaceId) -> None:
 
 def keys_of(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId]) -> dict[TurnId, int]:
     """Integer keys of turns by id; turns that are not stored are left out."""
-    table = tables.turns
-    found: dict[TurnId, int] = {}
-    for chunk in chunks(list(turn_ids)):
-        rows = connection.execute(
-            select(table.c.turn_id, table.c.key).where(table.c.space == space, table.c.turn_id.in_(chunk))
-        )
-        found.update((TurnId(row.turn_id), int(row.key)) for row in rows)
-    return found
+    table = tables.turns.c
+    query = select(table.turn_id, table.key).where(table.space == space)
+    return {TurnId(row.turn_id): int(row.key) for row in rows_in(connection, query, table.turn_id, turn_ids)}
 
 
 def of_nodes(
@@ -96,15 +90,14 @@ def of_nodes(
 ) -> dict[int, tuple[TurnId, ...]]:
     """Source turns of nodes by integer key, in conversation order, as known at ``latest`` (seconds since 1970)."""
     p, t = tables.provenance, tables.turns
-    found: dict[int, list[TurnId]] = {}
-    for chunk in chunks(list(keys)):
-        query = (
-            select(p.c.node_key, t.c.turn_id)
-            .join(t, t.c.key == p.c.turn_key)
-            # concat("") keeps SQLite from using the index on space, which would read all turns of a space per node.
-            .where(t.c.space.concat("") == space, p.c.recorded_at <= latest, p.c.node_key.in_(chunk))
-            .order_by(t.c.position)
-        )
-        for row in connection.execute(query):
-            found.setdefault(int(row.node_key), []).append(TurnId(row.turn_id))
-    return {key: tuple(ids) for key, ids in found.items()}
+    query = (
+        select(p.c.node_key, t.c.turn_id)
+        .join(t, t.c.key == p.c.turn_key)
+        # concat("") keeps SQLite from using the index on space, which would read all turns of a space per node.
+        .where(t.c.space.concat("") == space, p.c.recorded_at <= latest)
+        .order_by(t.c.position)
+    )
+    turn_ids: dict[int, list[TurnId]] = {}
+    for row in rows_in(connection, query, p.c.node_key, keys):
+        turn_ids.setdefault(int(row.node_key), []).append(TurnId(row.turn_id))
+    return {key: tuple(ids) for key, ids in turn_ids.items()}
