@@ -10,7 +10,7 @@ from sqlalchemy import Connection, select, update
 
 from locigraph.kg.errors import StoreError, shortened
 from locigraph.kg.store.tables import spaces
-from locigraph.kg.types import MAX_NAME_BYTES, Scope, SpaceId, is_name
+from locigraph.kg.types import NAME_RULE, Scope, SpaceId, is_name
 
 
 def put(connection: Connection, scopes: Sequence[tuple[SpaceId, Scope]], passed_over: AbstractSet[SpaceId]) -> None:
@@ -30,8 +30,7 @@ def put(connection: Connection, scopes: Sequence[tuple[SpaceId, Scope]], passed_
         for field, name in given.items():
             if not is_name(name):
                 raise StoreError(
-                    f"space {space!r}: {field} is {shortened(name)}; expected 1 to {MAX_NAME_BYTES} bytes without "
-                    "control characters, not blank; nothing was written"
+                    f"space {space!r}: {field} is {shortened(name)}; expected {NAME_RULE}; nothing was written"
                 )
             if owner is not None and owner[field] not in (None, name):
                 raise StoreError(
