@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from locigraph.consolidation.errors import LanguageModelError, MissingReplyError
+from locigraph.kg.errors import same_beginning
 from locigraph.kg.files import MAKE_ROOM, ensure_table, has_table, is_of_disk, opened_sqlite, replace_file
 
 #: ``auto`` uses recorded replies and requests the others, ``record`` requests all again, ``replay`` requests none.
@@ -123,7 +124,7 @@ def _difference(asked: Mapping[str, Any], kept: Mapping[str, Any]) -> tuple[tupl
         return (0, 0), "an identical request is recorded under another key"
     last = apart[-1]
     mine, other = (json.dumps(each[last], sort_keys=True, ensure_ascii=False) for each in (asked, kept))
-    same = next((i for i, (a, b) in enumerate(zip(mine, other, strict=False)) if a != b), min(len(mine), len(other)))
+    same = same_beginning(mine, other)
     told = (
         f"the most similar recorded request differs in {' and '.join(apart)}, in {last} first at character {same}: "
         f"requested {mine[same : same + _SHOWN]!r}, recorded {other[same : same + _SHOWN]!r}"

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from locigraph.kg.language.tokens import STOP_WORDS, words
 from locigraph.kg.schema import NODE_TYPES
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
+from locigraph.kg.times import moment
 from locigraph.kg.types import GraphChange, NewNode, NewRelation, SpaceId, TurnState
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ class Classifier:
         self._store.commit(
             GraphChange(
                 seen.space,
-                datetime.fromtimestamp(latest, UTC),
+                moment(latest),
                 nodes=tuple(replace(node, embedding=vector) for node, vector in zip(nodes, vectors, strict=True)),
                 relations=tuple(NewRelation(name, "CONTAINS", seen.ids[row], weight) for name, row, weight in put),
                 embedding_model=self._encoder.model_id,

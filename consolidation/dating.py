@@ -7,6 +7,7 @@ from calendar import monthrange
 from datetime import date
 
 from locigraph.kg.language.dates import resolve_times
+from locigraph.kg.times import day_in_words
 from locigraph.kg.types import Turn
 
 Days = tuple[date, date]
@@ -40,7 +41,7 @@ def days_in_words(days: Days) -> str:
     """A range of days in words, such as '7 May 2023', 'May 2023', '2023' or '1 May 2023 to 7 May 2023'."""
     first, last = days
     if first == last:
-        return f"{first.day} {first:%B %Y}"
+        return day_in_words(first)
     if (
         first.day == 1
         and (first.year, first.month) == (last.year, last.month)
@@ -49,4 +50,4 @@ def days_in_words(days: Days) -> str:
         return f"{first:%B %Y}"
     if (first.month, first.day, last.month, last.day) == (1, 1, 12, 31) and first.year == last.year:
         return f"{first.year}"
-    return f"{first.day} {first:%B %Y} to {last.day} {last:%B %Y}"
+    return f"{day_in_words(first)} to {day_in_words(last)}"

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from locigraph.kg.counts import Counts, counted
 from locigraph.kg.schema import MERGED_BY, MERGED_INTO, NAMED_TYPES
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
+from locigraph.kg.times import moment
 from locigraph.kg.types import GraphChange, NewRelation, NodeStatus, NodeUpdate, SpaceId
 
 _PROPER = re.compile(r"\b[A-Z]\w*|\d+")
@@ -98,7 +98,7 @@ class Merger:
         self._store.commit(
             GraphChange(
                 seen.space,
-                datetime.fromtimestamp(int(seen.recorded_at[match.row]), UTC),
+                moment(int(seen.recorded_at[match.row])),
                 updates=(
                     NodeUpdate(node.id, status=NodeStatus.ARCHIVED, attributes={**node.attributes, **marks}),
                     NodeUpdate(kept, add_provenance=node.provenance),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,6 +28,7 @@ from locigraph.kg.counts import Counts, counted
 from locigraph.kg.schema import fact_types
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
+from locigraph.kg.times import moment
 from locigraph.kg.types import (
     Attributes,
     GraphChange,
@@ -126,7 +127,7 @@ class _Facts:
 
     def latest(self, facts: Sequence[NodeId]) -> datetime:
         """When the last of the given facts was recorded; a reflection must not be visible before its facts."""
-        return datetime.fromtimestamp(max(int(self.seen.recorded_at[self.seen.row_of[fact]]) for fact in facts), UTC)
+        return moment(max(int(self.seen.recorded_at[self.seen.row_of[fact]]) for fact in facts))
 
 
 class Reflector:
@@ -344,7 +345,7 @@ class Reflector:
                 facts.seen.source, [facts.seen.row_of[node.id] for node in behind]
             )
             ends = facts.seen.recorded_at[facts.seen.target[is_end]].tolist()
-            times = [node.update_time for node in behind] + [datetime.fromtimestamp(end, UTC) for end in ends]
+            times = [node.update_time for node in behind] + [moment(end) for end in ends]
             change = NodeUpdate(each.node.id, status=NodeStatus.ARCHIVED)
             latest = max(times, default=each.node.update_time)
             self._store.commit(GraphChange(facts.seen.space, latest, updates=(change,)))

@@ -16,6 +16,7 @@ LocigraphError                 every error that a user can cause or fix; command
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable
 
 
@@ -87,6 +88,11 @@ def shortened(value: object) -> str:
     """The repr of a value, cut to at most 80 characters, for use in an error message."""
     shown = repr(value)
     return shown if len(shown) <= 80 else shown[:77] + "..."
+
+
+def same_beginning(one: str, other: str) -> int:
+    """Number of characters before the first difference of two texts."""
+    return len(os.path.commonprefix([one, other]))  # noqa: RUF071  (compares characters, as it should)
 
 
 def nearest(value: str, known: Iterable[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date
 from functools import cached_property
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from locigraph.kg.embedded_text import in_context, reads_turn_before
 from locigraph.kg.schema import EPISODE, dated_types
+from locigraph.kg.times import moment
 from locigraph.kg.types import NodeId, SpaceId, TurnId
 
 #: Stands for "no time" in the snapshot's integer time arrays.
@@ -137,7 +138,7 @@ class Snapshot:
     def last_day(self) -> date | None:
         """The day of the latest turn; None if no turn has a date."""
         latest = int(self.spoken_at.max(initial=NO_TIME))
-        return None if latest == NO_TIME else datetime.fromtimestamp(latest, UTC).date()
+        return None if latest == NO_TIME else moment(latest).date()
 
     @cached_property
     def fingerprint(self) -> str:

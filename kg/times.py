@@ -26,9 +26,19 @@ def optional_epoch(at: datetime | None) -> int | None:
     return None if at is None else epoch(at)
 
 
-def moment(seconds: int | None) -> datetime | None:
+def moment(seconds: int) -> datetime:
+    """Inverse of ``epoch``."""
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def optional_moment(seconds: int | None) -> datetime | None:
     """Inverse of ``optional_epoch``."""
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    return None if seconds is None else moment(seconds)
+
+
+def day_in_words(day: date) -> str:
+    """A day as a question would name it, such as '7 May 2023'."""
+    return f"{day.day} {day:%B %Y}"
 
 
 def day_start(day: date) -> datetime:

@@ -27,6 +27,8 @@ UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
 
 #: Longest name, in bytes of UTF-8: it must fit in an index row, for a space with "@" and a time appended.
 MAX_NAME_BYTES = 240
+#: What ``is_name`` requires, for error messages.
+NAME_RULE = f"1 to {MAX_NAME_BYTES} bytes without control characters, not blank"
 #: Longest text of a turn, and longest caption of its image, in bytes of UTF-8.
 MAX_TEXT_BYTES = 1_000_000
 _MAX_POSITION = 2**31
@@ -139,7 +141,7 @@ class Turn:
         """The first invalid field, its value, and what is expected; None for a valid turn."""
         for name in ("conversation_id", "space", "turn_id", "session_id", "speaker"):
             if not is_name(getattr(self, name)):
-                return name, getattr(self, name), f"1 to {MAX_NAME_BYTES} bytes without control characters, not blank"
+                return name, getattr(self, name), NAME_RULE
         for name in ("text", "image_caption"):
             if not is_text(getattr(self, name) or ""):
                 return name, getattr(self, name), f"at most {MAX_TEXT_BYTES} bytes without NUL or lone surrogates"

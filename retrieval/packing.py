@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from functools import lru_cache
 from itertools import groupby
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -17,6 +17,7 @@ import numpy as np
 from locigraph.kg.language.tokens import one_line
 from locigraph.kg.schema import EPISODE, dated_types
 from locigraph.kg.snapshot import NO_TIME, Snapshot
+from locigraph.kg.times import day_in_words, moment
 from locigraph.kg.types import NodeId, SpaceId, TurnId
 from locigraph.retrieval.protocols import MAX_TOP_K, HasContextOrder, Hit, Result, Retriever
 
@@ -142,8 +143,8 @@ class ContextLine:
 
     def __str__(self) -> str:
         """The line as a reader sees it; line breaks in the text become spaces."""
-        said = [] if self.said_on is None else [_written(self.said_on)]
-        days = said if self.until is None else [*said, f"until {_written(self.until)}"]
+        said = [] if self.said_on is None else [day_in_words(self.said_on)]
+        days = said if self.until is None else [*said, f"until {day_in_words(self.until)}"]
         dated = f"[{', '.join(days)}] " if days else ""
         return one_line(f"{dated}{self.text} ({', '.join(self.turn_ids)})")
 
@@ -319,9 +320,5 @@ def _measured(line: ContextLine | Omission) -> _Measured:
     return _Measured(text, count_tokens(text), len(text.split()))
 
 
-def _written(day: date) -> str:
-    return f"{day.day} {day:%B %Y}"
-
-
 def _day(seconds: int) -> date | None:
-    return None if seconds == NO_TIME else datetime.fromtimestamp(seconds, UTC).date()
+    return None if seconds == NO_TIME else moment(seconds).date()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import AfterValidator, Field
@@ -36,6 +35,7 @@ from locigraph.consolidation.protocols import Context
 from locigraph.consolidation.replies import Form, Schema, filled, one_line, strict_schema
 from locigraph.kg.counts import Spent
 from locigraph.kg.schema import LABEL_PATTERN, NODE_TYPES, RELATION_LABELS, plannable_labels, plannable_types
+from locigraph.kg.times import day_in_words
 from locigraph.kg.types import NodeId, Turn
 
 if TYPE_CHECKING:  # its client takes a second to import
@@ -285,14 +285,10 @@ def _known(node: ContextNode, turn: Turn) -> dict[str, str]:
     """What a model sees of a known node as of a turn; a retried turn does not see that later turns superseded it."""
     shown = {"type": node.type, "text": node.description}
     if node.first_day is not None:
-        shown["from"] = _day(node.first_day)
+        shown["from"] = day_in_words(node.first_day)
     if node.superseded_at is not None and node.superseded_at <= turn.recorded_at:
-        shown["superseded_on"] = _day(node.superseded_at)
+        shown["superseded_on"] = day_in_words(node.superseded_at)
     return shown
-
-
-def _day(day: date) -> str:
-    return f"{day.day} {day:%B %Y}"
 
 
 def _offered(context: Context) -> dict[str, str]:
@@ -319,7 +315,7 @@ def _document(turn: Turn, context: Context, **more: Any) -> Document:
     if turn.image_caption:
         said["shows_image"] = turn.image_caption[:_MOST_OF_EARLIER]
     if turn.spoken_at is not None:
-        said["on"] = f"{turn.spoken_at:%A} {_day(turn.spoken_at)}"
+        said["on"] = f"{turn.spoken_at:%A} {day_in_words(turn.spoken_at)}"
     return {**more, "earlier_turns": earlier, "turn": said}
 
 

@@ -15,15 +15,12 @@ from locigraph.kg.corpora.parsing import (
     SPEAKERS,
     Record,
     Utterance,
+    by_conversation,
     decode,
-    file_sha256,
+    listed_records,
     number_turns,
-    parse_json,
     passed_over,
-    refuse_repeated,
 )
-from locigraph.kg.errors import CorpusFormatError
-from locigraph.kg.types import SpaceId
 
 
 def read(path: str) -> Corpus:
@@ -32,38 +29,33 @@ def read(path: str) -> Corpus:
     Raises:
         CorpusFormatError: If the file has another format; says where.
     """
-    document = parse_json(path, decode(path))
-    if not isinstance(document, list):
-        raise CorpusFormatError(path, None, "(top)", document, "a list of conversations, as in conversations.json")
-    conversations: dict[SpaceId, Conversation] = {}
+    records = listed_records(path, decode(path), "a list of conversations, as in conversations.json")
+    named = ((record.optional_string("conversation_id") or record.string("id"), record) for record in records)
     skipped: Counter[str] = Counter()
-    for number, item in enumerate(document):
-        head = Record(item, path, None, f"[{number}]")
-        space = SpaceId(head.optional_string("conversation_id") or head.string("id"))
-        refuse_repeated(path, "id", space, conversations)
-        conversations[space] = Conversation(space, number_turns(space, list(_said(Record(item, path, space), skipped))))
-    return Corpus("chatgpt", path, file_sha256(path), tuple(conversations.values()), (), {}, notes=passed_over(skipped))
+    conversations = tuple(
+        Conversation(space, number_turns(space, list(_utterances(record, skipped))))
+        for space, record in by_conversation(named, "id")
+    )
+    return Corpus(conversations, notes=passed_over(skipped))
 
 
-def _said(conversation: Record, skipped: Counter[str]) -> Iterator[Utterance]:
+def _utterances(conversation: Record, skipped: Counter[str]) -> Iterator[Utterance]:
     for node in _branch(conversation):
-        message = node.data.get("message")
-        if message is None:
+        if node.data.get("message") is None:
             continue  # the root node has no message
-        held = Record(message, node.path, node.conversation, f"{node.field}.message")
-        author = Record(held.data.get("author"), node.path, node.conversation, f"{held.field}.author")
-        content = Record(held.data.get("content"), node.path, node.conversation, f"{held.field}.content")
+        message = node.record("message")
+        author, content = message.record("author"), message.record("content")
         speaker = SPEAKERS.get(author.string("role"))
         # Transcripts of speech are objects with a text; objects without one are images, sounds and files.
         parts = (
-            each.get("text") if isinstance(each, dict) else each for each in content.items("parts", required=False)
+            part.get("text") if isinstance(part, dict) else part for part in content.items("parts", required=False)
         )
         text = "\n".join(part for part in parts if isinstance(part, str))
-        metadata = held.data.get("metadata")
+        metadata = message.data.get("metadata")
         if speaker is None:
             skipped["system and tool messages"] += 1
             continue
-        if held.optional_string("recipient") not in (None, "all"):
+        if message.optional_string("recipient") not in (None, "all"):
             skipped["messages to tools"] += 1
             continue
         if isinstance(metadata, dict) and metadata.get("is_visually_hidden_from_conversation") is True:
@@ -72,19 +64,21 @@ def _said(conversation: Record, skipped: Counter[str]) -> Iterator[Utterance]:
         if not text.strip():
             skipped["messages without text"] += 1
             continue
-        time = None if held.data.get("create_time") is None else held.epoch("create_time")
-        yield Utterance(held.string("id"), "undated" if time is None else time.date().isoformat(), speaker, text, time)
+        time = None if message.data.get("create_time") is None else message.epoch("create_time")
+        yield Utterance(
+            message.string("id"), "undated" if time is None else time.date().isoformat(), speaker, text, time
+        )
 
 
 def _branch(conversation: Record) -> list[Record]:
     """The nodes from the root to the message that was shown last."""
-    mapping = Record(conversation.data.get("mapping"), conversation.path, conversation.conversation, "mapping")
+    mapping = conversation.record("mapping")
     name, branch, seen = conversation.optional_string("current_node"), [], set()
     while name is not None:
         if name in seen:
             raise mapping.error(name, "its own ancestor", "a tree")
         seen.add(name)
-        node = Record(mapping.data.get(name), conversation.path, conversation.conversation, f"mapping.{name}")
+        node = mapping.record(name)
         branch.append(node)
         name = node.optional_string("parent")
     return branch[::-1]

@@ -9,7 +9,7 @@ from datetime import date
 from functools import cached_property
 
 from locigraph.kg.errors import CorpusFormatError, nearest
-from locigraph.kg.types import MAX_NAME_BYTES, Question, SpaceId, Turn, TurnId, is_name
+from locigraph.kg.types import NAME_RULE, Question, SpaceId, Turn, TurnId, is_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,25 +75,25 @@ class Corpus:
     """A corpus as read from a file.
 
     Attributes:
-        format: Name of its format's row in ``FORMATS``.
-        path: Path as the user gave it.
-        sha256: SHA-256 of the file's bytes.
         conversations: The conversations, in the file's order.
         questions: The questions with resolvable evidence, in the file's order.
-        skipped: Number of questions that were left out, by reason.
         notes: Further remarks for reports, such as unresolved evidence ids or an unknown hash.
+        format: Name of its format's row in ``FORMATS``; ``load_corpus`` sets it.
+        path: Path as the user gave it; ``load_corpus`` sets it.
+        sha256: SHA-256 of the file's bytes; ``load_corpus`` sets it unless the reader has.
+        left_out: Number of questions that were left out, by reason, in addition to those that the conversations count.
         unanswerable: Questions that the conversations do not answer although they seem to; a memory should say so.
         corrections: Published corrections of the evidence, by question ID; evaluated in addition to the original
             evidence, never instead of it.
     """
 
-    format: str
-    path: str
-    sha256: str
     conversations: tuple[Conversation, ...]
-    questions: tuple[Question, ...]
-    skipped: dict[str, int]
+    questions: tuple[Question, ...] = ()
     notes: tuple[str, ...] = ()
+    format: str = ""
+    path: str = ""
+    sha256: str = ""
+    left_out: Mapping[str, int] = field(default_factory=dict)
     unanswerable: tuple[Question, ...] = ()
     corrections: Mapping[str, tuple[TurnId, ...]] = field(default_factory=dict)
 
@@ -101,6 +101,14 @@ class Corpus:
     def texts(self) -> dict[str, dict[str, str]]:
         """What was said: space -> turn ID -> text."""
         return {str(c.space): {str(t.turn_id): t.text for t in c.turns} for c in self.conversations}
+
+    @cached_property
+    def skipped(self) -> dict[str, int]:
+        """Number of questions that were left out, by reason."""
+        total: Counter[str] = Counter()
+        for reasons in (*(conversation.skipped for conversation in self.conversations), self.left_out):
+            total.update(reasons)
+        return dict(total)
 
     def of_categories(self, categories: Sequence[str]) -> Corpus:
         """The corpus with only the questions of the given categories; the others are counted as skipped.
@@ -114,11 +122,9 @@ class Corpus:
                 expected = "a category of the corpus" + nearest(category, present)
                 raise CorpusFormatError(self.path, None, "category", category, expected)
         kept = tuple(q for q in self.questions if q.category in categories)
-        left_out = Counter(q.category for q in self.questions if q.category not in categories)
-        skipped = dict(self.skipped)
-        for category, count in sorted(left_out.items()):
-            skipped[f"category {category} not asked for"] = count
-        return replace(self, questions=kept, skipped=skipped)
+        others = Counter(q.category for q in self.questions if q.category not in categories)
+        reasons = {f"category {category} not asked for": count for category, count in sorted(others.items())}
+        return replace(self, questions=kept, left_out={**self.left_out, **reasons})
 
     def of_conversations(self, names: Sequence[str]) -> Corpus:
         """The corpus with only the given conversations, their questions and their counts of skipped questions.
@@ -131,14 +137,9 @@ class Corpus:
             if name not in present:
                 expected = "a conversation of the corpus" + nearest(name, present)
                 raise CorpusFormatError(self.path, None, "conversations", name, expected)
-        skipped = Counter(self.skipped)
-        for conversation in self.conversations:
-            if conversation.space not in names:
-                skipped.subtract(conversation.skipped)
         return replace(
             self,
             conversations=tuple(c for c in self.conversations if c.space in names),
-            skipped=dict(+skipped),
             questions=tuple(q for q in self.questions if q.space in names),
             unanswerable=tuple(q for q in self.unanswerable if q.space in names),
         )
@@ -150,17 +151,16 @@ class Corpus:
             CorpusFormatError: If it does not hold exactly one conversation, or the name is invalid.
         """
         if len(self.conversations) != 1:
-            names = ", ".join(repr(str(each.space)) for each in self.conversations[:3])
+            names = ", ".join(repr(str(conversation.space)) for conversation in self.conversations[:3])
             expected = f"null, since the file holds {len(self.conversations)} conversations, such as {names}"
             raise CorpusFormatError(self.path, None, "space", name, expected)
         if not is_name(name):
-            expected = f"1 to {MAX_NAME_BYTES} bytes without control characters, not blank"
-            raise CorpusFormatError(self.path, None, "space", name, expected)
-        space, (held,) = SpaceId(name), self.conversations
-        turns = tuple(replace(turn, space=space, conversation_id=name) for turn in held.turns)
+            raise CorpusFormatError(self.path, None, "space", name, NAME_RULE)
+        space, (conversation,) = SpaceId(name), self.conversations
+        turns = tuple(replace(turn, space=space, conversation_id=name) for turn in conversation.turns)
         return replace(
             self,
-            conversations=(replace(held, space=space, turns=turns),),
+            conversations=(replace(conversation, space=space, turns=turns),),
             questions=tuple(replace(question, space=space) for question in self.questions),
             unanswerable=tuple(replace(question, space=space) for question in self.unanswerable),
         )

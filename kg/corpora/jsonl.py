@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from datetime import date
 
 from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat, Extractions, RecordedEvent, RecordedItem
-from locigraph.kg.corpora.parsing import Record, Utterance, file_sha256, json_lines, number_turns, refuse_repeated
+from locigraph.kg.corpora.parsing import Record, Utterance, by_conversation, json_lines, number_turns
 from locigraph.kg.errors import CorpusFormatError
 from locigraph.kg.times import TIME_RANGE, day_start, is_in_range
 from locigraph.kg.types import Question, SpaceId, TurnId
@@ -20,17 +20,10 @@ def read(path: str) -> Corpus:
     Raises:
         CorpusFormatError: If a line is malformed; names the conversation and the field.
     """
-    conversations: dict[SpaceId, Conversation] = {}
+    conversations: list[Conversation] = []
     questions: list[Question] = []
-    total: Counter[str] = Counter()
     seen: set[str] = set()
-    for number, item in json_lines(path):
-        if not isinstance(item, dict) or "conversation_id" not in item:
-            expected = "an object with conversation_id and sessions"
-            raise CorpusFormatError(path, None, f"line {number}", item, expected)
-        space = SpaceId(Record(item, path, None, f"line {number}").string("conversation_id"))
-        refuse_repeated(path, "conversation_id", space, conversations, kind="line")
-        record = Record(item, path, space)
+    for space, record in by_conversation(_named(path), "conversation_id", entry="line"):
         turns = number_turns(space, list(_utterances(record)))
         known = {turn.turn_id for turn in turns}
         empty = _turn_ids(record) - known
@@ -51,9 +44,17 @@ def read(path: str) -> Corpus:
                 questions.append(question)
             else:
                 skipped["no evidence turn given"] += 1
-        conversations[space] = Conversation(space, turns, read_extractions(record, known, empty), skipped)
-        total.update(skipped)
-    return Corpus("jsonl", path, file_sha256(path), tuple(conversations.values()), tuple(questions), dict(total))
+        conversations.append(Conversation(space, turns, read_extractions(record, known, empty), skipped))
+    return Corpus(tuple(conversations), tuple(questions))
+
+
+def _named(path: str) -> Iterator[tuple[str, Record]]:
+    for number, item in json_lines(path):
+        if not isinstance(item, dict) or "conversation_id" not in item:
+            expected = "an object with conversation_id and sessions"
+            raise CorpusFormatError(path, None, f"line {number}", item, expected)
+        record = Record(item, path, None, f"line {number}")
+        yield record.string("conversation_id"), record
 
 
 def _turn_ids(record: Record) -> set[TurnId]:

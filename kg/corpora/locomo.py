@@ -12,14 +12,12 @@ from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
 from locigraph.kg.corpora.parsing import (
     Record,
     Utterance,
+    by_conversation,
     decode,
-    file_sha256,
     json_lines,
+    listed_records,
     number_turns,
-    parse_json,
-    refuse_repeated,
 )
-from locigraph.kg.errors import CorpusFormatError
 from locigraph.kg.types import Question, SpaceId, TurnId
 
 #: The paper's names for the category numbers in the file.
@@ -37,16 +35,10 @@ def read(path: str) -> Corpus:
     Raises:
         CorpusFormatError: If the file does not have LoCoMo's format.
     """
-    data = parse_json(path, decode(path))
-    if not isinstance(data, list):
-        raise CorpusFormatError(path, None, "(top)", data, "a list of conversations")
-    conversations: dict[SpaceId, Conversation] = {}
+    records = listed_records(path, decode(path), "a list of conversations")
+    conversations: list[Conversation] = []
     questions: list[Question] = []
-    total: Counter[str] = Counter()
-    for number, item in enumerate(data):
-        space = SpaceId(Record(item, path, None, f"[{number}]").string("sample_id"))
-        refuse_repeated(path, "sample_id", space, conversations)
-        record = Record(item, path, space)
+    for space, record in by_conversation(((each.string("sample_id"), each) for each in records), "sample_id"):
         turns = number_turns(space, list(_utterances(record)))
         skipped: Counter[str] = Counter()
         unresolved: list[str] = []
@@ -58,9 +50,8 @@ def read(path: str) -> Corpus:
                 questions.append(question)
             else:
                 skipped["evidence cannot be resolved" if lost else "no evidence given"] += 1
-        conversations[space] = Conversation(space, turns, skipped=skipped, unresolved=tuple(unresolved))
-        total.update(skipped)
-    return Corpus("locomo", path, file_sha256(path), tuple(conversations.values()), tuple(questions), dict(total))
+        conversations.append(Conversation(space, turns, skipped=skipped, unresolved=tuple(unresolved)))
+    return Corpus(tuple(conversations), tuple(questions))
 
 
 def with_corrections(corpus: Corpus, path: str) -> Corpus:
@@ -76,30 +67,30 @@ def with_corrections(corpus: Corpus, path: str) -> Corpus:
     """
     questions = {q.question_id: q for q in corpus.questions}
     known = {c.space: {turn.turn_id for turn in c.turns} for c in corpus.conversations}
-    found: dict[str, tuple[TurnId, ...]] = {}
-    passed = 0
+    corrections: dict[str, tuple[TurnId, ...]] = {}
+    left_out = 0
     for number, item in json_lines(path):
         space = SpaceId(Record(item, path, None, f"line {number}").string("conversation_id"))
         record = Record(item, path, space, f"line {number}")
         question = questions.get(f"{space}:{item.get('qa_index')}")
         evidence = tuple(TurnId(turn) for turn in dict.fromkeys(record.strings("correct_evidence")))
         if question is None or not evidence:
-            passed += 1
+            left_out += 1
             continue
         if record.string("question") != question.text:
             raise record.error("question", record.string("question"), f"{question.text!r}, as in the corpus")
         for turn in evidence:
             if turn not in known[space]:
                 raise record.error("correct_evidence", turn, "the id of a turn of this conversation")
-        found[question.question_id] = evidence
+        corrections[question.question_id] = evidence
     notes = corpus.notes
-    if passed:
-        notes = (*notes, f"{passed} corrections name no evidence, or a question that was not read; they are left out")
-    return replace(corpus, corrections=found, notes=notes)
+    if left_out:
+        notes = (*notes, f"{left_out} corrections name no evidence, or a question that was not read; they are left out")
+    return replace(corpus, corrections=corrections, notes=notes)
 
 
 def _utterances(record: Record) -> Iterator[Utterance]:
-    conversation = Record(record.data.get("conversation"), record.path, record.conversation, "conversation")
+    conversation = record.record("conversation")
     numbers = sorted(int(m.group(1)) for key in conversation.data if (m := _SESSION.fullmatch(key)))
     seen: set[str] = set()
     for number in numbers:
@@ -128,10 +119,10 @@ def _question(entry: Record, space: SpaceId, index: int, known: set[TurnId]) -> 
     evidence: list[TurnId] = []
     lost: list[str] = []
     for cited in entry.strings("evidence", required=False):
-        found = _CITATION.findall(cited)
-        if not found:
+        citations = _CITATION.findall(cited)
+        if not citations:
             lost.append(cited[:60])
-        for session, position in found:
+        for session, position in citations:
             turn_id = TurnId(f"D{int(session)}:{int(position)}")
             if turn_id not in known:
                 lost.append(f"{cited[:60]} (no turn {turn_id})")

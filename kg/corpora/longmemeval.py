@@ -6,18 +6,9 @@ from collections import Counter
 from datetime import datetime, timedelta
 
 from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
-from locigraph.kg.corpora.parsing import (
-    Record,
-    Utterance,
-    decode,
-    file_sha256,
-    number_turns,
-    parse_json,
-    refuse_repeated,
-)
+from locigraph.kg.corpora.parsing import Record, Utterance, by_conversation, decode, listed_records, number_turns
 from locigraph.kg.counts import counted, is_or_are
-from locigraph.kg.errors import CorpusFormatError
-from locigraph.kg.types import Question, SpaceId, TurnId
+from locigraph.kg.types import Question, TurnId
 
 _CLOCK = "%Y/%m/%d (%a) %H:%M"
 
@@ -32,24 +23,18 @@ def read(path: str) -> Corpus:
     Raises:
         CorpusFormatError: If the file does not have LongMemEval's format.
     """
-    data = parse_json(path, decode(path))
-    if not isinstance(data, list):
-        raise CorpusFormatError(path, None, "(top)", data, "a list of questions")
-    conversations: dict[SpaceId, Conversation] = {}
+    records = listed_records(path, decode(path), "a list of questions")
+    named = ((record.string("question_id"), record) for record in records)
+    conversations: list[Conversation] = []
     questions: list[Question] = []
-    skipped: Counter[str] = Counter()
     renamed = 0
     late = 0
-    for number, item in enumerate(data):
-        space = SpaceId(Record(item, path, None, f"[{number}]").string("question_id"))
-        refuse_repeated(path, "question_id", space, conversations, kind="question")
-        record = Record(item, path, space)
+    for space, record in by_conversation(named, "question_id", entry="question"):
         utterances, evidence, repeats = _history(record)
         renamed += repeats
         turns = number_turns(space, utterances)
-        missing = {} if evidence else {"no evidence turn marked": 1}
-        conversations[space] = Conversation(space, turns, skipped=missing)
-        skipped.update(missing)
+        skipped = {} if evidence else {"no evidence turn marked": 1}
+        conversations.append(Conversation(space, turns, skipped=skipped))
         asked_at = _time(record, "question_date").replace(hour=0, minute=0) + timedelta(days=1, seconds=-1)
         late += sum(1 for turn in turns if turn.spoken_at and turn.spoken_at > asked_at)
         if not evidence:
@@ -72,15 +57,7 @@ def read(path: str) -> Corpus:
         notes.append(f"{counted(renamed, 'repeated session id')} numbered")
     if late:
         notes.append(f"{counted(late, 'turn')} {is_or_are(late)} dated after the day of a question and invisible to it")
-    return Corpus(
-        "longmemeval",
-        path,
-        file_sha256(path),
-        tuple(conversations.values()),
-        tuple(questions),
-        dict(skipped),
-        tuple(notes),
-    )
+    return Corpus(tuple(conversations), tuple(questions), tuple(notes))
 
 
 def _time(record: Record, field: str) -> datetime:
@@ -92,9 +69,9 @@ def _history(record: Record) -> tuple[list[Utterance], list[str], int]:
     dates = record.strings("haystack_dates")
     sessions = record.items("haystack_sessions")
     if not len(ids) == len(dates) == len(sessions):
-        found = ((sessions, "session"), (ids, "id"), (dates, "date"))
-        told = ", ".join(counted(len(values), noun) for values, noun in found)
-        raise record.error("haystack_sessions", told, "the same number of each")
+        lists = ((sessions, "session"), (ids, "id"), (dates, "date"))
+        lengths = ", ".join(counted(len(values), noun) for values, noun in lists)
+        raise record.error("haystack_sessions", lengths, "the same number of each")
     times = [
         _time(Record({"date": d}, record.path, record.conversation, f"haystack_dates[{i}]"), "date")
         for i, d in enumerate(dates)

@@ -19,15 +19,13 @@ from locigraph.kg.corpora.parsing import (
     ContentNames,
     Record,
     Utterance,
+    by_conversation,
     decode,
-    file_sha256,
     json_lines,
     number_turns,
     parse_json,
     passed_over,
-    refuse_repeated,
 )
-from locigraph.kg.types import SpaceId
 
 _SESSION = "s1"
 _TEXT_TYPES = ("text", "input_text", "output_text")  # of the chat completions API, and of the responses API
@@ -39,8 +37,23 @@ def read(path: str) -> Corpus:
     Raises:
         CorpusFormatError: If the file has another format; says where.
     """
-    conversations: dict[SpaceId, Conversation] = {}
+    conversations: list[Conversation] = []
     skipped: Counter[str] = Counter()
+    for space, record in by_conversation(_named(path), "id"):
+        utterances, names = [], ContentNames()
+        for message in record.records("messages"):
+            speaker = SPEAKERS.get(message.string("role"))
+            text = _text(message)
+            if speaker is None or not text.strip():
+                skipped["messages with other roles" if speaker is None else "messages without text"] += 1
+                continue
+            time = message.timestamp("timestamp")
+            utterances.append(Utterance(names.name(time, speaker, text), _SESSION, speaker, text, time))
+        conversations.append(Conversation(space, number_turns(space, utterances)))
+    return Corpus(tuple(conversations), notes=passed_over(skipped))
+
+
+def _named(path: str) -> Iterator[tuple[str, Record]]:
     stem = Path(path).name.split(".")[0]
     documents = list(_documents(path))
     for number, document in enumerate(documents, start=1):
@@ -50,22 +63,7 @@ def read(path: str) -> Corpus:
             raise record.error(
                 "messages", None, "a list; if the file has one message per line, make one list of them with jq -s ."
             )
-        name = record.optional_string("id") or (stem if len(documents) == 1 else f"{stem}-{number}")
-        space = SpaceId(name)
-        refuse_repeated(path, "id", space, conversations)
-        said, names = [], ContentNames()
-        for message in Record(document, path, name).records("messages"):
-            speaker = SPEAKERS.get(message.string("role"))
-            text = _text(message)
-            if speaker is None or not text.strip():
-                skipped["messages with other roles" if speaker is None else "messages without text"] += 1
-                continue
-            time = message.timestamp("timestamp")
-            turn_id = names.name(time, speaker, text)
-            said.append(Utterance(turn_id, _SESSION, speaker, text, time))
-        conversations[space] = Conversation(space, number_turns(space, said))
-    notes = passed_over(skipped)
-    return Corpus("messages", path, file_sha256(path), tuple(conversations.values()), (), {}, notes=notes)
+        yield record.optional_string("id") or (stem if len(documents) == 1 else f"{stem}-{number}"), record
 
 
 def _documents(path: str) -> Iterator[Any]:

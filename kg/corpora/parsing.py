@@ -8,7 +8,7 @@ import json
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -77,6 +77,10 @@ class Record:
             raise self.error(key, value, "a string or null")
         return self._storable(key, value) if value and value.strip() else None
 
+    def record(self, key: str) -> Record:
+        """The value of a key, which must be an object."""
+        return Record(self.data.get(key), self.path, self.conversation, self._name(key))
+
     def items(self, key: str, *, required: bool = True) -> list[Any]:
         """The list value of a key; empty if the key is absent and not required."""
         value = self.data.get(key, None if required else [])
@@ -124,10 +128,25 @@ class Record:
         return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def refuse_repeated(path: str, field: str, name: str, earlier: Container[str], *, kind: str = "conversation") -> None:
-    """Raise CorpusFormatError if ``name``, the value of an entry's ``field``, is the name of an earlier entry too."""
-    if name in earlier:
-        raise CorpusFormatError(path, name, field, name, f"an id that no earlier {kind} has")
+def by_conversation(
+    named: Iterable[tuple[str, Record]], field: str, *, entry: str = "conversation"
+) -> Iterator[tuple[SpaceId, Record]]:
+    """The records of a file by the names of their conversations, which errors then show in place of the position.
+
+    Args:
+        named: The name of each conversation and its record.
+        field: The field that holds the name; shown in errors, as is the kind of ``entry``.
+        entry: What a record is in the file.
+
+    Raises:
+        CorpusFormatError: If two records have the same name.
+    """
+    earlier: set[str] = set()
+    for name, record in named:
+        if name in earlier:
+            raise CorpusFormatError(record.path, name, field, name, f"an id that no earlier {entry} has")
+        earlier.add(name)
+        yield SpaceId(name), Record(record.data, record.path, name)
 
 
 #: Speaker names for the message roles of chat APIs; other roles are instructions and tools.
@@ -222,6 +241,19 @@ def parse_json(path: str, text: str, line: int | None = None) -> Any:
     except ValueError as error:
         where = "(top)" if line is None else f"line {line}"
         raise CorpusFormatError(path, None, where, text[:30], f"readable JSON ({error})") from error
+
+
+def listed_records(path: str, text: str, expected: str, conversation: str | None = None) -> Iterator[Record]:
+    """The objects of a JSON document that is a list; ``expected`` says in errors what it should list.
+
+    Raises:
+        CorpusFormatError: If the text is not JSON, the document is not a list, or a member is not an object.
+    """
+    document = parse_json(path, text)
+    if not isinstance(document, list):
+        raise CorpusFormatError(path, None, "(top)", document, expected)
+    for number, item in enumerate(document):
+        yield Record(item, path, conversation, f"[{number}]")
 
 
 def json_lines(path: str) -> Iterator[tuple[int, Any]]:

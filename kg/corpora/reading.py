@@ -10,7 +10,7 @@ from pathlib import Path
 from locigraph.kg.corpora import jsonl
 from locigraph.kg.corpora.corpus import Corpus, CorpusFormat
 from locigraph.kg.corpora.formats import FORMATS
-from locigraph.kg.corpora.parsing import Record, json_lines
+from locigraph.kg.corpora.parsing import Record, file_sha256, json_lines
 from locigraph.kg.counts import counted
 from locigraph.kg.errors import CorpusFileError, CorpusFormatError
 
@@ -56,7 +56,7 @@ def load_corpus(
     if path in BUNDLED:
         row = jsonl.FORMAT
         with resources.as_file(resources.files("locigraph.kg.corpora") / f"{path}.jsonl") as bundled:
-            corpus = replace(row.read(str(bundled)), path=path)
+            corpus = replace(_read(row, str(bundled)), path=path)
     elif not Path(path).exists():
         raise CorpusFileError(path, "no such file", f"name an existing file or a bundled corpus: {', '.join(BUNDLED)}")
     else:
@@ -66,8 +66,8 @@ def load_corpus(
     if extractions is None and path not in BUNDLED and beside.is_file():
         extractions = str(beside)
     if extractions in BUNDLED_EXTRACTIONS:
-        held = resources.files("locigraph.kg.corpora") / f"{extractions}_extractions.jsonl"
-        with resources.as_file(held) as bundled:
+        resource = resources.files("locigraph.kg.corpora") / f"{extractions}_extractions.jsonl"
+        with resources.as_file(resource) as bundled:
             corpus = _with_extractions(corpus, str(bundled))
     elif extractions is not None:
         corpus = _with_extractions(corpus, extractions)
@@ -84,7 +84,7 @@ def load_corpus(
     corpus = replace(corpus, unanswerable=tuple(q for q in corpus.questions if q.category in row.unanswerable))
     if conversations is not None:
         corpus = corpus.of_conversations(conversations)
-    unresolved = [each for conversation in corpus.conversations for each in conversation.unresolved]
+    unresolved = [citation for conversation in corpus.conversations for citation in conversation.unresolved]
     if unresolved:
         note = f"{len(unresolved)} cited turns could not be resolved: " + "; ".join(unresolved)
         corpus = replace(corpus, notes=(note, *corpus.notes))
@@ -101,12 +101,13 @@ def load_corpus(
 
 def _read(row: CorpusFormat, path: str) -> Corpus:
     try:
-        return row.read(path)
+        corpus = row.read(path)
     except CorpusFormatError as error:
         if row is jsonl.FORMAT and error.field == "line 1":  # probably an export given without its format
             exports = ", ".join(other.name for other in FORMATS.values() if other.is_export)
             error.args = (f"{error}; for the export of another program, set --corpus.format to one of: {exports}",)
         raise
+    return replace(corpus, format=row.name, path=path, sha256=corpus.sha256 or file_sha256(path))
 
 
 def _usable(corpus: Corpus) -> Corpus:
@@ -124,12 +125,14 @@ def _usable(corpus: Corpus) -> Corpus:
                 field, value, expected = turn.fault
                 where = f"turn {str(turn.turn_id)[:60]!r}, {field}"
                 raise CorpusFormatError(corpus.path, str(turn.space)[:60], where, value, expected)
-    empty = [str(c.space) for c in corpus.conversations if not c.turns]
+    empty = tuple(conversation for conversation in corpus.conversations if not conversation.turns)
     if not empty:
         return corpus
-    note = f"left out {counted(len(empty), 'conversation')} without turns, such as {empty[0]!r}"
-    kept = tuple(c for c in corpus.conversations if c.turns)
-    return replace(corpus, conversations=kept, notes=(*corpus.notes, note))
+    note = f"left out {counted(len(empty), 'conversation')} without turns, such as {str(empty[0].space)!r}"
+    kept = tuple(conversation for conversation in corpus.conversations if conversation.turns)
+    return replace(
+        corpus, conversations=kept, notes=(*corpus.notes, note), left_out=replace(corpus, conversations=empty).skipped
+    )
 
 
 def _with_extractions(corpus: Corpus, path: str) -> Corpus:
@@ -140,6 +143,5 @@ def _with_extractions(corpus: Corpus, path: str) -> Corpus:
             continue  # the file may hold extractions for a larger corpus of which this is a part
         conversation = by_id[name]
         known = {turn.turn_id for turn in conversation.turns}
-        found = jsonl.read_extractions(Record(item, path, name), known)
-        by_id[name] = replace(conversation, extractions=found)
+        by_id[name] = replace(conversation, extractions=jsonl.read_extractions(Record(item, path, name), known))
     return replace(corpus, conversations=tuple(by_id[str(c.space)] for c in corpus.conversations))

@@ -11,11 +11,12 @@ import html
 import re
 from collections import Counter
 from datetime import datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
-from locigraph.kg.corpora.parsing import Record, Utterance, decode, number_turns, parse_json, passed_over
+from locigraph.kg.corpora.parsing import Record, Utterance, decode, listed_records, number_turns, passed_over
 from locigraph.kg.errors import CorpusFormatError
 from locigraph.kg.types import SpaceId
 
@@ -42,16 +43,12 @@ def read(path: str) -> Corpus:
     if not files:
         raise CorpusFormatError(path, None, "(folder)", path, "a channel's folder with a JSON file for each day")
     space, names, digest = SpaceId(folder.resolve().name), _names(folder.parent / "users.json"), hashlib.sha256()
-    said: list[tuple[datetime, Utterance]] = []
+    timed: list[tuple[datetime, Utterance]] = []
     skipped: Counter[str] = Counter()
     for file in files:
         text = decode(str(file))
         digest.update(text.encode())
-        messages = parse_json(str(file), text)
-        if not isinstance(messages, list):
-            raise CorpusFormatError(str(file), None, "(top)", messages, "a list of messages")
-        for number, item in enumerate(messages):
-            message = Record(item, str(file), str(space), f"[{number}]")
+        for message in listed_records(str(file), text, "a list of messages", space):
             of_app = "bot_id" in message.data and "user" not in message.data
             if of_app or message.data.get("subtype") not in _SAID:
                 skipped["notices and messages from apps"] += 1
@@ -66,26 +63,22 @@ def read(path: str) -> Corpus:
             if speaker is None:
                 skipped["messages without a sender"] += 1
                 continue
-            said.append((time, Utterance(stamp, time.date().isoformat(), speaker, words, time)))
-    said.sort(key=lambda each: each[0])
-    repeated = [stamp for stamp, times in Counter(each.turn_id for _, each in said).items() if times > 1]
+            timed.append((time, Utterance(stamp, time.date().isoformat(), speaker, words, time)))
+    timed.sort(key=itemgetter(0))
+    utterances = [utterance for _, utterance in timed]
+    repeated = [stamp for stamp, times in Counter(each.turn_id for each in utterances).items() if times > 1]
     if repeated:
         raise CorpusFormatError(path, str(space), "ts", repeated[0], "a time stamp that no other message has")
-    notes = passed_over(skipped)
-    turns = number_turns(space, [utterance for _, utterance in said])
-    return Corpus("slack", path, digest.hexdigest(), (Conversation(space, turns),), (), {}, notes=notes)
+    conversation = Conversation(space, number_turns(space, utterances))
+    return Corpus((conversation,), notes=passed_over(skipped), sha256=digest.hexdigest())
 
 
 def _names(users: Path) -> dict[str, str]:
     if not users.is_file():
         return {}
-    document = parse_json(str(users), decode(str(users)))
-    if not isinstance(document, list):
-        raise CorpusFormatError(str(users), None, "(top)", document, "a list of users")
-    rows = [Record(item, str(users), None, f"[{number}]") for number, item in enumerate(document)]
     return {
-        row.string("id"): row.optional_string("real_name") or row.optional_string("name") or row.string("id")
-        for row in rows
+        user.string("id"): user.optional_string("real_name") or user.optional_string("name") or user.string("id")
+        for user in listed_records(str(users), decode(str(users)), "a list of users")
     }
 
 
@@ -103,9 +96,9 @@ def _name_in(profile: Any, key: str) -> str | None:
 
 
 def _words(text: str, names: dict[str, str]) -> str:
-    text = _MENTION.sub(lambda found: names.get(found[1]) or found[2] or found[1], text)
-    text = _CHANNEL.sub(lambda found: f"#{found[2] or found[1]}", text)
-    text = _GROUP.sub(lambda found: f"@{found[2] or found[1]}", text)
+    text = _MENTION.sub(lambda match: names.get(match[1]) or match[2] or match[1], text)
+    text = _CHANNEL.sub(lambda match: f"#{match[2] or match[1]}", text)
+    text = _GROUP.sub(lambda match: f"@{match[2] or match[1]}", text)
     return html.unescape(_LINK.sub(r"\1", text))
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
-from locigraph.kg.corpora.parsing import ContentNames, Utterance, decode, file_sha256, number_turns, passed_over
+from locigraph.kg.corpora.parsing import ContentNames, Utterance, decode, number_turns, passed_over
 from locigraph.kg.errors import CorpusFormatError
 from locigraph.kg.types import UNSTORABLE, SpaceId
 
@@ -53,7 +53,7 @@ def read(path: str) -> Corpus:
         expected = "lines such as '12/03/2024, 18:40 - Ana: Hello'"
         raise CorpusFormatError(path, None, "(file)", decode(path)[:40], expected)
     order, is_known = _order(path, messages)
-    said: list[Utterance] = []
+    utterances: list[Utterance] = []
     names = ContentNames()
     media = notices = deleted = 0
     for message in messages:
@@ -69,7 +69,7 @@ def read(path: str) -> Corpus:
         else:
             day, speaker = time.date().isoformat(), speaker.strip()
             turn_id = names.name(time, speaker, text)
-            said.append(Utterance(turn_id, day, speaker, text, time))
+            utterances.append(Utterance(turn_id, day, speaker, text, time))
     space = SpaceId(Path(path).stem)
     counts = {
         "notices without a speaker": notices, "media and empty messages": media, "deleted messages": deleted
@@ -77,28 +77,27 @@ def read(path: str) -> Corpus:
     notes = [*passed_over(counts)]
     if not is_known:
         notes.append("no date shows whether the day or the month comes first; dates were read with the day first")
-    turns = number_turns(space, said)
-    return Corpus("whatsapp", path, file_sha256(path), (Conversation(space, turns),), (), {}, notes=tuple(notes))
+    return Corpus((Conversation(space, number_turns(space, utterances)),), notes=tuple(notes))
 
 
 def _messages(path: str) -> Iterator[_Message]:
-    held: _Message | None = None
+    message: _Message | None = None
     for number, line in enumerate(decode(path).translate(_INVISIBLE).split("\n"), start=1):
         if UNSTORABLE.search(line):
             raise CorpusFormatError(path, None, f"line {number}", line[:40], "text without NUL or lone surrogates")
-        found = _LINE.match(line)
-        if found is None:
-            if held is not None:
-                held.lines.append(line)
+        match = _LINE.match(line)
+        if match is None:
+            if message is not None:
+                message.lines.append(line)
             continue
-        if held is not None:
-            yield held
-        first, second, third, hour, minute, second_of = (int(part or 0) for part in found.groups()[:6])
-        half = (found[7] or "").lower()[:1]
-        hour = hour % 12 + (12 if half == "p" else 0) if half else hour
-        held = _Message(number, (first, second, third), (hour, minute, second_of), [found[8]])
-    if held is not None:
-        yield held
+        if message is not None:
+            yield message
+        first, second, third, hour, minute, seconds = (int(part or 0) for part in match.groups()[:6])
+        half_of_day = (match[7] or "").lower()[:1]
+        hour = hour % 12 + (12 if half_of_day == "p" else 0) if half_of_day else hour
+        message = _Message(number, (first, second, third), (hour, minute, seconds), [match[8]])
+    if message is not None:
+        yield message
 
 
 def _order(path: str, messages: list[_Message]) -> tuple[tuple[int, int, int], bool]:

@@ -30,16 +30,13 @@ _NUMBERS = {
 }  # fmt: skip
 _ORDINAL_WEEKS = {"first": 0, "second": 1, "third": 2, "fourth": 3}
 
-_MONTH = r"(january|february|march|april|may|june|july|august|september|october|november|december)"
-_SHORT_MONTH = (
-    r"(january|february|march|april|may|june|july|august|september|october|november|december"
-    r"|jan|feb|mar|apr|jun|jul|aug|sept|sep|oct|nov|dec)\.?"
-)
-_DAY = r"(monday|tuesday|wednesday|thursday|friday|saturday|sunday)"
-_UNIT = "one|two|three|four|five|six|seven|eight|nine"
+_MONTH = rf"({'|'.join(MONTHS)})"
+_SHORT_MONTH = rf"({'|'.join([*MONTHS, 'sept', *(month[:3] for month in MONTHS)])})\.?"
+_WEEKDAY = rf"({'|'.join(WEEKDAYS)})"
+_BELOW_TEN = "one|two|three|four|five|six|seven|eight|nine"
 _COUNT = (
     r"(\d{1,2}|an?|(?:a )?couple of|a few|ten|eleven|twelve|(?:thir|four|fif|six|seven|eigh|nine)teen"
-    rf"|(?:twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety)(?:[- ](?:{_UNIT}))?|{_UNIT})"
+    rf"|(?:twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety)(?:[- ](?:{_BELOW_TEN}))?|{_BELOW_TEN})"
 )
 # Not the end of a longer number: "1.5 years ago", "5-6 years ago" and "half a month ago" are left out.
 _ALONE = r"(?<![\w-])(?<!\d[.,])(?<!half )(?<!hundred )(?<!hundred and )"
@@ -53,8 +50,8 @@ _AND = r"(?: ?[-–] ?| (?:to|and|or|until|till|through) )"
 
 # How far back the words before an expression are read; the limit keeps the time linear in the text.
 _NEARBY = 120
-_CLAUSE_END = re.compile(r"(?<!\b[dm]r)(?<!\bmrs)[.!?;:,\n]| (?:but|because) ")
-_PAST = re.compile(
+_TENSE_CLAUSE_BORDER = re.compile(r"(?<!\b[dm]r)(?<!\bmrs)[.!?;:,\n]| (?:but|because) ")
+_PAST_VERB = re.compile(
     r"\b(?:(?!excited|scheduled|supposed|indeed|hundred)\w{3,}ed|(?:was|were)(?: going to)?|(?<!ve )got|won(?![’'])"
     r"|went|had|did|made|took|saw|met|came|found|bought|gave|told|said|lost|began|left|felt|taught|built|wrote|ran|spent"
     r"|brought|chose|drove|flew|grew|held|kept|knew|led|sold|sent|sang|swam|wore|ate|fell|heard|thought|caught|broke|slept"
@@ -161,31 +158,20 @@ def _rules() -> tuple[tuple[re.Pattern[str], Reader, bool], ...]:
         (r"\b(?:the )?day before yesterday\b", lambda m, d: _offset(d, -2)),
         (r"\btomorrow\b", lambda m, d: _offset(d, 1)),
         (r"\b(?:the )?day after tomorrow\b", lambda m, d: _offset(d, 2)),
-        (rf"{_ALONE}{_COUNT} days? ago\b", lambda m, d: _offset(d, -_number(m[1]))),
-        (rf"\bin {_COUNT} days?\b", lambda m, d: None if _tense(m) == "past" else _offset(d, _number(m[1]))),
-        (rf"{_ALONE}{_COUNT} weeks? ago\b", lambda m, d: _week(d, -_number(m[1]))),
-        (rf"\bin {_COUNT} weeks?\b", lambda m, d: None if _tense(m) == "past" else _week(d, _number(m[1]))),
-        (rf"{_ALONE}{_COUNT} months? ago\b", lambda m, d: _month_offset(d, -_number(m[1]))),
-        (rf"\bin {_COUNT} months?\b", lambda m, d: None if _tense(m) == "past" else _month_offset(d, _number(m[1]))),
-        (rf"{_ALONE}{_COUNT} years? ago\b", lambda m, d: _year(d.year - _number(m[1]))),
+        (rf"{_ALONE}{_COUNT} (day|week|month|year)s? ago\b", lambda m, d: _UNITS[m[2]](d, -_number(m[1]))),
+        (
+            rf"\bin {_COUNT} (day|week|month)s?\b",
+            lambda m, d: None if _tense(m) == "past" else _UNITS[m[2]](d, _number(m[1])),
+        ),
         (r"\bhalf a year ago\b", lambda m, d: _month_offset(d, -6)),
-        (r"\b(?:last|past) week\b", lambda m, d: _week(d, -1)),
-        (r"\bthis week\b", lambda m, d: _week(d, 0)),
-        (r"\bnext week\b", lambda m, d: _week(d, 1)),
-        (r"\b(?:last|past) weekend\b", lambda m, d: _weekend(d, -1)),
-        (r"\bthis (?:past )?weekend\b", lambda m, d: _weekend(d, -1 if "past" in m[0] else 0)),
-        (r"\bnext weekend\b", lambda m, d: _weekend(d, 1)),
-        (r"\b(?:last|past) month\b", lambda m, d: _month_offset(d, -1)),
-        (r"\bthis month\b", lambda m, d: _month_offset(d, 0)),
-        (r"\bnext month\b", lambda m, d: _month_offset(d, 1)),
-        (r"\blast year\b", lambda m, d: _year(d.year - 1)),
-        (r"\bthis year\b", lambda m, d: _year(d.year)),
-        (r"\bnext year\b", lambda m, d: _year(d.year + 1)),
-        (rf"\b(?:last|past|this past) {_DAY}{_NO_DATE}", lambda m, d: _weekday(d, m[1], -1)),
-        (rf"\bon {_DAY}{_NO_DATE}", lambda m, d: _weekday(d, m[1], 1 if _tense(m) == "future" else -1)),
-        (rf"\b(?:on )?{_DAY} (?:of )?(last|this|next) week\b", lambda m, d: _day_of_week(d, m[1], m[2])),
-        (rf"\b(last|this|next) week,? on {_DAY}{_NO_DATE}", lambda m, d: _day_of_week(d, m[2], m[1])),
-        (rf"\b(?:next|this|this coming) {_DAY}{_NO_DATE}", lambda m, d: _weekday(d, m[1], 1)),
+        # Not "past year", which may be the last twelve months.
+        (r"\b(last|past(?! year)|this|next) (week|weekend|month|year)\b", lambda m, d: _UNITS[m[2]](d, _STEPS[m[1]])),
+        (r"\bthis past weekend\b", lambda m, d: _weekend(d, -1)),
+        (rf"\b(?:last|past|this past) {_WEEKDAY}{_NO_DATE}", lambda m, d: _weekday(d, m[1], -1)),
+        (rf"\bon {_WEEKDAY}{_NO_DATE}", lambda m, d: _weekday(d, m[1], 1 if _tense(m) == "future" else -1)),
+        (rf"\b(?:on )?{_WEEKDAY} (?:of )?(last|this|next) week\b", lambda m, d: _day_of_week(d, m[1], m[2])),
+        (rf"\b(last|this|next) week,? on {_WEEKDAY}{_NO_DATE}", lambda m, d: _day_of_week(d, m[2], m[1])),
+        (rf"\b(?:next|this|this coming) {_WEEKDAY}{_NO_DATE}", lambda m, d: _weekday(d, m[1], 1)),
         (rf"\b(?:last|this past) {_MONTH}\b", lambda m, d: _nearest_month(d, m[1], -1)),
         (rf"\bnext {_MONTH}\b", lambda m, d: _nearest_month(d, m[1], 1)),
         (
@@ -214,8 +200,8 @@ def _number(words: str) -> int:
 
 def _tense(match: re.Match[str]) -> Literal["past", "future"] | None:
     """The tense of the words before an expression, back to the beginning of its clause; None if it is not clear."""
-    clause = _CLAUSE_END.split(match.string[max(0, match.start() - _NEARBY) : match.start()])[-1]
-    *before, rest = _PAST.split(clause)
+    clause = _TENSE_CLAUSE_BORDER.split(match.string[max(0, match.start() - _NEARBY) : match.start()])[-1]
+    *before, rest = _PAST_VERB.split(clause)
     if _FUTURE_VERB.search(rest) or (not before and _FUTURE_SIGN.search(rest)):
         return "future"
     return "past" if before else None
@@ -267,13 +253,24 @@ def _year(year: int) -> Days:
     return date(year, 1, 1), date(year, 12, 31)
 
 
+def _year_offset(day: date, years: int) -> Days:
+    return _year(day.year + years)
+
+
+# For each unit, the days that it covers a number of units after (or before, if negative) the one that holds a day.
+_UNITS: dict[str, Callable[[date, int], Days]] = {
+    "day": _offset, "week": _week, "weekend": _weekend, "month": _month_offset, "year": _year_offset,
+}  # fmt: skip
+_STEPS = {"last": -1, "past": -1, "this": 0, "next": 1}
+
+
 def _weekday(day: date, name: str, direction: int) -> Days:
     gap = (day.weekday() - WEEKDAYS.index(name)) % 7 if direction < 0 else (WEEKDAYS.index(name) - day.weekday()) % 7
     return _offset(day, direction * (gap or 7))
 
 
 def _day_of_week(day: date, name: str, week: str) -> Days:
-    monday, _ = _week(day, ("last", "this", "next").index(week) - 1)
+    monday, _ = _week(day, _STEPS[week])
     return _offset(monday, WEEKDAYS.index(name))
 
 
@@ -312,7 +309,7 @@ class CalendarPart:
 
 _MONTH_WORD = re.compile(rf"\b{_MONTH}\b")
 _YEAR_WORD = re.compile(r"\b((?:19|20)\d\d)\b")
-_DAY_WORD = re.compile(r"\b(\d{1,2})(?:st|nd|rd|th)?\b")
+_DAY_WORD = re.compile(rf"\b{_NUMERAL}\b")
 # "may" is read as a month only next to a preposition or a number.
 _MAY_AS_MONTH = re.compile(
     r"\b(?:in|of|on|since|during|by|early|late|mid|last|next|this|\d{1,2}(?:st|nd|rd|th)?) may\b|\bmay,? \d"

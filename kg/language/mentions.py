@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 
 from locigraph.kg.language.dates import CalendarPart, calendar_parts
 from locigraph.kg.language.tokens import STOP_WORDS, normalised, words
 from locigraph.kg.snapshot import NO_TIME
+from locigraph.kg.times import moment
 
 _WORD = re.compile(r"[^\W\d_]+")
 
@@ -71,4 +72,4 @@ def _tokens(part: CalendarPart) -> list[str]:
 
 
 def _day(seconds: int) -> date:
-    return datetime.fromtimestamp(seconds, UTC).date()
+    return moment(seconds).date()

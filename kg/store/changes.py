@@ -5,7 +5,7 @@ Both are written in the same transaction as the change itself.
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, delete, insert, update
 
 from locigraph.kg.store.tables import changed_spaces, spaces
 from locigraph.kg.types import SpaceId
@@ -21,15 +21,3 @@ def mark_changed(connection: Connection, space: SpaceId) -> None:
 def count(connection: Connection, space: SpaceId) -> None:
     """Count a change; called alone for changes that do not affect graph embeddings, such as a new order of turns."""
     connection.execute(update(spaces).where(spaces.c.space == space).values(revision=spaces.c.revision + 1))
-
-
-def read(connection: Connection) -> dict[SpaceId, int]:
-    """The listed spaces with the number of their last change, in ascending order of that number."""
-    seq = func.max(changed_spaces.c.seq)
-    query = select(changed_spaces.c.space, seq).group_by(changed_spaces.c.space).order_by(seq)
-    return {SpaceId(space): int(number) for space, number in connection.execute(query)}
-
-
-def acknowledge(connection: Connection, space: SpaceId, up_to: int) -> None:
-    """Take a space off the list unless it has changed since."""
-    connection.execute(delete(changed_spaces).where(changed_spaces.c.space == space, changed_spaces.c.seq <= up_to))

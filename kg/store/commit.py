@@ -7,7 +7,6 @@ import math
 import re
 import unicodedata
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +16,8 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 from locigraph.kg.errors import StoreError, UnknownNodeError, UnknownTypeError, nearest
 from locigraph.kg.schema import RELATION_LABELS
 from locigraph.kg.store import changes, embeddings, labels, outbox, remembered, tables, turns
-from locigraph.kg.store.statements import chunks, dialect_insert, insert_or_keep
-from locigraph.kg.times import epoch, optional_epoch
+from locigraph.kg.store.statements import dialect_insert, insert_or_keep, rows_in
+from locigraph.kg.times import epoch, moment, optional_epoch
 from locigraph.kg.types import GraphChange, NodeId, NodeUpdate, TurnId, TurnState
 
 
@@ -33,9 +32,8 @@ def sanitize_label(label: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", ascii_label).strip("_")[:48].rstrip("_") or "node"
 
 
-class _Held(NamedTuple):
+class _StoredNode(NamedTuple):
     key: int
-    type: str
     created_at: int
 
 
@@ -49,8 +47,8 @@ class Commit:
         self._connection = connection
         self._change = change
         self._now = epoch(change.recorded_at)
-        self._held = self._existing()  # stored nodes to which the change refers, by id
-        self._keys = {name: held.key for name, held in self._held.items()}  # by id; new nodes are added by ref
+        self._stored = self._read_stored()  # stored nodes to which the change refers, by id
+        self._keys = {name: node.key for name, node in self._stored.items()}  # by id; new nodes are added by ref
         self._provenance: list[tuple[int, Sequence[TurnId], bool]] = []  # node key, turns, is the wording theirs
         self._embeddings: list[tuple[int, str, NDArray[np.float32]]] = []
 
@@ -74,30 +72,25 @@ class Commit:
 
     def _finish_turn(self, turn_id: TurnId) -> None:
         table = tables.turns
-        state = self._connection.execute(
-            select(table.c.state).where(table.c.space == self._change.space, table.c.turn_id == turn_id)
-        ).scalar()
+        is_turn = table.c.space == self._change.space, table.c.turn_id == turn_id
+        state = self._connection.scalar(select(table.c.state).where(*is_turn))
+        if state is None:
+            raise StoreError(f"space {self._change.space!r} has no turn {turn_id!r}")
         if state == TurnState.DONE:  # else two processes that build the same store would duplicate every node
             raise StoreError(f"space {self._change.space!r}: turn {turn_id!r} is already consolidated")
         failure = self._change.failure
-        came_to = TurnState.DONE if failure is None else TurnState.FAILED
-        turns.set_state(self._connection, self._change.space, turn_id, came_to, failure)
+        outcome = TurnState.DONE if failure is None else TurnState.FAILED
+        self._connection.execute(update(table).where(*is_turn).values(state=outcome, error=failure))
 
-    def _existing(self) -> dict[str, _Held]:
+    def _read_stored(self) -> dict[str, _StoredNode]:
         refs = {node.ref for node in self._change.nodes}
         names = {str(update_.id) for update_ in self._change.updates}
         names.update(end for relation in self._change.relations for end in (relation.source, relation.target))
         names.update(end for source, _, target in self._change.dropped for end in (source, target))
         table = tables.nodes
-        found: dict[str, _Held] = {}
-        for chunk in chunks(sorted(names - refs)):
-            rows = self._connection.execute(
-                select(table.c.id, table.c.key, table.c.type, table.c.created_at).where(
-                    table.c.space == self._change.space, table.c.id.in_(chunk)
-                )
-            )
-            found.update((row.id, _Held(int(row.key), row.type, int(row.created_at))) for row in rows)
-        return found
+        query = select(table.c.id, table.c.key, table.c.created_at).where(table.c.space == self._change.space)
+        rows = rows_in(self._connection, query, table.c.id, sorted(names - refs))
+        return {row.id: _StoredNode(int(row.key), int(row.created_at)) for row in rows}
 
     def _add_nodes(self) -> dict[str, NodeId]:
         nodes = self._change.nodes
@@ -137,17 +130,12 @@ class Commit:
         return dict(zip(refs, ids, strict=True))
 
     def _unique_ids(self, labels: Sequence[str]) -> list[NodeId]:
-        moment_ = f"{datetime.fromtimestamp(self._now, UTC):%Y%m%dT%H%M%S}"
-        wanted = [f"{moment_}_{sanitize_label(label)}" for label in labels]
-        table = tables.nodes
+        time = f"{moment(self._now):%Y%m%dT%H%M%S}"
+        wanted = [f"{time}_{sanitize_label(label)}" for label in labels]
+        table = tables.nodes.c
+        query = select(table.id).where(table.space == self._change.space)
+        taken = {row.id for row in rows_in(self._connection, query, table.id, wanted)}
         ids: list[NodeId] = []
-        taken: set[str] = set()
-        for chunk in chunks(wanted):
-            taken.update(
-                self._connection.scalars(
-                    select(table.c.id).where(table.c.space == self._change.space, table.c.id.in_(chunk))
-                )
-            )
         for base in wanted:
             candidate, number = base, 1
             while candidate in taken or (number > 1 and self._is_taken(candidate)):
@@ -164,9 +152,9 @@ class Commit:
 
     def _update_node(self, new: NodeUpdate) -> int | None:
         """Apply one update; returns the node's key if its index row must be rewritten, else None."""
-        if new.id not in self._held:
+        if new.id not in self._stored:
             raise UnknownNodeError(f"space {self._change.space!r} has no node {new.id!r} to update")
-        key = self._held[new.id].key
+        key = self._stored[new.id].key
         self._provenance.append((key, new.add_provenance, new.label is not None or new.description is not None))
         if new.only_adds_provenance:
             return None  # indexes do not store the source turns of nodes with several sources
@@ -231,7 +219,7 @@ class Commit:
         embeddings.put_rows(self._connection, self._change.embedding_model, self._embeddings)
 
     def _coin(self) -> None:
-        coined = {name: said for name, said in self._change.coined.items() if name not in RELATION_LABELS}
+        coined = {name: text for name, text in self._change.coined.items() if name not in RELATION_LABELS}
         if coined:
             turn_id = self._change.turn_id
             keys = turns.keys_of(self._connection, self._change.space, [] if turn_id is None else [turn_id])
@@ -256,7 +244,7 @@ class Commit:
                 )
             source, target = self._key(relation.source), self._key(relation.target)
             # Turns may arrive out of order, and an edge must not be visible before both of its ends.
-            ends = [self._held[end].created_at for end in (relation.source, relation.target) if end in self._held]
+            ends = [self._stored[end].created_at for end in (relation.source, relation.target) if end in self._stored]
             rows.append(
                 {
                     "space": self._change.space, "source": source, "label": relation.label, "target": target,

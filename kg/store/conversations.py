@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
-from locigraph.kg.errors import UnknownSpaceError
-from locigraph.kg.store import scopes, sequence, tables, tombstones
+from locigraph.kg.errors import StoreError, UnknownSpaceError
+from locigraph.kg.store import sequence, tables, tombstones
 from locigraph.kg.store import turns as turns_
 from locigraph.kg.store.database import Database
-from locigraph.kg.store.statements import chunks
-from locigraph.kg.store.turns import TurnFailure
+from locigraph.kg.store.rows import turn_of
+from locigraph.kg.store.statements import rows_in
+from locigraph.kg.times import optional_moment
 from locigraph.kg.types import UNSTORABLE, NodeId, Scope, SpaceId, Turn, TurnId, TurnState
+
+
+@dataclass(frozen=True, slots=True)
+class TurnFailure:
+    """A turn whose consolidation failed, and why."""
+
+    turn_id: TurnId
+    error: str
 
 
 class Conversations(Database):
@@ -27,16 +37,18 @@ class Conversations(Database):
 
     def scopes(self) -> dict[SpaceId, Scope]:
         """All spaces, sorted, with the user and agent to whom they belong."""
+        table = tables.spaces.c
+        query = select(table.space, table.user, table.agent).order_by(table.space)
         with self._read() as connection:
-            return scopes.read(connection)
+            return {SpaceId(row.space): Scope(row.user, row.agent) for row in connection.execute(query)}
 
     def require_space(self, space: SpaceId) -> None:
         """Raise UnknownSpaceError unless the space exists."""
         if UNSTORABLE.search(space):
             raise UnknownSpaceError(space, self.spaces())
         with self._read() as connection:
-            found = connection.execute(select(tables.spaces.c.space).where(tables.spaces.c.space == space)).first()
-        if found is None:
+            row = connection.execute(select(tables.spaces.c.space).where(tables.spaces.c.space == space)).first()
+        if row is None:
             raise UnknownSpaceError(space, self.spaces())
 
     def revision(self, space: SpaceId) -> int:
@@ -45,10 +57,10 @@ class Conversations(Database):
         Appending pending turns at the end does not change it, nor does writing embeddings.
         """
         with self._read() as connection:
-            found = connection.scalar(select(tables.spaces.c.revision).where(tables.spaces.c.space == space))
-        if found is None:
+            revision = connection.scalar(select(tables.spaces.c.revision).where(tables.spaces.c.space == space))
+        if revision is None:
             raise UnknownSpaceError(space, self.spaces())
-        return int(found)
+        return int(revision)
 
     def versions(self, spaces: Sequence[SpaceId]) -> dict[SpaceId, tuple[int, int]]:
         """Revision and number of turns of each space; a snapshot is up to date as long as both are unchanged.
@@ -56,13 +68,11 @@ class Conversations(Database):
         Spaces that do not exist are left out.
         """
         table, turns = tables.spaces.c, tables.turns.c
-        held = select(func.count()).where(turns.space == table.space).scalar_subquery()
-        found: dict[SpaceId, tuple[int, int]] = {}
+        turn_count = select(func.count()).where(turns.space == table.space).scalar_subquery()
+        query = select(table.space, table.revision, turn_count.label("turns"))
         with self._read() as connection:
-            for chunk in chunks(list(spaces)):
-                rows = connection.execute(select(table.space, table.revision, held).where(table.space.in_(chunk)))
-                found.update((SpaceId(space), (int(revision), int(count))) for space, revision, count in rows)
-        return found
+            rows = rows_in(connection, query, table.space, spaces)
+            return {SpaceId(row.space): (int(row.revision), int(row.turns)) for row in rows}
 
     def append_turns(
         self, turns: Sequence[Turn], *, scoped: Sequence[tuple[SpaceId, Scope]] = (), may_rewind: bool = True
@@ -93,7 +103,7 @@ class Conversations(Database):
     def forgotten(self, space: SpaceId, turn_ids: Iterable[TurnId]) -> frozenset[TurnId]:
         """Which of the given turns were forgotten, and so are skipped if they are appended again."""
         with self._read() as connection:
-            return tombstones.forgotten_among(connection, space, turn_ids)
+            return frozenset(tombstones.contents_of(connection, space, turn_ids))
 
     def has_forgotten_of(self, space: SpaceId) -> bool:
         """Whether any turn of a space was forgotten; the space itself need not exist any more."""
@@ -108,26 +118,34 @@ class Conversations(Database):
     def misplaced(self) -> dict[SpaceId, str]:
         """Spaces whose positions or NEXT edges contradict the order of their turns, each with its first fault."""
         with self._read() as connection:
-            found = {space: sequence.fault(connection, space) for space in self.spaces()}
-        return {space: fault for space, fault in found.items() if fault is not None}
+            faults = {space: sequence.fault(connection, space) for space in self.spaces()}
+        return {space: fault for space, fault in faults.items() if fault is not None}
 
     def turns(self, space: SpaceId, *, state: TurnState | None = None) -> list[Turn]:
         """Turns of a space in conversation order, all or those in one state."""
         self.require_space(space)
+        table = tables.turns.c
+        query = select(tables.turns).where(table.space == space).order_by(table.position, table.key)
+        if state is not None:
+            query = query.where(table.state == state)
         with self._read() as connection:
-            return turns_.read(connection, space, state)
+            return [turn_of(row) for row in connection.execute(query)]
 
     def turn_counts(self, space: SpaceId) -> Counter[TurnState]:
         """Number of turns in each state; answers about a space are incomplete until all its turns are done."""
         self.require_space(space)
+        state = tables.turns.c.state
+        query = select(state, func.count()).where(tables.turns.c.space == space).group_by(state)
         with self._read() as connection:
-            return turns_.count(connection, space)
+            return Counter({TurnState(name): int(number) for name, number in connection.execute(query)})
 
     def speakers(self, space: SpaceId) -> list[str]:
         """Names of all who speak in a space, sorted."""
         self.require_space(space)
+        table = tables.turns.c
+        query = select(table.speaker).where(table.space == space).distinct().order_by(table.speaker)
         with self._read() as connection:
-            return turns_.speakers(connection, space)
+            return list(connection.scalars(query))
 
     def last_spoken(self, spaces: Sequence[SpaceId] | None = None) -> dict[SpaceId, datetime | None]:
         """Latest time of any turn of each space, whatever its position; None if no turn has a time.
@@ -135,13 +153,30 @@ class Conversations(Database):
         Args:
             spaces: Leaves out all others; None for all spaces that have turns.
         """
+        table = tables.turns.c
+        query = select(table.space, func.max(table.spoken_at)).group_by(table.space)
+        if spaces is not None:
+            query = query.where(table.space.in_(spaces))
         with self._read() as connection:
-            return turns_.last_spoken(connection, spaces)
+            return {SpaceId(space): optional_moment(latest) for space, latest in connection.execute(query)}
 
     def speakers_of(self, space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, frozenset[str]]:
-        """Speakers whose words nodes contain; speakers of turns that only repeated the statement are left out."""
+        """Speakers whose words nodes contain; speakers of turns that only repeated the statement are left out.
+
+        Nodes that are not stored are left out.
+        """
+        nodes, sources, turns = tables.nodes, tables.provenance, tables.turns
+        query = (
+            select(nodes.c.id, turns.c.speaker)
+            .join(sources, sources.c.node_key == nodes.c.key)
+            .join(turns, turns.c.key == sources.c.turn_key)
+            .where(nodes.c.space == space, sources.c.worded)
+        )
+        speakers: dict[NodeId, set[str]] = {}
         with self._read() as connection:
-            return turns_.speakers_of(connection, space, ids)
+            for row in rows_in(connection, query, nodes.c.id, ids):
+                speakers.setdefault(NodeId(row.id), set()).add(row.speaker)
+        return {node: frozenset(names) for node, names in speakers.items()}
 
     def retry_turn(self, space: SpaceId, turn_id: TurnId) -> None:
         """Make a failed turn pending again.
@@ -150,11 +185,21 @@ class Conversations(Database):
             StoreError: If the turn did not fail; consolidating a turn twice would duplicate its nodes.
         """
         self.require_space(space)
+        table = tables.turns.c
+        failed = table.space == space, table.turn_id == turn_id, table.state == TurnState.FAILED
         with self._write() as connection:
-            turns_.retry(connection, space, turn_id)
+            statement = update(tables.turns).where(*failed).values(state=TurnState.PENDING, error=None)
+            if connection.execute(statement).rowcount != 1:
+                raise StoreError(f"space {space!r} has no failed turn {turn_id!r}; only failed turns can be retried")
 
     def failures(self, space: SpaceId) -> list[TurnFailure]:
         """Turns whose consolidation failed."""
         self.require_space(space)
+        table = tables.turns.c
+        query = (
+            select(table.turn_id, table.error)
+            .where(table.space == space, table.state == TurnState.FAILED)
+            .order_by(table.position)
+        )
         with self._read() as connection:
-            return turns_.failures(connection, space)
+            return [TurnFailure(TurnId(row.turn_id), row.error or "") for row in connection.execute(query)]

@@ -23,7 +23,7 @@ from locigraph.kg.errors import InvalidVectorError, UnknownNodeError
 from locigraph.kg.schema import EPISODE
 from locigraph.kg.store import tables
 from locigraph.kg.store.rows import node_of
-from locigraph.kg.store.statements import chunks, dialect_insert
+from locigraph.kg.store.statements import chunks, dialect_insert, rows_in
 from locigraph.kg.types import Node, NodeId, NodeStatus, SpaceId
 
 
@@ -72,10 +72,8 @@ def put(
     if vectors.ndim != 2 or len(vectors) != len(texts):
         raise InvalidVectorError(f"expected {counted(len(texts), 'row')} of vectors, got shape {vectors.shape}")
     table = tables.nodes
-    keys: dict[str, int] = {}
-    for chunk in chunks([text.node_id for text in texts]):
-        query = select(table.c.id, table.c.key).where(table.c.space == space, table.c.id.in_(chunk))
-        keys.update((row.id, row.key) for row in connection.execute(query))
+    query = select(table.c.id, table.c.key).where(table.c.space == space)
+    keys = {row.id: row.key for row in rows_in(connection, query, table.c.id, [text.node_id for text in texts])}
     for text in texts:
         if text.node_id not in keys:
             raise UnknownNodeError(f"space {space!r} has no node {text.node_id!r}")
@@ -128,24 +126,23 @@ def episodes_before(connection: Connection, space: SpaceId) -> dict[int, int]:
         .where(t.c.space == space)
         .order_by(t.c.position, t.c.key)
     )
-    found: dict[int, int] = {}
-    latest: dict[str, int | None] = {}
+    previous: dict[int, int] = {}
+    latest: dict[str, int | None] = {}  # by session
     for row in connection.execute(query):
         before = latest.get(row.session_id)
         latest[row.session_id] = row.key
         if before is not None and row.key is not None:
-            found[row.key] = before
-    return found
+            previous[row.key] = before
+    return previous
 
 
 def descriptions_of(connection: Connection, keys: Iterable[int]) -> dict[int, list[str]]:
     """All descriptions that nodes have had, by node key; the present one first."""
-    found: dict[int, dict[str, None]] = {}
+    descriptions: dict[int, dict[str, None]] = {}
     for table in (tables.nodes, tables.node_versions):
-        for chunk in chunks(sorted(set(keys))):
-            for row in connection.execute(select(table.c.key, table.c.description).where(table.c.key.in_(chunk))):
-                found.setdefault(row.key, {})[row.description] = None
-    return {key: list(texts) for key, texts in found.items()}
+        for row in rows_in(connection, select(table.c.key, table.c.description), table.c.key, sorted(set(keys))):
+            descriptions.setdefault(row.key, {})[row.description] = None
+    return {key: list(texts) for key, texts in descriptions.items()}
 
 
 def drop_in_context(connection: Connection, keys: Sequence[int]) -> None:
@@ -173,28 +170,22 @@ def by_key(
 ) -> tuple[list[Node], list[int], NDArray[np.float32]]:
     """Nodes with the given integer keys and their current vectors; see ``Store.vectors_by_key``."""
     n, e = tables.nodes, tables.embeddings
-    nodes, found, blobs = [], [], []
+    nodes, node_keys, vectors = [], [], []
     dim = _dim(connection, model)
-    for chunk in chunks(list(keys)):
-        query = (
-            select(n, e.c.vector)
-            .join(e, _present(model), isouter=True)
-            .where(n.c.space == space, n.c.key.in_(chunk))
-            .order_by(n.c.key)
-        )
-        for row in connection.execute(query):
-            if not _is_sound(row.vector, dim):
-                if row.status == NodeStatus.ACTIVE:
-                    raise InvalidVectorError(
-                        f"node {row.id!r} of space {space!r} has no valid vector of {model!r}; run locigraph "
-                        "build with that text encoder"
-                    )
-                continue
-            nodes.append(node_of(space, row, ()))
-            found.append(int(row.key))
-            blobs.append(np.frombuffer(row.vector, dtype="<f4"))
-    matrix = np.stack(blobs).astype(np.float32) if blobs else np.zeros((0, 0), dtype=np.float32)
-    return nodes, found, matrix
+    query = select(n, e.c.vector).outerjoin(e, _present(model)).where(n.c.space == space).order_by(n.c.key)
+    for row in rows_in(connection, query, n.c.key, keys):
+        if not _is_sound(row.vector, dim):
+            if row.status == NodeStatus.ACTIVE:
+                raise InvalidVectorError(
+                    f"node {row.id!r} of space {space!r} has no valid vector of {model!r}; run locigraph "
+                    "build with that text encoder"
+                )
+            continue
+        nodes.append(node_of(space, row, ()))
+        node_keys.append(int(row.key))
+        vectors.append(np.frombuffer(row.vector, dtype="<f4"))
+    matrix = np.stack(vectors).astype(np.float32) if vectors else np.zeros((0, 0), dtype=np.float32)
+    return nodes, node_keys, matrix
 
 
 def _dim(connection: Connection, model: str) -> int:

@@ -124,8 +124,8 @@ def is_seeded(connection: Connection) -> bool:
 def seed_schema(connection: Connection) -> None:
     """Write the node types and relation labels of the schema that the database lacks."""
     for table, rows in ((tables.node_types, NODE_TYPES), (tables.relation_labels, RELATION_LABELS)):
-        held = set(connection.scalars(select(table.c.name)))
+        present = set(connection.scalars(select(table.c.name)))
         for row in rows.values():
-            if row.name not in held:
+            if row.name not in present:
                 values = {column.name: getattr(row, column.name) for column in table.columns}
                 connection.execute(insert(table).values(values))

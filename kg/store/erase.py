@@ -25,7 +25,7 @@ from locigraph.kg.store import (
     tombstones,
     turns,
 )
-from locigraph.kg.store.statements import chunks
+from locigraph.kg.store.statements import chunks, rows_in
 from locigraph.kg.types import NodeStatus, SpaceId, TurnId
 
 _CHAINS = ("NEXT", "PRECEDES")  # labels of which each node has at most one incoming edge
@@ -70,29 +70,25 @@ def _doomed(connection: Connection, turn_keys: AbstractSet[int]) -> list[int]:
     nodes, sources = tables.nodes.c, tables.provenance.c
     touched: dict[int, Any] = {}
     worded: set[int] = set()
-    for chunk in chunks(sorted(turn_keys)):
-        query = (
-            select(nodes.key, nodes.type, nodes.label, nodes.description, sources.worded)
-            .join(tables.provenance, sources.node_key == nodes.key)
-            .where(sources.turn_key.in_(chunk))
-        )
-        for row in connection.execute(query):
-            touched[row.key] = row
-            if row.worded:
-                worded.add(row.key)
+    query = select(nodes.key, nodes.type, nodes.label, nodes.description, sources.worded).join(
+        tables.provenance, sources.node_key == nodes.key
+    )
+    for row in rows_in(connection, query, sources.turn_key, sorted(turn_keys)):
+        touched[row.key] = row
+        if row.worded:
+            worded.add(row.key)
     doomed = {key for key, node in touched.items() if not _stays(connection, node, key in worded, turn_keys)}
-    for chunk in chunks(sorted(doomed)):  # reflections drawn from an erased fact are erased too
-        edges = tables.relations.c
-        concluded = select(edges.source).where(edges.label == "DERIVED_FROM_FACT", edges.target.in_(chunk))
-        doomed.update(connection.scalars(concluded))
-    return sorted(doomed)
+    edges = tables.relations.c
+    concluded = select(edges.source).where(edges.label == "DERIVED_FROM_FACT")
+    # Reflections drawn from an erased fact are erased too.
+    return sorted(doomed | {row.source for row in rows_in(connection, concluded, edges.target, sorted(doomed))})
 
 
 def _stays(connection: Connection, node: Any, is_worded: bool, doomed: AbstractSet[int]) -> bool:
-    said, sources = tables.turns.c, tables.provenance.c
+    turns_, sources = tables.turns.c, tables.provenance.c
     query = (
-        select(said.key, said.speaker, said.text, said.image_caption, sources.worded)
-        .join(tables.provenance, sources.turn_key == said.key)
+        select(turns_.key, turns_.speaker, turns_.text, turns_.image_caption, sources.worded)
+        .join(tables.provenance, sources.turn_key == turns_.key)
         .where(sources.node_key == node.key)
     )
     left = [row for row in connection.execute(query) if row.key not in doomed]
@@ -124,29 +120,24 @@ def _reopen_superseded(connection: Connection, doomed: Sequence[int]) -> None:
     relations, nodes, versions = tables.relations, tables.nodes, tables.node_versions
     gone = set(doomed)
     successors = select(relations.c.target, relations.c.created_at).where(relations.c.label == "SUPERSEDED_BY")
-    for chunk in chunks(sorted(doomed)):
-        closed = connection.execute(
-            select(relations.c.source, relations.c.created_at).where(
-                relations.c.label == "SUPERSEDED_BY", relations.c.target.in_(chunk)
-            )
-        ).all()
-        for source, closed_at in closed:
-            left = connection.execute(successors.where(relations.c.source == source)).all()
-            # Only supersession changes the end of a valid time, so the first version holds the node's own end.
-            own = select(versions.c.valid_to).where(versions.c.key == source).order_by(versions.c.version).limit(1)
-            ends = [connection.execute(own).scalar(), *(row.created_at for row in left if row.target not in gone)]
-            end = min((each for each in ends if each is not None), default=None)
-            # A fact whose own end came before it was superseded keeps that end.
-            reopened = nodes.c.key == source, nodes.c.valid_to == closed_at
-            connection.execute(update(nodes).where(*reopened).values(valid_to=end))
+    superseded = select(relations.c.source, relations.c.created_at).where(relations.c.label == "SUPERSEDED_BY")
+    for closed in list(rows_in(connection, superseded, relations.c.target, sorted(doomed))):
+        left = connection.execute(successors.where(relations.c.source == closed.source)).all()
+        # Only supersession changes the end of a valid time, so the first version holds the node's own end.
+        own_end = (
+            select(versions.c.valid_to).where(versions.c.key == closed.source).order_by(versions.c.version).limit(1)
+        )
+        ends = [connection.scalar(own_end), *(row.created_at for row in left if row.target not in gone)]
+        end = min((seconds for seconds in ends if seconds is not None), default=None)
+        # A fact whose own end came before it was superseded keeps that end.
+        reopened = nodes.c.key == closed.source, nodes.c.valid_to == closed.created_at
+        connection.execute(update(nodes).where(*reopened).values(valid_to=end))
 
 
 def _restore_aliases(connection: Connection, space: SpaceId, doomed: Sequence[int]) -> None:
     """Reactivate nodes that were merged into doomed ones; the doomed ids are removed from attributes and history."""
-    gone: set[str] = set()
-    for chunk in chunks(doomed):
-        gone.update(connection.scalars(select(tables.nodes.c.id).where(tables.nodes.c.key.in_(chunk))))
     nodes = tables.nodes.c
+    gone = {row.id for row in rows_in(connection, select(nodes.id), nodes.key, doomed)}
     aliases = select(nodes.key).where(
         nodes.space == space, nodes.type.in_(NAMED_TYPES), nodes.attributes[MERGED_INTO].as_string().in_(sorted(gone))
     )

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import asdict, fields
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from locigraph.kg.counts import Spent
 from locigraph.kg.store import tables
@@ -14,32 +14,27 @@ from locigraph.kg.types import SpaceId, TurnId
 
 _TABLE = tables.spent.c
 _NO_TURN = ""
-_COUNTS = [field.name for field in fields(Spent)]  # each is a column of that name
+#: Names of the counts, each of which is a column of that name.
+COUNTS = [field.name for field in fields(Spent)]
 
 
 def read(connection: Connection, space: SpaceId) -> dict[tuple[str, str], Spent]:
     """Usage for a space, by turn and stage."""
     rows = connection.execute(select(tables.spent).where(_TABLE.space == space).order_by(_TABLE.turn_id, _TABLE.stage))
-    return {(row.turn_id, row.stage): _spent_of(row) for row in rows}
+    return {(row.turn_id, row.stage): spent_of(row) for row in rows}
 
 
-def by_stage(connection: Connection) -> dict[str, Spent]:
-    """Usage summed over all spaces, by stage."""
-    sums = [func.sum(_TABLE[name]).label(name) for name in _COUNTS]
-    rows = connection.execute(select(_TABLE.stage, *sums).group_by(_TABLE.stage).order_by(_TABLE.stage))
-    return {row.stage: _spent_of(row) for row in rows}
-
-
-def _spent_of(row: Row[Any]) -> Spent:
-    return Spent(*(row._mapping[name] for name in _COUNTS))
+def spent_of(row: Row[Any]) -> Spent:
+    """The counts of a row."""
+    return Spent(*(row._mapping[name] for name in COUNTS))
 
 
 def add(connection: Connection, space: SpaceId, turn_id: str, stage: str, spent: Spent) -> None:
     """Add to the stored usage."""
     more = asdict(spent)
-    held = _TABLE.space == space, _TABLE.turn_id == turn_id, _TABLE.stage == stage
+    is_row = _TABLE.space == space, _TABLE.turn_id == turn_id, _TABLE.stage == stage
     sums = {name: _TABLE[name] + value for name, value in more.items()}
-    if not connection.execute(update(tables.spent).where(*held).values(sums)).rowcount:
+    if not connection.execute(update(tables.spent).where(*is_row).values(sums)).rowcount:
         connection.execute(insert(tables.spent).values(space=space, turn_id=turn_id, stage=stage, **more))
 
 
@@ -47,6 +42,6 @@ def forget_turns(connection: Connection, space: SpaceId, turn_ids: Collection[Tu
     """Move the usage of forgotten turns to the turn ``""``: the sums count against limits, but no turn id is kept."""
     for (turn, stage), spent in read(connection, space).items():
         if turn in turn_ids:
-            held = _TABLE.space == space, _TABLE.turn_id == turn, _TABLE.stage == stage
-            connection.execute(delete(tables.spent).where(*held))
+            is_row = _TABLE.space == space, _TABLE.turn_id == turn, _TABLE.stage == stage
+            connection.execute(delete(tables.spent).where(*is_row))
             add(connection, space, _NO_TURN, stage, spent)

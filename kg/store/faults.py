@@ -12,7 +12,7 @@ from locigraph.kg.files import parsed_json
 from locigraph.kg.store import embeddings, tables
 from locigraph.kg.store.commit import text_digest
 from locigraph.kg.store.rows import turn_of
-from locigraph.kg.times import moment
+from locigraph.kg.times import optional_moment
 from locigraph.kg.types import NodeStatus, TurnState
 
 # Faults reported for each kind.
@@ -37,8 +37,8 @@ def find(connection: Connection) -> list[str]:
     broken = [str(row[0]) for row in connection.exec_driver_sql(f"PRAGMA integrity_check({_MOST})")]
     if broken != ["ok"]:
         return broken
-    kinds = (_lost, _unreadable_turns, _unreadable_nodes, _changed_texts, _changed_turns, embeddings.faults)
-    return [line for kind in kinds for line in islice(kind(connection), _MOST)]
+    checks = (_lost, _unreadable_turns, _unreadable_nodes, _changed_texts, _changed_turns, embeddings.faults)
+    return [line for check in checks for line in islice(check(connection), _MOST)]
 
 
 def _lost(connection: Connection) -> Iterator[str]:
@@ -69,15 +69,15 @@ def _is_readable(read: Callable[[Any], None], row: Any) -> bool:
 def _read_turn(row: Any) -> None:
     TurnState(row.state)
     turn = turn_of(row)
-    said = (turn.turn_id, turn.conversation_id, turn.session_id, turn.speaker, turn.text, turn.image_caption or "")
-    if not all(isinstance(each, str) for each in said) or not isinstance(turn.position, int):
+    texts = (turn.turn_id, turn.conversation_id, turn.session_id, turn.speaker, turn.text, turn.image_caption or "")
+    if not all(isinstance(value, str) for value in texts) or not isinstance(turn.position, int):
         raise TypeError("a field is of another type")
 
 
 def _read_node(row: Any) -> None:
     NodeStatus(row.status)
     for at in (row.created_at, row.update_time, row.valid_from, row.valid_to):
-        moment(at)
+        optional_moment(at)
     if not isinstance(parsed_json(row.attributes), dict):
         raise TypeError("the attributes are not an object")
 

@@ -43,11 +43,8 @@ class Store(Conversations, Queues):
 
     # --- schema and settings -------------------------------------------------------------------------------
 
-    def relation_labels(self, space: SpaceId | None = None) -> dict[str, RelationLabel]:
-        """Relation labels by name: the built-in ones, and those that the space coined, with its turns' descriptions.
-
-        With ``space`` None, labels coined by any space are included, with a neutral description.
-        """
+    def relation_labels(self, space: SpaceId) -> dict[str, RelationLabel]:
+        """Relation labels by name: the built-in ones, and those that the space coined, with its turns' descriptions."""
         with self._read() as connection:
             return labels.read(connection, space)
 
@@ -63,11 +60,11 @@ class Store(Conversations, Queues):
 
     def identity(self) -> str:
         """Random identifier of this store; the first call generates and writes it."""
-        held = self.setting(IDENTITY)
-        if held is None:
+        identity = self.setting(IDENTITY)
+        if identity is None:
             with self._write() as connection:
-                held = remembered.drawn(connection, IDENTITY)
-        return held
+                identity = remembered.random_value(connection, IDENTITY)
+        return identity
 
     def spent(self, space: SpaceId) -> dict[tuple[str, str], Spent]:
         """Usage of language models by turn and stage; usage for no turn, or for forgotten turns, is under ``""``."""
@@ -76,8 +73,11 @@ class Store(Conversations, Queues):
 
     def spent_by_stage(self) -> dict[str, Spent]:
         """Usage of language models by stage, summed over all spaces."""
+        stage = tables.spent.c.stage
+        sums = [func.sum(tables.spent.c[name]).label(name) for name in expenses.COUNTS]
         with self._read() as connection:
-            return expenses.by_stage(connection)
+            rows = connection.execute(select(stage, *sums).group_by(stage).order_by(stage))
+            return {row.stage: expenses.spent_of(row) for row in rows}
 
     def add_spent(self, space: SpaceId, turn_id: str, stage: str, spent: Spent) -> None:
         """Add to the stored usage of language models; ``turn_id`` is ``""`` if it is for no turn."""
@@ -143,7 +143,7 @@ class Store(Conversations, Queues):
             .group_by(table.c.type)
         )
         with self._read() as connection:
-            return Counter({kind: int(count) for kind, count in connection.execute(query)})
+            return Counter({node_type: int(count) for node_type, count in connection.execute(query)})
 
     def node(self, space: SpaceId, node_id: NodeId, *, as_of: datetime | None = None) -> Node:
         """One node, archived or not.

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import Connection, delete, select, update
 
 from locigraph.kg.errors import UnknownTypeError
-from locigraph.kg.schema import COINED_FAMILY, LABEL_PATTERN, RELATION_LABELS, RelationLabel, plannable_labels
+from locigraph.kg.schema import COINED_FAMILY, LABEL_PATTERN, RELATION_LABELS, RelationLabel
 from locigraph.kg.store import tables
 from locigraph.kg.store.statements import chunks, insert_or_keep
 from locigraph.kg.types import SpaceId
@@ -17,16 +17,11 @@ UNDESCRIBED = RELATION_LABELS[COINED_FAMILY].description
 _LABELS, _COINED = tables.relation_labels, tables.coined_labels
 
 
-def read(connection: Connection, space: SpaceId | None) -> dict[str, RelationLabel]:
-    """Labels by name: the schema's, and those coined by a space (None: by any space, with neutral descriptions)."""
-    offered = {label.name for label in plannable_labels()}
-    rows = connection.execute(select(_LABELS)).all()
-    found = {r.name: RelationLabel(r.name, r.kind, r.family, r.description, r.name in offered) for r in rows}
-    if space is None:
-        return found
-    built_in = {name: label for name, label in found.items() if name in RELATION_LABELS}
-    own = connection.execute(select(_COINED.c.name, _COINED.c.description).where(_COINED.c.space == space))
-    return built_in | {row.name: RelationLabel(row.name, "semantic", COINED_FAMILY, row.description) for row in own}
+def read(connection: Connection, space: SpaceId) -> dict[str, RelationLabel]:
+    """Labels by name: the schema's, and those coined by a space."""
+    rows = connection.execute(select(_COINED.c.name, _COINED.c.description).where(_COINED.c.space == space))
+    coined = {row.name: RelationLabel(row.name, "semantic", COINED_FAMILY, row.description) for row in rows}
+    return dict(RELATION_LABELS) | coined
 
 
 def coin(connection: Connection, space: SpaceId, coined: Mapping[str, str], turn_key: int | None) -> None:
@@ -49,8 +44,8 @@ def coin(connection: Connection, space: SpaceId, coined: Mapping[str, str], turn
 def forget_turns(connection: Connection, turn_keys: Sequence[int]) -> None:
     """Erase the descriptions that came from the turns; the labels stay for the edges of other turns."""
     for chunk in chunks(turn_keys):
-        said = _COINED.c.turn_key.in_(chunk)
-        connection.execute(update(_COINED).where(said).values(turn_key=None, description=UNDESCRIBED))
+        of_turns = _COINED.c.turn_key.in_(chunk)
+        connection.execute(update(_COINED).where(of_turns).values(turn_key=None, description=UNDESCRIBED))
 
 
 def drop_unused(connection: Connection, space: SpaceId) -> None:

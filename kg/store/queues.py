@@ -2,29 +2,49 @@
 
 from __future__ import annotations
 
-from locigraph.kg.store import changes, outbox
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy import delete, func, insert, select
+
+from locigraph.kg.store import tables
 from locigraph.kg.store.database import Database
-from locigraph.kg.store.outbox import OutboxRow
 from locigraph.kg.types import SpaceId
+
+_OUTBOX, _CHANGED = tables.outbox.c, tables.changed_spaces.c
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxRow:
+    """A node whose index row must be written or removed."""
+
+    seq: int
+    space: SpaceId
+    node_key: int
+    action: str
 
 
 class Queues(Database):
     """The part of a store that lists what indexers must write, until they acknowledge it."""
 
     def read_outbox(self, *, limit: int) -> list[OutboxRow]:
-        """The oldest rows that no indexer has acknowledged."""
+        """The oldest rows that no indexer has acknowledged, oldest first."""
         with self._read() as connection:
-            return outbox.read(connection, limit=limit)
+            rows = connection.execute(select(tables.outbox).order_by(_OUTBOX.seq).limit(limit))
+            return [OutboxRow(row.seq, SpaceId(row.space), row.node_key, row.action) for row in rows]
 
     def outbox_size(self, space: SpaceId | None = None) -> int:
         """Number of rows that no indexer has acknowledged, of one space or of all spaces (None)."""
+        query = select(func.count()).select_from(tables.outbox)
+        if space is not None:
+            query = query.where(_OUTBOX.space == space)
         with self._read() as connection:
-            return outbox.count(connection, space)
+            return connection.execute(query).scalar_one()
 
     def has_forgotten(self) -> bool:
         """Whether nodes were erased that an index may still hold."""
         with self._read() as connection:
-            return outbox.has_deletions(connection)
+            return connection.execute(select(_OUTBOX.seq).where(_OUTBOX.action == "delete")).first() is not None
 
     def relist_outbox(self) -> int:
         """Add every node that the outbox lacks, as if it had just been written; used to rebuild an index.
@@ -32,20 +52,27 @@ class Queues(Database):
         Returns:
             Number of nodes that were not listed.
         """
+        nodes, listed = tables.nodes.c, select(_OUTBOX.node_key)
+        lacking = (
+            select(nodes.space, nodes.key, sa.literal("upsert")).where(nodes.key.not_in(listed)).order_by(nodes.key)
+        )
+        statement = insert(tables.outbox).from_select(["space", "node_key", "action"], lacking)
         with self._write() as connection:
-            return outbox.relist(connection)
+            return connection.execute(statement).rowcount
 
     def acknowledge_outbox(self, up_to: int) -> None:
         """Drop the rows up to a sequence number, once the index has stored their changes durably."""
         with self._write() as connection:
-            outbox.acknowledge(connection, up_to)
+            connection.execute(delete(tables.outbox).where(_OUTBOX.seq <= up_to))
 
     def changed_spaces(self) -> dict[SpaceId, int]:
-        """Spaces whose graph embeddings must be recomputed, each with the number of its last change."""
+        """Spaces whose graph embeddings must be recomputed, each with the number of its last change; oldest first."""
+        seq = func.max(_CHANGED.seq)
+        query = select(_CHANGED.space, seq).group_by(_CHANGED.space).order_by(seq)
         with self._read() as connection:
-            return changes.read(connection)
+            return {SpaceId(space): int(number) for space, number in connection.execute(query)}
 
     def acknowledge_change(self, space: SpaceId, up_to: int) -> None:
         """Take a space off that list unless it changed after ``up_to``, the change that the index reflects."""
         with self._write() as connection:
-            changes.acknowledge(connection, space, up_to)
+            connection.execute(delete(tables.changed_spaces).where(_CHANGED.space == space, _CHANGED.seq <= up_to))

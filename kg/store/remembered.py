@@ -26,7 +26,7 @@ def put(connection: Connection, name: str, value: str) -> None:
     connection.execute(insert(tables.settings).values(name=name, value=value))
 
 
-def drawn(connection: Connection, name: str) -> str:
+def random_value(connection: Connection, name: str) -> str:
     """A random value of 64 hexadecimal digits, generated and stored on first use."""
     value = get(connection, name)
     if value is None:

@@ -38,8 +38,8 @@ def remove_nodes_of(connection: Connection, space: SpaceId, early: TurnId) -> No
     nodes, turns = tables.nodes, tables.turns
     lost = [
         name
-        for name, made in _MADE_BY.items()
-        if connection.execute(select(nodes.c.key).where(nodes.c.space == space, made).limit(1)).first()
+        for name, is_made in _MADE_BY.items()
+        if connection.execute(select(nodes.c.key).where(nodes.c.space == space, is_made).limit(1)).first()
     ]
     if lost:
         _LOG.warning(

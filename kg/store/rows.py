@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from locigraph.kg.errors import TurnConflictError, shortened
+from locigraph.kg.errors import TurnConflictError, same_beginning, shortened
 from locigraph.kg.store.sequence import NEW
-from locigraph.kg.times import moment, optional_epoch
+from locigraph.kg.times import moment, optional_epoch, optional_moment
 from locigraph.kg.types import Node, NodeId, NodeStatus, SpaceId, Turn, TurnId, TurnState
 
 
@@ -25,13 +25,13 @@ def turn_of(row: Any) -> Turn:
     """A row as a turn."""
     return Turn(
         SpaceId(row.space), TurnId(row.turn_id), row.conversation_id, row.session_id, row.position, row.speaker,
-        row.text, moment(row.spoken_at), row.image_caption,
+        row.text, optional_moment(row.spoken_at), row.image_caption,
     )  # fmt: skip
 
 
-def require_same(held: Turn, turn: Turn) -> None:
+def require_same(stored: Turn, turn: Turn) -> None:
     """Raise TurnConflictError unless both turns have the same content; positions are not compared."""
-    was, now = content_of(held), content_of(turn)
+    was, now = content_of(stored), content_of(turn)
     for name in was:
         if was[name] != now[name]:
             raise TurnConflictError(
@@ -44,7 +44,7 @@ def _apart(was: object, now: object) -> tuple[str, str]:
     """Two values shortened for an error message; long texts begin shortly before the first difference."""
     same = 0
     if isinstance(was, str) and isinstance(now, str):
-        same = next((at for at, (a, b) in enumerate(zip(was, now, strict=False)) if a != b), min(len(was), len(now)))
+        same = same_beginning(was, now)
     if same <= 40:
         return shortened(was), shortened(now)
     return shortened(f"...{str(was)[same - 20 :]}"), shortened(f"...{str(now)[same - 20 :]}")
@@ -63,10 +63,7 @@ def node_of(space: SpaceId, row: Any, sources: tuple[TurnId, ...]) -> Node:
     attributes = row.attributes
     if isinstance(attributes, str):  # a textual query returns JSON undecoded
         attributes = json.loads(attributes)
-    created, updated = moment(row.created_at), moment(row.update_time)
-    assert created is not None
-    assert updated is not None
     return Node(
-        space, NodeId(row.id), row.type, row.label, row.description, NodeStatus(row.status), created, updated,
-        moment(row.valid_from), moment(row.valid_to), attributes, sources,
+        space, NodeId(row.id), row.type, row.label, row.description, NodeStatus(row.status), moment(row.created_at),
+        moment(row.update_time), optional_moment(row.valid_from), optional_moment(row.valid_to), attributes, sources,
     )  # fmt: skip

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, select, update
 
 from locigraph.kg.errors import StoreError, shortened
 from locigraph.kg.store.tables import spaces
-from locigraph.kg.types import MAX_NAME_BYTES, Scope, SpaceId, is_name
+from locigraph.kg.types import NAME_RULE, Scope, SpaceId, is_name
 
 
 def put(connection: Connection, scopes: Sequence[tuple[SpaceId, Scope]], passed_over: AbstractSet[SpaceId]) -> None:
@@ -26,25 +26,18 @@ def put(connection: Connection, scopes: Sequence[tuple[SpaceId, Scope]], passed_
     """
     for space, scope in dict.fromkeys(scopes):
         given = {field: name for field, name in asdict(scope).items() if name is not None}
-        held = connection.execute(select(spaces).where(spaces.c.space == space)).mappings().first() if given else None
+        owner = connection.execute(select(spaces).where(spaces.c.space == space)).mappings().first() if given else None
         for field, name in given.items():
             if not is_name(name):
                 raise StoreError(
-                    f"space {space!r}: {field} is {shortened(name)}; expected 1 to {MAX_NAME_BYTES} bytes without "
-                    "control characters, not blank; nothing was written"
+                    f"space {space!r}: {field} is {shortened(name)}; expected {NAME_RULE}; nothing was written"
                 )
-            if held is not None and held[field] not in (None, name):
+            if owner is not None and owner[field] not in (None, name):
                 raise StoreError(
-                    f"space {space!r} belongs to {field} {held[field]!r}, not {name!r}; nothing was written; add to "
+                    f"space {space!r} belongs to {field} {owner[field]!r}, not {name!r}; nothing was written; add to "
                     "another space"
                 )
         if space in passed_over:
             continue
-        if held is not None and any(held[field] is None for field in given):
+        if owner is not None and any(owner[field] is None for field in given):
             connection.execute(update(spaces).where(spaces.c.space == space).values(given))
-
-
-def read(connection: Connection) -> dict[SpaceId, Scope]:
-    """All spaces, sorted, with the user and agent to whom they belong."""
-    rows = connection.execute(select(spaces.c.space, spaces.c.user, spaces.c.agent).order_by(spaces.c.space))
-    return {SpaceId(row.space): Scope(row.user, row.agent) for row in rows}

@@ -41,18 +41,18 @@ def read(connection: Connection, space: SpaceId) -> list[Placed]:
     return [Placed(*row) for row in rows]
 
 
-def merged(held: Sequence[TurnId], given: Sequence[TurnId]) -> list[TurnId]:
+def merged(stored: Sequence[TurnId], given: Sequence[TurnId]) -> list[TurnId]:
     """Merge stored and given turns of a session: a new turn goes before the next stored one in ``given``, or last."""
     before: dict[TurnId, list[TurnId]] = {}
     new: list[TurnId] = []
-    known = {*held}
+    known = {*stored}
     for turn_id in given:
         if turn_id in known:
             before.setdefault(turn_id, []).extend(new)
             new = []
         else:
             new.append(turn_id)
-    return [*(each for turn_id in held for each in (*before.get(turn_id, ()), turn_id)), *new]
+    return [*(placed for turn_id in stored for placed in (*before.get(turn_id, ()), turn_id)), *new]
 
 
 def in_order(sessions: Sequence[Sequence[Placed]]) -> list[Placed]:
@@ -95,10 +95,10 @@ def _latest_before(sessions: Sequence[Sequence[Placed]], first: Sequence[int]) -
 
 def by_session(turns: Iterable[Placed]) -> dict[str, list[Placed]]:
     """Groups turns by session, keeping their order."""
-    found: dict[str, list[Placed]] = {}
+    sessions: dict[str, list[Placed]] = {}
     for turn in turns:
-        found.setdefault(turn.session_id, []).append(turn)
-    return found
+        sessions.setdefault(turn.session_id, []).append(turn)
+    return sessions
 
 
 def arrange(connection: Connection, space: SpaceId, given: Sequence[tuple[str, TurnId]]) -> TurnId | None:
@@ -116,12 +116,12 @@ def arrange(connection: Connection, space: SpaceId, given: Sequence[tuple[str, T
     """
     if _is_at_the_end(connection, space, given):
         return None
-    held = read(connection, space)
-    old = [turn.position for turn in held if turn.position != NEW]
+    stored = read(connection, space)
+    old = [turn.position for turn in stored if turn.position != NEW]
     is_broken = len({*old}) < len(old)  # an earlier version counted the positions of every file from 0
     if is_broken:
-        held.sort(key=attrgetter("key"))
-    sessions = by_session(held)
+        stored.sort(key=attrgetter("key"))
+    sessions = by_session(stored)
     named: dict[str, list[TurnId]] = {}
     for session_id, turn_id in given:
         named.setdefault(session_id, []).append(turn_id)
@@ -139,9 +139,9 @@ def arrange(connection: Connection, space: SpaceId, given: Sequence[tuple[str, T
 
 
 def _first_early(ordered: Sequence[Placed], *, is_broken: bool) -> TurnId | None:
-    """The first turn with a settled turn after it that stood before it so far; see ``arrange``."""
+    """The first turn that now precedes a consolidated or failed turn but did not before; see ``arrange``."""
     early = None
-    earliest = math.inf  # stored position of the settled turns that follow
+    earliest = math.inf  # lowest stored position of the consolidated or failed turns that follow
     for turn in reversed(ordered):
         if earliest < (math.inf if is_broken or turn.position == NEW else turn.position):
             early = turn.turn_id
@@ -165,7 +165,7 @@ def _is_at_the_end(connection: Connection, space: SpaceId, given: Sequence[tuple
     if not given or len({session for session, _ in given}) > 1 or new.keys() != {turn_id for _, turn_id in given}:
         return False
     of_session = turns.session_id == given[0][0]
-    held = connection.execute(
+    placed = connection.execute(
         select(
             func.count().label("turns"),
             func.count(turns.position.distinct()).label("places"),
@@ -175,15 +175,15 @@ def _is_at_the_end(connection: Connection, space: SpaceId, given: Sequence[tuple
             func.max(case((of_session, turns.spoken_at))).label("latest_of_session"),
         ).where(of_space, turns.position != NEW)
     ).one()
-    if held.turns == 0 or not held.turns == held.places == held.last + 1:
+    if placed.turns == 0 or not placed.turns == placed.places == placed.last + 1:
         return False  # the first turns, or positions that an earlier version wrote
     dated = next((new[turn_id].spoken_at for _, turn_id in given if new[turn_id].spoken_at is not None), None)
-    if held.last_of_session is None:
-        is_last = dated is None or dated > max(held.latest or 0, 0)
+    if placed.last_of_session is None:
+        is_last = dated is None or dated > max(placed.latest or 0, 0)
     else:  # a session without any time moves once one of its turns has a time
-        is_last = held.last_of_session == held.last and (dated is None or held.latest_of_session is not None)
+        is_last = placed.last_of_session == placed.last and (dated is None or placed.latest_of_session is not None)
     if is_last:
-        _move(connection, {new[turn_id].key: held.turns + i for i, (_, turn_id) in enumerate(given)})
+        _move(connection, {new[turn_id].key: placed.turns + i for i, (_, turn_id) in enumerate(given)})
     return is_last
 
 
@@ -191,26 +191,26 @@ def _move(connection: Connection, places: Mapping[int, int]) -> None:
     """Write positions, given by turn key."""
     table = tables.turns
     connection.execute(
-        update(table).where(table.c.key == bindparam("held")).values(position=bindparam("place")),
-        [{"held": key, "place": place} for key, place in places.items()],
+        update(table).where(table.c.key == bindparam("turn_key")).values(position=bindparam("place")),
+        [{"turn_key": key, "place": place} for key, place in places.items()],
     )
 
 
 def fault(connection: Connection, space: SpaceId) -> str | None:
     """The first position or NEXT edge that contradicts the order of the turns; None if there is none."""
-    held = read(connection, space)
-    ordered = in_order(list(by_session(held).values()))
-    for place, (turn, due) in enumerate(zip(held, ordered, strict=True)):
-        if turn.turn_id != due.turn_id or (place and turn.position <= held[place - 1].position):
+    stored = read(connection, space)
+    ordered = in_order(list(by_session(stored).values()))
+    for place, (turn, due) in enumerate(zip(stored, ordered, strict=True)):
+        if turn.turn_id != due.turn_id or (place and turn.position <= stored[place - 1].position):
             return f"turn {turn.turn_id!r} has position {turn.position}, where turn {due.turn_id!r} is expected"
     episodes = _episodes(connection, space)
     chains = [[t.turn_id for t in turns if t.turn_id in episodes] for turns in by_session(ordered).values()]
     due_edges = {(episodes[a], episodes[b]): (a, b) for chain in chains for a, b in pairwise(chain)}
     edges = tables.relations.c
     rows = connection.execute(select(edges.source, edges.target).where(edges.space == space, edges.label == "NEXT"))
-    found = {(int(row.source), int(row.target)) for row in rows}
-    for ends in sorted(due_edges.keys() ^ found):
-        if ends in found:
+    stored_edges = {(int(row.source), int(row.target)) for row in rows}
+    for ends in sorted(due_edges.keys() ^ stored_edges):
+        if ends in stored_edges:
             return f"a NEXT edge joins nodes {ends[0]} and {ends[1]}, which do not follow each other in any session"
         before, after = due_edges[ends]
         return f"turns {before!r} and {after!r} follow each other, but no NEXT edge joins them"

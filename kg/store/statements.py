@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
@@ -18,6 +18,17 @@ def chunks(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
     """Split the items into chunks that are small enough for one statement."""
     for start in range(0, len(items), _CHUNK):
         yield items[start : start + _CHUNK]
+
+
+def rows_in(
+    connection: Connection, query: sa.Select[Any], column: sa.Column[Any], values: Iterable[Any]
+) -> Iterator[sa.Row[Any]]:
+    """The rows of a query in which a column has one of the values, of which there may be any number.
+
+    The order of the query holds within each chunk of values only.
+    """
+    for chunk in chunks(list(values)):
+        yield from connection.execute(query.where(column.in_(chunk)))
 
 
 def dialect_insert(connection: Connection, table: sa.Table) -> sqlite.Insert | postgresql.Insert:

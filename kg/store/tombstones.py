@@ -13,7 +13,7 @@ from sqlalchemy import Connection, delete, select
 from locigraph.kg.errors import TurnConflictError
 from locigraph.kg.store import remembered, tables
 from locigraph.kg.store.rows import content_of, turn_of
-from locigraph.kg.store.statements import chunks, insert_or_keep
+from locigraph.kg.store.statements import chunks, insert_or_keep, rows_in
 from locigraph.kg.types import SpaceId, Turn, TurnId
 
 _KEY = "tombstone_key"
@@ -23,8 +23,8 @@ def put(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId] | Non
     """Write tombstones for turns that are about to be erased; None stands for all turns of the space."""
     table, key = tables.turns, _key(connection)
     query = select(table).where(table.c.space == space)
-    queries = [query] if turn_ids is None else [query.where(table.c.turn_id.in_(ids)) for ids in chunks(turn_ids)]
-    turns = [turn_of(row) for each in queries for row in connection.execute(each)]
+    found = connection.execute(query) if turn_ids is None else rows_in(connection, query, table.c.turn_id, turn_ids)
+    turns = [turn_of(row) for row in found]
     rows = [
         {"space": space, "turn": _digest(turn.turn_id, key), "content": _digest(content_of(turn), key)}
         for turn in turns
@@ -33,15 +33,10 @@ def put(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId] | Non
         connection.execute(insert_or_keep(connection, tables.tombstones), rows)
 
 
-def forgotten_among(connection: Connection, space: SpaceId, turn_ids: Iterable[TurnId]) -> frozenset[TurnId]:
-    """Which of the given turns were forgotten."""
-    return frozenset(_contents(connection, space, turn_ids))
-
-
 def any_of(connection: Connection, space: SpaceId) -> bool:
     """Whether any turn of a space was forgotten."""
-    found = select(tables.tombstones.c.turn).where(tables.tombstones.c.space == space).limit(1)
-    return connection.execute(found).first() is not None
+    query = select(tables.tombstones.c.turn).where(tables.tombstones.c.space == space).limit(1)
+    return connection.execute(query).first() is not None
 
 
 def without_forgotten(connection: Connection, turns: Sequence[Turn]) -> list[Turn]:
@@ -53,7 +48,7 @@ def without_forgotten(connection: Connection, turns: Sequence[Turn]) -> list[Tur
     ids_of: defaultdict[SpaceId, list[TurnId]] = defaultdict(list)
     for turn in turns:
         ids_of[turn.space].append(turn.turn_id)
-    contents = {space: _contents(connection, space, ids) for space, ids in ids_of.items()}
+    contents = {space: contents_of(connection, space, ids) for space, ids in ids_of.items()}
     if not any(contents.values()):
         return list(turns)
     key, kept = _key(connection), []
@@ -80,7 +75,7 @@ def remove(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId] | 
     return sum(connection.execute(of_space.where(table.c.turn.in_(part))).rowcount for part in chunks(digests))
 
 
-def _contents(connection: Connection, space: SpaceId, turn_ids: Iterable[TurnId]) -> dict[TurnId, str]:
+def contents_of(connection: Connection, space: SpaceId, turn_ids: Iterable[TurnId]) -> dict[TurnId, str]:
     """Content digests of those given turns that were forgotten; only the tombstones of given turns are read."""
     if not any_of(connection, space):
         return {}  # returns early, since the store may have no key yet: only forgetting generates it
@@ -88,16 +83,12 @@ def _contents(connection: Connection, space: SpaceId, turn_ids: Iterable[TurnId]
     of_space = select(table.c.turn, table.c.content).where(table.c.space == space)
     key = _key(connection)
     named = {_digest(turn_id, key): turn_id for turn_id in turn_ids}
-    return {
-        named[row.turn]: row.content
-        for chunk in chunks(list(named))
-        for row in connection.execute(of_space.where(table.c.turn.in_(chunk)))
-    }
+    return {named[row.turn]: row.content for row in rows_in(connection, of_space, table.c.turn, named)}
 
 
 def _key(connection: Connection) -> bytes:
     """The store's secret key for digests, generated with the first tombstone."""
-    return bytes.fromhex(remembered.drawn(connection, _KEY))
+    return bytes.fromhex(remembered.random_value(connection, _KEY))
 
 
 def _digest(value: object, key: bytes) -> str:

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from locigraph.kg.corpora import load_corpus
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.store import Store
-from locigraph.kg.times import moment, optional_epoch
+from locigraph.kg.times import optional_epoch, optional_moment
 from locigraph.kg.types import Turn
 from locigraph.scripts import cli
 from tests.faults import workbench
@@ -210,7 +210,7 @@ def _by_session(turns: Sequence[Turn]) -> dict[str, list[Turn]]:
     found: dict[str, list[Turn]] = {}
     for turn in turns:
         held = replace(
-            turn, position=0, spoken_at=moment(optional_epoch(turn.spoken_at))
+            turn, position=0, spoken_at=optional_moment(optional_epoch(turn.spoken_at))
         )  # only whole seconds are stored
         found.setdefault(turn.session_id, []).append(held)
     return found

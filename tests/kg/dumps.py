@@ -22,3 +22,11 @@ def dump(path: Path, *, without: Sequence[str] = ()) -> dict[str, list[tuple[obj
         }
     connection.close()
     return found
+
+
+def shared_labels(path: Path) -> dict[str, str]:
+    """Descriptions of the relation labels in the table that all spaces share, by name."""
+    with sqlite3.connect(path) as connection:
+        labels = dict(connection.execute("SELECT name, description FROM relation_labels").fetchall())
+    connection.close()
+    return labels

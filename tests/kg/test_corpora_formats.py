@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from locigraph.kg.corpora import FORMATS, Conversation, Corpus, CorpusFormat, load_corpus
-from locigraph.kg.corpora.parsing import Utterance, file_sha256, number_turns
+from locigraph.kg.corpora.parsing import Utterance, number_turns
 from locigraph.kg.errors import CorpusFormatError
 from locigraph.kg.registry import UnknownNameError
 from locigraph.kg.types import Question, SpaceId, TurnId
@@ -19,7 +19,7 @@ def read_lines(path: str) -> Corpus:
     lines = Path(path).read_text().splitlines()
     turns = number_turns(space, [Utterance(f"t{i}", "s", "Ann", line, None) for i, line in enumerate(lines)])
     questions = tuple(Question(space, c, f"A {c} one?", c, (TurnId("t0"),)) for c in ("fair", "trick"))
-    return Corpus("toy", path, file_sha256(path), (Conversation(space, turns),), questions, {})
+    return Corpus((Conversation(space, turns),), questions)
 
 
 @pytest.fixture

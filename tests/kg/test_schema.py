@@ -5,7 +5,7 @@ from pathlib import Path
 from locigraph.kg import schema
 from locigraph.kg.schema import NODE_TYPES, RELATION_LABELS, NodeType, schema_hash
 from locigraph.kg.store import Store
-from tests.kg.dumps import dump
+from tests.kg.dumps import dump, shared_labels
 
 
 def test_every_parent_is_a_type_that_stands_before_its_child() -> None:
@@ -43,8 +43,9 @@ def test_the_hash_of_the_built_in_rows_is_the_one_that_shipped_checkpoints_carry
 
 
 def test_a_new_store_holds_the_built_in_rows(tmp_path: Path) -> None:
-    with Store(tmp_path / "graph.sqlite") as store:
-        assert store.relation_labels() == dict(RELATION_LABELS)
+    with Store(tmp_path / "graph.sqlite"):
+        pass
+    assert shared_labels(tmp_path / "graph.sqlite") == {r.name: r.description for r in RELATION_LABELS.values()}
     held = sorted((t.name, t.parent, t.description) for t in NODE_TYPES.values())
     assert dump(tmp_path / "graph.sqlite")["node_types"] == held
     assert schema.COINED_FAMILY in RELATION_LABELS

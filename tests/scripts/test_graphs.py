@@ -36,7 +36,7 @@ class PlainEncoder(FakeEncoder):
 
 
 def corpus(*conversations: Conversation) -> Corpus:
-    return Corpus("jsonl", "made.jsonl", "0", conversations, (), {})
+    return Corpus(conversations, format="jsonl", path="made.jsonl", sha256="0")
 
 
 def three(*, last: str = "c") -> list[Conversation]:

@@ -83,7 +83,9 @@ def test_a_turn_cannot_name_a_node_that_it_was_not_shown(guess: str, tmp_path: P
 def test_redaction_comes_before_anything_is_stored() -> None:
     conversation = make_conversation(["My password is hunter2.", "Nice."])
     shown = replace(conversation.turns[1], image_caption="a note: PIN: 4711")
-    corpus = Corpus("jsonl", "chat", "0" * 64, (replace(conversation, turns=(conversation.turns[0], shown)),), (), {})
+    corpus = Corpus(
+        (replace(conversation, turns=(conversation.turns[0], shown)),), format="jsonl", path="chat", sha256="0" * 64
+    )
     made = graphs.redacted(corpus).conversations[0]
     assert [turn.text for turn in made.turns] == ["My password is [redacted].", "Nice."]
     assert made.turns[1].image_caption == "a note: PIN: [redacted]"

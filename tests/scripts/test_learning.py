@@ -22,7 +22,7 @@ VIEWS = Views(lambda space, as_of: pytest.fail("nothing needs to be read"), {})
 
 def corpus_of(spaces: list[SpaceId], questions: tuple[Question, ...]) -> Corpus:
     conversations = tuple(make_conversation(["Hello"], space=space) for space in spaces)
-    return Corpus("jsonl", "x", "0", conversations, questions, {})
+    return Corpus(conversations, questions, format="jsonl", path="x", sha256="0")
 
 
 def test_settings_with_an_unknown_encoder_loss_or_relation_are_refused() -> None:

@@ -23,7 +23,8 @@ def corpus() -> Corpus:
     questions = tuple(
         Question(space, f"{space}:q", "what?", "c", (TurnId("t0"),), evidence_sessions=("s1",)) for space in SPACES
     )
-    return Corpus("locomo", "x.json", "ab", conversations, questions, {}, corrections={"s0:q": (TurnId("t3"),)})
+    corrections = {"s0:q": (TurnId("t3"),)}
+    return Corpus(conversations, questions, format="locomo", path="x.json", sha256="ab", corrections=corrections)
 
 
 def run(name: str, turn: str, seed: int | None = None) -> StrategyRun:

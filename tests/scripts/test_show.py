@@ -39,7 +39,7 @@ def store(tmp_path: Path) -> str:
         ["I live in Lyon since last month.", "\x1b[31mI bought a red kayak for the lake."],
         space=SpaceId("ana"),
     )
-    read = Corpus("jsonl", "made.jsonl", "0", (talk,), (), {})
+    read = Corpus((talk,), format="jsonl", path="made.jsonl", sha256="0")
     with Store(path) as graph:
         build_graph(read, RuleExtractor(), graph, cast(Any, PlainEncoder()))
     return str(path)

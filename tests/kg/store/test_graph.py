@@ -290,7 +290,7 @@ def test_a_relation_label_must_be_in_capitals(store: Store, name: str) -> None:
     edge = NewRelation(ids["first"], name, ids["second"])
     with pytest.raises(UnknownTypeError, match="CAPITALS_WITH_UNDERSCORES"):
         store.commit(GraphChange(SPACE, MONDAY, relations=(edge,), coined={name: "words"}))
-    assert name not in store.relation_labels()
+    assert name not in store.relation_labels(SPACE)
 
 
 TURN = make_turn(2, "three")
@@ -624,7 +624,7 @@ def test_a_setting_is_remembered_and_written_over(store: Store) -> None:
 
 
 def test_the_store_holds_the_relation_labels(store: Store) -> None:
-    assert store.relation_labels()["NEXT"].kind == "structural"
+    assert store.relation_labels(SPACE)["NEXT"].kind == "structural"
 
 
 # --- opening -------------------------------------------------------------------------------------------------------

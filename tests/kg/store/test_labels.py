@@ -12,6 +12,7 @@ from locigraph.kg.store import Store
 from locigraph.kg.store.labels import UNDESCRIBED
 from locigraph.kg.types import GraphChange, NewRelation, SpaceId, TurnId
 from tests.fakes import MONDAY, OTHER_SPACE, SPACE, change_of, fact, make_turn, make_turns
+from tests.kg.dumps import shared_labels
 
 SECRET = "From who adopted Vera at the clinic."
 PLAIN = "From who adopts to who is adopted."
@@ -32,7 +33,7 @@ def adopt(store: Store, number: int, said: str, space: SpaceId = SPACE) -> None:
     store.commit(replace(change, coined={"ADOPTED": said}))
 
 
-def described(store: Store, space: SpaceId | None = SPACE) -> str | None:
+def described(store: Store, space: SpaceId = SPACE) -> str | None:
     label = store.relation_labels(space).get("ADOPTED")
     return None if label is None else label.description
 
@@ -41,11 +42,11 @@ def files_with(folder: Path, words: bytes) -> list[Path]:
     return [file for file in folder.iterdir() if words in file.read_bytes()]
 
 
-def test_each_space_describes_a_label_in_its_own_words(store: Store) -> None:
+def test_each_space_describes_a_label_in_its_own_words(store: Store, tmp_path: Path) -> None:
     adopt(store, 0, SECRET)
     adopt(store, 0, PLAIN, OTHER_SPACE)
     assert (described(store), described(store, OTHER_SPACE)) == (SECRET, PLAIN)
-    assert described(store, None) == UNDESCRIBED
+    assert shared_labels(tmp_path / "graph.sqlite")["ADOPTED"] == UNDESCRIBED
 
 
 def test_a_label_that_another_space_has_coined_must_be_coined_anew(store: Store) -> None:

@@ -18,7 +18,7 @@ from locigraph.kg.store import Store, tables
 from locigraph.kg.store.labels import UNDESCRIBED
 from locigraph.kg.types import NewRelation
 from tests.fakes import OTHER_SPACE, SPACE, change_of, fact, make_turn
-from tests.kg.dumps import dump
+from tests.kg.dumps import dump, shared_labels
 
 _OF_REPLIES = ("invalid", "repaired", "given_up")  # columns of revision 0008
 
@@ -130,7 +130,7 @@ def test_what_spaces_said_of_the_labels_that_they_shared_is_kept_by_none(tmp_pat
     with Store(path) as store:
         label = store.relation_labels(SPACE)["ADOPTED"]
         assert (label.kind, label.family) == ("semantic", COINED_FAMILY)
-        assert label.description == store.relation_labels()["ADOPTED"].description == UNDESCRIBED
+        assert label.description == shared_labels(path)["ADOPTED"] == UNDESCRIBED
         assert "ADOPTED" not in store.relation_labels(OTHER_SPACE)
         assert store.relation_labels(OTHER_SPACE) == RELATION_LABELS
     assert b"clinic" not in path.read_bytes()
