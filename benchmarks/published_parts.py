@@ -17,7 +17,8 @@ import numpy as np
 
 from benchmarks import records
 from locigraph.kg.types import Question
-from locigraph.retrieval.evaluation import Fold, evidence_recall
+from locigraph.retrieval.evaluation.leaks import Fold
+from locigraph.retrieval.evaluation.metrics import evidence_recall
 from locigraph.retrieval.hits import turns_of_hits
 from locigraph.retrieval.protocols import Retriever, TextEncoder
 from locigraph.retrieval.strategies.assomem import (

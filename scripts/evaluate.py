@@ -100,7 +100,7 @@ def evaluate(
     read = opening.read_corpus(corpus, store=path)
     opening.require_questions(read, "there is nothing to evaluate")
 
-    from locigraph.retrieval.evaluation import text_table
+    from locigraph.retrieval.evaluation.report import text_table
     from locigraph.scripts.assembly import graphs
     from locigraph.scripts.assembly.language_models import clients_of
     from locigraph.scripts.assembly.queries import queries_of

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from locigraph.kg.types import NodeId, Question, SpaceId
 from locigraph.kg.views import View, Views
-from locigraph.retrieval.evaluation import StrategyRun
 from locigraph.retrieval.evaluation.asking import run_strategy
+from locigraph.retrieval.evaluation.outcomes import StrategyRun
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
 from locigraph.retrieval.index.memory_vectors import MemoryVectors
 from locigraph.retrieval.index.milvus import MilvusIndex

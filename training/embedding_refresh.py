@@ -20,7 +20,8 @@ from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.views import View
 from locigraph.retrieval.index.descriptions import index_type, snapshot_rows
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS, GRAPH_COLLECTION, PREFIX
-from locigraph.retrieval.index.milvus import Collection, CollectionSpec, MilvusIndex
+from locigraph.retrieval.index.milvus import MilvusIndex
+from locigraph.retrieval.index.milvus_collection import Collection, CollectionSpec
 from locigraph.retrieval.protocols import SearchFilter
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.errors import TrainingError

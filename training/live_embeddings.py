@@ -22,7 +22,8 @@ from locigraph.kg.views import View
 from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.index.descriptions import Difference, snapshot_rows
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
-from locigraph.retrieval.index.milvus import Collection, MilvusIndex
+from locigraph.retrieval.index.milvus import MilvusIndex
+from locigraph.retrieval.index.milvus_collection import Collection
 from locigraph.retrieval.text.node_vectors import embed_lacking, snapshot_with_vectors
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.embedding_refresh import Refreshed, refresh, require_usable

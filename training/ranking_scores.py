@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from locigraph.retrieval.evaluation import evidence_recall, ndcg
+from locigraph.retrieval.evaluation.metrics import evidence_recall, ndcg
 
 
 def inner_products(queries: Tensor, stored: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from locigraph.retrieval.rank_fusion import ADAPTED_ANN_WEIGHT, USUAL_RRF_K
 from locigraph.scripts.assembly.search_parts import SearchParts
 
 if TYPE_CHECKING:
-    from locigraph.retrieval.evaluation import StrategyRun
+    from locigraph.retrieval.evaluation.outcomes import StrategyRun
     from locigraph.retrieval.protocols import Retriever
     from locigraph.scripts.assembly.fold_task import Asker, FoldTask
     from locigraph.training.checkpoint import Checkpoint

@@ -13,7 +13,7 @@ from locigraph.kg.counts import counted
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.files import parsed_json
 from locigraph.kg.views import Views
-from locigraph.retrieval.evaluation import Fold
+from locigraph.retrieval.evaluation.leaks import Fold
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.assembly import opening
 from locigraph.scripts.assembly.graphs import views_of

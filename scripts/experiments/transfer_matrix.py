@@ -14,11 +14,13 @@ from locigraph.kg.errors import LocigraphError
 from locigraph.kg.registry import Table
 from locigraph.kg.store import Store
 from locigraph.kg.views import Views
-from locigraph.retrieval.evaluation import StrategyRun, document, summarise
+from locigraph.retrieval.evaluation import document
 from locigraph.retrieval.evaluation.asking import outcomes, run_strategy
 from locigraph.retrieval.evaluation.formatting import p_value, signed, unsigned
 from locigraph.retrieval.evaluation.metrics import CONTEXT_METRICS
+from locigraph.retrieval.evaluation.outcomes import StrategyRun
 from locigraph.retrieval.evaluation.question_scores import write_question_scores
+from locigraph.retrieval.evaluation.summary import summarise
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.assembly import opening
 from locigraph.scripts.assembly.fold_task import Asker

@@ -20,7 +20,8 @@ from locigraph.kg.types import GraphChange, NodeId, NodeStatus, NodeUpdate, Spac
 from locigraph.retrieval.index.descriptions import DescriptionIndexer
 from locigraph.retrieval.index.documents import LexicalIndex
 from locigraph.retrieval.index.memory_vectors import MemoryVectors
-from locigraph.retrieval.index.milvus import Collection, MilvusIndex
+from locigraph.retrieval.index.milvus import MilvusIndex
+from locigraph.retrieval.index.milvus_collection import Collection
 from locigraph.retrieval.index.scoped_vectors import JointVectors, VectorsOfTheTime
 from locigraph.retrieval.protocols import SearchFilter, VectorMatch
 from locigraph.scripts.assembly import opening

@@ -9,7 +9,8 @@ import pytest
 from locigraph.kg.corpora import Conversation, Corpus
 from locigraph.kg.language.seen_texts import SeenTexts
 from locigraph.kg.types import Question, SpaceId, TurnId
-from locigraph.retrieval.evaluation import Fold, StrategyRun
+from locigraph.retrieval.evaluation.leaks import Fold
+from locigraph.retrieval.evaluation.outcomes import StrategyRun
 from locigraph.retrieval.evaluation.question_scores import compare_again
 from locigraph.scripts.experiments.result_files import write_results
 from tests.fakes import make_turns

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from locigraph.retrieval.evaluation import QuestionOutcome, StrategyRun
 from locigraph.retrieval.evaluation.notes import a_a_note
+from locigraph.retrieval.evaluation.outcomes import QuestionOutcome, StrategyRun
 
 SPACES = [f"s{i}" for i in range(8)]
 QUESTIONS = [QuestionOutcome(f"{s}:{i}", s, "c", ("t0",), ("one",)) for s in SPACES for i in range(3)]
