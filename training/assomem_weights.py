@@ -18,7 +18,7 @@ _TOP_K = 10
 WeightsOfQuestion = Callable[[str], Weights]
 
 
-def learn_weights(
+def learn_signal_weights(
     make: Callable[[WeightsOfQuestion], AssoMemRetriever],
     train: Sequence[Question],
     validation: Sequence[Question],

@@ -204,7 +204,7 @@ def without_wordings(questions: Sequence[Question], tested: Sequence[Question]) 
     return tuple(q for q in questions if wording(q.text) not in known)
 
 
-def refuse_known(made: Checkpoint | TextAdapter, questions: Sequence[Question], *, option: str) -> None:
+def refuse_trained_on(made: Checkpoint | TextAdapter, questions: Sequence[Question], *, option: str) -> None:
     """Refuse to test a checkpoint, or a text encoder's adapter, on what it was trained or validated on.
 
     Args:
@@ -228,7 +228,7 @@ def seen_by(*made: Checkpoint | TextAdapter | None) -> SeenTexts:
     return SeenTexts.union(each.seen for each in made if each is not None and each.seen is not None)
 
 
-def refuse_fitted(adapter: TextAdapter | None, validation: Sequence[str]) -> None:
+def refuse_validation_on_adapter_data(adapter: TextAdapter | None, validation: Sequence[str]) -> None:
     """Refuse validation conversations that the text encoder's adapter was trained on, since their scores are too good.
 
     Raises:

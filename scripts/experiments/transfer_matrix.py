@@ -33,7 +33,7 @@ from locigraph.scripts.experiments import learning, provenance
 from locigraph.scripts.experiments.result_files import learnt_questions
 from locigraph.training.checkpoint import Checkpoint, load_checkpoint
 from locigraph.training.config import Settings, TrainerConfig
-from locigraph.training.folds import refuse_known, seen_by
+from locigraph.training.folds import refuse_trained_on, seen_by
 from locigraph.training.snapshots import TrainingSet
 
 _METRICS = ("recall@10", "ndcg@10")
@@ -143,7 +143,7 @@ class TransferMatrix:
             return
         for made, option in ((checkpoint, row), (graph.encoder.adapter, "encoder.adapter")):
             if made is not None:
-                refuse_known(made, questions, option=option)
+                refuse_trained_on(made, questions, option=option)
         asker = Asker(questions, graph.encoder, graph.views, packs=self._contexts)
         learnt = [_PROPOSED, *(BASELINES[name] for name in self._baselines)]
         runs = [each.zero_shot(asker, checkpoint, each) for each in learnt if each.zero_shot is not None]
@@ -244,5 +244,5 @@ def _packed(cell: Mapping[str, Any], shown: Sequence[str]) -> list[list[str]]:
     ]
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> document.Table:
-    return document.Table(tuple(head), tuple(tuple(row) for row in rows), text_columns=len(head))
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> document.TableBlock:
+    return document.TableBlock(tuple(head), tuple(tuple(row) for row in rows), text_columns=len(head))

@@ -17,7 +17,13 @@ from locigraph.retrieval.evaluation.leaks import Fold
 from locigraph.retrieval.text.text_adapter import TextAdapter
 from locigraph.training import folds
 from locigraph.training.errors import TrainingError
-from locigraph.training.folds import FoldTrainer, plan_folds, refuse_fitted, refuse_known, without_wordings
+from locigraph.training.folds import (
+    FoldTrainer,
+    plan_folds,
+    refuse_trained_on,
+    refuse_validation_on_adapter_data,
+    without_wordings,
+)
 from locigraph.training.snapshots import TrainingSet
 from tests.fakes import make_turns
 from tests.fakes_graph import CPU, make_snapshot, small_settings
@@ -33,14 +39,14 @@ def test_an_adapter_may_not_know_what_is_tested_nor_have_learnt_what_decides_whe
     adapter = TextAdapter(Path("adapter"), "m", "123", {"identity": identity})
     for space in "ab":
         with pytest.raises(LeakError, match=f"encoder.adapter 123 was trained or validated on space '{space}'"):
-            refuse_known(adapter, [question("c", "1", "?"), question(space, "2", "?")], option="encoder.adapter")
-    refuse_known(adapter, [question("c", "1", "?")], option="encoder.adapter")
+            refuse_trained_on(adapter, [question("c", "1", "?"), question(space, "2", "?")], option="encoder.adapter")
+    refuse_trained_on(adapter, [question("c", "1", "?")], option="encoder.adapter")
     with pytest.raises(
         LeakError, match=r"validation space 'a' decides when to stop, .*adapter was trained on it.*--validation"
     ):
-        refuse_fitted(adapter, ["b", "a"])
-    refuse_fitted(adapter, ["b", "c"])
-    refuse_fitted(None, ["a"])
+        refuse_validation_on_adapter_data(adapter, ["b", "a"])
+    refuse_validation_on_adapter_data(adapter, ["b", "c"])
+    refuse_validation_on_adapter_data(None, ["a"])
 
 
 def questions_about(sizes: Mapping[str, int]) -> list[Question]:
