@@ -13,8 +13,8 @@ from pathlib import Path
 
 from benchmarks import records
 from locigraph.kg.types import SpaceId
-from locigraph.retrieval.evaluation import evidence_recall, ndcg
 from locigraph.retrieval.evaluation.asking import joined_runs
+from locigraph.retrieval.evaluation.metrics import evidence_recall, ndcg
 from locigraph.scripts.assembly import graphs, opening
 from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings
 from locigraph.scripts.experiments import provenance

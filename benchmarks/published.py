@@ -20,12 +20,11 @@ from benchmarks import records
 from locigraph.kg.schema import EPISODE
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.types import NodeId, SpaceId, TurnId
-from locigraph.retrieval.protocols import Retriever, TextEncoder
+from locigraph.retrieval.protocols import Retriever, SnapshotLoader, TextEncoder
 from locigraph.retrieval.strategies.assomem import AssoMemRetriever
 from locigraph.retrieval.strategies.gaama import GaamaRetriever
 from locigraph.retrieval.strategies.hipporag import HippoRagRetriever
 from locigraph.retrieval.strategies.magma import MagmaRetriever
-from locigraph.retrieval.strategies.memory_graph import SnapshotLoader
 from locigraph.retrieval.strategies.tempr import TemprRetriever
 
 _SPACE = SpaceId("bench")

@@ -17,9 +17,10 @@ import numpy as np
 
 from benchmarks import records
 from locigraph.kg.types import Question
-from locigraph.retrieval.evaluation import Fold, evidence_recall
+from locigraph.retrieval.evaluation.leaks import Fold
+from locigraph.retrieval.evaluation.metrics import evidence_recall
 from locigraph.retrieval.hits import turns_of_hits
-from locigraph.retrieval.protocols import Retriever, TextEncoder
+from locigraph.retrieval.protocols import Retriever, SnapshotLoader, TextEncoder
 from locigraph.retrieval.strategies.assomem import (
     FIXED_WEIGHTS,
     SIGNALS,
@@ -29,7 +30,6 @@ from locigraph.retrieval.strategies.assomem import (
 )
 from locigraph.retrieval.strategies.gaama import GaamaRetriever
 from locigraph.retrieval.strategies.magma import MagmaRetriever, intent_of
-from locigraph.retrieval.strategies.memory_graph import SnapshotLoader
 from locigraph.scripts.assembly import opening
 from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings
 from locigraph.training.folds import plan_folds

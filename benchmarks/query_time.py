@@ -23,7 +23,8 @@ from locigraph.kg.schema import EPISODE, searchable_types
 from locigraph.kg.types import NodeId, SpaceId, TurnId
 from locigraph.retrieval.index.bm25 import Bm25Index
 from locigraph.retrieval.index.descriptions import index_type
-from locigraph.retrieval.index.milvus import Collection, CollectionSpec, IndexRow, MilvusIndex
+from locigraph.retrieval.index.milvus import MilvusIndex
+from locigraph.retrieval.index.milvus_collection import Collection, CollectionSpec, IndexRow
 from locigraph.retrieval.protocols import SearchFilter
 from locigraph.retrieval.rank_fusion import reciprocal_rank_fusion
 from locigraph.training.config import ModelConfig

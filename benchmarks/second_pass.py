@@ -29,7 +29,8 @@ from locigraph.consolidation.reflection import Reflector
 from locigraph.consolidation.resolution import CONCEPT_MERGE
 from locigraph.kg.store import Store
 from locigraph.kg.types import Question, SpaceId
-from locigraph.retrieval.evaluation import score_ranking, sign_flip_test
+from locigraph.retrieval.evaluation.metrics import score_ranking
+from locigraph.retrieval.evaluation.significance import sign_flip_test
 from locigraph.retrieval.hits import turns_of_hits
 from locigraph.retrieval.index.memory_vectors import MemoryVectors
 from locigraph.retrieval.protocols import Retriever

@@ -41,7 +41,8 @@ from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
 from locigraph.kg.types import Question
 from locigraph.kg.views import Views
-from locigraph.retrieval.evaluation import Fold, score_ranking
+from locigraph.retrieval.evaluation.leaks import Fold
+from locigraph.retrieval.evaluation.metrics import score_ranking
 from locigraph.retrieval.protocols import TextEncoder
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.assembly import graphs, opening

@@ -23,7 +23,8 @@ from tqdm import tqdm
 from benchmarks import records
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.types import Question, SpaceId
-from locigraph.retrieval.evaluation import cluster_bootstrap, score_ranking, sign_flip_test
+from locigraph.retrieval.evaluation.metrics import score_ranking
+from locigraph.retrieval.evaluation.significance import cluster_bootstrap, sign_flip_test
 from locigraph.retrieval.strategies.turn_signals import TEXT_SIGNALS as SIGNALS
 from locigraph.retrieval.strategies.turn_signals import TurnSignals
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from locigraph.kg.embedded_text import in_context, reads_turn_before
+from locigraph.kg.embedded_text import in_context
 from locigraph.kg.schema import EPISODE, dated_types
 from locigraph.kg.times import moment
 from locigraph.kg.types import NodeId, SpaceId, TurnId
@@ -104,9 +104,13 @@ class Snapshot:
         rows[pairs[:, 1]] = pairs[:, 0]
         return rows
 
-    def embedded_texts(self, model: str) -> tuple[str, ...]:
-        """What the text encoder of this ID reads for each node: see ``kg.embedded_text``, [nodes]."""
-        if not reads_turn_before(model):
+    def embedded_texts(self, *, turn_before: bool) -> tuple[str, ...]:
+        """What a text encoder reads for each node, [nodes]: see ``kg.embedded_text``.
+
+        Args:
+            turn_before: Whether the encoder reads a turn together with the one before it.
+        """
+        if not turn_before:
             return self.descriptions
         found, before = list(self.descriptions), dict[str, int]()
         for row, session in zip(self.episode_rows.tolist(), self.session_ids, strict=True):

@@ -58,12 +58,12 @@ class FilteredRetriever(WrappingRetriever):
         while True:
             found = self._retriever.retrieve(query, space, as_of=as_of, top_k=wanted)
             encode_ms, search_ms = encode_ms + found.timing.encode_ms, search_ms + found.timing.search_ms
-            hits = self._viewed(found.hits, space)
+            hits = self._filtered(found.hits, space)
             if len(hits) >= top_k or len(found.hits) == before or wanted >= MOST_FOUND:
                 return Result(tuple(hits), Timing(encode_ms, search_ms))
             before, wanted = len(found.hits), min(MOST_FOUND, _GROWTH * wanted)
 
-    def _viewed(self, hits: Sequence[Hit], space: SpaceId) -> list[Hit]:
+    def _filtered(self, hits: Sequence[Hit], space: SpaceId) -> list[Hit]:
         held = self._speakers_of(space, [hit.node_id for hit in hits])
         speakers_of = {node: _composed(names) for node, names in held.items()}
         if self._speakers is not None:

@@ -64,7 +64,7 @@ class KindLimits:
         Args:
             types: Node types of the memories, best first.
         """
-        left = _Left(Budget(kinds=self))
+        left = _RemainingBudget(Budget(kinds=self))
         return [left.take((0, 0), name) for name in types]
 
 
@@ -213,7 +213,7 @@ def _candidates(hits: Sequence[Hit], snapshot: Snapshot, order: Sequence[NodeId]
 
 def _packed(candidates: Sequence[_Candidate], budget: Budget, *, brevity: bool) -> tuple[Context, bool]:
     """The context, and whether it is full: a hit was left out and no average line would fit, or all kinds are full."""
-    left = _Left(budget)
+    left = _RemainingBudget(budget)
     costs = [_measured(each.line)[1:] for each in candidates]
     taken = [left.take(cost, each.line.type) for cost, each in zip(costs, candidates, strict=True)]
     costs = [cost for cost, fits in zip(costs, taken, strict=True) if fits]
@@ -279,7 +279,7 @@ def retrieve_contexts(
         before, wanted = len(found.hits), min(2 * wanted, MAX_TOP_K)
 
 
-class _Left:
+class _RemainingBudget:
     """What is left of a budget."""
 
     def __init__(self, budget: Budget) -> None:

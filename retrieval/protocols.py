@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from locigraph.kg.joint import joint_name
+from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import NodeId, SpaceId, TurnId
 
 #: Number of turns that a strategy returns when the caller does not say.
@@ -24,6 +25,8 @@ MOST_FOUND = 16_384
 #: Reads the texts of nodes for display: (space, node IDs, as_of) -> text by node ID, as known at ``as_of`` (None: now).
 #: Nodes that the space did not hold at that time are left out; a space that does not exist is an ``UnknownSpaceError``.
 NodeTexts = Callable[[SpaceId, Sequence[NodeId], datetime | None], Mapping[NodeId, str]]
+#: Reads the graph of a space as of a time (None: now); a space that does not exist is an ``UnknownSpaceError``.
+SnapshotLoader = Callable[[SpaceId, datetime | None], Snapshot]
 
 
 @dataclass(frozen=True, slots=True)

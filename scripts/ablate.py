@@ -49,9 +49,10 @@ def ablate(
 
     from locigraph.kg.errors import LocigraphError, nearest
     from locigraph.kg.files import replace_file
-    from locigraph.retrieval.evaluation import Fold, StrategyRun
     from locigraph.retrieval.evaluation.ablation_report import ablation_figure, ablation_table
     from locigraph.retrieval.evaluation.asking import outcomes
+    from locigraph.retrieval.evaluation.leaks import Fold
+    from locigraph.retrieval.evaluation.outcomes import StrategyRun
     from locigraph.scripts.assembly import graphs, opening
     from locigraph.scripts.assembly.language_models import clients_of
     from locigraph.scripts.experiments import learning, provenance

@@ -100,14 +100,14 @@ def evaluate(
     read = opening.read_corpus(corpus, store=path)
     opening.require_questions(read, "there is nothing to evaluate")
 
-    from locigraph.retrieval.evaluation import text_table
+    from locigraph.retrieval.evaluation.report import text_table
     from locigraph.scripts.assembly import graphs
     from locigraph.scripts.assembly.language_models import clients_of
     from locigraph.scripts.assembly.queries import queries_of
     from locigraph.scripts.experiments import learning
     from locigraph.scripts.experiments.evaluation import Evaluation, FoldPlan
     from locigraph.training.checkpoint import load_checkpoint
-    from locigraph.training.folds import plan_folds, refuse_known
+    from locigraph.training.folds import plan_folds, refuse_trained_on
 
     settings = learning.settings_of(model, training)
     clients = clients_of(llm, max_tokens=max_tokens, max_cost=max_cost)
@@ -119,7 +119,7 @@ def evaluate(
     given = None
     if checkpoint is not None and any(row.needs_checkpoint for row in rows):
         given = load_checkpoint(Path(checkpoint), text_encoder=text_encoder.model_id)
-        refuse_known(given, read.questions, option="checkpoint")
+        refuse_trained_on(given, read.questions, option="checkpoint")
     is_trained = any(row.is_trained for row in rows)
     planned = plan_folds(read.questions, folds=folds, validation=validation, seed=seed) if is_trained else ()
     of_folds = learning.settings_of_folds(

@@ -49,7 +49,7 @@ def search(
     from locigraph.kg.errors import LocigraphError
     from locigraph.kg.files import replace_file
     from locigraph.kg.types import SpaceId
-    from locigraph.retrieval.evaluation import Fold
+    from locigraph.retrieval.evaluation.leaks import Fold
     from locigraph.scripts.assembly import graphs, opening
     from locigraph.scripts.assembly.language_models import clients_of
     from locigraph.scripts.experiments import learning, provenance

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from locigraph.retrieval.evaluation import Fold, QuestionOutcome, StrategyRun, summarise
 from locigraph.retrieval.evaluation.asking import joined_runs
+from locigraph.retrieval.evaluation.leaks import Fold
+from locigraph.retrieval.evaluation.outcomes import QuestionOutcome, StrategyRun
 from locigraph.retrieval.evaluation.results import Summary
+from locigraph.retrieval.evaluation.summary import summarise
 from locigraph.training.config import Settings, changed
 
 #: Name of the unchanged model in the results.
@@ -76,7 +78,7 @@ def ablate(
         left_out: IDs of questions that are excluded from all comparisons, since their evidence was trained on.
 
     Returns:
-        The summary by ``retrieval.evaluation.summarise``, with each variant compared with the full model.
+        The summary by ``retrieval.evaluation.summary.summarise``, with each variant compared with the full model.
     """
     configs = {FULL: settings} | {name: changed(settings, changes) for name, changes in variants.items()}
     runs = [joined_runs([run_fold(name, variant, fold) for fold in folds]) for name, variant in configs.items()]

@@ -23,7 +23,6 @@ from torch import Tensor
 
 from locigraph.gnn.features import Tensors
 from locigraph.gnn.losses import multi_positive_loss
-from locigraph.kg.embedded_text import TURN_BEFORE
 from locigraph.kg.schema import EPISODE, answer_types
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import Question
@@ -41,7 +40,7 @@ from locigraph.training.snapshots import (
     graphs_of,
     questions_fingerprint,
     seen_texts_of,
-    sides_of,
+    train_and_validation_spaces,
 )
 
 _ENCODED_AT_ONCE = 32
@@ -91,7 +90,7 @@ def text_example(snapshot: Snapshot, questions: Sequence[Question], *, name: str
         turn_before: Whether a turn is read together with the one before it.
     """
     rows = snapshot.active_rows(answer_types()).tolist()
-    texts = snapshot.embedded_texts(TURN_BEFORE if turn_before else "")
+    texts = snapshot.embedded_texts(turn_before=turn_before)
     sources = [set(snapshot.turns_of[row]) for row in rows]
     turns = torch.tensor([i for i, row in enumerate(rows) if snapshot.types[row] == EPISODE], dtype=torch.int64)
     shape = (len(questions), len(rows))
@@ -234,7 +233,7 @@ def train_adapter(
         model,
         trainer.precision,
         recorded_devices(trainer),
-        *sides_of(data),
+        *train_and_validation_spaces(data),
         data={"texts": _fingerprint([example for example, _ in examples])},
         questions=questions_fingerprint(graphs),
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from locigraph.kg.types import Question
-from locigraph.retrieval.evaluation import evidence_recall
+from locigraph.retrieval.evaluation.metrics import evidence_recall
 from locigraph.retrieval.hits import turns_of_hits
 from locigraph.retrieval.strategies.assomem import AssoMemRetriever, Weights, typed_signals, weights_of_types
 
@@ -18,7 +18,7 @@ _TOP_K = 10
 WeightsOfQuestion = Callable[[str], Weights]
 
 
-def learn_weights(
+def learn_signal_weights(
     make: Callable[[WeightsOfQuestion], AssoMemRetriever],
     train: Sequence[Question],
     validation: Sequence[Question],

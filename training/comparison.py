@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from locigraph.kg.types import NodeId, Question, SpaceId
 from locigraph.kg.views import View, Views
-from locigraph.retrieval.evaluation import StrategyRun
 from locigraph.retrieval.evaluation.asking import run_strategy
+from locigraph.retrieval.evaluation.outcomes import StrategyRun
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
 from locigraph.retrieval.index.memory_vectors import MemoryVectors
 from locigraph.retrieval.index.milvus import MilvusIndex
@@ -20,7 +20,7 @@ from locigraph.retrieval.protocols import GraphVectors, Retriever, SearchFilter,
 from locigraph.retrieval.strategies.graph_embedding import GraphEmbeddingRetriever
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.embedding_refresh import refresh
-from locigraph.training.folds import refuse_known
+from locigraph.training.folds import refuse_trained_on
 from locigraph.training.inference import CheckpointQueryEncoder, encode_graph
 from locigraph.training.protocols import Embed
 
@@ -56,7 +56,7 @@ def run_checkpoint(
     Raises:
         LeakError: If the checkpoint was trained or validated on the conversation of a question.
     """
-    refuse_known(checkpoint, questions, option="checkpoint")
+    refuse_trained_on(checkpoint, questions, option="checkpoint")
 
     def ask(vectors: GraphVectors) -> StrategyRun:
         def texts(space: SpaceId, node_ids: Sequence[NodeId], as_of: datetime | None) -> dict[NodeId, str]:

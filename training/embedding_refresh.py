@@ -19,8 +19,9 @@ from locigraph.kg.schema import EPISODE, schema_hash
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.views import View
 from locigraph.retrieval.index.descriptions import index_type, snapshot_rows
-from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS, GRAPH_COLLECTION, PREFIX
-from locigraph.retrieval.index.milvus import Collection, CollectionSpec, MilvusIndex
+from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS, GRAPH_COLLECTION, GRAPH_PREFIX
+from locigraph.retrieval.index.milvus import MilvusIndex
+from locigraph.retrieval.index.milvus_collection import Collection, CollectionSpec
 from locigraph.retrieval.protocols import SearchFilter
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.errors import TrainingError
@@ -100,7 +101,7 @@ def refresh(
     total = sum(due.values())
     dim = checkpoint.vector_dim
     spec = CollectionSpec(dim, "IP", checkpoint.version, schema_hash(), index_type(total), store)
-    collection = index.open_or_create(PREFIX + digest.hexdigest()[:16], spec)
+    collection = index.open_or_create(GRAPH_PREFIX + digest.hexdigest()[:16], spec)
     largest = max(views, key=lambda view: due[view])
     sample: tuple[list[str], NDArray[np.float32]] | None = None
     if collection.count():  # rows of an interrupted refresh

@@ -21,9 +21,9 @@ from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import Question, TurnId
 from locigraph.training.checkpoint import features_of
 from locigraph.training.config import ModelConfig
-from locigraph.training.errors import TrainingDataError
 from locigraph.training.protocols import Embed, QuestionWriter
 from locigraph.training.pseudo_questions import pseudo_questions
+from locigraph.training.ranking_scores import answers
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,26 +69,24 @@ def make_example(
     sketch, context = features_of(model)
     inputs = graph_inputs(snapshot, sketch, context, network_relations(model.excluded_relations))
     rows = inputs.rows[: inputs.num_turns].tolist()
-    place = {snapshot.turns_of[row][0]: i for i, row in enumerate(rows)}
+    turn_ids = [snapshot.turns_of[row][0] for row in rows]
 
     def encoded(
         asked: Sequence[tuple[str, Sequence[TurnId], datetime | None]],
     ) -> tuple[Tensor | None, Tensor]:
-        known = [(text, [place[t] for t in turns if t in place], time) for text, turns, time in asked]
-        known = [each for each in known if each[1]]
-        positive = torch.zeros(len(known), len(rows), dtype=torch.bool)
-        for i, (_, turns, _) in enumerate(known):
-            positive[i, turns] = True
+        positive = answers(turn_ids, [evidence for _, evidence, _ in asked])
+        is_answered = positive.any(1)
+        known = [(text, time) for (text, _, time), keep in zip(asked, is_answered.tolist(), strict=True) if keep]
         if not known:
-            return None, positive
-        texts = [text for text, _, _ in known]
-        features = query_features(texts, embed(texts), sketch, context, asked_at=[time for _, _, time in known])
-        return torch.from_numpy(features), positive
+            return None, positive[is_answered]
+        texts = [text for text, _ in known]
+        features = query_features(texts, embed(texts), sketch, context, asked_at=[time for _, time in known])
+        return torch.from_numpy(features), positive[is_answered]
 
-    asked, positive = encoded([(q.text, q.evidence, q.asked_at) for q in questions])
-    made = [] if writer is None else pseudo_questions(snapshot, writer)
-    pseudo, pseudo_positive = encoded([(text, turns, None) for text, turns in made])
-    return SpaceExample(name or str(snapshot.space), inputs, asked, positive, pseudo, pseudo_positive)
+    own, positive = encoded([(q.text, q.evidence, q.asked_at) for q in questions])
+    written = [] if writer is None else pseudo_questions(snapshot, writer)
+    pseudo, pseudo_positive = encoded([(text, turns, None) for text, turns in written])
+    return SpaceExample(name or str(snapshot.space), inputs, own, positive, pseudo, pseudo_positive)
 
 
 class _EpochSampler(Sampler[int]):
@@ -132,18 +130,10 @@ class EpochDataModule(L.LightningDataModule, Generic[E]):
         train: Examples to learn from; for a graph network whole spaces, since no edge joins two spaces.
         validation: Examples whose questions decide when to stop.
         seed: Random seed of the order.
-
-    Raises:
-        TrainingDataError: If there is nothing to train on, or a space is in both training and validation.
     """
 
     def __init__(self, train: Sequence[E], validation: Sequence[E], *, seed: int) -> None:
         super().__init__()
-        if not train:
-            raise TrainingDataError("there is no space to train on; name a corpus with questions")
-        both = sorted({e.name for e in train} & {e.name for e in validation})
-        if both:
-            raise TrainingDataError(f"space {both[0]!r} is among the training and the validation spaces")
         self.train = list(train)
         self.validation = list(validation)
         self._seed = seed

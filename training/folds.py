@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from locigraph.kg.counts import counted
 from locigraph.kg.language.seen_texts import SeenTexts, wording
 from locigraph.kg.types import Question
 from locigraph.kg.views import Views
-from locigraph.retrieval.evaluation import Fold, LeakError, check_folds, check_text_leak, make_folds
+from locigraph.retrieval.evaluation.errors import LeakError
+from locigraph.retrieval.evaluation.leaks import Fold, check_text_leak
 from locigraph.retrieval.text.text_adapter import TextAdapter
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.config import Settings, TrainerConfig
@@ -23,28 +26,65 @@ from locigraph.training.snapshots import TrainingSet, graphs_of, seen_texts_of
 
 
 def plan_folds(questions: Sequence[Question], *, folds: int, validation: int, seed: int) -> tuple[Fold, ...]:
-    """Divide the conversations that have questions into folds, and check these for leaks.
+    """Divide the conversations that have questions into folds that test each of them once.
+
+    The sizes of the test parts differ by at most one conversation. The conversations with the most questions are dealt
+    first, one to each fold, always the one with the most to the fold that has the fewest questions so far. A fold's
+    validation part comes from the test parts of the next folds, so that conversations are used for validation about
+    equally often.
 
     Args:
-        questions: Questions of the whole corpus.
-        folds: Number of folds; at most one per conversation.
+        questions: Questions of the whole corpus; their order does not matter.
+        folds: Number of folds; one per conversation is leave-one-out.
         validation: Number of conversations that each fold sets aside from training, to decide when to stop.
-        seed: Random seed of the assignment.
+        seed: Random seed; decides which conversations come together.
+
+    Returns:
+        Folds in the order of their index, each part sorted. The same arguments give the same folds.
 
     Raises:
-        TrainingError: If there are fewer than 2 folds, or more folds than conversations.
-        EvaluationError: If a fold would have no conversation left to train on.
-        LeakError: If a conversation is in two parts of a fold, or is not tested exactly once.
+        TrainingError: If there are fewer than 2 folds, more folds than conversations, or a fold would have no
+            conversation left to train on.
     """
-    weights = Counter(str(question.space) for question in questions)
-    spaces = sorted(weights)
-    if not 2 <= folds <= len(spaces):
+    sizes = Counter(str(question.space) for question in questions)
+    if not 2 <= folds <= len(sizes):
+        raise TrainingError(f"folds is {folds}; expected 2 to {len(sizes)}, the number of conversations with questions")
+    largest_test = -(-len(sizes) // folds)
+    if validation < 0 or len(sizes) - largest_test - validation < 1:
         raise TrainingError(
-            f"folds is {folds}; expected 2 to {len(spaces)}, the number of conversations with questions"
+            f"validation is {validation}: of {counted(len(sizes), 'conversation')} a fold tests {largest_test}, "
+            f"so it must be from 0 to {max(0, len(sizes) - largest_test - 1)} to leave one to train on"
         )
-    planned = make_folds(spaces, folds=folds, validation=validation, seed=seed, weights=weights)
-    check_folds(planned, spaces=spaces)
-    return planned
+    tests = _test_parts(sizes, folds, seed)
+    return tuple(_fold(index, tests, validation) for index in range(folds))
+
+
+def _test_parts(sizes: Mapping[str, int], folds: int, seed: int) -> list[list[str]]:
+    """The test part of each fold, in the order in which its conversations were dealt."""
+    order = sorted(sizes)
+    random.Random(seed).shuffle(order)
+    order.sort(key=lambda space: -sizes[space])  # stable, so the seed decides among equals
+    tests: list[list[str]] = [[] for _ in range(folds)]
+    for start in range(0, len(order), folds):
+        loads = [sum(sizes[space] for space in test) for test in tests]
+        lightest_first = sorted(range(folds), key=lambda index: (loads[index], index))
+        for index, space in zip(lightest_first, order[start : start + folds], strict=False):
+            tests[index].append(space)
+    return tests
+
+
+def _fold(index: int, tests: Sequence[Sequence[str]], validation: int) -> Fold:
+    others = []
+    for step in range(1, len(tests)):
+        group = tests[(index + step) % len(tests)]  # the conversation with the most questions first
+        start = index % len(group)  # otherwise only the largest would ever be used for validation
+        others += [*group[start:], *group[:start]]
+    return Fold(
+        index=index,
+        train=tuple(sorted(others[validation:])),
+        validation=tuple(sorted(others[:validation])),
+        test=tuple(sorted(tests[index])),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +204,7 @@ def without_wordings(questions: Sequence[Question], tested: Sequence[Question]) 
     return tuple(q for q in questions if wording(q.text) not in known)
 
 
-def refuse_known(made: Checkpoint | TextAdapter, questions: Sequence[Question], *, option: str) -> None:
+def refuse_trained_on(made: Checkpoint | TextAdapter, questions: Sequence[Question], *, option: str) -> None:
     """Refuse to test a checkpoint, or a text encoder's adapter, on what it was trained or validated on.
 
     Args:
@@ -188,7 +228,7 @@ def seen_by(*made: Checkpoint | TextAdapter | None) -> SeenTexts:
     return SeenTexts.union(each.seen for each in made if each is not None and each.seen is not None)
 
 
-def refuse_fitted(adapter: TextAdapter | None, validation: Sequence[str]) -> None:
+def refuse_validation_on_adapter_data(adapter: TextAdapter | None, validation: Sequence[str]) -> None:
     """Refuse validation conversations that the text encoder's adapter was trained on, since their scores are too good.
 
     Raises:

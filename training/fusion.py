@@ -10,7 +10,7 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ from locigraph.retrieval.strategies.weighted_sum import WeightedSum
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.errors import CheckpointError, TrainingDataError
 from locigraph.training.protocols import Embed
-from locigraph.training.ranking_scores import RankingScores
+from locigraph.training.ranking_scores import RankingScores, answers
 from locigraph.training.snapshots import TrainingGraph, TrainingSet, graphs_of
 
 #: L2 penalties on the weights to try; validation questions choose among them.
@@ -62,7 +62,7 @@ class SignalReader:
 
     def __init__(self, embed: Embed) -> None:
         self._embed = embed
-        self._held: dict[tuple[str, str, tuple[str, ...]], tuple[Tensor, Tensor]] = {}
+        self._known: dict[tuple[str, str, tuple[str, ...]], tuple[Tensor, Tensor]] = {}
 
     def examples(self, data: Sequence[TrainingSet]) -> list[SignalExample]:
         """The signals of all questions that have evidence among the turns of their graph.
@@ -71,32 +71,32 @@ class SignalReader:
             TrainingDataError: If there is no question to learn from.
         """
         graphs = [graph for graph in graphs_of(data) if graph.questions]
-        made = [self._example(graph) for graph in tqdm(graphs, desc="signals", unit="space", leave=False)]
-        found = [example for example in made if len(example.positive)]
-        if not any(example.is_training for example in found):
+        examples = [self._example(graph) for graph in tqdm(graphs, desc="signals", unit="space", leave=False)]
+        examples = [example for example in examples if len(example.positive)]
+        if not any(example.is_training for example in examples):
             raise TrainingDataError("no training space has a question with evidence; a fusion is learnt from these")
-        return found
+        return examples
 
     def _example(self, graph: TrainingGraph) -> SignalExample:
         key = graph.name, graph.snapshot.fingerprint, tuple(q.question_id for q in graph.questions)
-        if key not in self._held:
-            self._held[key] = self._values(graph)
-        return SignalExample(*self._held[key], graph.is_training)
+        if key not in self._known:
+            self._known[key] = self._values(graph)
+        return SignalExample(*self._known[key], graph.is_training)
 
     def _values(self, graph: TrainingGraph) -> tuple[Tensor, Tensor]:
-        held = TurnSignals(graph.snapshot)
-        place = {graph.snapshot.turns_of[row][0]: i for i, row in enumerate(held.rows.tolist())}
-        asked = [q for q in graph.questions if any(turn in place for turn in q.evidence)]
-        positive = torch.zeros(len(asked), len(place), dtype=torch.bool)
-        values = np.zeros((len(asked), len(SIGNALS), len(place)), dtype=np.float32)
-        vectors = self._embed([q.text for q in asked]) if asked else ()
-        for i, (question, vector) in enumerate(zip(asked, vectors, strict=True)):
-            values[i] = held.of(question.text, vector, asked_at=question.asked_at)
-            positive[i, [place[turn] for turn in question.evidence if turn in place]] = True
-        return torch.from_numpy(values), positive
+        signals = TurnSignals(graph.snapshot)
+        turn_ids = [graph.snapshot.turns_of[row][0] for row in signals.rows]
+        positive = answers(turn_ids, [q.evidence for q in graph.questions])
+        is_answered = positive.any(1)
+        answered = [q for q, keep in zip(graph.questions, is_answered.tolist(), strict=True) if keep]
+        values = np.zeros((len(answered), len(SIGNALS), len(turn_ids)), dtype=np.float32)
+        vectors = self._embed([q.text for q in answered]) if answered else ()
+        for i, (question, vector) in enumerate(zip(answered, vectors, strict=True)):
+            values[i] = signals.of(question.text, vector, asked_at=question.asked_at)
+        return torch.from_numpy(values), positive[is_answered]
 
 
-def learn_weights(examples: Sequence[SignalExample], signals: Sequence[str] = SIGNALS) -> WeightedSum:
+def learn_fusion(examples: Sequence[SignalExample], signals: Sequence[str] = SIGNALS) -> WeightedSum:
     """Fit the linear fusion with the lowest ranking loss, using the L2 penalty that does best on validation questions.
 
     The loss is that of the graph network (``multi_positive_loss``), and as in its training, each space counts the same,
@@ -195,6 +195,19 @@ def learn_trees(examples: Sequence[SignalExample], linear: WeightedSum, *, seed:
     )  # fmt: skip
     trees.fit(torch.cat(rows).numpy(), torch.cat(right).numpy())
     return BoostedTrees(linear, trees)
+
+
+def fusion_details(data: Sequence[TrainingSet], embed: Embed) -> dict[str, Mapping[str, float]]:
+    """The linear fusion learnt from some training sets, as the manifest of a checkpoint records it.
+
+    It is empty if no set has both questions and training spaces.
+
+    Raises:
+        TrainingDataError: If there is no question to learn from.
+    """
+    if not any(each.questions and each.train for each in data):
+        return {}
+    return {DETAIL: dict(learn_fusion(SignalReader(embed).examples(data)).weights)}
 
 
 def fusion_of(checkpoint: Checkpoint) -> WeightedSum:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from locigraph.training.checkpoint import Checkpoint, load_checkpoint
 from locigraph.training.config import Settings, TrainerConfig, TrainingConfig
 from locigraph.training.errors import CheckpointError, TrainingDataError
 from locigraph.training.examples import EpochDataModule, SpaceExample, make_example
+from locigraph.training.fusion import fusion_details
 from locigraph.training.identity import CHECKPOINT_ALGORITHM, RunIdentity, recorded_devices
 from locigraph.training.lightning_run import RankingModule, is_first_process, remove_resume_point, run_lightning
 from locigraph.training.network import GraphRetrieval, weights_of
@@ -30,7 +31,7 @@ from locigraph.training.snapshots import (
     graphs_of,
     questions_fingerprint,
     seen_texts_of,
-    sides_of,
+    train_and_validation_spaces,
 )
 
 #: The stages in the order in which they run.
@@ -116,7 +117,7 @@ def train_checkpoint(
     folder: Path,
     seed: int,
     details: Mapping[str, Any],
-    learn_details: Callable[[], Mapping[str, Any]] = dict,
+    with_fusion: bool = False,
     writer: QuestionWriter = RULES,
     name: str = "train",
     experiment: str = "",
@@ -132,7 +133,8 @@ def train_checkpoint(
         folder: The checkpoint is written to ``folder/checkpoint``, resume points and logs beside it.
         seed: Random seed.
         details: Recorded in the manifest.
-        learn_details: Computes further entries of the manifest; not called if a finished training is loaded.
+        with_fusion: Whether to learn a linear fusion from the same questions too, for the manifest; the baseline
+            ``fusion-zero`` uses it.
         writer: Turns facts into pseudo-questions, if a loss in the settings needs them.
         name: Shown on the progress bar; name of the run in Weights & Biases.
         experiment: Groups the runs in Weights & Biases; empty for the folder's name.
@@ -157,7 +159,7 @@ def train_checkpoint(
         text_encoder,
         trainer.precision,
         recorded_devices(trainer),
-        *sides_of(data),
+        *train_and_validation_spaces(data),
         data={graph.name: graph.snapshot.fingerprint for graph in graphs},
         questions=questions_fingerprint(graphs),
         writer=writer.name if asks else None,
@@ -166,7 +168,7 @@ def train_checkpoint(
     if finished is not None:
         return finished
     begun = time.monotonic()
-    learnt = learn_details()
+    fusion = fusion_details(data, embed) if with_fusion and not trainer.fast_dev_run else {}
     started += time.monotonic() - begun  # not counted as training time of the network
     examples = [
         make_example(
@@ -219,7 +221,7 @@ def train_checkpoint(
         text_dim,
         {
             **details,
-            **learnt,
+            **fusion,
             "identity": identity.as_json(),
             "stages": stages,
             "seconds": round(time.monotonic() - started, 1),

@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 
 import optuna
 
-from locigraph.retrieval.evaluation import Fold
+from locigraph.retrieval.evaluation.leaks import Fold
 from locigraph.training.config import Settings, changed
 from locigraph.training.errors import TrainingError
 

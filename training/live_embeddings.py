@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from locigraph.kg.counts import Counts, counted
-from locigraph.kg.errors import InvalidVectorError
 from locigraph.kg.schema import EPISODE, schema_hash
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import IDENTITY, Store
@@ -22,8 +21,9 @@ from locigraph.kg.views import View
 from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.index.descriptions import Difference, snapshot_rows
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
-from locigraph.retrieval.index.milvus import Collection, MilvusIndex
-from locigraph.retrieval.text.node_vectors import embed_lacking, snapshot_with_vectors
+from locigraph.retrieval.index.milvus import MilvusIndex
+from locigraph.retrieval.index.milvus_collection import Collection
+from locigraph.retrieval.text.node_vectors import embedded_snapshot, snapshot_with_vectors
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.embedding_refresh import Refreshed, refresh, require_usable
 from locigraph.training.errors import StaleEmbeddingsError
@@ -331,16 +331,3 @@ class _LastWritten:
 def _cosine_distance(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
     cosine = float(one @ other / (np.linalg.norm(one) * np.linalg.norm(other)))
     return max(0.0, 1.0 - cosine)
-
-
-def embedded_snapshot(store: Store, space: SpaceId, model: str, embed: Embed) -> Snapshot:
-    """The current graph of a space with text embeddings; nodes that lack a valid embedding are embedded first."""
-
-    def read(*, checks_vectors: bool) -> Snapshot:
-        embed_lacking(store, [space], model, embed, checks_vectors=checks_vectors, to_indexes=False)
-        return store.snapshot(space, embedding_model=model)
-
-    try:
-        return read(checks_vectors=False)
-    except InvalidVectorError:  # rare, so vectors are checked only after a failure
-        return read(checks_vectors=True)

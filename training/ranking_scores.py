@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 import torch
 from torch import Tensor
 
-from locigraph.retrieval.evaluation import evidence_recall, ndcg
+from locigraph.kg.types import TurnId
+from locigraph.retrieval.evaluation.metrics import evidence_recall, ndcg
 
 
 def inner_products(queries: Tensor, stored: Tensor) -> Tensor:
     """Scores of questions and turns, [questions, turns]; in float32, since half precision makes close scores equal."""
     with torch.autocast(queries.device.type, enabled=False):
         return queries.float() @ stored.float().T
+
+
+def answers(turn_ids: Sequence[TurnId], evidence: Sequence[Collection[TurnId]]) -> Tensor:
+    """Which turns answer which question, bool [questions, turns].
+
+    Args:
+        turn_ids: The turns, in order.
+        evidence: The turns that answer each question; those that are not among the turns are ignored.
+    """
+    place = {turn_id: i for i, turn_id in enumerate(turn_ids)}
+    positive = torch.zeros(len(evidence), len(turn_ids), dtype=torch.bool)
+    for row, answering in zip(positive, evidence, strict=True):
+        row[[place[turn_id] for turn_id in answering if turn_id in place]] = True
+    return positive
 
 
 class RankingScores:

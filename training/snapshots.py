@@ -42,7 +42,7 @@ class TrainingGraph:
     is_training: bool
 
 
-def sides_of(data: Sequence[TrainingSet]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def train_and_validation_spaces(data: Sequence[TrainingSet]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(All training spaces, all validation spaces), each sorted."""
     return (
         tuple(sorted({space for each in data for space in each.train})),
@@ -56,7 +56,7 @@ def graphs_of(data: Sequence[TrainingSet]) -> list[TrainingGraph]:
     Raises:
         TrainingDataError: If a space is in both training and validation.
     """
-    train, validation = sides_of(data)
+    train, validation = train_and_validation_spaces(data)
     both = sorted({*train} & {*validation})
     if both:
         raise TrainingDataError(

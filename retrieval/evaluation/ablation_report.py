@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from locigraph.retrieval.evaluation.document import Table, markdown_text
+from locigraph.retrieval.evaluation.document import TableBlock, markdown_text
 from locigraph.retrieval.evaluation.formatting import p_value, signed, unsigned
 from locigraph.retrieval.evaluation.plots import difference_figure, standalone
 from locigraph.retrieval.evaluation.results import Comparison, Summary
@@ -30,7 +30,7 @@ def ablation_table(summary: Summary) -> str:
         (name, unsigned(scores[name]["recall@10"]), unsigned(scores[name]["ndcg@10"]), *difference)
         for name, difference in differences.items()
     )
-    return markdown_text([Table(header, cells)]).rstrip()
+    return markdown_text([TableBlock(header, cells)]).rstrip()
 
 
 def ablation_figure(summary: Summary) -> str:

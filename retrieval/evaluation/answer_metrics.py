@@ -15,20 +15,20 @@ _ARTICLES = re.compile(r"\b(a|an|the|and)\b")
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
-def normalised(text: str) -> list[str]:
+def word_stems(text: str) -> list[str]:
     """Porter stems of the lower-case words, without punctuation, articles and "and"."""
     plain = "".join(sign for sign in text.lower() if sign not in string.punctuation)
     return [_PORTER.stemWord(word) for word in _ARTICLES.sub(" ", plain).split()]
 
 
 def token_f1(answer: str, reference: str) -> float:
-    """Harmonic mean of precision and recall of the ``normalised`` words; 0 if no word is shared.
+    """Harmonic mean of precision and recall of the ``word_stems``; 0 if no word is shared.
 
     Source:
         Maharana et al. 2024, "Evaluating Very Long-Term Conversational Memory of LLM Agents", arXiv:2402.17753, whose
         evaluation follows Rajpurkar et al. 2016 and adds "and" and stems.
     """
-    given, wanted = normalised(answer), normalised(reference)
+    given, wanted = word_stems(answer), word_stems(reference)
     shared = sum((Counter(given) & Counter(wanted)).values())
     return 2 * shared / (len(given) + len(wanted)) if shared else 0.0
 

@@ -48,7 +48,7 @@ class Bullets:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TableBlock:
     """A table with words in the first ``text_columns`` columns and numbers, set to the right, in the others."""
 
     header: tuple[str, ...]
@@ -96,7 +96,7 @@ class Interactive:
     instead: str
 
 
-Block = Heading | Paragraph | Callout | Bullets | Table | Figure | Code | Interactive
+Block = Heading | Paragraph | Callout | Bullets | TableBlock | Figure | Code | Interactive
 
 
 # Markdown
@@ -117,7 +117,7 @@ def _markdown_block(block: Block) -> str:
             rendered = "> **Warning:** " + _markdown_text(text)
         case Bullets(items):
             rendered = "\n".join("- " + _markdown_text(item) for item in items)
-        case Table():
+        case TableBlock():
             rendered = _markdown_table(block)
         case Figure(_, caption, _):
             rendered = f"![{_markdown_text(caption)}]({block.path})"
@@ -130,7 +130,7 @@ def _markdown_block(block: Block) -> str:
     return rendered
 
 
-def _markdown_table(table: Table) -> str:
+def _markdown_table(table: TableBlock) -> str:
     align = ["---"] * table.text_columns + ["---:"] * (len(table.header) - table.text_columns)
     header, *rows = ([_markdown_text(cell) for cell in row] for row in (table.header, *table.rows))
     return "\n".join("| " + " | ".join(row) + " |" for row in (header, align, *rows))
@@ -200,7 +200,7 @@ def _html_block(block: Block) -> str:
             rendered = f'<p class="warning"><strong>Warning:</strong> {_html_text(text)}</p>'
         case Bullets(items):
             rendered = "<ul>\n" + "\n".join(f"<li>{_html_text(item)}</li>" for item in items) + "\n</ul>"
-        case Table():
+        case TableBlock():
             rendered = _html_table(block)
         case Figure(_, caption, svg):
             rendered = f"<figure>\n{svg}<figcaption>{_html_text(caption)}</figcaption>\n</figure>"
@@ -225,7 +225,7 @@ def _html_text(text: str) -> str:
     return html.escape(flat(text))
 
 
-def _html_table(table: Table) -> str:
+def _html_table(table: TableBlock) -> str:
     def cells(row: Sequence[str], tag: str) -> str:
         classes = ["" if column < table.text_columns else ' class="number"' for column in range(len(row))]
         return "".join(f"<{tag}{kind}>{_html_text(cell)}</{tag}>" for cell, kind in zip(row, classes, strict=True))

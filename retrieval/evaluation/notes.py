@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from locigraph.kg.counts import counted
 from locigraph.retrieval.evaluation.metrics import evidence_recall
 from locigraph.retrieval.evaluation.outcomes import QuestionOutcome, StrategyRun
-from locigraph.retrieval.evaluation.significance import NOMINAL, a_a_check
+from locigraph.retrieval.evaluation.significance import NOMINAL, TRIALS, a_a_check
 
 
 def a_a_note(questions: Sequence[QuestionOutcome], first: StrategyRun, second: StrategyRun, *, seed: int) -> str:
@@ -24,16 +24,15 @@ def a_a_note(questions: Sequence[QuestionOutcome], first: StrategyRun, second: S
         - evidence_recall(second.rankings[q.question_id], set(q.gold), 10)
         for q in questions
     ]
-    found = a_a_check(differences, [q.space for q in questions], seed=seed)
-    if found.is_near_nominal:
+    check = a_a_check(differences, [q.space for q in questions], seed=seed)
+    if check.is_near_nominal:
         verdict = "works as it should"
-    elif found.is_anti_conservative:
+    elif check.is_anti_conservative:
         verdict = "rejects too often, so its p-values must not be believed"
     else:
         verdict = "is conservative here"
     return (
-        f"A/A check on {first.name} against {second.name}: with the effect removed, the sign-flip test over "
-        f"{counted(found.clusters, 'conversation')} rejects {found.rate:.1%} of "
-        f"{counted(found.trials, 'true null')} at {NOMINAL:.0%}: "
-        f"it {verdict}."
+        f"Check of the test itself, on {first.name} against {second.name}: on data without any difference, the "
+        f"sign-flip test over {counted(check.clusters, 'conversation')} finds one in {check.rate:.1%} of {TRIALS:,} "
+        f"trials; {NOMINAL:.0%} is expected. It {verdict}."
     )

@@ -20,7 +20,7 @@ from locigraph.retrieval.evaluation.document import (
     Figure,
     Heading,
     Paragraph,
-    Table,
+    TableBlock,
     html_page,
     markdown_text,
 )
@@ -207,7 +207,7 @@ def _side_by_side(strategies: Mapping[str, StrategySummary]) -> list[Block]:
             "Categories, and contexts of so many tokens, by recall: at 10, and of the context. Last, the time of a "
             "search in milliseconds. Intervals are in the tables below."
         ),
-        Table(
+        TableBlock(
             (
                 "strategy",
                 *(_ALL_METRICS[metric] for metric in _SHORTEST),
@@ -229,7 +229,7 @@ def _overall(strategies: Mapping[str, StrategySummary], figure: Figure) -> list[
     return [
         Heading("Overall"),
         Paragraph("In brackets: 95% interval from a bootstrap over conversations."),
-        Table(("strategy", *_ALL_METRICS.values()), rows),
+        TableBlock(("strategy", *_ALL_METRICS.values()), rows),
         figure,
     ]
 
@@ -255,7 +255,7 @@ def _contexts(strategies: Mapping[str, StrategySummary]) -> list[Block]:
             "turns. Recall is the share of the gold evidence in it, as the turn itself or as a memory extracted from "
             "it; used is the mean number of tokens."
         ),
-        Table(tuple(header), tuple(rows)),
+        TableBlock(tuple(header), tuple(rows)),
     ]
 
 
@@ -265,7 +265,7 @@ def _categories(strategies: Mapping[str, StrategySummary], figure: Figure | None
         (strategy, *(unsigned(entry["by_category"][name]["recall@10"]) for name in names))
         for strategy, entry in strategies.items()
     )
-    table = Table(("strategy", *names), rows)
+    table = TableBlock(("strategy", *names), rows)
     return [Heading("Evidence recall@10 by category"), table, *([] if figure is None else [figure])]
 
 
@@ -307,7 +307,7 @@ def _comparisons(comparisons: Sequence[Comparison]) -> list[Block]:
             "few of them; the t interval comes from Student's t with one degree of freedom fewer than conversations. "
             "Holm's correction covers all rows of one metric. With n conversations, no p below 2^(1 - n) is possible."
         ),
-        Table(header, rows, text_columns=3),
+        TableBlock(header, rows, text_columns=3),
         Paragraph(
             "* Treats questions as independent, which they are not, so it is anti-conservative: it is shown for "
             "comparison with published tables, not to support a claim."
@@ -327,7 +327,7 @@ def _seeds(strategies: Mapping[str, StrategySummary]) -> list[Block]:
     return [
         Heading("By seed"),
         Paragraph("In all other tables, a question's score is the mean over these trainings."),
-        Table(("strategy", "seed", *_MAIN_METRICS.values()), rows, text_columns=2),
+        TableBlock(("strategy", "seed", *_MAIN_METRICS.values()), rows, text_columns=2),
     ]
 
 
@@ -343,7 +343,7 @@ def _second_gold(results: Results) -> list[Block]:
             f"{counted(second['changed'], 'question')}. "
             "The p-values below are corrected separately from those above."
         ),
-        Table(("strategy", *_MAIN_METRICS.values()), rows),
+        TableBlock(("strategy", *_MAIN_METRICS.values()), rows),
         Bullets(tuple(comparison_sentence(entry) for entry in second["comparisons"])),
     ]
 
@@ -360,7 +360,7 @@ def _latency(strategies: Mapping[str, StrategySummary], *figures: Figure) -> lis
     return [
         Heading("Latency"),
         Paragraph("Milliseconds per question; query encoding is listed separately."),
-        Table(header, rows),
+        TableBlock(header, rows),
         *figures,
     ]
 
@@ -374,7 +374,7 @@ def _provenance(results: Results) -> list[Block]:
     blocks: list[Block] = [Heading("Questions that were not scored")]
     if corpus["skipped"]:
         skipped = tuple((reason, str(count)) for reason, count in sorted(corpus["skipped"].items()))
-        blocks.append(Table(("reason", "questions"), skipped))
+        blocks.append(TableBlock(("reason", "questions"), skipped))
     else:
         blocks.append(Paragraph("None."))
     commit, command = manifest.get("commit"), manifest.get("command")

@@ -20,12 +20,16 @@ from numpy.typing import ArrayLike, NDArray
 
 FloatArray = NDArray[np.float64]
 
-#: Level at which a trial of the A/A check counts as rejected.
+#: Level at which the A/A check counts a data set as rejected.
 NOMINAL = 0.05
 #: Up to this many clusters every sign pattern is visited: 2^13 = 8,192 of them, since one sign is fixed.
 EXACT_CLUSTERS = 14
 #: Sums taken in another order differ in the last bits; values this close count as tied.
 TIE_TOLERANCE = 1e-12
+#: Number of data sets that the A/A check makes.
+TRIALS = 2_000
+#: Share of the resampled means on each side of a 95% interval; in the last bit not .025, as in all results of record.
+_TAIL = (1.0 - 0.95) / 2.0
 #: Values held at once while resampling (float64, so 32 MB).
 _CHUNK_VALUES = 4_000_000
 #: Sign patterns drawn in one block at most. Independent of the number of comparisons, so that a comparison's
@@ -79,9 +83,9 @@ def question_level_test(differences: ArrayLike, *, resamples: int = 20_000, seed
 
 
 def cluster_bootstrap(
-    values: ArrayLike, clusters: Sequence[str], *, resamples: int = 10_000, level: float = 0.95, seed: int = 0
+    values: ArrayLike, clusters: Sequence[str], *, resamples: int = 10_000, seed: int = 0
 ) -> FloatArray:
-    """Percentile interval of the mean over questions, from resampled clusters.
+    """95% percentile interval of the mean over questions, from resampled clusters.
 
     Clusters are drawn with replacement, each with all of its questions; a resample's mean is the ratio of
     summed values to summed questions. Percentile intervals from few clusters are too narrow (a 95% one
@@ -93,20 +97,17 @@ def cluster_bootstrap(
             share the resampled clusters.
         clusters: Conversation of each question, [questions].
         resamples: Number of resamples.
-        level: Share of resampled means inside the interval, in (0, 1).
         seed: Random seed of the resampling.
 
     Returns:
         Lower and upper end, [2] or [2, columns]; NaN with one cluster, where the spread cannot be estimated.
 
     Raises:
-        ValueError: As in ``sign_flip_test``, or if ``level`` is not in (0, 1).
+        ValueError: As in ``sign_flip_test``.
 
     Source:
         Davison and Hinkley 1997, section 3.8 (resampling of whole groups).
     """
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level is {level}; expected a share between 0 and 1, such as 0.95")
     checked = _checked(values, clusters, resamples)
     sums, sizes = _cluster_sums(checked, clusters)
     count, columns = sums.shape
@@ -123,8 +124,7 @@ def cluster_bootstrap(
         bins = (drawn + np.arange(rows)[:, None] * count).ravel()
         weights = np.bincount(bins, minlength=rows * count).reshape(rows, count).astype(np.float64)
         means[start : start + rows] = (weights @ sums) / (weights @ sizes)[:, None]
-    tail = (1.0 - level) / 2.0
-    ends: FloatArray = np.quantile(means, [tail, 1.0 - tail], axis=0)
+    ends: FloatArray = np.quantile(means, [_TAIL, 1.0 - _TAIL], axis=0)
     return ends.reshape(shape)
 
 
@@ -210,10 +210,9 @@ class AACheck:
     """How often the sign-flip test rejects when there is no difference to find.
 
     Attributes:
-        rate: Share of the trials with p <= ``NOMINAL``.
+        rate: Share of the ``TRIALS`` data sets with p <= ``NOMINAL``.
         attainable: Largest share <= ``NOMINAL`` that the test can reach with this many clusters. p-values are
             multiples of 2^(1 - clusters), so with 5 clusters it is 0: the test is sound but can find nothing.
-        trials: Number of trials.
         clusters: Number of conversations.
         low: Lower end of the range into which a sound test's rate falls in 999 of 1,000 checks; from the binomial
             distribution at ``attainable``.
@@ -222,7 +221,6 @@ class AACheck:
 
     rate: float
     attainable: float
-    trials: int
     clusters: int
     low: float
     high: float
@@ -242,34 +240,30 @@ def a_a_check(
     differences: ArrayLike,
     clusters: Sequence[str],
     *,
-    trials: int = 2_000,
     resamples: int = 20_000,
     seed: int = 0,
 ) -> AACheck:
     """Rejection rate of ``sign_flip_test`` under a null made from the real data.
 
     The observed differences are centred, which removes the effect and keeps the spread within and between
-    conversations; then each trial gives every conversation a random sign. In such data neither strategy is
-    better, so each rejection is a false one. Each trial is tested as ``sign_flip_test`` would test it.
+    conversations; then each of ``TRIALS`` data sets gives every conversation a random sign. In such data neither
+    strategy is better, so each rejection is a false one. Each data set is tested as ``sign_flip_test`` would test it.
 
     Args:
         differences: Score of one strategy minus score of the other, [questions].
         clusters: Conversation of each question, [questions].
-        trials: Number of data sets that are made.
-        resamples: As in ``sign_flip_test``; all trials share the random patterns.
-        seed: Random seed of the trials and of the patterns.
+        resamples: As in ``sign_flip_test``; all data sets share the random patterns.
+        seed: Random seed of the data sets and of the patterns.
 
     Raises:
-        ValueError: As in ``sign_flip_test``, or if ``trials`` < 1.
+        ValueError: As in ``sign_flip_test``.
     """
-    if trials < 1:
-        raise ValueError(f"trials is {trials}; expected at least 1")
     checked = _checked(differences, clusters, resamples)
     sums, sizes = _cluster_sums(checked - checked.mean(), clusters)
     count, questions = len(sizes), int(sizes.sum())
     # A different random stream from that of the test's own patterns, which also start from ``seed``.
     rng = np.random.default_rng([seed, 1])
-    null_sums = sums * (rng.integers(0, 2, size=(count, trials)) * 2.0 - 1.0)
+    null_sums = sums * (rng.integers(0, 2, size=(count, TRIALS)) * 2.0 - 1.0)
     p_values = _sign_flip_p_values(null_sums, questions, resamples=resamples, seed=seed)
     outcomes = 2 ** (count - 1) if count <= EXACT_CLUSTERS else resamples + 1
     attainable = math.floor(NOMINAL * outcomes + TIE_TOLERANCE) / outcomes
@@ -279,10 +273,9 @@ def a_a_check(
     return AACheck(
         rate=float(np.mean(p_values <= NOMINAL + TIE_TOLERANCE)),
         attainable=attainable,
-        trials=trials,
         clusters=count,
-        low=float(stats.binom.ppf(0.0005, trials, attainable)) / trials if attainable > 0.0 else 0.0,
-        high=float(stats.binom.ppf(0.9995, trials, NOMINAL)) / trials,
+        low=float(stats.binom.ppf(0.0005, TRIALS, attainable)) / TRIALS if attainable > 0.0 else 0.0,
+        high=float(stats.binom.ppf(0.9995, TRIALS, NOMINAL)) / TRIALS,
     )
 
 

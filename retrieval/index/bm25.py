@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -28,6 +28,14 @@ K1 = 1.5
 B = 0.75
 #: IDF of terms that occur in half of the documents or more, as a share of the mean IDF.
 EPSILON = 0.25
+
+
+def bm25_index(documents: Iterable[Sequence[str]]) -> Bm25Index[int]:
+    """An index of documents given by their terms; the key of each is its position."""
+    index: Bm25Index[int] = Bm25Index()
+    for position, terms in enumerate(documents):
+        index.add(position, terms)
+    return index
 
 
 class Bm25Index(Generic[Key]):
@@ -100,10 +108,13 @@ class Bm25Index(Generic[Key]):
             self._document_frequency[self._term_id[term]] -= 1
         self._idf = None
 
-    def scores(self, terms: Sequence[str]) -> dict[Key, float]:
-        """Score of every document that holds a term of the query; a repeated query term counts each time."""
+    def scores(self, terms: Sequence[str]) -> NDArray[np.float64]:
+        """Score of every document, in the order of ``add``; a repeated query term counts each time.
+
+        Documents that hold no term of the query score 0, as do removed ones.
+        """
         scores, touched = self._accumulate(terms)
-        return {self._keys[row]: float(scores[row]) for row in np.flatnonzero(touched)}
+        return np.where(touched, scores, 0.0)
 
     def search(
         self, terms: Sequence[str], *, top_k: int, allowed: NDArray[np.bool_] | None = None

@@ -21,7 +21,8 @@ from locigraph.kg.times import epoch
 from locigraph.kg.types import NodeStatus, SpaceId
 from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.index.graph_collections import GRAPH_COLLECTION
-from locigraph.retrieval.index.milvus import FLAT_BELOW, Collection, CollectionSpec, IndexRow, IndexType, MilvusIndex
+from locigraph.retrieval.index.milvus import MilvusIndex
+from locigraph.retrieval.index.milvus_collection import FLAT_BELOW, Collection, CollectionSpec, IndexRow, IndexType
 
 #: Collection of description embeddings.
 DESCRIPTIONS = "descriptions"

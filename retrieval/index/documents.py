@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
@@ -14,6 +14,7 @@ from locigraph.kg.schema import searchable_types
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.types import NodeId, SpaceId, TurnId
 from locigraph.retrieval.index.bm25 import Bm25Index
+from locigraph.retrieval.protocols import SnapshotLoader
 
 # Number of indexes as of past times that are kept, since questions about a conversation often share one ``as_of``.
 _PAST_KEPT = 8
@@ -54,13 +55,11 @@ class LexicalIndex:
     ``add`` and ``remove``.
 
     Args:
-        load: Reads the snapshot of a space as of a time (None: now); raises ``UnknownSpaceError`` for an unknown space.
+        load: Reads the graph of a space; embeddings are not used.
         types: Node types to hold; None for all searchable types.
     """
 
-    def __init__(
-        self, load: Callable[[SpaceId, datetime | None], Snapshot], *, types: Sequence[str] | None = None
-    ) -> None:
+    def __init__(self, load: SnapshotLoader, *, types: Sequence[str] | None = None) -> None:
         self._load = load
         self._types = frozenset(searchable_types() if types is None else types)
         self._spaces: dict[SpaceId, _Space] = {}

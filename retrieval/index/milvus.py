@@ -15,17 +15,12 @@ import re
 from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.index.milvus_client import GuardedClient
 from locigraph.retrieval.index.milvus_collection import (
-    FLAT_BELOW,
     Collection,
     CollectionSpec,
-    IndexRow,
-    IndexType,
     described,
     index_of,
     schema_of,
 )
-
-__all__ = ["FLAT_BELOW", "Collection", "CollectionSpec", "IndexRow", "IndexType", "MilvusIndex"]
 
 _UNFINISHED = "making_"  # name prefix of a collection that does not describe itself yet
 

@@ -30,7 +30,7 @@ class JointVectors:
         return self._vectors.search(vector, replace(scope, space=self._spaces), top_k=top_k)
 
 
-class VectorsOfTheTime:
+class VectorsAsOf:
     """A vector search that compares a question as of a time with the nodes and wordings of that time.
 
     The vector index holds present wordings alone, and no node that was archived since.

@@ -12,16 +12,8 @@ from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.types import Question, TurnId
 from locigraph.retrieval.mutual_information import signal_weights
 from locigraph.retrieval.page_rank import personalized_page_rank, transition_matrix
-from locigraph.retrieval.protocols import TextEncoder
-from locigraph.retrieval.strategies.memory_graph import (
-    Asked,
-    GraphRetriever,
-    MemoryGraph,
-    Ranking,
-    SnapshotLoader,
-    min_max,
-    only,
-)
+from locigraph.retrieval.protocols import SnapshotLoader, TextEncoder
+from locigraph.retrieval.strategies.memory_graph import Asked, GraphRetriever, MemoryGraph, Ranking, min_max, only
 
 #: Relevance, importance, temporal alignment.
 SIGNALS = ("relevance", "importance", "temporal")
@@ -75,15 +67,13 @@ class AssoMemRetriever(GraphRetriever[ClueGraph]):
     Weights are fixed, or learnt for each type of question.
 
     Args:
-        load: Reads the snapshot of a space as of a time (None: now), with embeddings.
-        encoder: Text encoder that made these embeddings.
+        load, encoder, name: See ``GraphRetriever``.
         weights: Function from a question to the weights of the three signals; the default returns the paper's fixed
             weights for all questions, ``weights_by_type`` learns others.
         clues: Number of clues whose memories are candidates; None for all memories, the ablation without clue search.
         merge_cosine: Clues of at least this cosine are merged.
         similar_cosine: Memories of at least this cosine are linked.
         damping: Chance to follow an edge.
-        name: Name of the strategy in results.
 
     Deviations:
         *Graph* (section 3.2.1): the graph's topics take the place of the clues that the paper's language model extracts

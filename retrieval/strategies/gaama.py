@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 from locigraph.kg.snapshot import Snapshot
 from locigraph.retrieval.packing import Budget, ContextRules, KindLimits
 from locigraph.retrieval.page_rank import personalized_page_rank, transition_matrix
-from locigraph.retrieval.protocols import TextEncoder
+from locigraph.retrieval.protocols import SnapshotLoader, TextEncoder
 from locigraph.retrieval.strategies.memory_graph import (
     Asked,
     GraphRetriever,
     MemoryGraph,
     Ranking,
-    SnapshotLoader,
     max_normalised,
     only,
 )
@@ -60,8 +59,7 @@ class GaamaRetriever(GraphRetriever[GaamaGraph]):
     greatest value (eq. 5). Each kind of memory has a limit, and contexts also have a word budget.
 
     Args:
-        load: Reads the snapshot of a space as of a time (None: now), with embeddings.
-        encoder: Text encoder that made these embeddings.
+        load, encoder, name: See ``GraphRetriever``.
         limits: Largest numbers of facts, reflections and episodes.
         words: Largest number of words in a context.
         seeds: Number of nodes where walks start.
@@ -71,7 +69,6 @@ class GaamaRetriever(GraphRetriever[GaamaGraph]):
         damping: Chance to follow an edge.
         ppr_weight: Weight of the PageRank; 0 is the paper's ablation with similarity only, which walks nowhere.
         similarity_weight: Weight of the cosine.
-        name: Name of the strategy in results.
 
     Deviations:
         Events count as facts; the paper does not distinguish them. Sub-events have no edges of these relations and are

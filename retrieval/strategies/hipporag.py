@@ -8,16 +8,8 @@ from numpy.typing import NDArray
 from locigraph.kg.schema import EPISODE, plannable_types
 from locigraph.kg.snapshot import Snapshot
 from locigraph.retrieval.page_rank import personalized_page_rank, transition_matrix
-from locigraph.retrieval.protocols import TextEncoder
-from locigraph.retrieval.strategies.memory_graph import (
-    Asked,
-    GraphRetriever,
-    MemoryGraph,
-    Ranking,
-    SnapshotLoader,
-    min_max,
-    only,
-)
+from locigraph.retrieval.protocols import SnapshotLoader, TextEncoder
+from locigraph.retrieval.strategies.memory_graph import Asked, GraphRetriever, MemoryGraph, Ranking, min_max, only
 
 
 class HippoGraph(MemoryGraph):
@@ -57,14 +49,12 @@ class HippoRagRetriever(GraphRetriever[HippoGraph]):
     weight, at every turn in proportion to its own similarity.
 
     Args:
-        load: Reads the snapshot of a space as of a time (None: now), with embeddings.
-        encoder: Text encoder that made these embeddings.
+        load, encoder, name: See ``GraphRetriever``.
         facts: Number of facts whose entities the walk may start from.
         entities: Number of entities that the walk starts from, those of greatest weight.
         turn_weight: Factor of the turns' starting weights.
         damping: Chance to follow an edge.
         synonym_cosine: Entities of at least this cosine are linked.
-        name: Name of the strategy in results.
 
     Deviations:
         Facts, events and sub-events of the graph take the place of the paper's triples; one that names more than two

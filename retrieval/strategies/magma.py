@@ -18,15 +18,9 @@ from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import NodeId, SpaceId
 from locigraph.retrieval.beam_search import beam_search
 from locigraph.retrieval.packing import ContextRules
-from locigraph.retrieval.protocols import Hit, TextEncoder
+from locigraph.retrieval.protocols import Hit, SnapshotLoader, TextEncoder
 from locigraph.retrieval.rank_fusion import USUAL_RRF_K, reciprocal_rank_fusion
-from locigraph.retrieval.strategies.memory_graph import (
-    Asked,
-    GraphRetriever,
-    Ranking,
-    SnapshotLoader,
-    WordedGraph,
-)
+from locigraph.retrieval.strategies.memory_graph import Asked, GraphRetriever, Ranking, WordedGraph
 
 
 class Intent(StrEnum):
@@ -119,8 +113,7 @@ class MagmaRetriever(GraphRetriever[MagmaGraph]):
     the previous memory (algorithm 1).
 
     Args:
-        load: Reads the snapshot of a space as of a time (None: now), with embeddings.
-        encoder: Text encoder that made these embeddings.
+        load, encoder, name: See ``GraphRetriever``.
         route: Intent of a question; a language model can stand for the rules.
         anchors: Number of anchors.
         rrf_k: Constant of reciprocal rank fusion.
@@ -132,7 +125,6 @@ class MagmaRetriever(GraphRetriever[MagmaGraph]):
         depth: Largest number of hops.
         budget: Largest number of memories to visit.
         similar_cosine, similar: Memories of at least this cosine have semantic links; each makes so many at most.
-        name: Name of the strategy in results.
 
     Deviations:
         *Graph* (section 3.2): turns, facts, events and reflections are the paper's event nodes; a fact has a semantic

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import cached_property, lru_cache
@@ -17,8 +17,8 @@ from locigraph.kg.language.tokens import terms
 from locigraph.kg.schema import searchable_types
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.types import NodeId, SpaceId, TurnId
-from locigraph.retrieval.index.bm25 import Bm25Index
-from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, TextEncoder
+from locigraph.retrieval.index.bm25 import bm25_index
+from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, SnapshotLoader, TextEncoder
 from locigraph.retrieval.query_generator import named_window
 from locigraph.retrieval.stopwatch import Stopwatch
 
@@ -27,7 +27,6 @@ _ROWS_AT_ONCE = 1024
 #: Scores that agree to this many decimals count as equal, since sums depend on the order in which nodes are stored.
 _DIGITS = 7
 
-SnapshotLoader = Callable[[SpaceId, datetime | None], Snapshot]
 Pair = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
@@ -167,15 +166,12 @@ class WordedGraph(MemoryGraph):
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
-        self._words: Bm25Index[int] = Bm25Index()
-        for row in self.memories.tolist():
-            self._words.add(row, terms(snapshot.descriptions[row]))
+        self._words = bm25_index(terms(snapshot.descriptions[row]) for row in self.memories)
 
     def bm25(self, text: str) -> NDArray[np.float64]:
         """BM25 score of every memory for a text, and 0 for other nodes, [nodes]."""
         scores = np.zeros(self.snapshot.num_nodes)
-        for row, score in self._words.scores(terms(text)).items():
-            scores[row] = score
+        scores[self.memories] = self._words.scores(terms(text))
         return scores
 
 
@@ -189,7 +185,7 @@ class GraphRetriever(ABC, Generic[Held]):
     constructs a new retriever, so it reads the space each time.
 
     Args:
-        load: Reads the snapshot of a space as of a time (None: now), with embeddings.
+        load: Reads the graph of a space, with embeddings.
         encoder: Text encoder that made these embeddings.
         name: Name of the strategy in results.
     """

@@ -15,16 +15,9 @@ from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.types import NodeId, SpaceId
 from locigraph.retrieval.activation import spread_activation
 from locigraph.retrieval.packing import Budget, ContextRules
-from locigraph.retrieval.protocols import Hit, TextEncoder
+from locigraph.retrieval.protocols import Hit, SnapshotLoader, TextEncoder
 from locigraph.retrieval.rank_fusion import USUAL_RRF_K, reciprocal_rank_fusion
-from locigraph.retrieval.strategies.memory_graph import (
-    Asked,
-    GraphRetriever,
-    MemoryGraph,
-    Ranking,
-    SnapshotLoader,
-    WordedGraph,
-)
+from locigraph.retrieval.strategies.memory_graph import Asked, GraphRetriever, MemoryGraph, Ranking, WordedGraph
 
 _DAY_S = 86_400
 _SEMANTIC_COSINE, _SEMANTIC_LINKS = 0.7, 5
@@ -80,12 +73,10 @@ class TemprRetriever(GraphRetriever[TemprGraph]):
     along temporal and causal links. A cross-encoder, if used, reads each memory after its date (section 4.2.4).
 
     Args:
-        load: Reads the snapshot of a space as of a time (None: now), with embeddings.
-        encoder: Text encoder that made these embeddings.
+        load, encoder, name: See ``GraphRetriever``.
         thinking_budget: Largest number of memories that each search returns, whatever ``top_k`` is.
         rrf_k: Constant of reciprocal rank fusion.
         max_tokens: Largest number of tokens in a context.
-        name: Name of the strategy in results.
         pool: Runs the four searches in parallel; None to run them one after another, with the same results.
 
     Deviations:

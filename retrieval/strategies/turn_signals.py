@@ -13,7 +13,7 @@ from locigraph.kg.language.mentions import date_tokens, name_words, named_dates,
 from locigraph.kg.language.tokens import terms
 from locigraph.kg.schema import fact_types
 from locigraph.kg.snapshot import Snapshot
-from locigraph.retrieval.index.bm25 import Bm25Index
+from locigraph.retrieval.index.bm25 import Bm25Index, bm25_index
 from locigraph.retrieval.strategies.memory_graph import min_max
 
 #: Cosine and BM25 score of the turn itself, of the turn with the one on either side of it (its window), and of the best
@@ -92,7 +92,7 @@ class TurnSignals:
             return np.array([len(dates & theirs) for theirs in self._event_dates], dtype=np.float64)
         how, _, kind = signal.partition("_")
         texts = self._texts[kind]
-        scores = texts.vectors @ vector if how == "dense" else _scores(texts.words, asked, len(texts.vectors))
+        scores = texts.vectors @ vector if how == "dense" else texts.words.scores(asked)
         best = np.full(len(self.rows), min(0.0, float(scores.min(initial=0.0))))
         np.maximum.at(best, texts.turn_of_pair, scores[texts.text_of_pair])
         return best
@@ -114,7 +114,7 @@ class TurnSignals:
         means = [vectors[held].mean(0) if held else np.zeros_like(vectors[0]) for held in near]
         documents = [[word for j in held for word in self._words[j]] for held in near]
         own = np.arange(count)
-        return _Texts(_unit(np.stack(means)) if means else vectors, _index(documents), own, own)
+        return _Texts(_unit(np.stack(means)) if means else vectors, bm25_index(documents), own, own)
 
     def _linked(self, types: tuple[str, ...]) -> _Texts:
         """Nodes of some types, each paired with the turns that it was extracted from."""
@@ -123,7 +123,7 @@ class TurnSignals:
         pairs = [(number[row], turn) for row, turn in self._nodes_of_turns(types)]
         return _Texts(
             self.snapshot.embeddings[rows],
-            _index([terms(self.snapshot.descriptions[row]) for row in rows]),
+            bm25_index([terms(self.snapshot.descriptions[row]) for row in rows]),
             np.array([text for text, _ in pairs], dtype=np.int64),
             np.array([turn for _, turn in pairs], dtype=np.int64),
         )
@@ -139,20 +139,6 @@ class TurnSignals:
                 (topic, self._turn_of_row[row]) for row, topic in ends if row in self._turn_of_row and topic in rows
             ]
         return [(row, self._place_of_turn[turn]) for row, turn in found if row in rows and turn in self._place_of_turn]
-
-
-def _index(documents: Sequence[Sequence[str]]) -> Bm25Index[int]:
-    index: Bm25Index[int] = Bm25Index()
-    for number, words in enumerate(documents):
-        index.add(number, words)
-    return index
-
-
-def _scores(index: Bm25Index[int], asked: Sequence[str], size: int) -> NDArray[np.float64]:
-    scores = np.zeros(size)
-    for number, score in index.scores(asked).items():
-        scores[number] = score
-    return scores
 
 
 def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:

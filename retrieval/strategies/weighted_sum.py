@@ -7,7 +7,7 @@ index is searched.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from locigraph.kg.schema import EPISODE
-from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import SpaceId
-from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, TextEncoder
+from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, SnapshotLoader, TextEncoder
 from locigraph.retrieval.stopwatch import Stopwatch
 from locigraph.retrieval.strategies.turn_signals import TEXT_SIGNALS, TurnSignals
 
@@ -69,15 +68,13 @@ class FusionRetriever:
     """Ranks turns by one score that combines several signals.
 
     Args:
-        load: Reads the snapshot of a space as of a time (None: now), with embeddings.
-        encoder: Text encoder that made these embeddings.
+        load, encoder, name: See ``GraphRetriever``.
         fusion: Combines the signals into the score.
-        name: Name of the strategy in results.
     """
 
     def __init__(
         self,
-        load: Callable[[SpaceId, datetime | None], Snapshot],
+        load: SnapshotLoader,
         encoder: TextEncoder,
         *,
         fusion: Fusion = EQUAL_WEIGHTS,

@@ -9,6 +9,7 @@ from datetime import datetime
 import numpy as np
 from numpy.typing import NDArray
 
+from locigraph.kg.embedded_text import reads_turn_before
 from locigraph.kg.errors import InvalidVectorError
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
@@ -45,6 +46,33 @@ def embed_lacking(
             start += len(nodes)
 
 
+def embedded_snapshot(
+    store: Store, space: SpaceId, model: str, embed: Callable[[Sequence[str]], NDArray[np.float32]]
+) -> Snapshot:
+    """The current graph of a space with text embeddings, for writers: those that the store lacks are written to it.
+
+    A damaged vector counts as missing.
+
+    Args:
+        store: The graph.
+        space: The space.
+        model: ID of the text encoder.
+        embed: The text encoder; called only if a vector is missing.
+
+    Raises:
+        UnknownSpaceError: If there is no such space.
+    """
+
+    def read(*, checks_vectors: bool) -> Snapshot:
+        embed_lacking(store, [space], model, embed, checks_vectors=checks_vectors, to_indexes=False)
+        return store.snapshot(space, embedding_model=model)
+
+    try:
+        return read(checks_vectors=False)
+    except InvalidVectorError:  # rare, so vectors are checked only after a failure
+        return read(checks_vectors=True)
+
+
 def snapshot_with_vectors(
     store: Store,
     space: SpaceId,
@@ -75,4 +103,4 @@ def snapshot_with_vectors(
         if len(store.unembedded(space, model, checks_vectors=True)) > len(store.unembedded(space, model)):
             raise  # damaged, and not only lacking
         found = store.snapshot(space, as_of=as_of)
-        return replace(found, embeddings=embed(found.embedded_texts(model)))
+        return replace(found, embeddings=embed(found.embedded_texts(turn_before=reads_turn_before(model))))

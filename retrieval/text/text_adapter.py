@@ -38,7 +38,7 @@ class TextAdapter:
         base: Name of the text encoder that it changes.
         version: Twelve hexadecimal digits of a hash of its weights and configuration.
         details: What the manifest records of the training: data, seed, commit, validation scores.
-        seen: SeenTexts of the turns and questions that it was trained or validated on; None if they are not recorded.
+        seen: The texts of the turns and questions that it was trained or validated on; None if they are not recorded.
     """
 
     folder: Path
@@ -93,7 +93,7 @@ def save_adapter(
         folder: Folder to write.
         base: Name of the text encoder.
         details: What the manifest is to record of the training.
-        seen: SeenTexts of the turns and questions of the training.
+        seen: The texts of the turns and questions of the training.
     """
     from peft import get_peft_model_state_dict
     from safetensors.torch import save_file

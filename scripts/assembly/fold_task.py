@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from locigraph.kg.types import Question
 from locigraph.kg.views import Views
-from locigraph.retrieval.evaluation import Fold, StrategyRun
 from locigraph.retrieval.evaluation.asking import run_strategy
+from locigraph.retrieval.evaluation.leaks import Fold
+from locigraph.retrieval.evaluation.outcomes import StrategyRun
 from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.retrieval.protocols import Retriever
 from locigraph.retrieval.strategies.weighted_sum import Fusion, FusionRetriever

@@ -94,11 +94,11 @@ def held_out_encoder(settings: EncoderSettings, questions: Sequence[Question]) -
     Raises:
         LeakError: If its adapter was trained or validated on one of their conversations.
     """
-    from locigraph.training.folds import refuse_known
+    from locigraph.training.folds import refuse_trained_on
 
     encoder = text_encoder(settings)
     if encoder.adapter is not None:
-        refuse_known(encoder.adapter, questions, option="encoder.adapter")
+        refuse_trained_on(encoder.adapter, questions, option="encoder.adapter")
     return encoder
 
 

@@ -16,10 +16,9 @@ if TYPE_CHECKING:
     from locigraph.kg.store import Store
     from locigraph.retrieval.index.descriptions import DescriptionIndexer
     from locigraph.retrieval.index.milvus import MilvusIndex
-    from locigraph.retrieval.protocols import NodeTexts, Retriever, VectorSearch
+    from locigraph.retrieval.protocols import NodeTexts, Retriever, SnapshotLoader, VectorSearch
     from locigraph.retrieval.query_generator import QueryGenerator
     from locigraph.retrieval.rerank import CrossEncoderReranker
-    from locigraph.retrieval.strategies.memory_graph import SnapshotLoader
     from locigraph.retrieval.text.text_encoder import CachedTextEncoder
     from locigraph.scripts.assembly.strategies import Strategy
 
@@ -79,12 +78,12 @@ class SearchParts:
 
     def vectors(self, strategy: Strategy) -> VectorSearch:
         """Search over description embeddings: in the vector index, or in memory for those of an adapter."""
-        from locigraph.retrieval.index.scoped_vectors import JointVectors, VectorsOfTheTime
+        from locigraph.retrieval.index.scoped_vectors import JointVectors, VectorsAsOf
 
         encoder = self.encoder_of(strategy)
         found = self.indexes.vectors(encoder) if strategy.uses_adapter else self._indexed
         present = JointVectors(found, self.spaces) if self.is_joint else found
-        return VectorsOfTheTime(present, lambda space, as_of: self.indexes.past_vectors(space, as_of, encoder))
+        return VectorsAsOf(present, lambda space, as_of: self.indexes.past_vectors(space, as_of, encoder))
 
     @cached_property
     def _indexed(self) -> VectorSearch:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from locigraph.kg.store import Store
     from locigraph.retrieval.index.documents import LexicalIndex
     from locigraph.retrieval.index.memory_vectors import MemoryVectors
-    from locigraph.retrieval.index.milvus import Collection
+    from locigraph.retrieval.index.milvus_collection import Collection
     from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 
 # An index of words, or of vectors, takes about 2 KB for each node.

@@ -14,7 +14,7 @@ from locigraph.retrieval.rank_fusion import ADAPTED_ANN_WEIGHT, USUAL_RRF_K
 from locigraph.scripts.assembly.search_parts import SearchParts
 
 if TYPE_CHECKING:
-    from locigraph.retrieval.evaluation import StrategyRun
+    from locigraph.retrieval.evaluation.outcomes import StrategyRun
     from locigraph.retrieval.protocols import Retriever
     from locigraph.scripts.assembly.fold_task import Asker, FoldTask
     from locigraph.training.checkpoint import Checkpoint
@@ -138,28 +138,28 @@ def _train(task: FoldTask, strategy: Strategy) -> StrategyRun:
 
 
 def _learn_fusion(task: FoldTask, strategy: Strategy) -> StrategyRun:
-    from locigraph.training.fusion import learn_weights
+    from locigraph.training.fusion import learn_fusion
 
-    return task.asker.fusion(learn_weights(task.signals()), task.questions, name=strategy.name)
+    return task.asker.fusion(learn_fusion(task.signals()), task.questions, name=strategy.name)
 
 
 def _learn_trees(task: FoldTask, strategy: Strategy) -> StrategyRun:
-    from locigraph.training.fusion import learn_trees, learn_weights
+    from locigraph.training.fusion import learn_fusion, learn_trees
 
     examples = task.signals()
-    trees = learn_trees(examples, learn_weights(examples), seed=task.seed)
+    trees = learn_trees(examples, learn_fusion(examples), seed=task.seed)
     return task.asker.fusion(trees, task.questions, name=strategy.name)
 
 
 def _learn_assomem(task: FoldTask, strategy: Strategy) -> StrategyRun:
     from locigraph.retrieval.strategies.assomem import AssoMemRetriever
     from locigraph.retrieval.strategies.magma import intent_of
-    from locigraph.training.assomem_weights import WeightsOfQuestion, learn_weights
+    from locigraph.training.assomem_weights import WeightsOfQuestion, learn_signal_weights
 
     def make(weights: WeightsOfQuestion) -> AssoMemRetriever:
         return AssoMemRetriever(task.parts.snapshots(strategy), task.parts.encoder_of(strategy), weights=weights)
 
-    weights = learn_weights(make, task.training_questions, task.validation_questions, intent_of)
+    weights = learn_signal_weights(make, task.training_questions, task.validation_questions, intent_of)
     return task.asker.retriever(make(weights), task.questions, name=strategy.name)
 
 

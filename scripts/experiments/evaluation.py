@@ -14,8 +14,10 @@ from locigraph.kg.corpora import Corpus
 from locigraph.kg.counts import counted
 from locigraph.kg.language.seen_texts import SeenTexts
 from locigraph.kg.store import Store
-from locigraph.retrieval.evaluation import Fold, Results, StrategyRun
 from locigraph.retrieval.evaluation.asking import joined_runs
+from locigraph.retrieval.evaluation.leaks import Fold
+from locigraph.retrieval.evaluation.outcomes import StrategyRun
+from locigraph.retrieval.evaluation.results import Results
 from locigraph.retrieval.multi_query import with_queries
 from locigraph.retrieval.protocols import Retriever
 from locigraph.retrieval.query_generator import QueryGenerator

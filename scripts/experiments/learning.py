@@ -13,7 +13,7 @@ from locigraph.kg.counts import counted
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.files import parsed_json
 from locigraph.kg.views import Views
-from locigraph.retrieval.evaluation import Fold
+from locigraph.retrieval.evaluation.leaks import Fold
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.assembly import opening
 from locigraph.scripts.assembly.graphs import views_of
@@ -22,7 +22,7 @@ from locigraph.scripts.assembly.settings import EncoderSettings, GraphSettings, 
 from locigraph.scripts.experiments import provenance
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.config import ModelConfig, Settings, TrainerConfig, TrainingConfig, changed
-from locigraph.training.folds import FoldTrainer, refuse_fitted
+from locigraph.training.folds import FoldTrainer, refuse_validation_on_adapter_data
 from locigraph.training.protocols import QuestionWriter
 from locigraph.training.pseudo_questions import RULES
 from locigraph.training.snapshots import TrainingSet
@@ -167,16 +167,10 @@ def checkpoint_with_fusion(
     Raises:
         LeakError: If the adapter was trained on a conversation that is held back for early stopping.
     """
-    from locigraph.training.fusion import DETAIL, SignalReader, learn_weights
     from locigraph.training.graph_training import train_checkpoint
 
     for each in sets:
-        refuse_fitted(encoder.adapter, each.validation)
-
-    def fusion() -> dict[str, dict[str, float]]:
-        if trainer.fast_dev_run or not any(each.questions and each.train for each in sets):
-            return {}
-        return {DETAIL: dict(learn_weights(SignalReader(encoder.encode).examples(sets)).weights)}
+        refuse_validation_on_adapter_data(encoder.adapter, each.validation)
 
     return train_checkpoint(
         sets,
@@ -187,7 +181,7 @@ def checkpoint_with_fusion(
         folder=folder,
         seed=seed,
         details=details,
-        learn_details=fusion,
+        with_fusion=True,
         writer=writer,
         name=name,
         experiment=experiment,

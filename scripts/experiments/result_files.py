@@ -12,24 +12,17 @@ from locigraph.kg.corpora import Corpus
 from locigraph.kg.counts import counted, is_or_are
 from locigraph.kg.files import replace_file
 from locigraph.kg.language.seen_texts import SeenTexts
-from locigraph.retrieval.evaluation import (
-    Fold,
-    QuestionOutcome,
-    Results,
-    SecondGold,
-    StrategyRun,
-    copied_evidence,
-    seen_evidence,
-    session_recall,
-    summarise,
-    write_report,
-)
 from locigraph.retrieval.evaluation.asking import outcomes
 from locigraph.retrieval.evaluation.contexts import write_contexts
+from locigraph.retrieval.evaluation.leaks import Fold, copied_evidence, seen_evidence
 from locigraph.retrieval.evaluation.notes import a_a_note
-from locigraph.retrieval.evaluation.outcomes import by_strategy
+from locigraph.retrieval.evaluation.outcomes import QuestionOutcome, StrategyRun, by_strategy
 from locigraph.retrieval.evaluation.question_browser import browser_data
 from locigraph.retrieval.evaluation.question_scores import write_question_scores
+from locigraph.retrieval.evaluation.report import write_report
+from locigraph.retrieval.evaluation.results import Results, SecondGold
+from locigraph.retrieval.evaluation.sessions import session_recall
+from locigraph.retrieval.evaluation.summary import summarise
 
 
 def write_results(

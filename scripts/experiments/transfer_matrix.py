@@ -14,11 +14,13 @@ from locigraph.kg.errors import LocigraphError
 from locigraph.kg.registry import Table
 from locigraph.kg.store import Store
 from locigraph.kg.views import Views
-from locigraph.retrieval.evaluation import StrategyRun, document, summarise
+from locigraph.retrieval.evaluation import document
 from locigraph.retrieval.evaluation.asking import outcomes, run_strategy
 from locigraph.retrieval.evaluation.formatting import p_value, signed, unsigned
 from locigraph.retrieval.evaluation.metrics import CONTEXT_METRICS
+from locigraph.retrieval.evaluation.outcomes import StrategyRun
 from locigraph.retrieval.evaluation.question_scores import write_question_scores
+from locigraph.retrieval.evaluation.summary import summarise
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.assembly import opening
 from locigraph.scripts.assembly.fold_task import Asker
@@ -31,7 +33,7 @@ from locigraph.scripts.experiments import learning, provenance
 from locigraph.scripts.experiments.result_files import learnt_questions
 from locigraph.training.checkpoint import Checkpoint, load_checkpoint
 from locigraph.training.config import Settings, TrainerConfig
-from locigraph.training.folds import refuse_known, seen_by
+from locigraph.training.folds import refuse_trained_on, seen_by
 from locigraph.training.snapshots import TrainingSet
 
 _METRICS = ("recall@10", "ndcg@10")
@@ -141,7 +143,7 @@ class TransferMatrix:
             return
         for made, option in ((checkpoint, row), (graph.encoder.adapter, "encoder.adapter")):
             if made is not None:
-                refuse_known(made, questions, option=option)
+                refuse_trained_on(made, questions, option=option)
         asker = Asker(questions, graph.encoder, graph.views, packs=self._contexts)
         learnt = [_PROPOSED, *(BASELINES[name] for name in self._baselines)]
         runs = [each.zero_shot(asker, checkpoint, each) for each in learnt if each.zero_shot is not None]
@@ -242,5 +244,5 @@ def _packed(cell: Mapping[str, Any], shown: Sequence[str]) -> list[list[str]]:
     ]
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> document.Table:
-    return document.Table(tuple(head), tuple(tuple(row) for row in rows), text_columns=len(head))
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> document.TableBlock:
+    return document.TableBlock(tuple(head), tuple(tuple(row) for row in rows), text_columns=len(head))

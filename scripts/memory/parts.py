@@ -23,7 +23,8 @@ from locigraph.scripts.memory.asked_spaces import AskedSpaces
 if TYPE_CHECKING:
     from locigraph.consolidation.protocols import Extractor
     from locigraph.kg.snapshot import Snapshot
-    from locigraph.retrieval.index.milvus import Collection, MilvusIndex
+    from locigraph.retrieval.index.milvus import MilvusIndex
+    from locigraph.retrieval.index.milvus_collection import Collection
     from locigraph.retrieval.query_generator import QueryGenerator
     from locigraph.scripts.assembly.graphs import GraphWriter
     from locigraph.training.checkpoint import Checkpoint

@@ -20,8 +20,9 @@ from locigraph.kg.types import GraphChange, NodeId, NodeStatus, NodeUpdate, Spac
 from locigraph.retrieval.index.descriptions import DescriptionIndexer
 from locigraph.retrieval.index.documents import LexicalIndex
 from locigraph.retrieval.index.memory_vectors import MemoryVectors
-from locigraph.retrieval.index.milvus import Collection, MilvusIndex
-from locigraph.retrieval.index.scoped_vectors import JointVectors, VectorsOfTheTime
+from locigraph.retrieval.index.milvus import MilvusIndex
+from locigraph.retrieval.index.milvus_collection import Collection
+from locigraph.retrieval.index.scoped_vectors import JointVectors, VectorsAsOf
 from locigraph.retrieval.protocols import SearchFilter, VectorMatch
 from locigraph.scripts.assembly import opening
 from locigraph.scripts.assembly.search_parts import indexer_of
@@ -260,8 +261,8 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
         "drop": lambda at: at.vectors.drop(at.name),
         "search": lambda at: at.vectors.search(at.query, SearchFilter((at.name, "nobody")), top_k=100),
     },
-    VectorsOfTheTime: {
-        "search": lambda at: VectorsOfTheTime(at.collection, lambda space, as_of: None).search(
+    VectorsAsOf: {
+        "search": lambda at: VectorsAsOf(at.collection, lambda space, as_of: None).search(
             at.query, SearchFilter(at.name), top_k=100
         ),
     },

@@ -65,7 +65,7 @@ def test_the_turn_before_is_the_last_one_of_the_same_session(sessions: list[str]
     said_in_one = make_turns([f"turn {i}" for i in range(len(sessions))])
     turns = [replace(turn, session_id=name) for turn, name in zip(said_in_one, sessions, strict=True)]
     snapshot = make_snapshot(turns)
-    read = snapshot.embedded_texts(MODEL)
+    read = snapshot.embedded_texts(turn_before=True)
     for i, name in enumerate(sessions):
         earlier = [j for j in range(i) if sessions[j] == name]
         said = turns[i].utterance
@@ -74,7 +74,7 @@ def test_the_turn_before_is_the_last_one_of_the_same_session(sessions: list[str]
 
 def test_the_store_and_a_snapshot_of_it_say_the_same(store: Store) -> None:
     filled(store, ["One", "Two", "Three"], ["Four", "Five"])
-    assert set(store.snapshot(SPACE).embedded_texts(MODEL)) == texts_of(store, MODEL)
+    assert set(store.snapshot(SPACE).embedded_texts(turn_before=True)) == texts_of(store, MODEL)
 
 
 def test_forgetting_a_turn_drops_the_vector_of_the_one_after_it_and_tells_caches_what_was_read(

@@ -10,9 +10,8 @@ import pytest
 
 from locigraph.consolidation import llm
 from locigraph.kg.types import Question, SpaceId
-from locigraph.retrieval.evaluation import StrategyRun
 from locigraph.retrieval.evaluation.contexts import write_contexts
-from locigraph.retrieval.evaluation.outcomes import PackedContext
+from locigraph.retrieval.evaluation.outcomes import PackedContext, StrategyRun
 from locigraph.scripts.assembly.opening import read_corpus
 from locigraph.scripts.assembly.settings import CorpusSettings
 from tests.consolidation.stub_server import Stub, stub_server

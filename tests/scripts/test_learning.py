@@ -10,7 +10,7 @@ from locigraph.kg.corpora import Corpus
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.types import Question, SpaceId
 from locigraph.kg.views import Views
-from locigraph.retrieval.evaluation import Fold
+from locigraph.retrieval.evaluation.leaks import Fold
 from locigraph.scripts.assembly.settings import WriterSettings
 from locigraph.scripts.experiments.learning import question_writer, settings_of, settings_of_folds, training_set
 from locigraph.training.config import ModelConfig, Settings, TrainingConfig

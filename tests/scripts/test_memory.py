@@ -35,7 +35,7 @@ from locigraph.kg.errors import LocigraphError, StoreError, TurnConflictError, U
 from locigraph.kg.store import Store
 from locigraph.kg.types import Node, SpaceId, Turn, TurnId
 from locigraph.retrieval.errors import IndexUnavailableError, TextEncoderError
-from locigraph.retrieval.index.milvus import Collection
+from locigraph.retrieval.index.milvus_collection import Collection
 from locigraph.scripts.assembly import opening
 from locigraph.scripts.assembly.graphs import GraphWriter
 from locigraph.scripts.assembly.settings import EncoderSettings, LLMSettings

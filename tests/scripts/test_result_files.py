@@ -9,7 +9,8 @@ import pytest
 from locigraph.kg.corpora import Conversation, Corpus
 from locigraph.kg.language.seen_texts import SeenTexts
 from locigraph.kg.types import Question, SpaceId, TurnId
-from locigraph.retrieval.evaluation import Fold, StrategyRun
+from locigraph.retrieval.evaluation.leaks import Fold
+from locigraph.retrieval.evaluation.outcomes import StrategyRun
 from locigraph.retrieval.evaluation.question_scores import compare_again
 from locigraph.scripts.experiments.result_files import write_results
 from tests.fakes import make_turns
@@ -49,7 +50,7 @@ def test_files_hold_every_run_and_a_second_gold(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in (tmp_path / "rankings.jsonl").read_text().splitlines()]
     assert len(lines) == 18
     assert {(line["strategy"], line["seed"]) for line in lines} == {("v1", None), ("v2", 0), ("v2", 1)}
-    assert sum("A/A check" in note for note in results["notes"]) == 2
+    assert sum("Check of the test itself" in note for note in results["notes"]) == 2
     page = (tmp_path / "report.html").read_text()
     assert '"text":"what?"' in page
     assert '"turns":[["t0","turn 0"]' in page
@@ -80,7 +81,7 @@ def test_questions_whose_evidence_or_wording_was_learnt_are_in_the_means_but_in_
     assert results["strategies"]["v2"]["overall"]["recall@10"] == pytest.approx(2 / 6)
     assert {row["delta"] for row in results["comparisons"]} == {-1.0}
     assert results["comparisons"][0]["clusters"] == 4
-    assert "the sign-flip test over 4 conversations" in results["notes"][0]  # the A/A check of these comparisons
+    assert "the sign-flip test over 4 conversations" in results["notes"][0]  # that of these comparisons
     again = compare_again(tmp_path / "question_scores.jsonl.gz", [("v2", "v1")])
     assert [row["delta"] for row in again] == [-1.0, -1.0]
 

@@ -13,9 +13,8 @@ import yaml
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
-from locigraph.retrieval.protocols import DEFAULT_TOP_K, Result, Retriever
+from locigraph.retrieval.protocols import DEFAULT_TOP_K, Result, Retriever, SnapshotLoader
 from locigraph.retrieval.stopwatch import Stopwatch
-from locigraph.retrieval.strategies.memory_graph import SnapshotLoader
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.assembly.search_parts import SearchParts
 from locigraph.scripts.assembly.strategies import STRATEGIES, Strategy, made_of

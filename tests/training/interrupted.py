@@ -23,7 +23,8 @@ import torch
 
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.views import View, Views
-from locigraph.retrieval.index.milvus import Collection, MilvusIndex
+from locigraph.retrieval.index.milvus import MilvusIndex
+from locigraph.retrieval.index.milvus_collection import Collection
 from locigraph.training import lightning_run
 from locigraph.training.embedding_refresh import refresh
 from locigraph.training.graph_training import train_checkpoint

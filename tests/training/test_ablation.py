@@ -6,8 +6,9 @@ import numpy as np
 
 from locigraph.gnn.encoders import GRAPH_ENCODERS
 from locigraph.gnn.relations import RELATIONS, network_relations
-from locigraph.retrieval.evaluation import Fold, QuestionOutcome, StrategyRun
 from locigraph.retrieval.evaluation.ablation_report import ablation_figure, ablation_rows, ablation_table
+from locigraph.retrieval.evaluation.leaks import Fold
+from locigraph.retrieval.evaluation.outcomes import QuestionOutcome, StrategyRun
 from locigraph.training.ablation import FULL, ablate, variants_of
 from locigraph.training.config import Settings, changed
 from locigraph.training.objectives import LOSSES

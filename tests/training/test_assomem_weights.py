@@ -10,7 +10,7 @@ from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import Question, SpaceId, TurnId
 from locigraph.retrieval.strategies.assomem import AssoMemRetriever, ClueGraph, weights_by_type
 from locigraph.retrieval.strategies.memory_graph import Asked
-from locigraph.training.assomem_weights import TEMPERATURES, WeightsOfQuestion, learn_weights
+from locigraph.training.assomem_weights import TEMPERATURES, WeightsOfQuestion, learn_signal_weights
 from tests.fakes import SPACE, FakeEncoder, make_turns
 from tests.fakes_graph import TEXT_DIM, make_snapshot
 
@@ -48,7 +48,7 @@ def found(weights: WeightsOfQuestion) -> float:
 def test_validation_questions_choose_the_temperature() -> None:
     recalls = [found(weights) for weights in LEARNT]
     assert len(set(recalls)) > 1
-    chosen = learn_weights(make, TRAIN, VALIDATION, type_of)
+    chosen = learn_signal_weights(make, TRAIN, VALIDATION, type_of)
     best = LEARNT[int(np.argmax(recalls))]
     for text in ("what", "what of 2024"):
         assert chosen(text) == pytest.approx(best(text))
@@ -67,9 +67,9 @@ def test_a_space_is_read_and_the_signals_of_a_training_question_are_made_once_wh
         reads[0] += 1
         return SNAPSHOT
 
-    learn_weights(lambda weights: Counting(load, ENCODER, weights=weights), TRAIN, VALIDATION, type_of)
+    learn_signal_weights(lambda weights: Counting(load, ENCODER, weights=weights), TRAIN, VALIDATION, type_of)
     assert (reads, asked_of) == ([1], [len(TRAIN) + len(TEMPERATURES) * len(VALIDATION)])
 
 
 def test_without_validation_questions_the_middle_temperature_is_taken() -> None:
-    assert learn_weights(make, TRAIN, [], type_of)("what") == pytest.approx(LEARNT[1]("what"))
+    assert learn_signal_weights(make, TRAIN, [], type_of)("what") == pytest.approx(LEARNT[1]("what"))

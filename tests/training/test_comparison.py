@@ -8,8 +8,8 @@ import pytest
 
 from locigraph.kg.types import NodeId, SpaceId
 from locigraph.kg.views import View
-from locigraph.retrieval.evaluation import LeakError
 from locigraph.retrieval.evaluation.asking import joined_runs, outcomes
+from locigraph.retrieval.evaluation.errors import LeakError
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
 from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.training.comparison import run_checkpoint

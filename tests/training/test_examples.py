@@ -5,14 +5,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from torch.utils.data import DataLoader
 
 from locigraph.kg.types import Question, TurnId
 from locigraph.training.checkpoint import features_of
 from locigraph.training.config import ModelConfig
-from locigraph.training.errors import TrainingDataError
 from locigraph.training.examples import EpochDataModule, SpaceExample, make_example
 from locigraph.training.pseudo_questions import RULES
 from tests.fakes import MONDAY, SPACE, FakeEncoder, make_turns
@@ -98,13 +96,6 @@ def test_the_features_have_the_widths_of_the_model() -> None:
     assert [each.dim for each in features_of(SMALL_MODEL)] == [64, 24]
     bare = make_example(SNAPSHOT, [], model=ModelConfig(lexical_dim=5, speaker_dim=0, date_dim=0), embed=EMBED)
     assert (bare.inputs.lexical.shape[1], bare.inputs.context.shape[1]) == (5, 0)
-
-
-def test_a_space_on_both_sides_is_refused() -> None:
-    with pytest.raises(TrainingDataError, match="space 'b' is among the training and the validation spaces"):
-        EpochDataModule([named("a"), named("b")], [named("b")], seed=0)
-    with pytest.raises(TrainingDataError, match="no space to train on"):
-        EpochDataModule([], [named("b")], seed=0)
 
 
 def test_every_training_space_is_dealt_once_an_epoch_in_an_order_of_the_seed() -> None:

@@ -1,21 +1,29 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from locigraph.kg.types import Question, SpaceId, TurnId
 from locigraph.kg.views import Views
-from locigraph.retrieval.evaluation import Fold, LeakError, check_folds
+from locigraph.retrieval.evaluation.errors import LeakError
+from locigraph.retrieval.evaluation.leaks import Fold
 from locigraph.retrieval.text.text_adapter import TextAdapter
 from locigraph.training import folds
 from locigraph.training.errors import TrainingError
-from locigraph.training.folds import FoldTrainer, plan_folds, refuse_fitted, refuse_known, without_wordings
+from locigraph.training.folds import (
+    FoldTrainer,
+    plan_folds,
+    refuse_trained_on,
+    refuse_validation_on_adapter_data,
+    without_wordings,
+)
 from locigraph.training.snapshots import TrainingSet
 from tests.fakes import make_turns
 from tests.fakes_graph import CPU, make_snapshot, small_settings
@@ -31,34 +39,81 @@ def test_an_adapter_may_not_know_what_is_tested_nor_have_learnt_what_decides_whe
     adapter = TextAdapter(Path("adapter"), "m", "123", {"identity": identity})
     for space in "ab":
         with pytest.raises(LeakError, match=f"encoder.adapter 123 was trained or validated on space '{space}'"):
-            refuse_known(adapter, [question("c", "1", "?"), question(space, "2", "?")], option="encoder.adapter")
-    refuse_known(adapter, [question("c", "1", "?")], option="encoder.adapter")
+            refuse_trained_on(adapter, [question("c", "1", "?"), question(space, "2", "?")], option="encoder.adapter")
+    refuse_trained_on(adapter, [question("c", "1", "?")], option="encoder.adapter")
     with pytest.raises(
         LeakError, match=r"validation space 'a' decides when to stop, .*adapter was trained on it.*--validation"
     ):
-        refuse_fitted(adapter, ["b", "a"])
-    refuse_fitted(adapter, ["b", "c"])
-    refuse_fitted(None, ["a"])
+        refuse_validation_on_adapter_data(adapter, ["b", "a"])
+    refuse_validation_on_adapter_data(adapter, ["b", "c"])
+    refuse_validation_on_adapter_data(None, ["a"])
 
 
-@settings(max_examples=40)
-@given(st.integers(2, 9), st.integers(2, 9), st.integers(0, 2), st.integers(0, 99))
-def test_folds_never_share_spaces_and_test_each_once(spaces: int, folds: int, validation: int, seed: int) -> None:
-    asked = [question(f"s{i}", f"q{i}-{j}", "what?") for i in range(spaces) for j in range(1 + i % 3)]
-    folds = min(folds, spaces)
-    if validation >= spaces - -(-spaces // folds):
-        return  # nothing would be left to train on
-    planned = plan_folds(asked, folds=folds, validation=validation, seed=seed)
-    for fold in planned:
-        sides = [*fold.train, *fold.validation, *fold.test]
-        assert sorted(sides) == sorted(set(sides)) == sorted(f"s{i}" for i in range(spaces))
+def questions_about(sizes: Mapping[str, int]) -> list[Question]:
+    """Conversation -> number of questions, as questions."""
+    return [question(space, f"{space}-{i}", "what?") for space, count in sizes.items() for i in range(count)]
+
+
+TEN = questions_about({f"conv-{index}": 1 for index in range(10)})
+
+
+@given(st.integers(3, 14), st.integers(2, 14), st.integers(0, 12), st.integers(0, 99))
+def test_folds_never_share_spaces_and_test_each_once(spaces: int, count: int, validation: int, seed: int) -> None:
+    sizes = {f"s{i}": 1 + i % 3 for i in range(spaces)}
+    count = min(count, spaces)
+    validation = min(validation, spaces - -(-spaces // count) - 1)  # leaves one to train on
+    planned = plan_folds(questions_about(sizes), folds=count, validation=validation, seed=seed)
+    for index, fold in enumerate(planned):
+        assert fold.index == index
+        assert sorted([*fold.train, *fold.validation, *fold.test]) == sorted(sizes)
+        assert len(fold.validation) == validation
         assert fold.train
-    assert sorted(space for fold in planned for space in fold.test) == sorted(f"s{i}" for i in range(spaces))
+    assert sorted(space for fold in planned for space in fold.test) == sorted(sizes)
+    assert max(len(fold.test) for fold in planned) - min(len(fold.test) for fold in planned) <= 1
 
 
-def test_a_planted_leak_between_the_sides_fails() -> None:
-    with pytest.raises(LeakError, match="'b'"):
-        check_folds([Fold(0, ("a", "b"), (), ("b",))])
+def test_as_many_folds_as_conversations_leaves_one_out() -> None:
+    planned = plan_folds(TEN, folds=10, validation=2, seed=0)
+    assert [len(fold.test) for fold in planned] == [1] * 10
+    assert [len(fold.train) for fold in planned] == [7] * 10
+    served = Counter(space for fold in planned for space in fold.validation)
+    assert set(served.values()) == {2}
+
+
+def test_large_and_small_conversations_are_used_for_validation() -> None:
+    sizes = {f"c{i:02}": i + 1 for i in range(15)}
+    planned = plan_folds(questions_about(sizes), folds=5, validation=1, seed=0)
+    used = sorted(sizes[space] for fold in planned for space in fold.validation)
+    assert len({*used}) == 5
+    # Of 15 conversations the five largest have from 11 questions on.
+    assert used[0] <= 5
+    assert used[-1] > 10
+
+
+def test_folds_depend_on_the_seed_and_not_on_the_order_of_the_questions() -> None:
+    planned = plan_folds(TEN, folds=5, validation=1, seed=3)
+    assert plan_folds(TEN[::-1], folds=5, validation=1, seed=3) == planned
+    assert plan_folds(TEN, folds=5, validation=1, seed=4) != planned
+
+
+def test_folds_have_about_the_same_number_of_questions() -> None:
+    # Dealt 8 | 7, then the largest left to the smallest: 2 to the 7 and 1 to the 8, so 9 and 9.
+    planned = plan_folds(questions_about({"a": 8, "b": 7, "c": 2, "d": 1}), folds=2, validation=0, seed=0)
+    assert sorted(fold.test for fold in planned) == [("a", "d"), ("b", "c")]
+
+
+@pytest.mark.parametrize(
+    ("count", "validation", "message"),
+    [
+        (1, 0, "folds is 1; expected 2 to 3"),
+        (4, 0, "folds is 4; expected 2 to 3"),
+        (3, 2, "validation is 2: of 3 conversations a fold tests 1, so it must be from 0 to 1"),
+        (3, -1, "validation is -1"),
+    ],
+)
+def test_impossible_folds_are_refused(count: int, validation: int, message: str) -> None:
+    with pytest.raises(TrainingError, match=message):
+        plan_folds(questions_about({"a": 1, "b": 1, "c": 1}), folds=count, validation=validation, seed=0)
 
 
 @pytest.mark.parametrize(
@@ -120,12 +175,6 @@ def test_a_corpus_to_learn_from_that_holds_a_test_conversation_is_refused(tmp_pa
     held = trainer(TrainingSet(QUESTIONS, ("planted2", "planted3"), (), VIEWS))
     with pytest.raises(LeakError, match="fold 0 tests space 'planted2', which is also in a corpus to learn from"):
         held.train(FOLD, small_settings(finetune=1), folder=tmp_path, seed=0, name="a")
-
-
-def test_more_folds_than_conversations_are_refused() -> None:
-    asked = [question(space, f"q-{space}", f"what of {space}?") for space in ("a", "b")]
-    with pytest.raises(TrainingError, match="expected 2 to 2"):
-        plan_folds(asked, folds=3, validation=0, seed=0)
 
 
 def test_training_in_folds_refuses_several_devices() -> None:

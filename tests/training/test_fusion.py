@@ -12,7 +12,7 @@ from locigraph.kg.types import Question, SpaceId, TurnId
 from locigraph.retrieval.strategies.turn_signals import SIGNALS
 from locigraph.retrieval.strategies.weighted_sum import WeightedSum
 from locigraph.training.errors import CheckpointError, TrainingDataError
-from locigraph.training.fusion import DETAIL, SignalExample, SignalReader, fusion_of, learn_trees, learn_weights
+from locigraph.training.fusion import DETAIL, SignalExample, SignalReader, fusion_of, learn_fusion, learn_trees
 from locigraph.training.snapshots import TrainingSet
 from tests.fakes_graph import small_checkpoint
 from tests.training.planted import EMBED, QUESTIONS, VIEWS
@@ -32,7 +32,7 @@ def drawn(seed: int, *, questions: int = 40, turns: int = 12, is_training: bool 
 
 
 def test_the_weights_find_the_signal_that_tells_right_from_wrong() -> None:
-    weights = learn_weights([drawn(0), drawn(1, is_training=False)], NAMES).weights
+    weights = learn_fusion([drawn(0), drawn(1, is_training=False)], NAMES).weights
     assert weights["good"] > 5 * abs(weights["bad"])
     assert sum(map(abs, weights.values())) == pytest.approx(1, abs=1e-3)
 
@@ -52,15 +52,15 @@ def test_the_weights_are_those_that_another_optimiser_finds() -> None:
     expected = minimize(loss, np.ones(2)).x
     expected /= np.abs(expected).sum()
     # Without validation questions the middle penalty is taken, 1e-3.
-    assert list(learn_weights([example], NAMES).weights.values()) == pytest.approx(expected.tolist(), abs=2e-3)
+    assert list(learn_fusion([example], NAMES).weights.values()) == pytest.approx(expected.tolist(), abs=2e-3)
 
 
 def test_each_space_counts_the_same_however_many_questions_it_has() -> None:
     one, other = drawn(6, questions=10), drawn(7, questions=10)
     turned = dataclasses.replace(other, values=other.values.flip(1))  # here the signals have changed places
     thrice = SignalExample(one.values.repeat(3, 1, 1), one.positive.repeat(3, 1), is_training=True)
-    assert learn_weights([thrice, turned], NAMES).weights == pytest.approx(
-        learn_weights([one, turned], NAMES).weights, abs=2e-3
+    assert learn_fusion([thrice, turned], NAMES).weights == pytest.approx(
+        learn_fusion([one, turned], NAMES).weights, abs=2e-3
     )
 
 
@@ -68,7 +68,7 @@ def test_only_training_questions_are_learnt_from() -> None:
     checks = drawn(4, is_training=False)
     turned = dataclasses.replace(checks, values=checks.values.flip(1))
     # What the checks say decides at most between penalties, never the sign.
-    assert learn_weights([drawn(3), turned], NAMES).weights["good"] > 0.5
+    assert learn_fusion([drawn(3), turned], NAMES).weights["good"] > 0.5
 
 
 def test_trees_rank_by_a_rule_that_no_weights_express() -> None:
@@ -79,7 +79,7 @@ def test_trees_rank_by_a_rule_that_no_weights_express() -> None:
     positive = torch.zeros(300, 20, dtype=torch.bool)
     positive[torch.arange(300), torch.from_numpy(right)] = True
     train = SignalExample(torch.from_numpy(values[:200]), positive[:200], True)
-    linear = learn_weights([train], NAMES)
+    linear = learn_fusion([train], NAMES)
     trees = learn_trees([train], linear, seed=0)
 
     def hits(scores: list[np.ndarray]) -> float:
@@ -92,7 +92,7 @@ def test_trees_rank_by_a_rule_that_no_weights_express() -> None:
 
 def test_trees_leave_the_order_of_what_the_linear_fusion_ranks_low() -> None:
     example = drawn(6, turns=80)
-    linear = learn_weights([example], NAMES)
+    linear = learn_fusion([example], NAMES)
     values = drawn(7, questions=1, turns=80).values[0].numpy().astype(np.float64)
     first, scores = linear.scores(values), learn_trees([example], linear, seed=0).scores(values)
     order, before = np.argsort(-scores, kind="stable"), np.argsort(-first, kind="stable")

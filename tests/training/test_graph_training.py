@@ -18,6 +18,7 @@ from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.config import Settings, TrainingConfig, changed
 from locigraph.training.errors import TrainingDataError
 from locigraph.training.examples import EpochDataModule, SpaceExample, make_example
+from locigraph.training.fusion import DETAIL, SignalReader, fusion_of, learn_fusion
 from locigraph.training.graph_training import GraphTraining
 from locigraph.training.lightning_run import run_lightning
 from locigraph.training.network import GraphRetrieval
@@ -26,7 +27,7 @@ from locigraph.training.pseudo_questions import RULES
 from locigraph.training.snapshots import TrainingSet
 from tests.fakes import FakeEncoder, make_turns
 from tests.fakes_graph import CPU, SMALL_MODEL, TEXT_DIM, make_snapshot, planted_space, small_settings
-from tests.training.planted import QUESTIONS, VIEWS, made_of
+from tests.training.planted import EMBED, QUESTIONS, VIEWS, made_of
 
 BOTH_SIDES = TrainingSet(QUESTIONS, ("planted1", "planted2"), ("planted3",), VIEWS)
 
@@ -130,7 +131,7 @@ def test_each_kind_of_parameter_has_its_own_rate_which_rises_over_the_warm_up(en
 def test_a_finished_training_is_loaded_and_another_made_when_anything_differs(tmp_path: Path) -> None:
     first = train(tmp_path / "same")
     assert train(tmp_path / "same", details={"commit": "another"}) == first
-    assert train(tmp_path / "same", learn_details=never) == first
+    assert train(tmp_path / "same", with_fusion=True, embed=never) == first
     corrected = (replace(QUESTIONS[0], evidence=(TurnId("t5"),)), *QUESTIONS[1:])
     others: list[dict[str, Any]] = [
         {"questions": corrected},
@@ -473,6 +474,9 @@ def test_a_whole_training_ranks_held_back_questions_better_than_the_untrained_mo
     assert loss_of(made.network, unseen) < 0.9 * loss_of(untrained, unseen)
 
 
-def test_what_is_learnt_beside_the_network_is_in_the_manifest(tmp_path: Path) -> None:
-    made = made_of(tmp_path, BOTH_SIDES, learn_details=lambda: {"fusion": {"cosine": 1.0}})
-    assert made.details["fusion"] == {"cosine": 1.0}
+def test_the_fusion_learnt_from_the_same_questions_is_in_the_manifest_if_it_is_wanted(tmp_path: Path) -> None:
+    made = made_of(tmp_path / "with", BOTH_SIDES, with_fusion=True)
+    assert fusion_of(made).weights == learn_fusion(SignalReader(EMBED).examples([BOTH_SIDES])).weights
+    assert DETAIL not in made_of(tmp_path / "without", BOTH_SIDES).details
+    unasked, settings = replace(BOTH_SIDES, questions=()), small_settings(pretrain=1, finetune=0)
+    assert DETAIL not in made_of(tmp_path / "unasked", unasked, settings=settings, with_fusion=True).details

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from locigraph.retrieval.evaluation import Fold
+from locigraph.retrieval.evaluation.leaks import Fold
 from locigraph.training.config import Settings, changed
 from locigraph.training.errors import TrainingError
 from locigraph.training.hyperparameters import SPACE, Between, OneOf, chosen_for, search_fold

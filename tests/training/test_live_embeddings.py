@@ -20,7 +20,8 @@ from locigraph.kg.types import NodeId, SpaceId, Turn, TurnId
 from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.index.descriptions import DescriptionIndexer, Difference
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
-from locigraph.retrieval.index.milvus import Collection, CollectionSpec, IndexRow, MilvusIndex
+from locigraph.retrieval.index.milvus import MilvusIndex
+from locigraph.retrieval.index.milvus_collection import Collection, CollectionSpec, IndexRow
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.errors import StaleEmbeddingsError
 from locigraph.training.live_embeddings import Drift, LiveEmbeddings

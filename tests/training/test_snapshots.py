@@ -10,7 +10,7 @@ from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import Question, SpaceId, TurnId
 from locigraph.kg.views import View, Views
 from locigraph.training.errors import TrainingDataError
-from locigraph.training.snapshots import TrainingSet, graphs_of, questions_fingerprint, sides_of
+from locigraph.training.snapshots import TrainingSet, graphs_of, questions_fingerprint, train_and_validation_spaces
 from tests.fakes import MONDAY, SPACE, make_turns
 from tests.fakes_graph import make_snapshot
 from tests.training.planted import QUESTIONS, VIEWS
@@ -53,7 +53,7 @@ def test_a_question_before_the_first_turn_or_about_another_space_is_passed_over(
 def test_sides_and_names_of_several_corpora_are_told_apart() -> None:
     first = TrainingSet(QUESTIONS, ("planted2", "planted1"), ("planted3",), VIEWS)
     second = TrainingSet(QUESTIONS, ("planted1",), (), VIEWS)
-    assert sides_of([first, second]) == (("planted1", "planted2"), ("planted3",))
+    assert train_and_validation_spaces([first, second]) == (("planted1", "planted2"), ("planted3",))
     graphs = graphs_of([first, second])
     assert [(graph.name, graph.is_training) for graph in graphs] == [
         ("planted1", True), ("planted2", True), ("planted3", False), ("graph 2: planted1", True),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from locigraph.retrieval.evaluation import QuestionOutcome, StrategyRun, Summary, summarise
 from locigraph.retrieval.evaluation.metrics import TOKEN_BUDGETS
-from locigraph.retrieval.evaluation.outcomes import PackedContext
-from locigraph.retrieval.evaluation.results import CorpusSummary, Results
+from locigraph.retrieval.evaluation.outcomes import PackedContext, QuestionOutcome, StrategyRun
+from locigraph.retrieval.evaluation.results import CorpusSummary, Results, Summary
+from locigraph.retrieval.evaluation.summary import summarise
 
 NASTY = '<script>alert("x")</script> $x$ | `a` & \x1b[31m'
 CONVERSATIONS = 6

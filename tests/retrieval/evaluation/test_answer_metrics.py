@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torchmetrics.functional.text import bleu_score, squad
 
-from locigraph.retrieval.evaluation.answer_metrics import bleu_1, normalised, token_f1, token_f1_of_parts
+from locigraph.retrieval.evaluation.answer_metrics import bleu_1, token_f1, token_f1_of_parts, word_stems
 
 # Words that are their own stems, since the referees do not stem.
 WORDS = ["red", "boat", "tom", "lake", "may", "seven", "the", "a", "2023"]
@@ -15,7 +15,7 @@ TEXTS = st.lists(st.sampled_from(WORDS), min_size=1, max_size=8).map(" ".join)
 
 
 def test_words_are_compared_without_case_punctuation_articles_and_endings() -> None:
-    assert normalised("The boats, and a CANOE!") == ["boat", "cano"]
+    assert word_stems("The boats, and a CANOE!") == ["boat", "cano"]
     assert token_f1("She was running.", "she was run") == 1.0
 
 
@@ -45,7 +45,7 @@ def test_token_f1_equals_that_of_another_library(answer: str, reference: str) ->
         [{"prediction_text": answer, "id": "1"}],
         [{"answers": {"answer_start": [0], "text": [reference]}, "id": "1"}],
     )["f1"]
-    if normalised(answer) or normalised(reference):  # two empty ones are no match here, as in LoCoMo's own code
+    if word_stems(answer) or word_stems(reference):  # two empty ones are no match here, as in LoCoMo's own code
         assert token_f1(answer, reference) == pytest.approx(float(theirs) / 100, abs=1e-5)
 
 

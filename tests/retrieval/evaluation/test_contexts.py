@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from locigraph.retrieval.evaluation import EvaluationError, StrategyRun
 from locigraph.retrieval.evaluation.contexts import read_contexts, write_contexts
-from locigraph.retrieval.evaluation.outcomes import PackedContext
+from locigraph.retrieval.evaluation.errors import EvaluationError
+from locigraph.retrieval.evaluation.outcomes import PackedContext, StrategyRun
 
 
 def run(name: str, seed: int | None, **lines: tuple[str, ...]) -> StrategyRun:

@@ -5,7 +5,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-from locigraph.retrieval.evaluation import summarise
 from locigraph.retrieval.evaluation.plots import (
     category_figure,
     latency_figure,
@@ -13,6 +12,7 @@ from locigraph.retrieval.evaluation.plots import (
     recall_curve_figure,
     standalone,
 )
+from locigraph.retrieval.evaluation.summary import summarise
 from tests.retrieval.evaluation.planted import NASTY, planted_questions, planted_run, planted_summary
 
 NAMES = ("v2", NASTY, "v1")

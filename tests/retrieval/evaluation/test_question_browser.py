@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from locigraph.retrieval.evaluation import QuestionOutcome
+from locigraph.retrieval.evaluation.outcomes import QuestionOutcome
 from locigraph.retrieval.evaluation.question_browser import browser_data
 from locigraph.retrieval.evaluation.report import write_report
 from tests.retrieval.evaluation.planted import NASTY, planted_results, run_of

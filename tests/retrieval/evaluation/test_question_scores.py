@@ -7,8 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from locigraph.retrieval.evaluation import EvaluationError, QuestionOutcome, StrategyRun, summarise
+from locigraph.retrieval.evaluation.errors import EvaluationError
+from locigraph.retrieval.evaluation.outcomes import QuestionOutcome, StrategyRun
 from locigraph.retrieval.evaluation.question_scores import compare_again, write_question_scores
+from locigraph.retrieval.evaluation.summary import summarise
 from tests.retrieval.evaluation.planted import planted_questions, planted_run
 
 

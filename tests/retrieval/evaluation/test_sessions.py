@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from locigraph.retrieval.evaluation import EvaluationError, IncompleteRunError, QuestionOutcome, session_recall
+from locigraph.retrieval.evaluation.errors import EvaluationError, IncompleteRunError
+from locigraph.retrieval.evaluation.outcomes import QuestionOutcome
+from locigraph.retrieval.evaluation.sessions import session_recall
 from tests.retrieval.evaluation.planted import run_of
 
 

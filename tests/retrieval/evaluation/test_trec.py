@@ -5,7 +5,8 @@ from pathlib import Path
 import ir_measures
 import pytest
 
-from locigraph.retrieval.evaluation import EvaluationError, score_ranking
+from locigraph.retrieval.evaluation.errors import EvaluationError
+from locigraph.retrieval.evaluation.metrics import score_ranking
 from locigraph.retrieval.evaluation.trec import export_trec
 from locigraph.scripts.compare import compare
 from locigraph.scripts.experiments.result_files import write_rankings

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from locigraph.kg.types import NodeId, TurnId
 from locigraph.retrieval.errors import FilterError
 from locigraph.retrieval.index.filters import filter_expression, quote
-from locigraph.retrieval.index.milvus import Collection, CollectionSpec, IndexRow, MilvusIndex
+from locigraph.retrieval.index.milvus import MilvusIndex
+from locigraph.retrieval.index.milvus_collection import Collection, CollectionSpec, IndexRow
 from locigraph.retrieval.protocols import SearchFilter
 
 # Letters that mean something to a filter's grammar, or to the escaping.

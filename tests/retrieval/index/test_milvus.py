@@ -19,7 +19,8 @@ from locigraph.kg.files import MAKE_ROOM
 from locigraph.kg.types import NodeId, TurnId
 from locigraph.retrieval.errors import FilterError, IndexMismatchError, IndexUnavailableError
 from locigraph.retrieval.index import milvus, milvus_client, milvus_collection
-from locigraph.retrieval.index.milvus import Collection, CollectionSpec, IndexRow, MilvusIndex
+from locigraph.retrieval.index.milvus import MilvusIndex
+from locigraph.retrieval.index.milvus_collection import Collection, CollectionSpec, IndexRow
 from locigraph.retrieval.protocols import SearchFilter
 
 SPEC = CollectionSpec(8, "COSINE", "model", "schema")

@@ -11,7 +11,8 @@ import pytest
 from locigraph.kg.errors import UnknownSpaceError
 from locigraph.kg.types import SpaceId
 from locigraph.retrieval.errors import IndexMismatchError, IndexUnavailableError
-from locigraph.retrieval.index.milvus import Collection, CollectionSpec, IndexRow, MilvusIndex
+from locigraph.retrieval.index.milvus import MilvusIndex
+from locigraph.retrieval.index.milvus_collection import Collection, CollectionSpec, IndexRow
 from locigraph.retrieval.query_generator import SearchQuery
 from locigraph.retrieval.strategies.graph_embedding import GraphEmbeddingRetriever
 from tests.fakes import MONDAY, SPACE, make_turns
