@@ -6,6 +6,8 @@ reads both, so that the vector of the reply knows what was asked. All other node
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 #: Part of the ID of a text encoder that reads a turn together with the one before it. The store has no other knowledge
 #: of text encoders, and keeps vectors by ID.
 TURN_BEFORE = "+turn-before"
@@ -27,3 +29,27 @@ def in_context(text: str, before: str) -> str:
     if len(words) > _WORDS_BEFORE:
         before = f"{speaker}: ... {' '.join(words[-_WORDS_BEFORE:])}"
     return f"{text}\n(in reply to {before})"
+
+
+def once_neighbours(ranks: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Places of turns that are neighbours, or were before turns of higher rank came between them.
+
+    If ranks are the order in which the turns of a session arrived, these are all pairs of which one may have been the
+    context of the other. Each turn is the higher one of at most two pairs, so there are fewer than twice as many pairs
+    as turns.
+
+    Args:
+        ranks: The rank of each turn of a session, in the order of the session.
+
+    Yields:
+        The places of two turns, the earlier one first, with only higher ranks than theirs between them.
+    """
+    lower: list[int] = []  # places that no later one of the same or a lower rank hides
+    for place, rank in enumerate(ranks):
+        while lower and ranks[lower[-1]] > rank:
+            yield lower.pop(), place
+        if lower:
+            yield lower[-1], place
+            if ranks[lower[-1]] == rank:
+                lower.pop()
+        lower.append(place)

@@ -1,14 +1,16 @@
 """Embeddings of nodes, keyed by node, text encoder and description, so that earlier node versions keep theirs.
 
 What a text encoder reads of a turn may contain the turn before it as well (see ``kg.embedded_text``). Nothing ever
-gets between two turns whose nodes exist, since those of all later turns are then removed first (``rewind``), so only
-forgetting changes that context; ``drop_in_context`` then removes the vectors.
+gets between two turns whose nodes exist, since the nodes of the space are then removed first (``rewind``), so only
+forgetting changes that context; ``drop_in_context`` then removes the vectors. The caches of text encoders, however,
+still hold the vectors of turns in an earlier context; ``once_read_together`` gives their texts.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,12 +20,13 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
 
 from locigraph.kg.counts import counted
-from locigraph.kg.embedded_text import TURN_BEFORE, in_context, reads_turn_before
+from locigraph.kg.embedded_text import TURN_BEFORE, in_context, once_neighbours, reads_turn_before
 from locigraph.kg.errors import InvalidVectorError, UnknownNodeError
 from locigraph.kg.schema import EPISODE
 from locigraph.kg.store import tables
-from locigraph.kg.store.rows import node_of
+from locigraph.kg.store.rows import node_of, turn_of
 from locigraph.kg.store.statements import chunks, dialect_insert, rows_in
+from locigraph.kg.times import epoch
 from locigraph.kg.types import Node, NodeId, NodeStatus, SpaceId
 
 
@@ -134,6 +137,37 @@ def episodes_before(connection: Connection, space: SpaceId) -> dict[int, int]:
         if before is not None and row.key is not None:
             previous[row.key] = before
     return previous
+
+
+def once_read_together(connection: Connection, space: SpaceId, doomed: AbstractSet[int]) -> set[str]:
+    """What text encoders may ever have read of turns in context, if either of the two is doomed.
+
+    These are the pairs of turns that are neighbours in their session, that were before turns between them arrived, and
+    that are in snapshots of the past, which lack turns spoken later. So there are at most four for each turn of a
+    session, and not one for each two turns. Not among them are the neighbours in a snapshot of the past that was read
+    before a turn between them arrived, if that turn was spoken before one of the two.
+
+    Args:
+        connection: A connection within a transaction.
+        space: The space.
+        doomed: Keys of the turns to be forgotten.
+    """
+    sessions: dict[str, list[Any]] = {}
+    table = tables.turns
+    rows = connection.execute(select(table).where(table.c.space == space).order_by(table.c.position, table.c.key))
+    for row in rows:
+        sessions.setdefault(row.session_id, []).append(row)
+    found = set()
+    for said in sessions.values():
+        if doomed.isdisjoint(row.key for row in said):
+            continue
+        turns = [turn_of(row) for row in said]
+        arrived, spoken = [row.key for row in said], [epoch(turn.recorded_at) for turn in turns]
+        for pair in {*once_neighbours(arrived), *once_neighbours(spoken)}:
+            if not doomed.isdisjoint(arrived[place] for place in pair):
+                before, after = (turns[place].utterance for place in pair)
+                found.add(in_context(after, before))
+    return found
 
 
 def descriptions_of(connection: Connection, keys: Iterable[int]) -> dict[int, list[str]]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import product
 from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select, update
 
-from locigraph.kg.embedded_text import in_context
 from locigraph.kg.errors import StoreError
 from locigraph.kg.language.tokens import terms
 from locigraph.kg.schema import MERGED_BY, MERGED_INTO, NAMED_TYPES
@@ -41,7 +39,7 @@ def erase_turns(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnI
         raise StoreError(f"space {space!r} has no turn {missing[0]!r}, or it was erased before; nothing was erased now")
     tombstones.put(connection, space, list(turn_keys))
     doomed = _doomed(connection, set(turn_keys.values()))
-    before_erasing(_texts(connection, space, set(doomed)))
+    before_erasing(_texts(connection, space, doomed, set(turn_keys.values())))
     embeddings.drop_in_context(connection, _followers(connection, space, set(doomed)))
     _reopen_superseded(connection, doomed)
     _restore_aliases(connection, space, doomed)
@@ -100,13 +98,10 @@ def _stays(connection: Connection, node: Any, is_worded: bool, doomed: AbstractS
     return any(name <= {*terms(f"{row.speaker} {row.text} {row.image_caption or ''}")} for row in left)
 
 
-def _texts(connection: Connection, space: SpaceId, keys: AbstractSet[int]) -> list[str]:
-    """What text encoders have read of nodes: their descriptions, also earlier ones, alone and as context of others."""
-    pairs = [pair for pair in embeddings.episodes_before(connection, space).items() if not keys.isdisjoint(pair)]
-    texts = embeddings.descriptions_of(connection, {*keys, *(key for pair in pairs for key in pair)})
-    alone = {text for key in keys for text in texts[key]}
-    together = {in_context(*two) for key, before in pairs for two in product(texts[key], texts[before])}
-    return sorted(alone | together)
+def _texts(connection: Connection, space: SpaceId, nodes: Iterable[int], turn_keys: AbstractSet[int]) -> list[str]:
+    """What text encoders have read of nodes: their descriptions, also earlier ones; and of turns in context."""
+    alone = {text for texts in embeddings.descriptions_of(connection, nodes).values() for text in texts}
+    return sorted(alone | embeddings.once_read_together(connection, space, turn_keys))
 
 
 def _followers(connection: Connection, space: SpaceId, doomed: AbstractSet[int]) -> list[int]:
@@ -181,7 +176,8 @@ def erase_space(connection: Connection, space: SpaceId, before_erasing: Listener
     """Erase a space and everything in it within the connection's transaction; returns the number of nodes."""
     tombstones.put(connection, space, None)
     keys = list(connection.scalars(select(tables.nodes.c.key).where(tables.nodes.c.space == space)))
-    before_erasing(_texts(connection, space, set(keys)))
+    turn_keys = set(connection.scalars(select(tables.turns.c.key).where(tables.turns.c.space == space)))
+    before_erasing(_texts(connection, space, keys, turn_keys))
     _nodes(connection, space, keys)
     labels.drop_unused(connection, space)
     connection.execute(delete(tables.turns).where(tables.turns.c.space == space))

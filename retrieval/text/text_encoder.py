@@ -42,8 +42,9 @@ _PACKAGED = {
 }
 # Suffix of the ID of a model in bfloat16.
 _HALF = "@bfloat16"
-# Rounding in bfloat16 moves the squared length of a vector less than this.
-_NOT_UNIT = 0.02
+# Bytes of the checksum after a cached vector. Earlier versions wrote none, and encode a text again if the length of its
+# row is not a multiple of four.
+_CHECKSUM = 7
 # On CPU 32 is faster than 128, since texts are short and smaller batches need less padding.
 _BATCH = 32
 _REMEMBERED = 16  # more texts at once are not a question
@@ -171,7 +172,10 @@ class CachedTextEncoder:
             encoder._last = None
         with self._connect() as connection:
             with connection:
-                connection.executemany("DELETE FROM vectors WHERE digest = ?", [(_digest(text),) for text in texts])
+                # By model, with which the primary key begins: otherwise each text is searched for in the whole table.
+                models = connection.execute("SELECT DISTINCT model FROM vectors").fetchall()
+                rows = [(model, _digest(text)) for text in texts for (model,) in models]
+                connection.executemany("DELETE FROM vectors WHERE model = ? AND digest = ?", rows)
             (is_busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if is_busy:
             raise TextEncoderError(
@@ -200,15 +204,22 @@ class CachedTextEncoder:
                     f"SELECT digest, vector FROM vectors WHERE model = ? AND digest IN ({marks})",
                     (self.model_id, *part),
                 )
-                # A vector whose length is not 1 is damaged, so its text is encoded again.
-                vectors = ((digest, np.frombuffer(blob, dtype="<f4")) for digest, blob in rows if len(blob) % 4 == 0)
-                found.update((digest, v) for digest, v in vectors if abs(float(v @ v) - 1) < _NOT_UNIT)
+                # A damaged vector, or one of an earlier version, is left out, so its text is encoded again.
+                for digest, blob in rows:
+                    if isinstance(blob, bytes) and blob == self._row(digest, vector := blob[:-_CHECKSUM]):
+                        found[digest] = np.frombuffer(vector, dtype="<f4")
         return found
 
     def _write(self, digests: Sequence[bytes], vectors: NDArray[np.float32]) -> None:
-        rows = [(self.model_id, d, v.astype("<f4").tobytes()) for d, v in zip(digests, vectors, strict=True)]
+        blobs = (self._row(d, v.astype("<f4").tobytes()) for d, v in zip(digests, vectors, strict=True))
+        rows = [(self.model_id, digest, blob) for digest, blob in zip(digests, blobs, strict=True)]
         with self._connect() as connection, connection:
             connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
+
+    def _row(self, digest: bytes, vector: bytes) -> bytes:
+        """What the cache stores for a text: its vector and a checksum of text, model and vector."""
+        checked = b"".join((digest, self.model_id.encode(), vector))
+        return vector + hashlib.blake2b(checked, digest_size=_CHECKSUM).digest()
 
     def _run(self, texts: Sequence[str]) -> NDArray[np.float32]:
         self.load()

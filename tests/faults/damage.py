@@ -32,6 +32,8 @@ _WAYS = ("emptied", "truncated", "flipped", "bit flipped")
 _QUESTIONS = ("recall", "recall_bm25", "recall_v2")
 _CHANGING = ("append", "add", "forget")
 _COMMANDS = (*_QUESTIONS, *_CHANGING, "verify", "build", "refresh")
+#: Those that may copy vectors of the text cache into the store.
+_WRITING = (*_CHANGING, "build", "refresh")
 #: Folders beside the memory. A training takes seconds, so only a small share of the tries damages one.
 _ADAPTER, _MODELS, _TRAINING = "adapter", "models", "training"
 _TRAININGS = 0.03
@@ -53,6 +55,7 @@ def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
     randomness = random.Random(seed)
     whole, stopped = folder / "whole", folder / "stopped"
     wanted = in_child(partial(_made, whole))
+    vectors = {command: in_child(partial(_vectors_after, folder / "changed", whole, command)) for command in _WRITING}
     files = sorted(path.relative_to(whole) for path in whole.rglob("*") if path.is_file() and path.stat().st_size)
     # Corpora are damaged by the kind "inputs"; SQLite's own files beside a database disappear when it is closed.
     files = [file for file in files if not file.name.endswith((".jsonl", "-shm", "-wal"))]
@@ -66,7 +69,7 @@ def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
             yield partial(_check_training, folder, _Damage(randomness.choice(points), way, place, "train"), version)
         else:
             damage = _Damage(randomness.choice(files), way, place, randomness.choice(_COMMANDS))
-            yield partial(_check, folder, damage, wanted)
+            yield partial(_check, folder, damage, wanted, vectors)
 
 
 def _made(whole: Path) -> dict[str, tuple[int, str]]:
@@ -79,6 +82,15 @@ def _made(whole: Path) -> dict[str, tuple[int, str]]:
     shutil.rmtree(whole / _MODELS / "graph.index.db")
     _make_adapter(whole / _ADAPTER)
     return {question: _answer(whole, question) for question in _QUESTIONS}
+
+
+def _vectors_after(place: Path, whole: Path, command: str) -> Any:
+    """The vectors of a store after a command on a copy of the undamaged memory."""
+    shutil.copytree(whole, place)
+    workbench.run_all(place, command)
+    found = workbench.state(place)["vectors"]
+    shutil.rmtree(place)
+    return found
 
 
 def _make_adapter(folder: Path) -> None:
@@ -146,18 +158,20 @@ def _texts(place: Path) -> list[Any]:
         return said + connection.execute("SELECT space, id, description FROM nodes ORDER BY 1, 2").fetchall()
 
 
-def _check(folder: Path, damage: _Damage, wanted: dict[str, tuple[int, str]]) -> None:
+def _check(folder: Path, damage: _Damage, wanted: dict[str, tuple[int, str]], vectors: dict[str, Any]) -> None:
     whole, hurt_one = folder / "whole", folder / "try"
     shutil.rmtree(hurt_one, ignore_errors=True)
     shutil.copytree(whole, hurt_one)
     hurt(hurt_one / damage.file, damage.way, damage.place)
     try:
-        in_child(lambda: _survives(whole, hurt_one, damage, wanted))
+        in_child(lambda: _survives(whole, hurt_one, damage, wanted, vectors))
     except ChildError as error:
         raise AssertionError(f"{damage}: {error}") from error
 
 
-def _survives(whole: Path, place: Path, damage: _Damage, wanted: dict[str, tuple[int, str]]) -> None:
+def _survives(
+    whole: Path, place: Path, damage: _Damage, wanted: dict[str, tuple[int, str]], vectors: dict[str, Any]
+) -> None:
     command, part = damage.command, damage.file.parts[0]
     if part in (_ADAPTER, _MODELS):
         {_ADAPTER: _adapter_survives, _MODELS: _cassette_survives}[part](whole / part, place / part)
@@ -179,6 +193,10 @@ def _survives(whole: Path, place: Path, damage: _Damage, wanted: dict[str, tuple
         if command not in ("build", "refresh") and _answer(place, "verify")[0] == 2:
             _cured(whole, place, wanted, from_copy=damage.place < 0.5)
     elif part.startswith("cache"):
+        if code == 0 and command in wanted:
+            assert said == wanted[command][1], "another answer"
+        if code == 0 and command in vectors:
+            assert workbench.state(place)["vectors"] == vectors[command], "other vectors in the store"
         for log in place.glob("cache*"):
             log.unlink()
         if command not in _CHANGING:

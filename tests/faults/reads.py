@@ -21,7 +21,6 @@ from typing import Any
 from starlette.testclient import TestClient
 
 from locigraph.kg.types import SpaceId
-from locigraph.retrieval.text.text_adapter import TextAdapter
 from locigraph.scripts import cli
 from locigraph.scripts.assembly import opening
 from locigraph.scripts.assembly.settings import EncoderSettings
@@ -32,7 +31,7 @@ from locigraph.scripts.serving.keys import Caller, Keyring
 from tests.fakes_graph import small_checkpoint
 from tests.faults.children import in_child
 from tests.faults.tenants import hostile_name
-from tests.faults.workbench import FakeCachedEncoder
+from tests.faults.workbench import ADAPTED, AdaptedEncoder
 
 _TURNS = 100
 #: A letter for each tenant, which occurs in the IDs of its turns and in words of some turns.
@@ -45,17 +44,6 @@ _DEEDS = ("painted", "repaired", "sold", "bought", "lost", "found", "cleaned")
 _RECALLED = [*recalled()]
 _AT_ONCE, _BY_WORDS, _USES = 12, 1, 400
 _ALL = 1_000
-
-
-class AdaptedEncoder(FakeCachedEncoder):
-    """The fake text encoder with an adapter that changes only its name."""
-
-    def __init__(self, cache: Path) -> None:
-        super().__init__("fake", cache=cache)
-        self.adapter = TextAdapter(cache.parent, "fake", "0" * 12, {"identity": {"train": [], "validation": []}})
-
-    def without_adapter(self) -> FakeCachedEncoder:
-        return FakeCachedEncoder("fake", cache=self._cache)
 
 
 @dataclass(frozen=True)
@@ -139,7 +127,7 @@ def _told(found: int | str) -> int:
 
 def _made(place: _Place) -> None:
     place.folder.mkdir()
-    small_checkpoint(text_encoder=f"fake+{'0' * 12}").save(Path(place.checkpoint))
+    small_checkpoint(text_encoder=ADAPTED).save(Path(place.checkpoint))
     with place.opened() as memory:
         for tenant, name in enumerate(place.names):
             memory.add_many(_turn(tenant, name, number) for number in range(_TURNS))

@@ -11,10 +11,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar
 
+from locigraph.kg.embedded_text import TURN_BEFORE
 from locigraph.kg.errors import LocigraphError
 from locigraph.retrieval.index.descriptions import DESCRIPTIONS
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
 from locigraph.retrieval.index.milvus import MilvusIndex
+from locigraph.retrieval.text.text_adapter import TextAdapter
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts import average, build, classify, forget, link, recall, reflect, refresh, resolve, verify
 from locigraph.scripts.assembly import opening
@@ -52,6 +54,26 @@ class FakeCachedEncoder(CachedTextEncoder):
         return FakeEncoder(TEXT_DIM).encode(texts)
 
 
+class AdaptedEncoder(FakeCachedEncoder):
+    """The fake text encoder with an adapter, which changes its name and reads a turn with the one before it.
+
+    Args:
+        cache: SQLite file of the cache.
+    """
+
+    def __init__(self, cache: Path) -> None:
+        super().__init__("fake", cache=cache)
+        details = {"identity": {"train": [], "validation": [], "config": {"turn_before": True}}}
+        self.adapter = TextAdapter(cache.parent, "fake", "0" * 12, details)
+
+    def without_adapter(self) -> FakeCachedEncoder:
+        return FakeCachedEncoder("fake", cache=self._cache)
+
+
+#: ID of that text encoder.
+ADAPTED = f"fake+{'0' * 12}{TURN_BEFORE}"
+
+
 def coining(request: dict[str, Any]) -> Any:
     """``extracted``, with a relation label that is described in the words of the turn."""
     reply = extracted(request)
@@ -78,13 +100,13 @@ def prepare(folder: Path) -> None:
     for name, told in (("corpus", first), ("later", later)):
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in told))
     for seed, name in enumerate(("checkpoint", "other")):
-        small_checkpoint(text_encoder="fake", seed=seed).save(folder / name)
+        small_checkpoint(text_encoder=ADAPTED, seed=seed).save(folder / name)
 
 
 def commands(folder: Path) -> dict[str, Callable[[], None]]:
     """Commands on the memory in a folder, as a user would give them."""
     store, checkpoint = str(folder / "graph.sqlite"), str(folder / "checkpoint")
-    opening.text_encoder = lambda settings: FakeCachedEncoder("fake", cache=folder / "cache.sqlite")
+    opening.text_encoder = lambda settings: AdaptedEncoder(folder / "cache.sqlite")
 
     def built(corpus: str, checkpoint: str | None) -> None:
         build.build(corpus=CorpusSettings(path=str(folder / corpus)), store=store, checkpoint=checkpoint)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locigraph.kg.embedded_text import TURN_BEFORE, in_context
+from locigraph.kg.embedded_text import TURN_BEFORE, in_context, once_neighbours
 from locigraph.kg.store import Store
 from locigraph.kg.types import TurnId
-from tests.fakes import SPACE, FakeEncoder, change_of, fact, make_turns
+from tests.fakes import MONDAY, SPACE, FakeEncoder, change_of, fact, make_turns
 from tests.fakes_graph import make_snapshot
 from tests.kg.dumps import dump
 
@@ -60,6 +61,18 @@ def test_the_first_turn_of_a_session_is_read_alone(store: Store) -> None:
     assert said[2] in texts_of(store, MODEL)
 
 
+@given(st.lists(st.integers(0, 5), max_size=9))
+def test_turns_were_neighbours_if_only_later_ones_stand_between_them(ranks: list[int]) -> None:
+    wanted = [
+        (i, j)
+        for j in range(len(ranks))
+        for i in range(j)
+        if all(r > max(ranks[i], ranks[j]) for r in ranks[i + 1 : j])
+    ]
+    assert sorted(once_neighbours(ranks)) == sorted(wanted)
+    assert len(wanted) <= 2 * len(ranks)
+
+
 @given(st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=8))
 def test_the_turn_before_is_the_last_one_of_the_same_session(sessions: list[str]) -> None:
     said_in_one = make_turns([f"turn {i}" for i in range(len(sessions))])
@@ -101,3 +114,40 @@ def test_forgetting_a_turn_in_the_middle_gives_the_next_one_a_new_context(store:
     said = [turn.utterance for turn in store.turns(SPACE)]
     store.forget(SPACE, [TurnId("t1")])
     assert [each.text for each in store.unembedded(SPACE, MODEL)] == [in_context(said[2], said[0])]
+
+
+def late_and_past(store: Store) -> list[str]:
+    """Three turns, of which the second arrives last; it makes the space pending. Returns what is said in them."""
+    turns = make_turns(["My secret is Porto", "Which city?", "It was lovely"])
+    for some in (turns[::2], turns):
+        store.append_turns(some)
+    return [turn.utterance for turn in turns]
+
+
+@pytest.mark.parametrize("forgotten", [0, 2])
+def test_caches_hear_of_a_context_that_a_late_turn_has_changed_even_while_the_space_is_pending(
+    forgotten: int, store: Store
+) -> None:
+    said = late_and_past(store)
+    erased: list[str] = []
+    store.forget(SPACE, [TurnId(f"t{forgotten}")], before_erasing=erased.extend)
+    assert {in_context(said[2], said[0])} < {*erased}
+
+
+def test_caches_hear_of_contexts_of_snapshots_that_lack_a_turn_spoken_later(store: Store) -> None:
+    first, second, third = make_turns(["My secret is Porto", "Which city?", "It was lovely"])
+    store.append_turns([first, replace(second, spoken_at=MONDAY + timedelta(days=1)), third])
+    erased: list[str] = []
+    store.forget_spaces([SPACE], before_erasing=erased.extend)
+    assert in_context(third.utterance, first.utterance) in erased
+
+
+def test_caches_hear_of_few_contexts_of_a_long_session(store: Store) -> None:
+    said = make_turns([f"Word {i}" for i in range(300)])
+    places: list[int] = []
+    for start in (0, 2, 1, 3):  # turns of every fourth place arrive together
+        places = sorted([*places, *range(start, 300, 4)])
+        store.append_turns([said[place] for place in places])
+    erased: list[str] = []
+    store.forget_spaces([SPACE], before_erasing=erased.extend)
+    assert len(said) < sum("in reply to" in text for text in erased) <= 2 * len(said)

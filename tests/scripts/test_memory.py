@@ -52,7 +52,7 @@ from tests.consolidation.extractors.test_names import needs_spacy
 from tests.consolidation.stub_server import Stub, extracted, stub_server
 from tests.fakes import MONDAY, make_turns, side_by_side
 from tests.fakes_graph import small_checkpoint
-from tests.faults.workbench import FakeCachedEncoder
+from tests.faults.workbench import ADAPTED, AdaptedEncoder, FakeCachedEncoder
 
 SALE = {
     "space": "ana", "session": "s1", "speaker": "Ana", "text": "I sold the blue bike to Tom.",
@@ -235,6 +235,29 @@ def test_what_was_encoded_and_never_became_a_node_leaves_the_text_cache_too(plac
         assert cached(place) > before
         memory.forget(space="ana", turn_ids=None if whole_space else [again], whole_space=whole_space)
         assert cached(place) <= before
+
+
+@pytest.mark.parametrize("forgotten", ["t0", "t2", None])
+def test_no_vector_is_left_of_a_turn_in_a_context_that_a_late_turn_has_changed(
+    forgotten: str | None, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "text_encoder", lambda settings: AdaptedEncoder(place / "cache.sqlite"))
+    monkeypatch.setattr(FakeCachedEncoder, "texts", [])
+    small_checkpoint(text_encoder=ADAPTED).save(place / "checkpoint")
+    said = {"t0": "My secret is Porto.", "t2": "It was lovely there.", "t1": "Which city?"}  # the last one comes late
+    with opened(place, encoder=EncoderSettings(adapter="a")) as memory:
+        for turns in (["t0", "t2"], ["t0", "t1", "t2"]):
+            memory.add_many([SALE | {"turn_id": turn, "text": said[turn]} for turn in turns])
+            memory.recall("city", space="ana")
+        held = cached(place)
+        memory.forget(space="ana", turn_ids=None if forgotten is None else [forgotten], whole_space=forgotten is None)
+    gone = [
+        text for turn in ([forgotten] if forgotten else said) for text in FakeCachedEncoder.texts if said[turn] in text
+    ]
+    digests = {hashlib.sha256(text.encode()).digest() for text in gone}
+    assert sum("in reply to" in text for text in gone) >= 2
+    assert digests <= held
+    assert digests.isdisjoint(cached(place))
 
 
 @pytest.mark.parametrize("whole_space", [False, True])

@@ -168,14 +168,53 @@ def test_what_is_forgotten_leaves_every_byte_of_the_cache(tmp_path: Path) -> Non
     assert encoder.ran.count("kept") == 1
 
 
-@pytest.mark.parametrize("blob", [b"", b"abc", b"\x00" * 32, b"\xff" * 32])
-def test_a_damaged_vector_of_the_cache_is_made_again(blob: bytes, tmp_path: Path) -> None:
+@pytest.mark.parametrize("blob", [b"", b"abc", b"\x00" * 32, b"\xff" * 32, 7, None])
+def test_a_damaged_vector_of_the_cache_is_made_again(blob: bytes | int | None, tmp_path: Path) -> None:
     encoder = CountingEncoder("m", cache=tmp_path / "cache.sqlite")
     vectors = encoder.encode(["text"])
     with encoder._connect() as connection, connection:
         connection.execute("UPDATE vectors SET vector = ?", (blob,))
     np.testing.assert_array_equal(encoder.encode(["text"]), vectors)
     np.testing.assert_array_equal(CountingEncoder("m", cache=tmp_path / "cache.sqlite").encode(["text"]), vectors)
+
+
+def test_a_cached_vector_with_any_bit_flipped_is_made_again(tmp_path: Path) -> None:
+    encoder = CountingEncoder("m", cache=tmp_path / "cache.sqlite")
+    vectors = encoder.encode(["text"])
+    with encoder._connect() as connection:
+        ((blob,),) = connection.execute("SELECT vector FROM vectors")
+    for place in range(len(blob) * 8):
+        damaged = bytearray(blob)
+        damaged[place // 8] ^= 1 << place % 8
+        with encoder._connect() as connection, connection:
+            connection.execute("UPDATE vectors SET vector = ?", (bytes(damaged),))
+        again = CountingEncoder("m", cache=tmp_path / "cache.sqlite")
+        np.testing.assert_array_equal(again.encode(["text"]), vectors)
+        assert again.ran == ["text"], place
+
+
+def test_a_cached_vector_under_the_name_of_another_text_or_model_is_made_again(tmp_path: Path) -> None:
+    cache = tmp_path / "cache.sqlite"
+    encoder, other = CountingEncoder("m", cache=cache), CountingEncoder("n", cache=cache)
+    encoder.encode(["text"])
+    with encoder._connect() as connection, connection:
+        ((vector,),) = connection.execute("SELECT vector FROM vectors")
+        digest = hashlib.sha256(b"other").digest()
+        connection.executemany("INSERT INTO vectors VALUES (?, ?, ?)", [("m", digest, vector), ("n", digest, vector)])
+    encoder.encode(["other"])
+    other.encode(["other"])
+    assert (encoder.ran, other.ran) == (["text", "other"], ["other"])
+
+
+def test_a_cached_vector_of_an_earlier_version_which_wrote_no_checksum_is_made_again(tmp_path: Path) -> None:
+    encoder = CountingEncoder("m", cache=tmp_path / "cache.sqlite")
+    vector = FakeEncoder(8).encode(["text"])
+    with encoder._connect() as connection, connection:
+        digest = hashlib.sha256(b"text").digest()
+        connection.execute("INSERT INTO vectors VALUES (?, ?, ?)", ("m", digest, vector.tobytes()))
+    np.testing.assert_array_equal(encoder.encode(["text"]), vector)
+    assert encoder.ran == ["text"]
+    assert CountingEncoder("m", cache=tmp_path / "cache.sqlite")._read([digest]).keys() == {digest}
 
 
 def test_the_last_texts_are_answered_from_memory_until_they_are_forgotten(tmp_path: Path) -> None:
