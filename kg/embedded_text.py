@@ -53,3 +53,23 @@ def once_neighbours(ranks: Sequence[int]) -> Iterator[tuple[int, int]]:
             if ranks[lower[-1]] == rank:
                 lower.pop()
         lower.append(place)
+
+
+def turns_before(sessions: Sequence[str], spoken_at: Sequence[int]) -> list[int | None]:
+    """For each turn the place of the last one before it in its session that was not spoken later; None without one.
+
+    A turn that was spoken later is not yet known at the time of this turn, so its words must not be in this vector.
+
+    Args:
+        sessions: The session of each turn, in the order of the conversation.
+        spoken_at: The seconds since 1970 at which each was spoken; 0 where that is not known.
+    """
+    places: list[int | None] = []
+    earlier: dict[str, list[int]] = {}
+    for place, (session, at) in enumerate(zip(sessions, spoken_at, strict=True)):
+        known = earlier.setdefault(session, [])
+        while known and spoken_at[known[-1]] > at:  # whatever may come before a later turn, this turn stands nearer
+            known.pop()
+        places.append(known[-1] if known else None)
+        known.append(place)
+    return places

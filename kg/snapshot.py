@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from locigraph.kg.embedded_text import in_context
+from locigraph.kg.embedded_text import in_context, turns_before
 from locigraph.kg.schema import EPISODE, dated_types
 from locigraph.kg.times import moment
 from locigraph.kg.types import NodeId, SpaceId, TurnId
@@ -112,13 +112,12 @@ class Snapshot:
         """
         if not turn_before:
             return self.descriptions
-        found, before = list(self.descriptions), dict[str, int]()
-        for row, session in zip(self.episode_rows.tolist(), self.session_ids, strict=True):
-            previous = before.get(session, -1)
-            before[session] = row
-            if row >= 0 and previous >= 0:
-                found[row] = in_context(self.descriptions[row], self.descriptions[previous])
-        return tuple(found)
+        texts, rows = list(self.descriptions), self.episode_rows.tolist()
+        places = turns_before(self.session_ids, np.where(self.spoken_at == NO_TIME, 0, self.spoken_at).tolist())
+        for row, place in zip(rows, places, strict=True):
+            if place is not None and row >= 0 and rows[place] >= 0:
+                texts[row] = in_context(self.descriptions[row], self.descriptions[rows[place]])
+        return tuple(texts)
 
     @cached_property
     def first_turn_place(self) -> NDArray[np.int64]:

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
 
 from locigraph.kg.counts import counted
-from locigraph.kg.embedded_text import TURN_BEFORE, in_context, once_neighbours, reads_turn_before
-from locigraph.kg.errors import InvalidVectorError, UnknownNodeError
+from locigraph.kg.embedded_text import TURN_BEFORE, in_context, once_neighbours, reads_turn_before, turns_before
+from locigraph.kg.errors import InvalidVectorError
 from locigraph.kg.schema import EPISODE
 from locigraph.kg.store import tables
 from locigraph.kg.store.rows import node_of, turn_of
@@ -75,12 +75,17 @@ def put(
     if vectors.ndim != 2 or len(vectors) != len(texts):
         raise InvalidVectorError(f"expected {counted(len(texts), 'row')} of vectors, got shape {vectors.shape}")
     table = tables.nodes
-    query = select(table.c.id, table.c.key).where(table.c.space == space)
-    keys = {row.id: row.key for row in rows_in(connection, query, table.c.id, [text.node_id for text in texts])}
-    for text in texts:
-        if text.node_id not in keys:
-            raise UnknownNodeError(f"space {space!r} has no node {text.node_id!r}")
-    rows = [(keys[t.node_id], t.text_hash, vector) for t, vector in zip(texts, vectors, strict=True)]
+    query = select(table.c.id, table.c.key, table.c.type).where(table.c.space == space)
+    nodes = {row.id: row for row in rows_in(connection, query, table.c.id, [text.node_id for text in texts])}
+    keys = {node_id: int(node.key) for node_id, node in nodes.items()}
+    as_read: dict[int, str] = {}
+    if reads_turn_before(model):
+        as_read = _read_in_context(connection, space, [int(row.key) for row in nodes.values() if row.type == EPISODE])
+    rows = []
+    for text, vector in zip(texts, vectors, strict=True):
+        key = keys.get(text.node_id)
+        if key is not None and as_read.get(key, text.text) == text.text:
+            rows.append((key, text.text_hash, vector))
     put_rows(connection, model, rows)
     return [*dict.fromkeys(key for key, _, _ in rows)]
 
@@ -103,40 +108,40 @@ def lacking(connection: Connection, space: SpaceId, model: str, *, checks_vector
         parts = [query.where(e.c.node_key.is_(None)) for query in parts]
     dim = _dim(connection, model)
     rows = [row for row in connection.execute(sa.union_all(*parts).order_by("key")) if not _is_sound(row.vector, dim)]
-    before: dict[int, str] = {}
-    if reads_turn_before(model) and any(row.type == EPISODE for row in rows):
-        previous = episodes_before(connection, space)
-        earlier_texts = descriptions_of(connection, {previous[row.key] for row in rows if row.key in previous})
-        before = {row.key: earlier_texts[previous[row.key]][0] for row in rows if row.key in previous}
-    texts = (
-        NodeText(
-            NodeId(row.id),
-            in_context(row.description, before[row.key]) if row.key in before else row.description,
-            row.text_hash,
-        )
-        for row in rows
-    )
+    as_read: dict[int, str] = {}
+    if reads_turn_before(model):
+        as_read = _read_in_context(connection, space, [int(row.key) for row in rows if row.type == EPISODE])
+    texts = (NodeText(NodeId(row.id), as_read.get(row.key, row.description), row.text_hash) for row in rows)
     return list(dict.fromkeys(texts))  # several versions may have the same text
 
 
+def _read_in_context(connection: Connection, space: SpaceId, episodes: Sequence[int]) -> dict[int, str]:
+    """The text of some episodes as it is read with the turn before them, by node key."""
+    if not episodes:
+        return {}
+    previous = episodes_before(connection, space)
+    texts = descriptions_of(connection, {*episodes, *(previous[key] for key in episodes if key in previous)})
+    words = {key: descriptions[0] for key, descriptions in texts.items()}
+    return {key: in_context(words[key], words[previous[key]]) if key in previous else words[key] for key in episodes}
+
+
 def episodes_before(connection: Connection, space: SpaceId) -> dict[int, int]:
-    """For each turn's episode, that of the turn before it in the same session, if both exist; by node key."""
+    """For each turn's episode, that of the turn before it in the same session, if both exist; by node key.
+
+    A turn that was spoken later does not count, since it is unknown where this turn is the last one known.
+    """
     n, p, t = tables.nodes, tables.provenance, tables.turns
     episode = p.join(n, sa.and_(n.c.key == p.c.node_key, n.c.type == EPISODE))
     query = (
-        select(t.c.session_id, n.c.key)
+        select(t.c.session_id, sa.func.coalesce(t.c.spoken_at, 0).label("spoken_at"), n.c.key)
         .select_from(t.outerjoin(episode, p.c.turn_key == t.c.key))
         .where(t.c.space == space)
         .order_by(t.c.position, t.c.key)
     )
-    previous: dict[int, int] = {}
-    latest: dict[str, int | None] = {}  # by session
-    for row in connection.execute(query):
-        before = latest.get(row.session_id)
-        latest[row.session_id] = row.key
-        if before is not None and row.key is not None:
-            previous[row.key] = before
-    return previous
+    rows = connection.execute(query).all()
+    places = turns_before([row.session_id for row in rows], [int(row.spoken_at) for row in rows])
+    pairs = ((row.key, rows[place].key) for row, place in zip(rows, places, strict=True) if place is not None)
+    return {key: before for key, before in pairs if key is not None and before is not None}
 
 
 def once_read_together(connection: Connection, space: SpaceId, doomed: AbstractSet[int]) -> set[str]:

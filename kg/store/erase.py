@@ -26,6 +26,7 @@ from locigraph.kg.store import (
 from locigraph.kg.store.statements import chunks, rows_in
 from locigraph.kg.types import NodeStatus, SpaceId, TurnId
 
+_NO_NODE = 0  # keys start at 1
 _CHAINS = ("NEXT", "PRECEDES")  # labels of which each node has at most one incoming edge
 #: Called with the texts that are about to be erased.
 Listener = Callable[[Sequence[str]], None]
@@ -163,21 +164,33 @@ def _bridges(
     for (label, target), row in into.items():
         if target in doomed:
             continue
-        before = row
+        before, known_from = row, row.created_at
         while before is not None and before.source in doomed:
             before = into.get((label, before.source))
+            known_from = known_from if before is None else max(known_from, before.created_at)
         if before is not None and before is not row:
             made_by = None if row.turn_id in forgotten else row.turn_id
-            bridges.append({**row._mapping, "space": space, "source": before.source, "turn_id": made_by})
+            bridge = {"source": before.source, "turn_id": made_by, "created_at": known_from}
+            bridges.append({**row._mapping, "space": space, **bridge})
     return bridges
 
 
-def erase_space(connection: Connection, space: SpaceId, before_erasing: Listener) -> int:
-    """Erase a space and everything in it within the connection's transaction; returns the number of nodes."""
+def erase_spaces(connection: Connection, spaces: Sequence[SpaceId], before_erasing: Listener) -> int:
+    """Erase spaces and everything in them within the connection's transaction; returns the number of nodes."""
+    keys = {
+        space: list(connection.scalars(select(tables.nodes.c.key).where(tables.nodes.c.space == space)))
+        for space in spaces
+    }
+    texts: dict[str, None] = {}
+    for space in spaces:
+        turn_keys = set(connection.scalars(select(tables.turns.c.key).where(tables.turns.c.space == space)))
+        texts |= dict.fromkeys(_texts(connection, space, keys[space], turn_keys))
+    before_erasing(list(texts))
+    return sum(_erase_space(connection, space, keys[space]) for space in spaces)
+
+
+def _erase_space(connection: Connection, space: SpaceId, keys: Sequence[int]) -> int:
     tombstones.put(connection, space, None)
-    keys = list(connection.scalars(select(tables.nodes.c.key).where(tables.nodes.c.space == space)))
-    turn_keys = set(connection.scalars(select(tables.turns.c.key).where(tables.turns.c.space == space)))
-    before_erasing(_texts(connection, space, keys, turn_keys))
     _nodes(connection, space, keys)
     labels.drop_unused(connection, space)
     connection.execute(delete(tables.turns).where(tables.turns.c.space == space))
@@ -191,7 +204,10 @@ def erase_space(connection: Connection, space: SpaceId, before_erasing: Listener
 
 
 def _nodes(connection: Connection, space: SpaceId, keys: Sequence[int]) -> None:
-    """Erase nodes with their relations, earlier versions and embeddings; outbox rows tell every index to drop them."""
+    """Erase nodes with their relations, earlier versions and embeddings; outbox rows tell every index to drop them.
+
+    An index may still have rows of nodes that were removed to be made again, so it is told even if there are no nodes.
+    """
     for chunk in chunks(sorted(keys)):
         connection.execute(delete(tables.nodes).where(tables.nodes.c.key.in_(chunk)))
-    outbox.post(connection, space, keys, "delete")
+    outbox.post(connection, space, keys or [_NO_NODE], "delete")

@@ -222,7 +222,7 @@ class Store(Conversations, Queues):
         for space in spaces:
             self.require_space(space)
         with self._write() as connection:
-            erased = sum(erase.erase_space(connection, space, before_erasing) for space in spaces)
+            erased = erase.erase_spaces(connection, spaces, before_erasing)
         self.empty_log()
         return erased
 
@@ -239,7 +239,8 @@ class Store(Conversations, Queues):
     ) -> None:
         """Write description embeddings of existing nodes.
 
-        A node that was reworded since its text was read keeps the vector for that earlier wording.
+        A node that was reworded since its text was read keeps the vector for that earlier wording. Vectors of nodes that
+        were erased since, and of turns whose text in context has changed since, are left out.
 
         Args:
             space: The space of the nodes.
@@ -250,7 +251,6 @@ class Store(Conversations, Queues):
 
         Raises:
             InvalidVectorError: If a vector has NaN or infinity, or there is not one row for each text.
-            UnknownNodeError: If the space does not hold an id.
         """
         with self._write() as connection:
             keys = embeddings.put(connection, space, model, texts, vectors)

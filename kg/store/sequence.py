@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import pairwise
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
@@ -135,17 +135,20 @@ def arrange(connection: Connection, space: SpaceId, given: Sequence[tuple[str, T
         _move(connection, moved)
     if any(turn.position not in (NEW, i) for i, turn in enumerate(ordered)):
         changes.count(connection, space)
-    return _first_early(ordered, is_broken=is_broken)
+    return _first_early(ordered, _episodes(connection, space), is_broken=is_broken)
 
 
-def _first_early(ordered: Sequence[Placed], *, is_broken: bool) -> TurnId | None:
-    """The first turn that now precedes a consolidated or failed turn but did not before; see ``arrange``."""
+def _first_early(ordered: Sequence[Placed], episodes: Container[TurnId], *, is_broken: bool) -> TurnId | None:
+    """The first turn that now precedes a turn with an episode but did not before; see ``arrange``.
+
+    A failed turn has an episode, also while it is pending again to be retried.
+    """
     early = None
-    earliest = math.inf  # lowest stored position of the consolidated or failed turns that follow
+    earliest = math.inf  # lowest stored position of the turns with an episode that follow
     for turn in reversed(ordered):
         if earliest < (math.inf if is_broken or turn.position == NEW else turn.position):
             early = turn.turn_id
-        if turn.state != TurnState.PENDING:
+        if turn.state != TurnState.PENDING or turn.turn_id in episodes:
             earliest = min(earliest, turn.position)
     return early
 

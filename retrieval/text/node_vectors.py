@@ -25,25 +25,25 @@ def embed_lacking(
     checks_vectors: bool,
     to_indexes: bool,
 ) -> None:
-    """Embed the nodes of spaces that have no vector of a text encoder yet.
+    """Embed the nodes of spaces that have no vector of a text encoder yet, and what changes meanwhile.
 
     Args:
         store: The graph.
         spaces: The spaces.
         model: ID of the text encoder.
-        embed: The text encoder; called once with the texts of all spaces, and not at all if no vector is missing.
+        embed: The text encoder; called with the texts of all spaces at once, and not at all if no vector is missing.
         checks_vectors: Whether a damaged vector counts as missing; see ``Store.unembedded``.
         to_indexes: Whether the vectors are also to be written to the indexes; see ``Store.put_embeddings``.
     """
-    found = {space: store.unembedded(space, model, checks_vectors=checks_vectors) for space in spaces}
-    texts = [each.text for nodes in found.values() for each in nodes]
-    if not texts:
-        return
-    vectors, start = embed(texts), 0
-    for space, nodes in found.items():
-        if nodes:
-            store.put_embeddings(space, model, nodes, vectors[start : start + len(nodes)], to_indexes=to_indexes)
-            start += len(nodes)
+    lacking = {space: store.unembedded(space, model, checks_vectors=checks_vectors) for space in spaces}
+    while texts := [each.text for nodes in lacking.values() for each in nodes]:
+        vectors, start = embed(texts), 0
+        for space, nodes in lacking.items():
+            if nodes:
+                store.put_embeddings(space, model, nodes, vectors[start : start + len(nodes)], to_indexes=to_indexes)
+                start += len(nodes)
+        # A node may have been added meanwhile, or another turn may stand before one whose text was read.
+        lacking = {space: store.unembedded(space, model) for space, nodes in lacking.items() if nodes}
 
 
 def embedded_snapshot(

@@ -101,7 +101,8 @@ class SpaceIndexes:
         """
         from locigraph.retrieval.index.memory_vectors import MemoryVectors
 
-        if all(last is None or epoch(as_of) >= epoch(last) for last in self._last_spoken.values()):
+        spoken = (self._last_spoken[each] for each in (self._spaces if self._is_joint else [space]))
+        if all(last is None or epoch(as_of) >= epoch(last) for last in spoken):
             return None
         if self._past is None or self._past[:3] != (space, as_of, encoder.model_id):
             made = MemoryVectors()
