@@ -21,7 +21,7 @@ from locigraph.consolidation.errors import ConsolidationError, ReplyFormatError
 from locigraph.consolidation.ledger import Purpose
 from locigraph.consolidation.prompting import messages
 from locigraph.consolidation.protocols import TextEncoder
-from locigraph.consolidation.replies import Form, filled, one_line, strict_schema
+from locigraph.consolidation.replies import Form, filled, nonblank_line, strict_schema
 from locigraph.kg.counts import Counts, counted
 from locigraph.kg.language.tokens import STOP_WORDS, words
 from locigraph.kg.schema import NODE_TYPES
@@ -116,7 +116,7 @@ class LLMNamer:
 
         def read(reply: Any) -> Wording:
             form = filled(CategoryForm, reply)
-            return Wording(one_line(form.label), one_line(form.description))
+            return Wording(nonblank_line(form.label), nonblank_line(form.description))
 
         try:
             return self._client.ask(

@@ -31,6 +31,7 @@ from locigraph.kg.language.tokens import STOP_WORDS, words
 from locigraph.kg.schema import answer_types
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
+from locigraph.kg.store.remembered import of_space
 from locigraph.kg.types import UNDATED, GraphChange, NewRelation, NodeId, SpaceId, TurnState
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ CAUSAL_CUE = re.compile(
 # Kinds of entities with proper names; entities of the kind "other" are often just common nouns.
 _NAMED_KINDS = frozenset({"person", "organisation", "location", "product"})
 _IN_TIME = ("NEXT", "PRECEDES")
+_ASKED_TO = "linked"  # setting of a space: key of the last memory about which a model was asked
 _HOPS = 2  # a model is shown the memories at most this many steps before or after the one it is asked about
 _AROUND = 12  # memories shown in one request
 _ENTITIES = 24  # entities shown in one request
@@ -130,7 +132,7 @@ class Linker:
         if self._store.turn_counts(space)[TurnState.PENDING]:
             return None
         seen = self._store.snapshot(space)  # read again for each request, so that forgotten turns are never shown
-        asked_to = int(self._store.setting(_name(space)) or 0)
+        asked_to = int(self._store.setting(of_space(_ASKED_TO, space)) or 0)
         waiting = np.union1d(*_in_time(seen))
         waiting = waiting[seen.keys[waiting] > asked_to]
         if not len(waiting):
@@ -142,7 +144,7 @@ class Linker:
         except ReplyFormatError:  # the replies are kept beside the cassette
             useless = 1
         done = self._add(seen, links)
-        self._store.set_setting(_name(space), str(int(seen.keys[waiting[0]])))
+        self._store.set_setting(of_space(_ASKED_TO, space), str(int(seen.keys[waiting[0]])))
         return done + Linked(useless=useless)
 
     def _add(self, seen: Snapshot, links: Iterable[NewRelation]) -> Linked:
@@ -268,7 +270,3 @@ def _in_time(seen: Snapshot) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Pairs of active memories that follow each other in time: rows of the earlier ones, rows of the later ones."""
     kept = np.isin(seen.relations, _IN_TIME) & seen.active[seen.source] & seen.active[seen.target]
     return seen.source[kept], seen.target[kept]
-
-
-def _name(space: SpaceId) -> str:
-    return f"linked/{space}"  # this form of name is erased with its space

@@ -71,7 +71,7 @@ class LLMQuestions:
         found = {s: read_reply(held[key], of_one)[0] for s, key in keys.items() if key in held}
         missing = [statement for statement in keys if statement not in found]
         if missing:
-            cassette.require(requests[missing[0]])
+            cassette.refuse_missing(requests[missing[0]])
         batches = [missing[first : first + _BATCH] for first in range(0, len(missing), _BATCH)]
         with (
             ThreadPoolExecutor(self._concurrency) as pool,

@@ -23,11 +23,12 @@ from locigraph.consolidation.insights import Insight, insights_of
 from locigraph.consolidation.ledger import Purpose
 from locigraph.consolidation.prompting import messages
 from locigraph.consolidation.protocols import TextEncoder
-from locigraph.consolidation.replies import Form, filled, one_line, strict_schema
+from locigraph.consolidation.replies import Form, filled, nonblank_line, strict_schema
 from locigraph.kg.counts import Counts, counted
 from locigraph.kg.schema import fact_types
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
+from locigraph.kg.store.remembered import of_space
 from locigraph.kg.times import moment
 from locigraph.kg.types import (
     Attributes,
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     from locigraph.consolidation.llm import ChatClient
 
 REFLECTION = "reflection"
+# Settings of a space: key of the last fact about which a model was asked, and ranges of facts with unusable replies.
+_ASKED_TO, _FAILED = "reflected", "reflected_failed"
 _BATCH = 24  # largest number of new facts in one request, and also of earlier facts
 _KNOWN = 8  # largest number of known insights in one request
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -66,7 +69,7 @@ class Reflected(Counts):
         return told + (f", unusable replies: {self.useless} (--retry_failed true asks again)" if self.useless else "")
 
 
-_Line = AfterValidator(one_line)
+_Line = AfterValidator(nonblank_line)
 # The allowed values differ between requests; ``strict_schema`` fills them in.
 _FactId = Annotated[str, Field(json_schema_extra={"enum": "facts"})]
 _InsightId = Annotated[str, Field(json_schema_extra={"enum": "insights"})]
@@ -213,15 +216,15 @@ class Reflector:
     def _ask(self, space: SpaceId, client: ChatClient) -> Reflected | None:
         """Ask about the next facts; returns None if there are none, or too few while turns are pending."""
         facts = self._facts(space)
-        asked_to = int(self._store.setting(_name(space)) or 0)
+        asked_to = int(self._store.setting(of_space(_ASKED_TO, space)) or 0)
         new = facts.rows[facts.seen.keys[facts.rows] > asked_to][:_BATCH]
         if not len(new) or (len(new) < _BATCH and self._store.turn_counts(space)[TurnState.PENDING]):
             return None
         last = int(facts.seen.keys[new].max())
-        done = self._ask_about(facts, new, client, {_name(space): str(last)})
+        done = self._ask_about(facts, new, client, {of_space(_ASKED_TO, space): str(last)})
         if done is None:  # recorded as failed before the position advances, so that these facts are not lost
-            self._store.set_setting(_failed_name(space), json.dumps([*self._failed(space), [asked_to, last]]))
-            self._store.set_setting(_name(space), str(last))
+            self._store.set_setting(of_space(_FAILED, space), json.dumps([*self._failed(space), [asked_to, last]]))
+            self._store.set_setting(of_space(_ASKED_TO, space), str(last))
             return Reflected(useless=1)
         return done
 
@@ -230,7 +233,7 @@ class Reflector:
         facts = self._facts(space)
         keys = facts.seen.keys[facts.rows]
         again = facts.rows[(keys > failed[0]) & (keys <= failed[1])]
-        name, others = _failed_name(space), json.dumps([each for each in self._failed(space) if each != failed])
+        name, others = of_space(_FAILED, space), json.dumps([each for each in self._failed(space) if each != failed])
         if not len(again):  # the facts were erased, or are no longer valid
             self._store.set_setting(name, others)
             return Reflected()
@@ -239,7 +242,7 @@ class Reflector:
 
     def _failed(self, space: SpaceId) -> list[list[int]]:
         """Ranges of facts for which replies were unusable, as pairs of keys: exclusive start, inclusive end."""
-        found: list[list[int]] = json.loads(self._store.setting(_failed_name(space)) or "[]")
+        found: list[list[int]] = json.loads(self._store.setting(of_space(_FAILED, space)) or "[]")
         return found
 
     def _ask_about(
@@ -359,11 +362,3 @@ def _nearest(seen: Snapshot, new: NDArray[np.int64], rows: NDArray[np.int64], mo
         return rows
     cosine = (seen.embeddings[rows] @ seen.embeddings[new].T).max(axis=1)
     return np.sort(rows[np.argsort(-cosine, kind="stable")[:most]])
-
-
-def _name(space: SpaceId) -> str:
-    return f"reflected/{space}"  # this form of name is erased with its space
-
-
-def _failed_name(space: SpaceId) -> str:
-    return f"reflected_failed/{space}"

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from locigraph.consolidation.errors import ConsolidationError
+from locigraph.kg.language.tokens import printable_line
 
 Schema = Mapping[str, Any]
 _Form = TypeVar("_Form", bound="Form")
@@ -28,9 +29,9 @@ class Form(BaseModel):
     model_config = ConfigDict(extra="forbid", str_strip_whitespace=True)
 
 
-def one_line(text: str) -> str:
-    """The text on one line, without control characters; raises ValueError if it is blank."""
-    line = " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
+def nonblank_line(text: str) -> str:
+    """The text as a ``printable_line``; raises ValueError if it is blank."""
+    line = printable_line(text)
     if not line:
         raise ValueError("must not be blank")
     return line
