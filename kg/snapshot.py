@@ -108,13 +108,13 @@ class Snapshot:
         """What the text encoder of this ID reads for each node: see ``kg.embedded_text``, [nodes]."""
         if not reads_turn_before(model):
             return self.descriptions
-        found, before = list(self.descriptions), dict[str, int]()
+        texts, before = list(self.descriptions), dict[str, int]()
         for row, session in zip(self.episode_rows.tolist(), self.session_ids, strict=True):
             previous = before.get(session, -1)
             before[session] = row
             if row >= 0 and previous >= 0:
-                found[row] = in_context(self.descriptions[row], self.descriptions[previous])
-        return tuple(found)
+                texts[row] = in_context(self.descriptions[row], self.descriptions[previous])
+        return tuple(texts)
 
     @cached_property
     def first_turn_place(self) -> NDArray[np.int64]:
