@@ -79,7 +79,7 @@ def covered_facts(client: ChatClient, question: Question, answer: str) -> float:
         facts = filled(FactsForm, reply).facts
         if not facts:
             raise ValueError("facts is empty; a reference states at least one")
-        return sum(each.is_covered for each in facts) / len(facts)
+        return sum(fact.is_covered for fact in facts) / len(facts)
 
     return _ask(client, "judge_facts", question, _judged(question, answer), FactsForm, read)
 

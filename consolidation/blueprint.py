@@ -202,19 +202,19 @@ def _check_added(where: str, node: AddNode, turn_id: TurnId, turns: Container[Tu
 
 
 def _check_names(plan: Blueprint) -> None:
-    for kind, count, limit in (
+    for what, count, limit in (
         ("mentions", len(plan.mentions), MAX_MENTIONS),
         ("topics", len(plan.topics), MAX_TOPICS),
     ):
         if count > limit:
-            raise BlueprintError(f"{count} {kind} for one turn; at most {limit}")
+            raise BlueprintError(f"{count} {what} for one turn; at most {limit}")
     texts = [("mention", mention.name, MAX_NAME_BYTES) for mention in plan.mentions]
     texts += [("topic label", topic.label, MAX_LABEL) for topic in plan.topics]
     texts += [("topic description", topic.description, MAX_DESCRIPTION) for topic in plan.topics]
-    for kind, value, limit in texts:
+    for what, value, limit in texts:
         if not value.strip() or len(value) > limit:
             raise BlueprintError(
-                f"{kind} {value[:40]!r} has {counted(len(value), 'character')}; expected 1 to {limit:,}"
+                f"{what} {value[:40]!r} has {counted(len(value), 'character')}; expected 1 to {limit:,}"
             )
 
 

@@ -7,6 +7,7 @@ import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -57,7 +58,7 @@ class Cassette:
             file.executemany("INSERT OR REPLACE INTO calls VALUES (?, ?, ?)", rows)
             file.executemany("DELETE FROM failures WHERE key = ?", [(key,) for key, _, _ in rows])
 
-    def require(self, request: Mapping[str, Any]) -> None:
+    def refuse_missing(self, request: Mapping[str, Any]) -> None:
         """In ``replay`` mode, raise MissingReplyError, which describes the most similar recorded request.
 
         It must be called only for a request without a recorded reply; in other modes it does nothing.
@@ -66,8 +67,8 @@ class Cassette:
             return
         with self._opened() as file:
             rows = file.execute("SELECT request FROM calls ORDER BY rowid DESC LIMIT ?", (_NEAREST_OF,)).fetchall()
-        told = [_difference(request, json.loads(row[0])) for row in rows]
-        nearest = min(told, key=lambda each: each[0])[1] if told else "the cassette is empty"
+        differences = [_difference(request, json.loads(row[0])) for row in rows]
+        nearest = min(differences, key=itemgetter(0))[1] if differences else "the cassette is empty"
         raise MissingReplyError(
             f"{self.path}: no reply to this request to model {request['model']!r} is recorded; {nearest}; set "
             "mode to auto to ask the endpoint"
@@ -75,7 +76,7 @@ class Cassette:
 
     def keep_failed(self, request: Mapping[str, Any], attempts: Sequence[Attempt]) -> None:
         """Record a failed request and its attempts, both for replays and as a text file for people to read."""
-        path, key = self.letter(request), key_of(request)
+        path, key = self.failure_file(request), key_of(request)
         path.parent.mkdir(parents=True, exist_ok=True)
         parts = [f"--- {message['role']}\n{message['content']}" for message in request["messages"]]
         for reply, fault in attempts:
@@ -93,9 +94,11 @@ class Cassette:
             if not has_table(file, "failures"):  # recorded by an earlier version
                 return []
             rows = file.execute("SELECT replies, faults FROM failures WHERE key = ?", (key_of(request),)).fetchall()
-        return [each for replies, faults in rows for each in zip(json.loads(replies), json.loads(faults), strict=True)]
+        return [
+            attempt for replies, faults in rows for attempt in zip(json.loads(replies), json.loads(faults), strict=True)
+        ]
 
-    def letter(self, request: Mapping[str, Any]) -> Path:
+    def failure_file(self, request: Mapping[str, Any]) -> Path:
         """The text file about a request that failed."""
         return self.path.with_suffix(".failed") / f"{key_of(request)[:16]}.txt"
 
@@ -117,16 +120,16 @@ class Cassette:
         return LanguageModelError(f"{self.path}: the cassette of replies cannot be used ({error}); {cure}")
 
 
-def _difference(asked: Mapping[str, Any], kept: Mapping[str, Any]) -> tuple[tuple[int, int], str]:
+def _difference(asked: Mapping[str, Any], recorded: Mapping[str, Any]) -> tuple[tuple[int, int], str]:
     """Distance of two requests (number of differing parts, characters after the first difference) and a message."""
-    apart = [name for name in ("model", "parameters", "schema", "messages") if asked[name] != kept[name]]
-    if not apart:  # impossible unless the file was edited
+    parts = [name for name in ("model", "parameters", "schema", "messages") if asked[name] != recorded[name]]
+    if not parts:  # impossible unless the file was edited
         return (0, 0), "an identical request is recorded under another key"
-    last = apart[-1]
-    mine, other = (json.dumps(each[last], sort_keys=True, ensure_ascii=False) for each in (asked, kept))
+    last = parts[-1]
+    mine, other = (json.dumps(request[last], sort_keys=True, ensure_ascii=False) for request in (asked, recorded))
     same = same_beginning(mine, other)
-    told = (
-        f"the most similar recorded request differs in {' and '.join(apart)}, in {last} first at character {same}: "
+    message = (
+        f"the most similar recorded request differs in {' and '.join(parts)}, in {last} first at character {same}: "
         f"requested {mine[same : same + _SHOWN]!r}, recorded {other[same : same + _SHOWN]!r}"
     )
-    return (len(apart), len(mine) - same), told
+    return (len(parts), len(mine) - same), message

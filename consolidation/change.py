@@ -25,7 +25,9 @@ from locigraph.kg.schema import EPISODE, MERGED_BY, MERGED_INTO, dated_types
 from locigraph.kg.times import day_end, day_start
 from locigraph.kg.types import GraphChange, NewNode, NewRelation, NodeId, NodeStatus, NodeUpdate, Turn
 
-_ANOTHER_TIME = timedelta(days=40)  # in which every relative date moves, and the year of a date without one rarely does
+# If the day of speech is shifted by this much, every relative date changes, but the year assumed for a date without a
+# year rarely does.
+_ANOTHER_TIME = timedelta(days=40)
 
 
 class ChangeBuilder:
@@ -79,12 +81,12 @@ class ChangeBuilder:
                 if self._state.is_open_at(operation.id, end):
                     self._amend(NodeUpdate(operation.id, valid_to=end))
                 self._relations.append(NewRelation(operation.id, SUPERSEDED_BY, operation.successor))
-        made = [op for op in self._plan.operations if isinstance(op, AddNode)]
-        self._follow_by_later_events([op for op in made if op.type == "event_node"])
+        added = [op for op in self._plan.operations if isinstance(op, AddNode)]
+        self._follow_by_later_events([op for op in added if op.type == "event_node"])
         for mention in self._plan.mentions:
-            self._mention(mention, made)
+            self._mention(mention, added)
         for topic in self._plan.topics:
-            self._topic(topic, made)
+            self._topic(topic, added)
         return GraphChange(
             turn.space, turn.recorded_at, turn.turn_id, tuple(self._nodes), tuple(self._updates.values()),
             tuple(self._relations), dropped=tuple(self._dropped),
@@ -113,12 +115,14 @@ class ChangeBuilder:
         if earlier is not None:
             self._relations.append(NewRelation(earlier, "PRECEDES", operation.ref))
 
-    def _follow_by_later_events(self, made: list[AddNode]) -> None:
+    def _follow_by_later_events(self, events: list[AddNode]) -> None:
         """Insert the events of a retried turn into the PRECEDES chain, between earlier and later events."""
-        if not made:
+        if not events:
             return
         index = self._state.index
-        last = max(reversed(made), key=lambda op: min(index[turn_id] for turn_id in op.turn_ids))  # ties: the last one
+        last = max(
+            reversed(events), key=lambda op: min(index[turn_id] for turn_id in op.turn_ids)
+        )  # ties: the last one
         earlier = self._state.event_before(self._turn)
         for later in self._state.events_after(self._turn):
             self._relations.append(NewRelation(last.ref, "PRECEDES", later))
@@ -141,32 +145,32 @@ class ChangeBuilder:
         days = days_of(text, self._turn, None)
         if kept and (days is None or self._is_relative(text, days)):
             return replace(update, label=words.label, description=text + kept)
-        made = replace(update, label=words.label, description=dated(text, days))
+        reworded = replace(update, label=words.label, description=dated(text, days))
         if days is None or self._state.planned[update.id].type not in dated_types():
-            return made
-        return replace(made, valid_from=day_start(days[0]), valid_to=day_end(days[1]))
+            return reworded
+        return replace(reworded, valid_from=day_start(days[0]), valid_to=day_end(days[1]))
 
     def _is_relative(self, text: str, days: Days) -> bool:
         """Whether the days of a text depend on when it is said; "30 May" and "May 2024" do not."""
-        said = self._turn.spoken_at
-        earlier = replace(self._turn, spoken_at=None if said is None else said - _ANOTHER_TIME)
+        spoken_at = self._turn.spoken_at
+        earlier = replace(self._turn, spoken_at=None if spoken_at is None else spoken_at - _ANOTHER_TIME)
         return days_of(text, earlier, None) != days
 
     def _amend(self, update: NodeUpdate) -> None:
-        held = self._updates.get(update.id)
-        if held is not None:
+        earlier = self._updates.get(update.id)
+        if earlier is not None:
             given = {
                 name: getattr(update, name)
                 for name in ("label", "description", "status", "valid_from", "valid_to")
                 if getattr(update, name) is not None
             }
-            sources = tuple(dict.fromkeys(held.add_provenance + update.add_provenance))
-            update = replace(held, **given, add_provenance=sources)
+            sources = tuple(dict.fromkeys(earlier.add_provenance + update.add_provenance))
+            update = replace(earlier, **given, add_provenance=sources)
         self._updates[update.id] = update
 
-    def _mention(self, mention: Mention, made: list[AddNode]) -> None:
+    def _mention(self, mention: Mention, added: list[AddNode]) -> None:
         name = full_name(mention.name, self._state.speakers)
-        target: str | None = self._state.resolver.entity(name, self._state.speakers)
+        target: str | None = self._state.resolver.entity(name)
         if target is None:
             same = [n.ref for n in self._nodes if n.type == "entity" and entity_key(n.label) == entity_key(name)]
             target = same[0] if same else f"entity:{name}"
@@ -177,10 +181,10 @@ class ChangeBuilder:
         else:
             self._amend(NodeUpdate(NodeId(target), add_provenance=(self._turn.turn_id,)))
         self._relations.append(NewRelation(self._episode, "MENTIONS", target))
-        whole = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)", re.IGNORECASE)  # not "Ann" in "planned"
-        self._relations += [NewRelation(op.ref, "MENTIONS", target) for op in made if whole.search(op.draft)]
+        whole_name = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)", re.IGNORECASE)  # not "Ann" in "planned"
+        self._relations += [NewRelation(op.ref, "MENTIONS", target) for op in added if whole_name.search(op.draft)]
 
-    def _topic(self, topic: Topic, made: list[AddNode]) -> None:
+    def _topic(self, topic: Topic, added: list[AddNode]) -> None:
         label = concept_label(topic.label)
         if label is None:
             return
@@ -189,7 +193,7 @@ class ChangeBuilder:
             return
         self._nodes.append(NewNode(ref, "concept", label, topic.description, (self._turn.turn_id,)))
         self._relations.append(NewRelation(self._episode, "HAS_CONCEPT", ref))
-        self._relations += [NewRelation(op.ref, "ABOUT_CONCEPT", ref) for op in made]
+        self._relations += [NewRelation(op.ref, "ABOUT_CONCEPT", ref) for op in added]
 
 
 def merge_topics(change: GraphChange, state: SpaceState) -> GraphChange:
@@ -202,14 +206,14 @@ def merge_topics(change: GraphChange, state: SpaceState) -> GraphChange:
     nodes: list[NewNode] = []
     relations = list(change.relations)
     for node in change.nodes:
-        found = None
+        existing = None
         if node.type == "concept":
             assert node.embedding is not None
-            found = state.resolver.concept(node.label, node.embedding)
-        if found is None:
+            existing = state.resolver.concept(node.label, node.embedding)
+        if existing is None:
             nodes.append(node)
             continue
-        into, cosine = found
+        into, cosine = existing
         merged[into] = None
         of_node = [r for r in change.relations if r.target == node.ref]
         relations += [replace(r, target=into) for r in of_node]

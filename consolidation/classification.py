@@ -21,7 +21,7 @@ from locigraph.consolidation.errors import ConsolidationError, ReplyFormatError
 from locigraph.consolidation.ledger import Purpose
 from locigraph.consolidation.prompting import messages
 from locigraph.consolidation.protocols import TextEncoder
-from locigraph.consolidation.replies import Form, filled, one_line, strict_schema
+from locigraph.consolidation.replies import Form, filled, nonblank_line, strict_schema
 from locigraph.kg.counts import Counts, counted
 from locigraph.kg.language.tokens import STOP_WORDS, words
 from locigraph.kg.schema import NODE_TYPES
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 THRESHOLD = 0.12
 _SMALLEST = 3  # smallest cluster that becomes a category
 _BATCH = 1_000  # nodes of a type that are classified in one transaction; memory of clustering is quadratic in it
-_FEW = 10  # shrinkage: the mean of a speaker with this many nodes is halved
+_FEW = 10  # shrinkage: a speaker's mean is multiplied by n / (n + 10), where n is the number of its nodes
 _KEY_TERMS = 3
 _SHOWN = 12  # members of a cluster that a language model is shown
 
@@ -67,28 +67,30 @@ def category_types() -> dict[str, str]:
     }
 
 
-def key_terms(kind: str, members: Sequence[str], everything: Sequence[str]) -> Wording:
+def key_terms(node_type: str, members: Sequence[str], everything: Sequence[str]) -> Wording:
     """Name a cluster by the words that are most over-represented in its texts, and describe it by its typical text."""
-    spread = Counter(word for text in everything for word in _content_words(text))
-    held = Counter(word for text in members for word in _content_words(text))
+    in_all = Counter(word for text in everything for word in _content_words(text))
+    in_members = Counter(word for text in members for word in _content_words(text))
     others = max(1, len(everything) - len(members))
-    worth = {word: count / len(members) - (spread[word] - count) / others for word, count in held.items()}
+    worth = {word: count / len(members) - (in_all[word] - count) / others for word, count in in_members.items()}
     best = sorted(worth, key=lambda word: (-worth[word], word))[:_KEY_TERMS]
     label = " ".join(best) or "various"
-    return Wording(label, f"{_plural(kind)} about {', '.join(best) or 'various things'}, such as: {members[0][:300]}")
+    return Wording(
+        label, f"{_plural(node_type)} about {', '.join(best) or 'various things'}, such as: {members[0][:300]}"
+    )
 
 
 def _content_words(text: str) -> set[str]:
     return {word for word in words(text) if word not in STOP_WORDS and len(word) > 2 and not word.isdigit()}
 
 
-def _rest(kind: str) -> str:
+def _rest(node_type: str) -> str:
     """Name of the category for nodes that resemble no others."""
-    return f"other {_plural(kind).lower()}"
+    return f"other {_plural(node_type).lower()}"
 
 
-def _plural(kind: str) -> str:
-    return {"event_node": "Events", "knowledge_node": "Facts"}.get(kind, kind)
+def _plural(node_type: str) -> str:
+    return {"event_node": "Events", "knowledge_node": "Facts"}.get(node_type, node_type)
 
 
 class CategoryForm(Form):
@@ -110,13 +112,13 @@ class LLMNamer:
         self._client = client
         self._space = space
 
-    def __call__(self, kind: str, members: Sequence[str], everything: Sequence[str]) -> Wording:
+    def __call__(self, node_type: str, members: Sequence[str], everything: Sequence[str]) -> Wording:
         """Label and description of a cluster."""
-        document = {"kind": _plural(kind), "members": list(members[:_SHOWN])}
+        document = {"kind": _plural(node_type), "members": list(members[:_SHOWN])}
 
         def read(reply: Any) -> Wording:
             form = filled(CategoryForm, reply)
-            return Wording(one_line(form.label), one_line(form.description))
+            return Wording(nonblank_line(form.label), nonblank_line(form.description))
 
         try:
             return self._client.ask(
@@ -126,7 +128,7 @@ class LLMNamer:
                 purpose=Purpose("category", self._space),
             )
         except ReplyFormatError:  # the replies are kept beside the cassette
-            return key_terms(kind, members, everything)
+            return key_terms(node_type, members, everything)
 
 
 class Classifier:
@@ -154,36 +156,36 @@ class Classifier:
             UnknownNodeError: If a node was erased meanwhile; run again.
         """
         nodes = categories = waiting = 0
-        for kind, parent in category_types().items():
+        for node_type, parent in category_types().items():
             batch = Classified(nodes=1)
             while batch.nodes and not is_stopped():
-                batch = self._classify(space, kind, parent, namer)
+                batch = self._classify(space, node_type, parent, namer)
                 nodes, categories = nodes + batch.nodes, categories + batch.categories
             waiting += batch.waiting
         return Classified(nodes, categories, waiting)
 
-    def _classify(self, space: SpaceId, kind: str, parent: str, namer: Namer) -> Classified:
+    def _classify(self, space: SpaceId, node_type: str, parent: str, namer: Namer) -> Classified:
         is_growing = self._store.turn_counts(space)[TurnState.PENDING] > 0
         seen = self._store.snapshot(space, embedding_model=self._encoder.model_id)
-        members = np.flatnonzero((seen.types == kind) & seen.active)
+        members = np.flatnonzero((seen.types == node_type) & seen.active)
         categories = np.flatnonzero((seen.types == parent) & seen.active)
         is_edge = (seen.relations == "CONTAINS") & np.isin(seen.source, categories)
-        held = dict(zip(seen.target[is_edge].tolist(), seen.source[is_edge].tolist(), strict=True))
-        free = np.array([row for row in members.tolist() if row not in held][:_BATCH], dtype=np.int64)
+        category_of = dict(zip(seen.target[is_edge].tolist(), seen.source[is_edge].tolist(), strict=True))
+        free = np.array([row for row in members.tolist() if row not in category_of][:_BATCH], dtype=np.int64)
         if not free.size:
             return Classified()
-        put: list[tuple[str, int, float]] = []  # category, row, cosine
+        assigned: list[tuple[str, int, float]] = []  # category, row, cosine
         vectors = _beside_speakers(seen, members)
         left = free
         prototypes = _prototypes(
-            seen, vectors, held, [row for row in categories.tolist() if seen.labels[row] != _rest(kind)]
+            seen, vectors, category_of, [row for row in categories.tolist() if seen.labels[row] != _rest(node_type)]
         )
         if prototypes:
             cosines = vectors[free] @ np.stack(list(prototypes.values())).T
             best = cosines.argmax(axis=1)
             fits = cosines[np.arange(len(free)), best] >= self._threshold
             rows = list(prototypes)
-            put += [
+            assigned += [
                 (seen.ids[rows[b]], int(row), float(cosines[i, b]))
                 for i, (row, b) in enumerate(zip(free.tolist(), best.tolist(), strict=True))
                 if fits[i]
@@ -199,30 +201,30 @@ class Classifier:
                 continue
             likeness = vectors[rows] @ _centre(vectors[rows])
             typical = [rows[i] for i in np.argsort(-likeness, kind="stable")]
-            said = namer(kind, [seen.descriptions[row] for row in typical], everything)
+            wording = namer(node_type, [seen.descriptions[row] for row in typical], everything)
             ref = f"category {len(nodes)}"
-            nodes.append(NewNode(ref, parent, said.label, said.description, _turns_of(seen, rows)))
-            put += [(ref, row, float(cosine)) for row, cosine in zip(rows, likeness, strict=True)]
-        if alone and not put and not is_growing:  # otherwise they may still fit a category made in this batch
-            name = _rest(kind)
+            nodes.append(NewNode(ref, parent, wording.label, wording.description, _turns_of(seen, rows)))
+            assigned += [(ref, row, float(cosine)) for row, cosine in zip(rows, likeness, strict=True)]
+        if alone and not assigned and not is_growing:  # otherwise they may still fit a category made in this batch
+            name = _rest(node_type)
             rest = [seen.ids[row] for row in categories.tolist() if seen.labels[row] == name]
             if not rest:
-                nodes.append(NewNode(name, parent, name, f"{_plural(kind)} that are like no others.", ()))
-            put += [(rest[0] if rest else name, row, 0.0) for row in alone]
+                nodes.append(NewNode(name, parent, name, f"{_plural(node_type)} that are like no others.", ()))
+            assigned += [(rest[0] if rest else name, row, 0.0) for row in alone]
             alone = []
-        if put:
-            self._commit(seen, nodes, put)
-        return Classified(len(put), len(nodes), len(alone))
+        if assigned:
+            self._commit(seen, nodes, assigned)
+        return Classified(len(assigned), len(nodes), len(alone))
 
-    def _commit(self, seen: Snapshot, nodes: Sequence[NewNode], put: Sequence[tuple[str, int, float]]) -> None:
+    def _commit(self, seen: Snapshot, nodes: Sequence[NewNode], assigned: Sequence[tuple[str, int, float]]) -> None:
         vectors = self._encoder.encode([node.description for node in nodes])
-        latest = int(max(seen.recorded_at[row] for _, row, _ in put))  # not visible before any of its members
+        latest = int(max(seen.recorded_at[row] for _, row, _ in assigned))  # not visible before any of its members
         self._store.commit(
             GraphChange(
                 seen.space,
                 moment(latest),
                 nodes=tuple(replace(node, embedding=vector) for node, vector in zip(nodes, vectors, strict=True)),
-                relations=tuple(NewRelation(name, "CONTAINS", seen.ids[row], weight) for name, row, weight in put),
+                relations=tuple(NewRelation(name, "CONTAINS", seen.ids[row], weight) for name, row, weight in assigned),
                 embedding_model=self._encoder.model_id,
             )
         )
@@ -235,20 +237,22 @@ def _beside_speakers(seen: Snapshot, members: NDArray[np.int64]) -> NDArray[np.f
     speakers = np.array([seen.speakers[first[row]] if row in first else "" for row in members.tolist()])
     vectors = np.zeros_like(seen.embeddings)
     for speaker in dict.fromkeys(speakers.tolist()):
-        said = members[speakers == speaker]
+        own = members[speakers == speaker]
         # Shrink the mean of few nodes, which depends more on their subjects than on the speaker.
-        mean = seen.embeddings[said].sum(axis=0) / (len(said) + _FEW)
-        vectors[said] = seen.embeddings[said] - mean
-    made: NDArray[np.float32] = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.float32(1e-9))
-    return made
+        mean = seen.embeddings[own].sum(axis=0) / (len(own) + _FEW)
+        vectors[own] = seen.embeddings[own] - mean
+    normalised: NDArray[np.float32] = vectors / np.maximum(
+        np.linalg.norm(vectors, axis=1, keepdims=True), np.float32(1e-9)
+    )
+    return normalised
 
 
 def _prototypes(
-    seen: Snapshot, vectors: NDArray[np.float32], held: dict[int, int], categories: Sequence[int]
+    seen: Snapshot, vectors: NDArray[np.float32], category_of: dict[int, int], categories: Sequence[int]
 ) -> dict[int, NDArray[np.float32]]:
     """Mean direction of the active members of each category, by the category's row; empty categories are left out."""
     rows: dict[int, list[int]] = {category: [] for category in categories}
-    for member, category in held.items():
+    for member, category in category_of.items():
         if category in rows and seen.active[member]:
             rows[category].append(member)
     return {category: _centre(vectors[members]) for category, members in rows.items() if members}

@@ -18,8 +18,8 @@ def days_of(text: str, turn: Turn, given: Days | None) -> Days | None:
     """The days given by the extractor, else those of the first time expression in the text; None if there is none."""
     if given is not None:
         return given
-    found = resolve_times(text, turn.spoken_at.date() if turn.spoken_at else None)
-    return (found[0].first, found[0].last) if found else None
+    expressions = resolve_times(text, turn.spoken_at.date() if turn.spoken_at else None)
+    return (expressions[0].first, expressions[0].last) if expressions else None
 
 
 def dated(text: str, days: Days | None) -> str:

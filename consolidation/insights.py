@@ -74,34 +74,34 @@ LIST_RULES: tuple[ListRule, ...] = (
     ),
     ListRule("titles", re.compile(r"[\"“]([A-Z][^\"“”]{1,60})[\"”]")),
 )
-_CLAUSE_END = re.compile(r"[.!?;:,\n]| (?:but|because|though|although) ")
+_CLAUSE_BORDER = re.compile(r"[.!?;:,\n]| (?:but|because|though|although) ")
 _CANCEL = re.compile(r"\bcancel", re.IGNORECASE)
 _NEARBY = 200  # most characters of a clause before or after a match; the limit keeps the time linear in the text
 
 
 def insights_of(seen: Snapshot, facts: NDArray[np.int64]) -> list[Insight]:
     """All insights that follow from the facts in the given rows of a snapshot, which must have embeddings."""
-    found: list[Insight] = []
+    insights: list[Insight] = []
     for person, rows in _by_person(seen, facts).items():
-        found += _repeated(seen, person, rows)
-        found += _lists(seen, person, rows)
-    return found
+        insights += _repeated(seen, person, rows)
+        insights += _lists(seen, person, rows)
+    return insights
 
 
 def _by_person(seen: Snapshot, facts: NDArray[np.int64]) -> dict[str, list[int]]:
     """Rows of the facts about each speaker; a fact is about the speaker it names first, else about its only speaker."""
     speakers = list(dict.fromkeys(seen.speakers))
     names = [re.compile(rf"(?<!\w){re.escape(speaker)}(?!\w)", re.IGNORECASE) for speaker in speakers]
-    said: dict[int, set[str]] = {}
+    speakers_of: dict[int, set[str]] = {}
     for row, turn in seen.provenance.tolist():
-        said.setdefault(row, set()).add(seen.speakers[turn])
+        speakers_of.setdefault(row, set()).add(seen.speakers[turn])
     people: dict[str, list[int]] = {}
     for row in facts.tolist():
         named = [(match.start(), i) for i, name in enumerate(names) if (match := name.search(seen.descriptions[row]))]
         if named:
             people.setdefault(speakers[min(named)[1]], []).append(row)
-        elif len(said.get(row, ())) == 1:
-            people.setdefault(next(iter(said[row])), []).append(row)
+        elif len(speakers_of.get(row, ())) == 1:
+            people.setdefault(next(iter(speakers_of[row])), []).append(row)
     return people
 
 
@@ -150,7 +150,7 @@ def _lists(seen: Snapshot, person: str, rows: Sequence[int]) -> Iterator[Insight
 
 def _affirmed(rule: ListRule, text: str) -> Iterator[str]:
     """The things that a rule finds in a text, without those in a clause with a negation or a form of "cancel"."""
-    borders = [0, *(end.end() for end in _CLAUSE_END.finditer(text)), len(text)]
+    borders = [0, *(end.end() for end in _CLAUSE_BORDER.finditer(text)), len(text)]
     for match in rule.pattern.finditer(text):
         name = next(group for group in match.groups() if group)
         begin = max(borders[bisect_right(borders, match.start()) - 1], match.start() - _NEARBY)

@@ -22,6 +22,11 @@ class Prices:
     read: float = 0.0
     written: float = 0.0
 
+    def spent(self, input_tokens: int, output_tokens: int) -> Spent:
+        """What one call with these numbers of tokens uses."""
+        cost = (input_tokens * self.read + output_tokens * self.written) / 1e6
+        return Spent(1, input_tokens, output_tokens, cost)
+
 
 @dataclass(frozen=True, slots=True)
 class Purpose:
@@ -74,29 +79,29 @@ class Ledger:
                     self._add(stage, spent)
 
     @contextmanager
-    def request(self, read: int, written: int, prices: Prices) -> Iterator[None]:
+    def request(self, input_tokens: int, most_output: int, prices: Prices) -> Iterator[None]:
         """Reserve the highest possible cost of one request while it is in progress.
 
         While other requests are in progress, this one begins only if all of them at their highest cost stay within the
         limits; otherwise it waits. So a limit stops concurrent requests exactly where it would stop sequential ones.
 
         Args:
-            read: Input tokens of the request.
-            written: Largest possible number of tokens of its reply.
+            input_tokens: Number of tokens in the request.
+            most_output: Largest possible number of tokens of its reply.
             prices: Prices of the tokens.
 
         Raises:
             LimitReachedError: If no other request is in progress and the input alone would exceed a limit.
             StoppedError: If ``stop`` was called.
         """
-        most = _spent(read, written, prices)
+        most = prices.spent(input_tokens, most_output)
         with self._changed:
             while True:
                 self.refuse_if_stopped()
                 if self._beyond(sum(self._under_way.values(), self.total) + most) is None:
                     break
                 if not self._under_way:
-                    self.check(read, prices)
+                    self.check(input_tokens, prices)
                     break
                 self._changed.wait()
             self._requests += 1
@@ -109,9 +114,9 @@ class Ledger:
                 del self._under_way[number]
                 self._changed.notify_all()
 
-    def check(self, read: int, prices: Prices) -> None:
-        """Raise LimitReachedError if ``read`` input tokens would exceed a limit; the reply is not counted."""
-        beyond = self._beyond(self.total + _spent(read, 0, prices))
+    def check(self, input_tokens: int, prices: Prices) -> None:
+        """Raise LimitReachedError if so many input tokens would exceed a limit; the reply is not counted."""
+        beyond = self._beyond(self.total + prices.spent(input_tokens, 0))
         if beyond is not None:
             name, limit = beyond
             raise LimitReachedError(
@@ -136,9 +141,9 @@ class Ledger:
             self._changed.wait_for(lambda: self._is_stopped, timeout=seconds)
             self.refuse_if_stopped()
 
-    def book(self, purpose: Purpose, read: int, written: int, prices: Prices) -> None:
+    def book(self, purpose: Purpose, input_tokens: int, output_tokens: int, prices: Prices) -> None:
         """Count one call, before its reply is used."""
-        self.count(purpose, _spent(read, written, prices))
+        self.count(purpose, prices.spent(input_tokens, output_tokens))
 
     def count(self, purpose: Purpose, more: Spent) -> None:
         """Add to the usage for a purpose, for example a reply that could not be used."""
@@ -164,10 +169,6 @@ class Ledger:
         """Name and value of the first limit that a total exceeds; None if it exceeds none."""
         limits = (("max_tokens", total.tokens, self._max_tokens), ("max_cost", total.cost, self._max_cost))
         return next(((name, limit) for name, value, limit in limits if limit is not None and value > limit), None)
-
-
-def _spent(read: int, written: int, prices: Prices) -> Spent:
-    return Spent(1, read, written, (read * prices.read + written * prices.written) / 1e6)
 
 
 def tokens_of(text: str) -> int:

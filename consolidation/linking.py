@@ -31,6 +31,7 @@ from locigraph.kg.language.tokens import STOP_WORDS, words
 from locigraph.kg.schema import answer_types
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
+from locigraph.kg.store.remembered import of_space
 from locigraph.kg.types import UNDATED, GraphChange, NewRelation, NodeId, SpaceId, TurnState
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ CAUSAL_CUE = re.compile(
 # Kinds of entities with proper names; entities of the kind "other" are often just common nouns.
 _NAMED_KINDS = frozenset({"person", "organisation", "location", "product"})
 _IN_TIME = ("NEXT", "PRECEDES")
+_ASKED_TO = "linked"  # setting of a space: key of the last memory about which a model was asked
 _HOPS = 2  # a model is shown the memories at most this many steps before or after the one it is asked about
 _AROUND = 12  # memories shown in one request
 _ENTITIES = 24  # entities shown in one request
@@ -60,8 +62,8 @@ class Linked(Counts):
     useless: int = 0
 
     def __str__(self) -> str:
-        told = f"{counted(self.causes, 'link')} to causes and {self.mentions} to entities added"
-        return told + (f", unusable replies: {self.useless}" if self.useless else "")
+        text = f"{counted(self.causes, 'link')} to causes and {self.mentions} to entities added"
+        return text + (f", unusable replies: {self.useless}" if self.useless else "")
 
 
 # The allowed values differ between requests; ``strict_schema`` fills them in.
@@ -116,8 +118,10 @@ class Linker:
             LanguageModelError: If the endpoint fails; links added so far are kept.
         """
         seen = self._store.snapshot(space)
-        kinds = {node.id: str(node.attributes.get("kind")) for node in self._store.nodes(space, types=["entity"])}
-        total = self._add(seen, [*causes_of(seen), *mentions_of(seen, kinds)])
+        entity_kinds = {
+            node.id: str(node.attributes.get("kind")) for node in self._store.nodes(space, types=["entity"])
+        }
+        total = self._add(seen, [*causes_of(seen), *mentions_of(seen, entity_kinds)])
         while client is not None and not is_stopped():
             done = self._ask(space, client)
             if done is None:
@@ -130,7 +134,7 @@ class Linker:
         if self._store.turn_counts(space)[TurnState.PENDING]:
             return None
         seen = self._store.snapshot(space)  # read again for each request, so that forgotten turns are never shown
-        asked_to = int(self._store.setting(_name(space)) or 0)
+        asked_to = int(self._store.setting(of_space(_ASKED_TO, space)) or 0)
         waiting = np.union1d(*_in_time(seen))
         waiting = waiting[seen.keys[waiting] > asked_to]
         if not len(waiting):
@@ -142,14 +146,14 @@ class Linker:
         except ReplyFormatError:  # the replies are kept beside the cassette
             useless = 1
         done = self._add(seen, links)
-        self._store.set_setting(_name(space), str(int(seen.keys[waiting[0]])))
+        self._store.set_setting(of_space(_ASKED_TO, space), str(int(seen.keys[waiting[0]])))
         return done + Linked(useless=useless)
 
     def _add(self, seen: Snapshot, links: Iterable[NewRelation]) -> Linked:
         """Add the links that the graph lacks, and count them."""
         edges = zip(seen.source.tolist(), seen.relations.tolist(), seen.target.tolist(), strict=True)
-        held = {(seen.ids[source], label, seen.ids[target]) for source, label, target in edges}
-        new = [link for link in dict.fromkeys(links) if (link.source, link.label, link.target) not in held]
+        present = {(seen.ids[source], label, seen.ids[target]) for source, label, target in edges}
+        new = [link for link in dict.fromkeys(links) if (link.source, link.label, link.target) not in present]
         for known_since, batch in self._by_time(seen.space, new).items():
             self._store.commit(GraphChange(seen.space, known_since, relations=tuple(batch)))
         causes = sum(link.label == "CAUSES" for link in new)
@@ -167,11 +171,11 @@ class Linker:
             for node in self._store.nodes(space, ids=ends)
             if node.update_time > node.created_at
         }
-        found: dict[datetime, list[NewRelation]] = {}
+        by_time: dict[datetime, list[NewRelation]] = {}
         for link in links:
             times = [changed[NodeId(end)] for end in (link.source, link.target) if end in changed]
-            found.setdefault(max(times, default=UNDATED), []).append(link)
-        return found
+            by_time.setdefault(max(times, default=UNDATED), []).append(link)
+        return by_time
 
 
 def causes_of(seen: Snapshot) -> list[NewRelation]:
@@ -183,7 +187,7 @@ def causes_of(seen: Snapshot) -> list[NewRelation]:
     ]
 
 
-def mentions_of(seen: Snapshot, kinds: Mapping[NodeId, str]) -> list[NewRelation]:
+def mentions_of(seen: Snapshot, entity_kinds: Mapping[NodeId, str]) -> list[NewRelation]:
     """Links by names: from each turn, fact and event whose text contains the name of an entity, in the same spelling.
 
     A name counts if it has a capital letter and a word that is neither a stop word nor part of a speaker's name, and if
@@ -192,7 +196,7 @@ def mentions_of(seen: Snapshot, kinds: Mapping[NodeId, str]) -> list[NewRelation
 
     Args:
         seen: The graph.
-        kinds: Kind of each entity.
+        entity_kinds: Kind of each entity.
     """
     speakers = sorted({*seen.speakers})
     common = {*STOP_WORDS, *(word for speaker in speakers for word in words(speaker))}
@@ -201,15 +205,15 @@ def mentions_of(seen: Snapshot, kinds: Mapping[NodeId, str]) -> list[NewRelation
         name, entity = seen.labels[row], seen.ids[row]
         telling = [word for word in words(name) if word not in common]
         is_speaker = full_name(name, speakers) in speakers
-        if telling and not is_speaker and name != name.lower() and kinds.get(entity) in _NAMED_KINDS:
-            whole = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
-            entities.setdefault(telling[0], []).append((entity, whole))
+        if telling and not is_speaker and name != name.lower() and entity_kinds.get(entity) in _NAMED_KINDS:
+            whole_name = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
+            entities.setdefault(telling[0], []).append((entity, whole_name))
     return [
         NewRelation(seen.ids[row], "MENTIONS", entity)
         for row in seen.active_rows(answer_types()).tolist()
         for word in sorted({*words(seen.descriptions[row])} & entities.keys())
-        for entity, whole in entities[word]
-        if whole.search(seen.descriptions[row])
+        for entity, whole_name in entities[word]
+        if whole_name.search(seen.descriptions[row])
     ]
 
 
@@ -219,8 +223,8 @@ def _links(seen: Snapshot, row: int, client: ChatClient) -> list[NewRelation]:
     rows = near[np.argsort(seen.first_turn_place[near], kind="stable")]
     named = seen.target[(seen.relations == "MENTIONS") & np.isin(seen.source, rows)]
     things = np.intersect1d(named, seen.active_rows(["entity"]))[:_ENTITIES]
-    memories = {f"m{number}": seen.ids[each] for number, each in enumerate(rows.tolist(), start=1)}
-    entities = {f"e{number}": seen.ids[each] for number, each in enumerate(things.tolist(), start=1)}
+    memories = {f"m{number}": seen.ids[shown_row] for number, shown_row in enumerate(rows.tolist(), start=1)}
+    entities = {f"e{number}": seen.ids[shown_row] for number, shown_row in enumerate(things.tolist(), start=1)}
     document = {
         "memories": [
             {"id": name, "text": seen.descriptions[seen.row_of[node]][:_MOST_SAID]} for name, node in memories.items()
@@ -268,7 +272,3 @@ def _in_time(seen: Snapshot) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Pairs of active memories that follow each other in time: rows of the earlier ones, rows of the later ones."""
     kept = np.isin(seen.relations, _IN_TIME) & seen.active[seen.source] & seen.active[seen.target]
     return seen.source[kept], seen.target[kept]
-
-
-def _name(space: SpaceId) -> str:
-    return f"linked/{space}"  # this form of name is erased with its space

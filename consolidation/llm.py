@@ -32,7 +32,7 @@ _OF_SETTINGS = {400, 422}  # the subset that a wrong parameter or model can caus
 _UNAUTHORISED = 401
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
 _LEAST_S = 0.1  # shortest timeout of a retry close to the deadline
-_SAID = 300  # characters of an endpoint's error that are read and kept; the rest may quote the conversation
+_SHOWN = 300  # characters of an endpoint's error that are read and kept; the rest may quote the conversation
 _LONGEST_REPLY = 2_000  # tokens assumed for the longest reply if max_tokens is not set
 #: Parameters that some models refuse, and the parameter that replaces them (None: leave it out).
 _INSTEAD = {"max_tokens": "max_completion_tokens", "temperature": None}
@@ -151,26 +151,26 @@ class ChatClient:
         self.ledger.refuse_if_stopped()
         request = self.request(messages, schema)
         key = key_of(request)
-        held = self.cassette.find([key]).get(key)
+        recorded = self.cassette.find([key]).get(key)
         if failed := self.cassette.failed(request):  # recorded later than any reply that the cassette holds
             raise self._useless(request, failed)
         asked = list(messages)
         attempts: list[Attempt] = []
         for attempt in range(_ATTEMPTS):
             # If ``read`` no longer accepts a recorded reply, the model is asked to correct it like a new one.
-            if held is not None and attempt == 0:
-                text, fault = held, None
+            if recorded is not None and attempt == 0:
+                text, fault = recorded, None
             else:
-                if held is not None and self.cassette.mode == "replay":
+                if recorded is not None and self.cassette.mode == "replay":
                     raise MissingReplyError(
                         f"{self.cassette.path}: the recorded reply to this request to model {self.model!r} is no "
                         f"longer valid ({attempts[-1][1]}); set mode to record to ask the endpoint again"
                     )
-                self.cassette.require(request)
+                self.cassette.refuse_missing(request)
                 try:
                     text, fault = self._reply(asked, schema, purpose)
                 except ReplyFormatError as error:  # the endpoint refuses the request
-                    self.ledger.count(purpose, Spent(given_up=1))
+                    self.ledger.count(purpose, Spent(failed_requests=1))
                     self.cassette.keep_failed(request, [*attempts, (None, str(error))])
                     raise
             if fault is None:
@@ -181,7 +181,7 @@ class ChatClient:
                 else:
                     if attempt:
                         self.ledger.count(purpose, Spent(repaired=1))
-                    if text != held:
+                    if text != recorded:
                         self.cassette.keep([(request, text)])
                     return result
             self.ledger.count(purpose, Spent(invalid=1))
@@ -189,7 +189,7 @@ class ChatClient:
             attempts.append((text, fault))
             complaint = f"That was not right: {fault}. Reply again, with all that was asked for."
             asked += [{"role": "assistant", "content": text}, {"role": "user", "content": complaint}]
-        self.ledger.count(purpose, Spent(given_up=1))
+        self.ledger.count(purpose, Spent(failed_requests=1))
         self.cassette.keep_failed(request, attempts)
         raise self._useless(request, attempts)
 
@@ -198,22 +198,23 @@ class ChatClient:
         reply, fault = attempts[-1]
         if reply is None:
             return ReplyFormatError(fault)
-        letter = self.cassette.letter(request)
+        file = self.cassette.failure_file(request)
         return ReplyFormatError(
-            f"model {self.model!r}: {fault}, after {len(attempts)} attempts; see {letter}; try another model"
+            f"model {self.model!r}: {fault}, after {len(attempts)} attempts; see {file}; try another model"
         )
 
     def _reply(self, messages: Sequence[Message], schema: Schema, purpose: Purpose) -> tuple[str, str | None]:
         """The text of a new reply, and its fault if it is empty, refused or cut off, else None."""
-        read = tokens_of(json.dumps(list(messages))) + tokens_of(json.dumps(schema))
+        input_tokens = tokens_of(json.dumps(list(messages))) + tokens_of(json.dumps(schema))
         longest = (self._endpoint.parameters or {}).get("max_tokens", _LONGEST_REPLY)
-        with self.ledger.request(read, longest, self.prices):
+        with self.ledger.request(input_tokens, longest, self.prices):
             reply = self._completion(messages, schema)
             choice = reply.choices[0] if reply.choices else _Choice()
             message, used = choice.message or _Message(), reply.usage or _Usage()
             text = _storable(message.content or "")
-            written = tokens_of(text) if used.completion_tokens is None else used.completion_tokens
-            self.ledger.book(purpose, read if used.prompt_tokens is None else used.prompt_tokens, written, self.prices)
+            output_tokens = tokens_of(text) if used.completion_tokens is None else used.completion_tokens
+            input_tokens = input_tokens if used.prompt_tokens is None else used.prompt_tokens
+            self.ledger.book(purpose, input_tokens, output_tokens, self.prices)
         if not (text.strip() or message.refusal):
             return text, "the reply is empty"
         if message.refusal or choice.finish_reason == "content_filter":
@@ -229,10 +230,10 @@ class ChatClient:
         while True:
             form, parameters = self._form, self._parameters
             try:
-                made = {"model": self.model, **parameters, **_FORMS[form](messages, schema)}
+                body = {"model": self.model, **parameters, **_FORMS[form](messages, schema)}
                 # The first try has the full timeout; retries end at the deadline.
                 left = self._endpoint.timeout_s if pause == _FIRST_PAUSE_S else max(_LEAST_S, end - time.monotonic())
-                reply = self._answer(made, min(self._endpoint.timeout_s, left))
+                reply = self._answer(body, min(self._endpoint.timeout_s, left))
                 try:
                     completion = _Completion.model_validate(reply)
                     self._has_answered = True
@@ -243,45 +244,47 @@ class ChatClient:
             except (OpenAIError, json.JSONDecodeError, UnicodeDecodeError) as error:  # the last two: answer is not JSON
                 status = error.status_code if isinstance(error, APIStatusError) else None
                 # Read only the beginning: the error may go on to quote the request, which mentions schemas as well.
-                said = str(error)[:_SAID]
-                if status in _OF_SETTINGS and (name := _refused_parameter(said, parameters)) is not None:
-                    self._go_without(name, said)
+                message = str(error)[:_SHOWN]
+                if status in _OF_SETTINGS and (name := _refused_parameter(message, parameters)) is not None:
+                    self._go_without(name, message)
                     continue
-                about = _ABOUT_SCHEMAS.search(said)
-                if status in _OF_ONE_REQUEST and about and form + 1 < len(_FORMS):
-                    self._step_down(form, said)
+                is_about_schema = _ABOUT_SCHEMAS.search(message)
+                if status in _OF_ONE_REQUEST and is_about_schema and form + 1 < len(_FORMS):
+                    self._step_down(form, message)
                     continue
                 if status in _OF_SETTINGS and not self._has_answered:
                     to_do = f"it refuses the very first request: correct the model or its parameters {parameters}"
-                    raise LanguageModelError(self._told(error, to_do)) from error
+                    raise LanguageModelError(self._error_text(error, to_do)) from error
                 if status in _OF_ONE_REQUEST:
                     raise ReplyFormatError(
-                        self._told(error, "this request is refused; run again when it is accepted")
+                        self._error_text(error, "this request is refused; run again when it is accepted")
                     ) from error
                 is_passing = status is None or status in _PASSING or status >= 500
                 if not is_passing or (status is None and not isinstance(error, APIConnectionError | ValueError)):
                     if status == _UNAUTHORISED and self._endpoint.lacking_key is not None:
                         to_do = f"environment variable {self._endpoint.lacking_key} is not set; put the key there"
-                        raise LanguageModelError(self._told(error, to_do)) from error
+                        raise LanguageModelError(self._error_text(error, to_do)) from error
                     to_do = "this will not pass by itself: correct the endpoint, the model or the key, and run again"
-                    raise LanguageModelError(self._told(error, to_do)) from error
+                    raise LanguageModelError(self._error_text(error, to_do)) from error
                 if "insufficient_quota" in str(error):
-                    raise LanguageModelError(self._told(error, "no credit is left; add some and run again")) from error
+                    raise LanguageModelError(
+                        self._error_text(error, "no credit is left; add some and run again")
+                    ) from error
                 fault = error
                 wait = _retry_after(
                     error.response.headers.get("retry-after") if isinstance(error, APIStatusError) else None
                 )
             wait = max(wait or 0.0, random.uniform(pause / 2, pause))
             if time.monotonic() + wait > end:
-                raise LanguageModelError(self._told(fault)) from fault
+                raise LanguageModelError(self._error_text(fault)) from fault
             self.ledger.pause(wait)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
-    def _answer(self, made: Mapping[str, Any], seconds: float) -> Any:
+    def _answer(self, body: Mapping[str, Any], seconds: float) -> Any:
         """One answer of the endpoint as parsed JSON; raises APITimeoutError if it is not complete in time."""
         end = time.monotonic() + seconds
         create = self._client.with_options(timeout=seconds).chat.completions.with_streaming_response.create
-        with create(**made) as response:
+        with create(**body) as response:
             pieces = []
             for piece in response.iter_bytes():
                 pieces.append(piece)
@@ -308,8 +311,8 @@ class ChatClient:
             self._where, name, error[:120], "without it" if instead is None else f"with {instead}",
         )  # fmt: skip
 
-    def _told(self, error: Exception, to_do: str = "run again when the endpoint answers") -> str:
-        return f"{self._where}: {str(error)[:_SAID]}; replies so far are kept in {self.cassette.path}; {to_do}"
+    def _error_text(self, error: Exception, to_do: str = "run again when the endpoint answers") -> str:
+        return f"{self._where}: {str(error)[:_SHOWN]}; replies so far are kept in {self.cassette.path}; {to_do}"
 
 
 def _storable(text: str) -> str:
@@ -317,21 +320,21 @@ def _storable(text: str) -> str:
     return text.encode(errors="backslashreplace").decode().replace("\0", "\\0")
 
 
-def _refused_parameter(said: str, parameters: Mapping[str, Any]) -> str | None:
+def _refused_parameter(message: str, parameters: Mapping[str, Any]) -> str | None:
     """The first parameter in ``_INSTEAD`` that the request has and the error message names; None if there is none."""
-    return next((name for name in _INSTEAD if name in parameters and re.search(rf"\b{name}\b", said)), None)
+    return next((name for name in _INSTEAD if name in parameters and re.search(rf"\b{name}\b", message)), None)
 
 
-def _retry_after(said: str | None) -> float | None:
+def _retry_after(header: str | None) -> float | None:
     """Seconds to wait according to a Retry-After header (a number or a date); None if it is absent or unreadable."""
-    if said is None:
+    if header is None:
         return None
     try:
-        return max(0.0, float(said))
+        return max(0.0, float(header))
     except ValueError:
         pass
     try:
-        return max(0.0, parsedate_to_datetime(said).timestamp() - time.time())
+        return max(0.0, parsedate_to_datetime(header).timestamp() - time.time())
     except ValueError:
         return None
 

@@ -114,9 +114,9 @@ def same_names(seen: Snapshot, threshold: float) -> list[Match]:
     Two names mean the same if they differ only in case, articles and plural, or if their embeddings are close and they
     contain the same capitalised words and numbers: "hike" and "hiking", but not "Ann's house" and "Ben's house".
     """
-    found: list[Match] = []
-    for kind in NAMED_TYPES:
-        rows = seen.active_rows([kind])
+    matches: list[Match] = []
+    for node_type in NAMED_TYPES:
+        rows = seen.active_rows([node_type])
         leaders: list[int] = []
         by_key: dict[str, int] = {}
         vectors = np.zeros((len(rows), seen.embeddings.shape[1]), dtype=np.float32)  # of the leaders
@@ -126,16 +126,16 @@ def same_names(seen: Snapshot, threshold: float) -> list[Match]:
             leader = by_key.get(key)
             if leader is not None:
                 cosine = float(seen.embeddings[leader] @ seen.embeddings[row])
-                found.append(Match(row, leader, "spelling", cosine))
+                matches.append(Match(row, leader, "spelling", cosine))
                 continue
             nearest = int(cosines.argmax()) if leaders else -1
             if nearest >= 0 and cosines[nearest] >= threshold and _proper(seen, leaders[nearest]) == _proper(seen, row):
-                found.append(Match(row, leaders[nearest], "meaning", float(cosines[nearest])))
+                matches.append(Match(row, leaders[nearest], "meaning", float(cosines[nearest])))
                 continue
             vectors[len(leaders)] = seen.embeddings[row]
             leaders.append(row)
             by_key[key] = row
-    return found
+    return matches
 
 
 def _proper(seen: Snapshot, row: int) -> frozenset[str]:

@@ -19,50 +19,45 @@ from locigraph.consolidation.errors import ConsolidationError
 from locigraph.consolidation.protocols import Context, ContextSource, Extractor, MeteredExtractor, TextEncoder
 from locigraph.consolidation.space_state import SUPERSEDED_BY, SpaceState
 from locigraph.kg.store import Store
+from locigraph.kg.store.remembered import of_space
 from locigraph.kg.types import GraphChange, NewNode, Node, NodeId, SpaceId, Turn, TurnState
 
 _LOG = logging.getLogger(__name__)
 _CONTEXT_NODES = 12
 _RECENT_TURNS = 4
+# Settings of a space: the extractor that builds it, and the versions of the models and prompts that it used.
+_EXTRACTOR, _VERSIONS = "extractor", "extractor_versions"
 
 
 def refuse_other_extractor(store: Store, space: SpaceId, extractor: Extractor) -> str | None:
     """Raise ConsolidationError if another extractor has built a space; otherwise return the same as ``built_by``."""
-    held = built_by(store, space)
-    if held is not None and held != extractor.name:
+    builder = built_by(store, space)
+    if builder is not None and builder != extractor.name:
         raise ConsolidationError(
-            f"space {space!r} was built by {held!r}, not {extractor.name!r}; a graph must not be built by two "
-            f"extractors: use {held!r}, or another store"
+            f"space {space!r} was built by {builder!r}, not {extractor.name!r}; a graph must not be built by two "
+            f"extractors: use {builder!r}, or another store"
         )
-    return held
+    return builder
 
 
 def built_by(store: Store, space: SpaceId) -> str | None:
     """Name of the extractor that builds a space; None if no turn of it was consolidated yet."""
-    return store.setting(_claim_of(space))
+    return store.setting(of_space(_EXTRACTOR, space))
 
 
 def versions_of(store: Store, space: SpaceId) -> list[str]:
     """Versions of models and prompts that consolidated turns of a space, oldest first; empty if no model was used."""
-    return (store.setting(_versions_name(space)) or "").splitlines()
+    return (store.setting(of_space(_VERSIONS, space)) or "").splitlines()
 
 
 def _remember_version(store: Store, space: SpaceId, version: str) -> None:
     """Add a version of models and prompts to those of a space; logs a warning if there were others before."""
-    held = versions_of(store, space)
-    if version in held:
+    earlier = versions_of(store, space)
+    if version in earlier:
         return
-    if held:
-        _LOG.warning("space %r was built by %s so far, and is continued by %s", space, "; ".join(held), version)
-    store.set_setting(_versions_name(space), "\n".join([*held, version]))
-
-
-def _versions_name(space: SpaceId) -> str:
-    return f"extractor_versions/{space}"  # this form of name is erased with its space
-
-
-def _claim_of(space: SpaceId) -> str:
-    return f"extractor/{space}"
+    if earlier:
+        _LOG.warning("space %r was built by %s so far, and is continued by %s", space, "; ".join(earlier), version)
+    store.set_setting(of_space(_VERSIONS, space), "\n".join([*earlier, version]))
 
 
 class Consolidator:
@@ -80,12 +75,12 @@ class Consolidator:
         self._extractor = extractor
         self._encoder = encoder
         self._context = context
-        self._known: SpaceState | None = None  # cached state of the last space
+        self._cached_state: SpaceState | None = None  # cached state of the last space
 
     @property
     def turns_known(self) -> int:
         """Number of turns of the last space, whose state is cached in memory for its next turn."""
-        return 0 if self._known is None else len(self._known.turns)
+        return 0 if self._cached_state is None else len(self._cached_state.turns)
 
     def run(self, space: SpaceId, *, on_turn: Callable[[], object] = lambda: None) -> None:
         """Consolidate every pending turn of a space, in order.
@@ -99,7 +94,7 @@ class Consolidator:
         """
         if refuse_other_extractor(self._store, space, self._extractor) is None:
             self._store.require_space(space)
-            self._store.set_setting(_claim_of(space), self._extractor.name)
+            self._store.set_setting(of_space(_EXTRACTOR, space), self._extractor.name)
         pending = self._store.turns(space, state=TurnState.PENDING)
         if not pending:
             return
@@ -114,11 +109,11 @@ class Consolidator:
                 verbatim = ChangeBuilder(turn, Blueprint(), {}, state).build()
                 self._commit(turn, replace(verbatim, failure=str(error)), state)
             on_turn()
-        self._known = state  # not reached after an outage, which may leave the state incomplete
+        self._cached_state = state  # not reached after an outage, which may leave the state incomplete
 
     def _state_with(self, space: SpaceId, pending: Sequence[Turn]) -> SpaceState:
         """State of a space with its pending turns; reloaded if the space was changed by others meanwhile."""
-        state, self._known = self._known, None
+        state, self._cached_state = self._cached_state, None
         if state is None or state.space != space or state.revision != self._store.revision(space):
             self._context.drop(space)
             state = SpaceState(self._store, space, self._encoder)
@@ -144,16 +139,16 @@ class Consolidator:
         for edge in change.relations:
             if edge.label == SUPERSEDED_BY:
                 state.supersede(NodeId(edge.source), turn.recorded_at)
-        made = [_as_node(turn, n, ids[n.ref]) for n in change.nodes]
-        made += [self._store.node(turn.space, u.id) for u in amended]
-        if not made:
+        nodes = [_as_node(turn, n, ids[n.ref]) for n in change.nodes]
+        nodes += [self._store.node(turn.space, u.id) for u in amended]
+        if not nodes:
             return
         # Archived nodes need no vector; a blank row keeps nodes and vectors aligned.
-        found = [node.embedding for node in change.nodes] + [update.embedding for update in amended]
-        blank = np.zeros_like(next((vector for vector in found if vector is not None), np.zeros(0, np.float32)))
-        vectors = np.stack([blank if vector is None else vector for vector in found])
-        state.learn(made, vectors)
-        self._context.observe(turn.space, made, vectors)
+        embeddings = [node.embedding for node in change.nodes] + [update.embedding for update in amended]
+        blank = np.zeros_like(next((vector for vector in embeddings if vector is not None), np.zeros(0, np.float32)))
+        vectors = np.stack([blank if vector is None else vector for vector in embeddings])
+        state.learn(nodes, vectors)
+        self._context.observe(turn.space, nodes, vectors)
 
     def _embedded(self, change: GraphChange) -> GraphChange:
         vectors = self._encoder.encode([node.description for node in change.nodes])

@@ -23,5 +23,5 @@ def prompt(stage: str) -> str:
 
 def messages(stage: str, document: Document) -> list[Message]:
     """The instructions of a stage as system message, and the document as JSON in the user message, kept separate."""
-    told = json.dumps(document, ensure_ascii=False)
-    return [{"role": "system", "content": prompt(stage)}, {"role": "user", "content": told}]
+    data = json.dumps(document, ensure_ascii=False)
+    return [{"role": "system", "content": prompt(stage)}, {"role": "user", "content": data}]

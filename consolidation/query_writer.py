@@ -14,14 +14,14 @@ from locigraph.consolidation.errors import LanguageModelError, LimitReachedError
 from locigraph.consolidation.ledger import Purpose
 from locigraph.consolidation.llm import ChatClient, Message
 from locigraph.consolidation.prompting import messages, prompt
-from locigraph.consolidation.replies import Form, filled, one_line, strict_schema
+from locigraph.consolidation.replies import Form, filled, nonblank_line, strict_schema
 from locigraph.kg.schema import NODE_TYPES, searchable_types
 
 #: Name of this stage, for which a client is configured and the ledger counts usage.
 STAGE = "queries"
 _MOST_OF_QUESTION = 4_000  # characters of the question that are shown
 _REST_S = 60.0  # pause after an outage, so that not every question waits for an endpoint that does not answer
-_Line = AfterValidator(one_line)
+_Line = AfterValidator(nonblank_line)
 
 
 class QueryForm(Form):

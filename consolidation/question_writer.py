@@ -66,12 +66,12 @@ class LLMQuestions:
         cassette = self._client.cassette
         requests = {s: self._client.request(_messages([s]), _SCHEMA) for s in statements}
         keys = {statement: key_of(request) for statement, request in requests.items()}
-        held = cassette.find(list(keys.values()))
+        recorded = cassette.find(list(keys.values()))
         of_one = partial(questions_of, count=1)
-        found = {s: read_reply(held[key], of_one)[0] for s, key in keys.items() if key in held}
-        missing = [statement for statement in keys if statement not in found]
+        questions = {s: read_reply(recorded[key], of_one)[0] for s, key in keys.items() if key in recorded}
+        missing = [statement for statement in keys if statement not in questions]
         if missing:
-            cassette.require(requests[missing[0]])
+            cassette.refuse_missing(requests[missing[0]])
         batches = [missing[first : first + _BATCH] for first in range(0, len(missing), _BATCH)]
         with (
             ThreadPoolExecutor(self._concurrency) as pool,
@@ -79,15 +79,15 @@ class LLMQuestions:
         ):
             asked = {pool.submit(self._ask, batch): batch for batch in batches}
             try:
-                for done in as_completed(asked):
-                    written = dict(zip(asked[done], done.result(), strict=True))
+                for future in as_completed(asked):
+                    written = dict(zip(asked[future], future.result(), strict=True))
                     cassette.keep([(requests[s], _reply(questions)) for s, questions in written.items()])
-                    found |= written
+                    questions |= written
                     bar.update(len(written))
             except BaseException:
                 pool.shutdown(cancel_futures=True)  # requests not sent yet would fail in the same way
                 raise
-        return [found[statement] for statement in statements]
+        return [questions[statement] for statement in statements]
 
     def _ask(self, batch: Sequence[str]) -> list[list[str]]:
         read = partial(questions_of, count=len(batch))

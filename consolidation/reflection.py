@@ -23,11 +23,12 @@ from locigraph.consolidation.insights import Insight, insights_of
 from locigraph.consolidation.ledger import Purpose
 from locigraph.consolidation.prompting import messages
 from locigraph.consolidation.protocols import TextEncoder
-from locigraph.consolidation.replies import Form, filled, one_line, strict_schema
+from locigraph.consolidation.replies import Form, filled, nonblank_line, strict_schema
 from locigraph.kg.counts import Counts, counted
 from locigraph.kg.schema import fact_types
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
+from locigraph.kg.store.remembered import of_space
 from locigraph.kg.times import moment
 from locigraph.kg.types import (
     Attributes,
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     from locigraph.consolidation.llm import ChatClient
 
 REFLECTION = "reflection"
+# Settings of a space: key of the last fact about which a model was asked, and ranges of facts with unusable replies.
+_ASKED_TO, _FAILED = "reflected", "reflected_failed"
 _BATCH = 24  # largest number of new facts in one request, and also of earlier facts
 _KNOWN = 8  # largest number of known insights in one request
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -62,11 +65,11 @@ class Reflected(Counts):
     useless: int = 0
 
     def __str__(self) -> str:
-        told = f"{counted(self.made, 'reflection')} made, {self.reworded} reworded, {self.archived} archived"
-        return told + (f", unusable replies: {self.useless} (--retry_failed true asks again)" if self.useless else "")
+        text = f"{counted(self.made, 'reflection')} made, {self.reworded} reworded, {self.archived} archived"
+        return text + (f", unusable replies: {self.useless} (--retry_failed true asks again)" if self.useless else "")
 
 
-_Line = AfterValidator(one_line)
+_Line = AfterValidator(nonblank_line)
 # The allowed values differ between requests; ``strict_schema`` fills them in.
 _FactId = Annotated[str, Field(json_schema_extra={"enum": "facts"})]
 _InsightId = Annotated[str, Field(json_schema_extra={"enum": "insights"})]
@@ -88,7 +91,7 @@ class InsightsForm(Form):
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _Reflection:
     """An existing reflection, and the facts that support it."""
 
     node: Node
@@ -113,12 +116,12 @@ class _Facts:
     Attributes:
         seen: The graph.
         rows: Rows of the facts that are neither archived nor superseded, oldest first.
-        held: The active reflections.
+        reflections: The active reflections.
     """
 
     seen: Snapshot
     rows: NDArray[np.int64]
-    held: tuple[_Held, ...]
+    reflections: tuple[_Reflection, ...]
 
     def turns(self, facts: Sequence[NodeId]) -> tuple[TurnId, ...]:
         """Source turns of the given facts, in conversation order."""
@@ -165,7 +168,11 @@ class Reflector:
         """
         facts = self._facts(space)
         valid = {facts.seen.ids[row] for row in facts.rows.tolist()}
-        untrue = [held for held in facts.held if "key" not in held.node.attributes and not held.facts <= valid]
+        untrue = [
+            reflection
+            for reflection in facts.reflections
+            if "key" not in reflection.node.attributes and not reflection.facts <= valid
+        ]
         due = insights_of(facts.seen, facts.rows) if client is None else []
         total = self._archive(facts, untrue, is_stopped) + self._follow_rules(facts, due, is_stopped)
         for failed in self._failed(space) if retry_failed else ():
@@ -185,20 +192,29 @@ class Reflector:
         behind: dict[NodeId, set[NodeId]] = {}
         for edge in np.flatnonzero(seen.relations == "DERIVED_FROM_FACT").tolist():
             behind.setdefault(seen.ids[seen.source[edge]], set()).add(seen.ids[seen.target[edge]])
-        held = [
-            _Held(node, frozenset(behind.get(node.id, ()))) for node in self._store.nodes(space, types=[REFLECTION])
+        reflections = [
+            _Reflection(node, frozenset(behind.get(node.id, ())))
+            for node in self._store.nodes(space, types=[REFLECTION])
         ]
-        return _Facts(seen, np.setdiff1d(seen.active_rows(fact_types()), outdated), tuple(held))
+        return _Facts(seen, np.setdiff1d(seen.active_rows(fact_types()), outdated), tuple(reflections))
 
     def _follow_rules(self, facts: _Facts, due: Sequence[Insight], is_stopped: Callable[[], bool]) -> Reflected:
         """Make the rule-based reflections, which have a ``key`` attribute, agree with what the rules give now."""
-        held = {str(each.node.attributes["key"]): each for each in facts.held if "key" in each.node.attributes}
+        by_key = {
+            str(reflection.node.attributes["key"]): reflection
+            for reflection in facts.reflections
+            if "key" in reflection.node.attributes
+        }
         wanted = {insight.key: insight for insight in due}
         # Edges are never removed, so a reflection that lost some of its facts is archived and created again.
-        gone = [each for key, each in held.items() if key not in wanted or each.facts - set(wanted[key].facts)]
-        total = self._archive(facts, gone, is_stopped)
+        outdated = [
+            reflection
+            for key, reflection in by_key.items()
+            if key not in wanted or reflection.facts - set(wanted[key].facts)
+        ]
+        total = self._archive(facts, outdated, is_stopped)
         for key, insight in wanted.items():
-            before = None if held.get(key) in gone else held.get(key)
+            before = None if by_key.get(key) in outdated else by_key.get(key)
             if before is not None and (before.node.description, len(before.facts)) == (
                 insight.text,
                 len(insight.facts),
@@ -213,15 +229,15 @@ class Reflector:
     def _ask(self, space: SpaceId, client: ChatClient) -> Reflected | None:
         """Ask about the next facts; returns None if there are none, or too few while turns are pending."""
         facts = self._facts(space)
-        asked_to = int(self._store.setting(_name(space)) or 0)
+        asked_to = int(self._store.setting(of_space(_ASKED_TO, space)) or 0)
         new = facts.rows[facts.seen.keys[facts.rows] > asked_to][:_BATCH]
         if not len(new) or (len(new) < _BATCH and self._store.turn_counts(space)[TurnState.PENDING]):
             return None
         last = int(facts.seen.keys[new].max())
-        done = self._ask_about(facts, new, client, {_name(space): str(last)})
+        done = self._ask_about(facts, new, client, {of_space(_ASKED_TO, space): str(last)})
         if done is None:  # recorded as failed before the position advances, so that these facts are not lost
-            self._store.set_setting(_failed_name(space), json.dumps([*self._failed(space), [asked_to, last]]))
-            self._store.set_setting(_name(space), str(last))
+            self._store.set_setting(of_space(_FAILED, space), json.dumps([*self._failed(space), [asked_to, last]]))
+            self._store.set_setting(of_space(_ASKED_TO, space), str(last))
             return Reflected(useless=1)
         return done
 
@@ -230,7 +246,7 @@ class Reflector:
         facts = self._facts(space)
         keys = facts.seen.keys[facts.rows]
         again = facts.rows[(keys > failed[0]) & (keys <= failed[1])]
-        name, others = _failed_name(space), json.dumps([each for each in self._failed(space) if each != failed])
+        name, others = of_space(_FAILED, space), json.dumps([other for other in self._failed(space) if other != failed])
         if not len(again):  # the facts were erased, or are no longer valid
             self._store.set_setting(name, others)
             return Reflected()
@@ -239,8 +255,8 @@ class Reflector:
 
     def _failed(self, space: SpaceId) -> list[list[int]]:
         """Ranges of facts for which replies were unusable, as pairs of keys: exclusive start, inclusive end."""
-        found: list[list[int]] = json.loads(self._store.setting(_failed_name(space)) or "[]")
-        return found
+        ranges: list[list[int]] = json.loads(self._store.setting(of_space(_FAILED, space)) or "[]")
+        return ranges
 
     def _ask_about(
         self, facts: _Facts, new: NDArray[np.int64], client: ChatClient, remembered: Mapping[str, str]
@@ -259,7 +275,11 @@ class Reflector:
     def _insights(self, facts: _Facts, new: NDArray[np.int64], client: ChatClient) -> list[_Draft]:
         seen = facts.seen
         earlier = _nearest(seen, new, facts.rows[facts.rows < new.min()], _BATCH)
-        by_id = {seen.row_of[each.node.id]: each for each in facts.held if each.node.id in seen.row_of}
+        by_id = {
+            seen.row_of[reflection.node.id]: reflection
+            for reflection in facts.reflections
+            if reflection.node.id in seen.row_of
+        }
         known = _nearest(seen, new, np.array(sorted(by_id), dtype=np.int64), _KNOWN)
         ids = {f"f{number}": row for number, row in enumerate([*new.tolist(), *earlier.tolist()], start=1)}
         insights = {f"i{number}": by_id[row] for number, row in enumerate(known.tolist(), start=1)}
@@ -271,7 +291,9 @@ class Reflector:
         document = {
             "new_facts": listed(name for name in ids if name in fresh),
             "earlier_facts": listed(name for name in ids if name not in fresh),
-            "known_insights": [{"id": name, "text": each.node.description} for name, each in insights.items()],
+            "known_insights": [
+                {"id": name, "text": reflection.node.description} for name, reflection in insights.items()
+            ],
         }
 
         def read(reply: Any) -> list[_Draft]:
@@ -334,20 +356,20 @@ class Reflector:
         )  # fmt: skip
         return Reflected(made=len(new), reworded=len(old))
 
-    def _archive(self, facts: _Facts, gone: Sequence[_Held], is_stopped: Callable[[], bool]) -> Reflected:
+    def _archive(self, facts: _Facts, outdated: Sequence[_Reflection], is_stopped: Callable[[], bool]) -> Reflected:
         """Archive reflections, each as of the time when the last change of its facts was recorded."""
         archived = 0
-        for each in gone:
+        for reflection in outdated:
             if is_stopped():
                 break
-            behind = self._store.nodes(facts.seen.space, ids=sorted(each.facts), include_archived=True)
+            behind = self._store.nodes(facts.seen.space, ids=sorted(reflection.facts), include_archived=True)
             is_end = (facts.seen.relations == "SUPERSEDED_BY") & np.isin(
                 facts.seen.source, [facts.seen.row_of[node.id] for node in behind]
             )
             ends = facts.seen.recorded_at[facts.seen.target[is_end]].tolist()
             times = [node.update_time for node in behind] + [moment(end) for end in ends]
-            change = NodeUpdate(each.node.id, status=NodeStatus.ARCHIVED)
-            latest = max(times, default=each.node.update_time)
+            change = NodeUpdate(reflection.node.id, status=NodeStatus.ARCHIVED)
+            latest = max(times, default=reflection.node.update_time)
             self._store.commit(GraphChange(facts.seen.space, latest, updates=(change,)))
             archived += 1
         return Reflected(archived=archived)
@@ -359,11 +381,3 @@ def _nearest(seen: Snapshot, new: NDArray[np.int64], rows: NDArray[np.int64], mo
         return rows
     cosine = (seen.embeddings[rows] @ seen.embeddings[new].T).max(axis=1)
     return np.sort(rows[np.argsort(-cosine, kind="stable")[:most]])
-
-
-def _name(space: SpaceId) -> str:
-    return f"reflected/{space}"  # this form of name is erased with its space
-
-
-def _failed_name(space: SpaceId) -> str:
-    return f"reflected_failed/{space}"

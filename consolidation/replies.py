@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from locigraph.consolidation.errors import ConsolidationError
+from locigraph.kg.language.tokens import printable_line
 
 Schema = Mapping[str, Any]
 _Form = TypeVar("_Form", bound="Form")
@@ -28,9 +29,9 @@ class Form(BaseModel):
     model_config = ConfigDict(extra="forbid", str_strip_whitespace=True)
 
 
-def one_line(text: str) -> str:
-    """The text on one line, without control characters; raises ValueError if it is blank."""
-    line = " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
+def nonblank_line(text: str) -> str:
+    """The text as a ``printable_line``; raises ValueError if it is blank."""
+    line = printable_line(text)
     if not line:
         raise ValueError("must not be blank")
     return line
@@ -68,28 +69,28 @@ def _objects(text: str) -> Iterator[Any]:
             yield json.loads(text, parse_constant=_refuse_constant)
             return
         except ValueError:
-            said = _without_thoughts(text).strip()
-        if not said:
+            answer = _without_thoughts(text).strip()
+        if not answer:
             raise ValueError("the reply is empty")
         try:
-            yield json.loads(said, parse_constant=_refuse_constant)
+            yield json.loads(answer, parse_constant=_refuse_constant)
             return
         except json.JSONDecodeError as error:
-            whole = error
+            fault = error
         decoder = json.JSONDecoder(parse_constant=_refuse_constant)
-        start, found, failed = said.find("{"), False, 0
+        start, has_object, failed = answer.find("{"), False, 0
         while start >= 0 and failed < _MOST_FAILED:
             try:
-                reply, end = decoder.raw_decode(said, start)
+                reply, end = decoder.raw_decode(answer, start)
             except json.JSONDecodeError as error:
                 end = max(start + 1, error.pos)  # text parsed up to the error is not parsed again
                 failed += 1
             else:
-                found = True
+                has_object = True
                 yield reply
-            start = said.find("{", end)
-        if not found:
-            raise ValueError(f"the reply is not JSON ({whole})") from whole
+            start = answer.find("{", end)
+        if not has_object:
+            raise ValueError(f"the reply is not JSON ({fault})") from fault
     except RecursionError as error:
         raise ValueError("the reply is not JSON that can be read (nested too deeply)") from error
 
@@ -107,9 +108,9 @@ def _without_thoughts(text: str) -> str:
         elif tag[1] and begun >= 0:
             parts.append(text[start:begun])
             start, begun = tag.end(), -1
-    said = "".join([*parts, text[start:]])
-    end = max((tag.end() for tag in _THOUGHT_TAG.finditer(said) if tag[1]), default=0)
-    return said[end:] if said[end:].strip() else said[:end]
+    answer = "".join([*parts, text[start:]])
+    end = max((tag.end() for tag in _THOUGHT_TAG.finditer(answer) if tag[1]), default=0)
+    return answer[end:] if answer[end:].strip() else answer[:end]
 
 
 def _refuse_constant(name: str) -> None:
@@ -148,18 +149,18 @@ def strict_schema(
 
     def strict(part: Any) -> Any:
         if isinstance(part, list):
-            return [strict(each) for each in part]
+            return [strict(member) for member in part]
         if not isinstance(part, dict):
             return part
         if "$ref" in part:
             return strict(definitions[part["$ref"].rpartition("/")[2]])
-        made = {name: value for name, value in part.items() if name not in ("title", "default", "description")}
-        if isinstance(made.get("enum"), str):
-            made["enum"] = list((enums or {})[made["enum"]])
-        if made.get("type") == "object":  # properties may have the same names as schema keywords
-            made["properties"] = {name: strict(value) for name, value in part["properties"].items()}
-            return made | {"required": list(made["properties"]), "additionalProperties": False}
-        return {name: value if name == "enum" else strict(value) for name, value in made.items()}
+        kept = {name: value for name, value in part.items() if name not in ("title", "default", "description")}
+        if isinstance(kept.get("enum"), str):
+            kept["enum"] = list((enums or {})[kept["enum"]])
+        if kept.get("type") == "object":  # properties may have the same names as schema keywords
+            kept["properties"] = {name: strict(value) for name, value in part["properties"].items()}
+            return kept | {"required": list(kept["properties"]), "additionalProperties": False}
+        return {name: value if name == "enum" else strict(value) for name, value in kept.items()}
 
     result: Schema = strict(schema)
     return result
@@ -173,7 +174,7 @@ def _schema_of(form: type[Form]) -> Schema:
 def without_bounds(schema: Any) -> Any:
     """The schema without limits on lengths and without patterns."""
     if isinstance(schema, list):
-        return [without_bounds(each) for each in schema]
+        return [without_bounds(member) for member in schema]
     if not isinstance(schema, dict):
         return schema
     return {name: without_bounds(value) for name, value in schema.items() if name not in _BOUNDS}

@@ -32,16 +32,16 @@ class Resolver:
         for node, vector in zip(nodes, vectors, strict=True):
             self.learn(node.id, node.type, node.label, vector)
 
-    def alias(self, kind: str, label: str, node_id: NodeId) -> None:
+    def alias(self, node_type: str, label: str, node_id: NodeId) -> None:
         """Add another name by which an entity or concept is found from now on."""
-        if kind == "entity":
+        if node_type == "entity":
             self._entities[entity_key(label)] = node_id
         else:
             self._concepts[concept_key(label)] = node_id
 
-    def learn(self, node_id: NodeId, kind: str, label: str, vector: NDArray[np.float32]) -> None:
+    def learn(self, node_id: NodeId, node_type: str, label: str, vector: NDArray[np.float32]) -> None:
         """Add a new entity or concept."""
-        if kind == "entity":
+        if node_type == "entity":
             self._entities.setdefault(entity_key(label), node_id)
             return
         self._concepts.setdefault(concept_key(label), node_id)
@@ -53,18 +53,18 @@ class Resolver:
         self._concept_vectors[count] = vector
         self._concept_ids.append(node_id)
 
-    def entity(self, name: str, speakers: Sequence[str]) -> NodeId | None:
-        """The entity to which a name refers; a short form of a speaker's name refers to the speaker."""
-        return self._entities.get(entity_key(full_name(name, speakers)))
+    def entity(self, name: str) -> NodeId | None:
+        """The entity to which a name refers; see ``full_name`` for short forms of the names of speakers."""
+        return self._entities.get(entity_key(name))
 
     def concept(self, label: str, vector: NDArray[np.float32]) -> tuple[NodeId, float | None] | None:
         """The concept with the same canonical label (and no cosine), or else the nearest concept and its cosine.
 
         Returns None if no label matches and the nearest concept has a cosine below ``CONCEPT_MERGE``.
         """
-        found = self._concepts.get(concept_key(label))
-        if found is not None:
-            return found, None
+        same_label = self._concepts.get(concept_key(label))
+        if same_label is not None:
+            return same_label, None
         if not self._concept_ids:
             return None
         cosines = self._concept_vectors[: len(self._concept_ids)] @ vector

@@ -128,9 +128,9 @@ class SpaceState:
     def learn_labels(self, names: AbstractSet[str]) -> None:
         """Add the coined labels among those of committed edges."""
         if new := names - RELATION_LABELS.keys() - {label.name for label in self.coined}:
-            held = self._store.relation_labels(self.space)
-            found = sorted([*self.coined, *(held[name] for name in new)], key=attrgetter("name"))
-            self.coined = tuple(found[:_MOST_LABELS])
+            labels = self._store.relation_labels(self.space)
+            coined = sorted([*self.coined, *(labels[name] for name in new)], key=attrgetter("name"))
+            self.coined = tuple(coined[:_MOST_LABELS])
 
     def add_source(self, turn_id: TurnId, node_ids: Iterable[NodeId]) -> None:
         """Record that a committed turn is a further source of nodes."""
@@ -144,8 +144,8 @@ class SpaceState:
 
     def event_before(self, turn: Turn) -> NodeId | None:
         """The last event of any earlier turn, even if later turns were consolidated before this one (a retry)."""
-        found = bisect_left(self._events, (self.index[turn.turn_id],))
-        return self._events[found - 1][2] if found else None
+        place = bisect_left(self._events, (self.index[turn.turn_id],))
+        return self._events[place - 1][2] if place else None
 
     def events_after(self, turn: Turn) -> list[NodeId]:
         """The events of the first later turn that has any; there are some only when the turn is a retried one."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Self
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass, fields
+from typing import Any, Self
 
 
 def counted(number: int, noun: str) -> str:
@@ -24,36 +25,49 @@ class Counts:
         return type(self)(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
 
 
+#: Names of the counts of ``Spent`` in databases and result files, in the order of its fields.
+STORED_NAMES = ("calls", "read", "written", "cost", "invalid", "repaired", "given_up")
+
+
 @dataclass(frozen=True, slots=True)
 class Spent(Counts):
     """Usage of language models: calls, tokens, cost and unusable replies.
 
     Attributes:
         calls: Number of replies, including unusable ones.
-        read: Input tokens.
-        written: Output tokens.
+        input_tokens: Number of tokens in the requests.
+        output_tokens: Number of tokens in the replies.
         cost: Cost of these tokens, in the currency of the prices.
         invalid: Number of replies that could not be used.
         repaired: Number of invalid replies that the model corrected when it was told the error.
-        given_up: Number of requests that gave no usable result, including refused ones.
+        failed_requests: Number of requests that gave no usable result, including refused ones.
     """
 
     calls: int = 0
-    read: int = 0
-    written: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
     cost: float = 0.0
     invalid: int = 0
     repaired: int = 0
-    given_up: int = 0
+    failed_requests: int = 0
 
     @property
     def tokens(self) -> int:
-        """Tokens read and written."""
-        return self.read + self.written
+        """Input and output tokens."""
+        return self.input_tokens + self.output_tokens
+
+    def stored(self) -> dict[str, int | float]:
+        """The counts under the names that they have in databases and result files."""
+        return dict(zip(STORED_NAMES, astuple(self), strict=True))
+
+    @classmethod
+    def of_stored(cls, counts: Mapping[Any, Any]) -> Self:
+        """The counts that ``stored`` gave; those that are missing are 0."""
+        return cls(*(counts.get(name, 0) for name in STORED_NAMES))
 
     def __str__(self) -> str:
         cost = f", cost {self.cost:.4f}" if self.cost else ""
-        faults = (("invalid", self.invalid), ("repaired", self.repaired), ("given up", self.given_up))
+        faults = (("invalid", self.invalid), ("repaired", self.repaired), ("given up", self.failed_requests))
         wrong = "".join(f", {number:,} {name}" for name, number in faults if number)
-        told = f"{counted(self.calls, 'call')}, {counted(self.read, 'token')} read, {self.written:,} written"
-        return f"{told}{cost}{wrong}"
+        read = counted(self.input_tokens, "token")
+        return f"{counted(self.calls, 'call')}, {read} read, {self.output_tokens:,} written{cost}{wrong}"

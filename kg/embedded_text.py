@@ -20,12 +20,12 @@ def reads_turn_before(model: str) -> bool:
 
 
 def in_context(text: str, before: str) -> str:
-    """A turn's description with that of the turn before it in the same session, of which only the end is read.
+    """A turn's description with that of the turn before it in the same session.
 
-    What a reply refers to stands there, and long turns would leave no room for the reply.
+    Only the last 40 words of the earlier turn are kept: a reply usually refers to its end.
     """
-    speaker, _, said = before.partition(": ")
-    words = said.split()
+    speaker, _, text_before = before.partition(": ")
+    words = text_before.split()
     if len(words) > _WORDS_BEFORE:
         before = f"{speaker}: ... {' '.join(words[-_WORDS_BEFORE:])}"
     return f"{text}\n(in reply to {before})"

@@ -36,8 +36,8 @@ def parsed_json(text: str) -> Any:
 
 def sealed(manifest: Mapping[str, Any]) -> str:
     """A manifest as JSON text, with the SHA-256 of its content added under the key ``sha256``."""
-    said = json.loads(json.dumps(manifest))  # in the form in which it will be read back
-    return json.dumps({**said, _SEAL: _seal(said)}, indent=1, sort_keys=True) + "\n"
+    content = json.loads(json.dumps(manifest))  # in the form in which it will be read back
+    return json.dumps({**content, _SEAL: _seal(content)}, indent=1, sort_keys=True) + "\n"
 
 
 def check_seal(manifest: Mapping[str, Any]) -> None:
@@ -47,8 +47,8 @@ def check_seal(manifest: Mapping[str, Any]) -> None:
 
 
 def _seal(manifest: Mapping[str, Any]) -> str:
-    said = {name: value for name, value in manifest.items() if name != _SEAL}
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    content = {name: value for name, value in manifest.items() if name != _SEAL}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def replace_file(path: Path, content: str | bytes) -> None:
@@ -62,9 +62,9 @@ def replace_file(path: Path, content: str | bytes) -> None:
 
 def sync(path: Path) -> None:
     """Wait until a file or folder is on the disk."""
-    held = os.open(path, os.O_RDONLY)
-    os.fsync(held)
-    os.close(held)
+    descriptor = os.open(path, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.close(descriptor)
 
 
 def is_foreign(
@@ -83,8 +83,8 @@ def is_foreign(
     (objects,) = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
     is_unmarked_ours = not (version or objects) or is_earlier(connection)
     # Read the id last: a thread that creates the file at the same time sets the id before it adds further tables.
-    (held,) = connection.execute("PRAGMA application_id").fetchone()
-    return bool(held != application_id) if held else not is_unmarked_ours
+    (stored_id,) = connection.execute("PRAGMA application_id").fetchone()
+    return bool(stored_id != application_id) if stored_id else not is_unmarked_ours
 
 
 @contextmanager
@@ -101,7 +101,7 @@ def opened_sqlite(
     """
     try:
         with closing(sqlite3.connect(path, timeout=60)) as connection:
-            if is_foreign(connection, application_id=CACHE_ID, is_earlier=lambda held: _holds(held, table, columns)):
+            if is_foreign(connection, application_id=CACHE_ID, is_earlier=lambda file: _holds(file, table, columns)):
                 raise sqlite3.DatabaseError("it belongs to another application and was left unchanged")
             ensure_table(connection, table, columns)
             connection.execute("PRAGMA secure_delete = ON")

@@ -50,34 +50,34 @@ def side_by_side(snapshots: Sequence[Snapshot], name: SpaceId) -> Snapshot:
 
     Node rows are ordered by key within a space only.
     """
-    held = sorted(snapshots, key=_began)
-    nodes = [0, *accumulate(each.num_nodes for each in held)][:-1]  # rows at which the spaces begin
-    turns = [0, *accumulate(len(each.turn_ids) for each in held)][:-1]
+    parts = sorted(snapshots, key=_began)
+    nodes = [0, *accumulate(part.num_nodes for part in parts)][:-1]  # rows at which the spaces begin
+    turns = [0, *accumulate(len(part.turn_ids) for part in parts)][:-1]
     begins = np.array([nodes, turns], dtype=np.int64).T
-    width = max((each.embeddings.shape[1] for each in held if each.num_nodes), default=0)
+    width = max((part.embeddings.shape[1] for part in parts if part.num_nodes), default=0)
     return Snapshot(
         space=name,
-        keys=np.concatenate([each.keys for each in held]),
-        ids=tuple(joint_name(each.space, node) for each in held for node in each.ids),
-        types=np.concatenate([each.types for each in held]),
-        labels=tuple(label for each in held for label in each.labels),
-        descriptions=tuple(text for each in held for text in each.descriptions),
-        active=np.concatenate([each.active for each in held]),
-        recorded_at=np.concatenate([each.recorded_at for each in held]),
-        valid_from=np.concatenate([each.valid_from for each in held]),
-        valid_to=np.concatenate([each.valid_to for each in held]),
+        keys=np.concatenate([part.keys for part in parts]),
+        ids=tuple(joint_name(part.space, node) for part in parts for node in part.ids),
+        types=np.concatenate([part.types for part in parts]),
+        labels=tuple(label for part in parts for label in part.labels),
+        descriptions=tuple(text for part in parts for text in part.descriptions),
+        active=np.concatenate([part.active for part in parts]),
+        recorded_at=np.concatenate([part.recorded_at for part in parts]),
+        valid_from=np.concatenate([part.valid_from for part in parts]),
+        valid_to=np.concatenate([part.valid_to for part in parts]),
         # The embeddings of a space without nodes have width 0.
-        embeddings=np.concatenate([each.embeddings.reshape(each.num_nodes, width) for each in held]),
-        source=np.concatenate([each.source + first for each, first in zip(held, nodes, strict=True)]),
-        target=np.concatenate([each.target + first for each, first in zip(held, nodes, strict=True)]),
-        relations=np.concatenate([each.relations for each in held]),
-        families=np.concatenate([each.families for each in held]),
-        weights=np.concatenate([each.weights for each in held]),
-        turn_ids=tuple(joint_name(each.space, turn) for each in held for turn in each.turn_ids),
-        speakers=tuple(speaker for each in held for speaker in each.speakers),
-        session_ids=tuple(joint_name(each.space, session) for each in held for session in each.session_ids),
-        spoken_at=np.concatenate([each.spoken_at for each in held]),
-        provenance=np.concatenate([each.provenance + begin for each, begin in zip(held, begins, strict=True)]),
+        embeddings=np.concatenate([part.embeddings.reshape(part.num_nodes, width) for part in parts]),
+        source=np.concatenate([part.source + first for part, first in zip(parts, nodes, strict=True)]),
+        target=np.concatenate([part.target + first for part, first in zip(parts, nodes, strict=True)]),
+        relations=np.concatenate([part.relations for part in parts]),
+        families=np.concatenate([part.families for part in parts]),
+        weights=np.concatenate([part.weights for part in parts]),
+        turn_ids=tuple(joint_name(part.space, turn) for part in parts for turn in part.turn_ids),
+        speakers=tuple(speaker for part in parts for speaker in part.speakers),
+        session_ids=tuple(joint_name(part.space, session) for part in parts for session in part.session_ids),
+        spoken_at=np.concatenate([part.spoken_at for part in parts]),
+        provenance=np.concatenate([part.provenance + begin for part, begin in zip(parts, begins, strict=True)]),
     )
 
 

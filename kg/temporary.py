@@ -32,12 +32,12 @@ def held_folder(place: str | None = None) -> tuple[str, Callable[[], None]]:
     while True:
         folder = tempfile.mkdtemp(prefix=PREFIX, dir=place)
         try:
-            held = _locked(folder)
+            descriptor = _locked(folder)
         except OSError:  # folders cannot be locked here (some network drives), so no other process removes this one
             return folder, partial(shutil.rmtree, folder, ignore_errors=True)
         # Before it was locked, another process may have taken it for abandoned and removed it.
-        if held is not None and Path(folder).exists():
-            return folder, partial(_remove, folder, held)
+        if descriptor is not None and Path(folder).exists():
+            return folder, partial(_remove, folder, descriptor)
 
 
 def _remove_abandoned(place: str) -> None:
@@ -46,27 +46,27 @@ def _remove_abandoned(place: str) -> None:
             continue
         with suppress(OSError):  # it was removed meanwhile, or cannot be locked
             if entry.stat(follow_symlinks=False).st_uid == os.getuid():
-                held = _locked(entry.path)
-                if held is not None:
-                    _remove(entry.path, held)
+                descriptor = _locked(entry.path)
+                if descriptor is not None:
+                    _remove(entry.path, descriptor)
 
 
 def _locked(folder: str) -> int | None:
     """A file descriptor that holds a folder's lock; None if another process holds it or the folder is gone."""
     try:
-        held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except FileNotFoundError:
         return None
     try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        os.close(held)
+        os.close(descriptor)
         if isinstance(error, BlockingIOError):
             return None
         raise
-    return held
+    return descriptor
 
 
-def _remove(folder: str, held: int) -> None:
+def _remove(folder: str, descriptor: int) -> None:
     shutil.rmtree(folder, ignore_errors=True)
-    os.close(held)
+    os.close(descriptor)

@@ -39,7 +39,7 @@ class Views:
     ) -> None:
         self._load = load
         self._last_turn = last_turn
-        self._held: dict[View, Snapshot] = {}
+        self._snapshots: dict[View, Snapshot] = {}
 
     def of(self, space: SpaceId, as_of: datetime | None) -> View:
         """The view of a space as of a time; the present view if no turn was spoken after that time."""
@@ -54,6 +54,6 @@ class Views:
 
     def snapshot(self, view: View) -> Snapshot:
         """The snapshot of a view."""
-        if view not in self._held:
-            self._held[view] = self._load(view.space, view.as_of)
-        return self._held[view]
+        if view not in self._snapshots:
+            self._snapshots[view] = self._load(view.space, view.as_of)
+        return self._snapshots[view]

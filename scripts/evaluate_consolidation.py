@@ -86,8 +86,8 @@ def evaluate_consolidation(
         row |= {**found.shares(), "counts": asdict(found), "made": found.made}
         if isinstance(extractor, MeteredExtractor):
             ledger = extractor.ledger
-            stages = {stage: asdict(spent) for stage, spent in ledger.by_stage().items()}
-            row |= asdict(ledger.total) | {"tokens": ledger.total.tokens, "stages": stages}
+            stages = {stage: spent.stored() for stage, spent in ledger.by_stage().items()}
+            row |= ledger.total.stored() | {"tokens": ledger.total.tokens, "stages": stages}
         rows[llm.model if name == "llm" else name] = row
     turns = sum(len(conversation.turns) for conversation in read.conversations)
     result = {

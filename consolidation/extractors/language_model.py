@@ -32,7 +32,7 @@ from locigraph.consolidation.errors import ReplyFormatError, UnusableReplyError
 from locigraph.consolidation.ledger import Purpose, tokens_of
 from locigraph.consolidation.prompting import Document, messages, prompt
 from locigraph.consolidation.protocols import Context
-from locigraph.consolidation.replies import Form, Schema, filled, one_line, strict_schema
+from locigraph.consolidation.replies import Form, Schema, filled, nonblank_line, strict_schema
 from locigraph.kg.counts import Spent
 from locigraph.kg.schema import LABEL_PATTERN, NODE_TYPES, RELATION_LABELS, plannable_labels, plannable_types
 from locigraph.kg.times import day_in_words
@@ -41,7 +41,7 @@ from locigraph.kg.types import NodeId, Turn
 if TYPE_CHECKING:  # its client takes a second to import
     from locigraph.consolidation.llm import ChatClient
 
-_Made = TypeVar("_Made")
+_Result = TypeVar("_Result")
 #: Most nodes that one turn may reword, supersede or archive, so that a single malicious turn cannot destroy a memory.
 MAX_CLOSED = 3
 _MOST_OF_TURN, _MOST_OF_EARLIER = 12_000, 1_000  # characters shown of the turn, and of each earlier turn
@@ -56,7 +56,7 @@ def _plannable(name: str) -> str:
     return name
 
 
-_Line = AfterValidator(one_line)
+_Line = AfterValidator(nonblank_line)
 _Ref = Literal["n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8"]
 _Type = Annotated[str, Field(json_schema_extra={"enum": "types"}), AfterValidator(_plannable)]
 _Kind = Literal["person", "organisation", "location", "product", "other"]
@@ -242,18 +242,17 @@ class LLMExtractor:
             context = Context((), tuple(turns[max(0, number - 4) : number]))
             document, schema = _to_plan(turn, context, _Names.of(nothing))
             shown = tokens_of(json.dumps(document, ensure_ascii=False)) + _NODES_READ
-            said = int(_WORDS_WRITTEN * tokens_of(turn.utterance)) + _JSON_WRITTEN
+            output_tokens = int(_WORDS_WRITTEN * tokens_of(turn.utterance)) + _JSON_WRITTEN
             for stage, client in (("architect", self._architect), ("scribe", self._scribe)):
-                read = tokens_of(prompt(stage)) + shown
+                input_tokens = tokens_of(prompt(stage)) + shown
                 if stage == "architect":
-                    read += tokens_of(json.dumps(schema))
-                cost = (read * client.prices.read + said * client.prices.written) / 1e6
-                total += Spent(1, read, said, cost)
+                    input_tokens += tokens_of(json.dumps(schema))
+                total += client.prices.spent(input_tokens, output_tokens)
         return total
 
     def _ask(
-        self, client: ChatClient, stage: str, turn: Turn, asked: tuple[Document, Schema], read: Callable[[Any], _Made]
-    ) -> _Made:
+        self, client: ChatClient, stage: str, turn: Turn, asked: tuple[Document, Schema], read: Callable[[Any], _Result]
+    ) -> _Result:
         document, schema = asked
         purpose = Purpose(stage, turn.space, turn.turn_id)
         try:
@@ -310,13 +309,13 @@ def _to_write(turn: Turn, plan: Blueprint, context: Context, short: Mapping[Node
 
 def _document(turn: Turn, context: Context, **more: Any) -> Document:
     """The data that a model sees; it is sent as JSON, so that everything said stays inside quotes."""
-    earlier = [{"speaker": each.speaker, "said": each.text[:_MOST_OF_EARLIER]} for each in context.recent]
-    said = {"speaker": turn.speaker, "said": turn.text[:_MOST_OF_TURN]}
+    earlier = [{"speaker": before.speaker, "said": before.text[:_MOST_OF_EARLIER]} for before in context.recent]
+    shown = {"speaker": turn.speaker, "said": turn.text[:_MOST_OF_TURN]}
     if turn.image_caption:
-        said["shows_image"] = turn.image_caption[:_MOST_OF_EARLIER]
+        shown["shows_image"] = turn.image_caption[:_MOST_OF_EARLIER]
     if turn.spoken_at is not None:
-        said["on"] = f"{turn.spoken_at:%A} {day_in_words(turn.spoken_at)}"
-    return {**more, "earlier_turns": earlier, "turn": said}
+        shown["on"] = f"{turn.spoken_at:%A} {day_in_words(turn.spoken_at)}"
+    return {**more, "earlier_turns": earlier, "turn": shown}
 
 
 def _plan_of(
@@ -324,19 +323,19 @@ def _plan_of(
 ) -> Blueprint:
     """Convert a validated form to a plan; raises ValueError for changes that an architect may not make."""
     operations: list[Operation] = []
-    kinds: dict[str, str] = {str(node_id): kind for node_id, kind in types.items()}
-    kinds |= {node.ref: node.type for node in form.add}
+    type_of: dict[str, str] = {str(node_id): node_type for node_id, node_type in types.items()}
+    type_of |= {node.ref: node.type for node in form.add}
     for node in form.add:
         operations.append(AddNode(node.ref, node.type, node.draft, (turn.turn_id,)))
         if node.part_of is None:
             continue
-        whole = names.end(node.part_of)
-        if node.type != "sub_event" or kinds.get(whole) != "event_node":
+        event = names.end(node.part_of)
+        if node.type != "sub_event" or type_of.get(event) != "event_node":
             raise ValueError(
-                f"{node.ref} is a {node.type} and part of {node.part_of!r} ({kinds.get(whole, 'not added')}); only a "
+                f"{node.ref} is a {node.type} and part of {node.part_of!r} ({type_of.get(event, 'not added')}); only a "
                 "sub_event can be part of another node, which must be an event_node"
             )
-        operations.append(AddRelation(whole, "CONTAINS", node.ref))
+        operations.append(AddRelation(event, "CONTAINS", node.ref))
     changed = [
         names.id(name) for name in [*(u.id for u in form.update), *(s.id for s in form.supersede), *form.archive]
     ]
@@ -346,7 +345,7 @@ def _plan_of(
     if closed > MAX_CLOSED:
         raise ValueError(f"{closed} known nodes are reworded, superseded or archived by one turn; at most {MAX_CLOSED}")
     operations += [UpdateNode(names.id(update.id), update.draft) for update in form.update]
-    operations += [SupersedeNode(names.id(each.id), each.successor) for each in form.supersede]
+    operations += [SupersedeNode(names.id(superseded.id), superseded.successor) for superseded in form.supersede]
     operations += [ArchiveNode(names.id(name)) for name in form.archive]
     for edge in form.relate:
         if edge.label not in offered:

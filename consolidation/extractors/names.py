@@ -49,8 +49,8 @@ _MOST_READ = 20_000  # characters; spaCy refuses texts of a million, and only th
 def capitalised_names(text: str) -> Iterator[Mention]:
     """Runs of capitalised words that do not begin a sentence, all of the kind "other"."""
     text = normalised("NFC", text)
-    found = ((match[1] or match[2], "other") for match in _NAME.finditer(text))
-    return _distinct(found, at_least=3)  # shorter ones are mostly exclamations
+    names = ((match[1] or match[2], "other") for match in _NAME.finditer(text))
+    return _distinct(names, at_least=3)  # shorter ones are mostly exclamations
 
 
 class SpacyNames:
@@ -83,10 +83,10 @@ class SpacyNames:
         return _distinct(((name, _KINDS[label]) for name, label in entities if label in _KINDS), at_least=2)
 
 
-def _distinct(found: Iterable[tuple[str, str]], *, at_least: int) -> Iterator[Mention]:
+def _distinct(names: Iterable[tuple[str, str]], *, at_least: int) -> Iterator[Mention]:
     """Each sufficiently long name once, with the first kind found for it; times and mere stop words are left out."""
     seen = set()
-    for text, kind in found:
+    for text, entity_kind in names:
         parts = text.split()
         if len(parts) > 1 and _is_time(parts[-1]):  # "lunch with Anna Tuesday"
             del parts[-1]
@@ -95,13 +95,13 @@ def _distinct(found: Iterable[tuple[str, str]], *, at_least: int) -> Iterator[Me
         is_name = at_least <= len(name) <= MAX_LABEL and set(words(name)) - STOP_WORDS and name not in ABBREVIATIONS
         if is_name and name not in seen and not _is_time(name):
             seen.add(name)
-            yield Mention(name, kind)
+            yield Mention(name, entity_kind)
 
 
 def _is_time(name: str) -> bool:
     """Whether the whole name is a time expression, such as "Monday" or "Last June"."""
-    read = (time.text for where in ("in", "on") for time in resolve_times(f"{where} {name}", _ANY_DAY))
-    return any(text.endswith(name) for text in read)
+    expressions = (time.text for where in ("in", "on") for time in resolve_times(f"{where} {name}", _ANY_DAY))
+    return any(text.endswith(name) for text in expressions)
 
 
 def _load(package: Path) -> Language:

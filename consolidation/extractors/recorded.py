@@ -49,12 +49,12 @@ class RecordedExtractor:
     def plan(self, turn: Turn, context: Context) -> Blueprint:
         """The recorded plan of this turn; facts that the context holds word for word are updated, not added again."""
         recorded = self._plans.get((turn.space, turn.turn_id), Blueprint())
-        held = {node.description: node.id for node in context.nodes}
+        known = {node.description: node.id for node in context.nodes}
         operations: list[Operation] = []
         for operation in recorded.operations:
             same = None
             if isinstance(operation, AddNode):
-                same = held.get(with_days(operation.draft, turn, operation.days))
+                same = known.get(with_days(operation.draft, turn, operation.days))
             operations.append(operation if same is None else UpdateNode(same))
         return Blueprint(tuple(operations), recorded.mentions, recorded.topics)
 
@@ -75,10 +75,10 @@ def _plans(conversation: Conversation) -> dict[tuple[SpaceId, TurnId], Blueprint
     mentions: dict[TurnId, dict[str, Mention]] = {}
     topics: dict[TurnId, list[Topic]] = {}
 
-    def add(kind: str, text: str, turn_ids: Sequence[TurnId], days: tuple[date, date] | None = None) -> None:
+    def add(node_type: str, text: str, turn_ids: Sequence[TurnId], days: tuple[date, date] | None = None) -> None:
         last = max(turn_ids, key=position.__getitem__)
-        there = operations.setdefault(last, [])
-        there.append(AddNode(f"n{len(there)}", kind, text, tuple(turn_ids), days))
+        operations_there = operations.setdefault(last, [])
+        operations_there.append(AddNode(f"n{len(operations_there)}", node_type, text, tuple(turn_ids), days))
 
     extractions = conversation.extractions
     for fact in extractions.facts:

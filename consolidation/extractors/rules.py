@@ -38,8 +38,8 @@ from locigraph.kg.types import Turn
 _MIN_TERMS = 3
 # Turns with more characters are exposition, such as an assistant's answer; only first-person sentences are kept.
 _EXPOSITION = 600
-_FIRST_PERSON = re.compile(r"\b(i|i'm|i've|i'd|i'll|my|me|we|we're|we've|our|us)\b", re.IGNORECASE)
-_PAST = re.compile(
+_OF_SPEAKER = re.compile(r"\b(i|i'm|i've|i'd|i'll|my|me|we|we're|we've|our|us)\b", re.IGNORECASE)
+_OF_PAST = re.compile(
     r"\b(\w{3,}ed|was|were|went|had|did|got|made|took|saw|met|came|found|bought|gave|told|won|lost|began|left|felt"
     r"|taught|built|wrote|read|ran|spent|brought|chose|drove|flew|grew|held|kept|knew|led|sold|sent|sang|swam|wore)\b",
     re.IGNORECASE,
@@ -71,12 +71,12 @@ class RuleExtractor:
         # Facts of different speakers stay separate: each can be forgotten alone, and none supersedes the other's.
         own = [node for node in context.nodes if node.attributes.get("speaker", turn.speaker) == turn.speaker]
         # A superseded fact that is said again is true again, and a new fact.
-        held = {_statement(node.description): node for node in own if node.superseded_at is None}
+        known = {_statement(node.description): node for node in own if node.superseded_at is None}
         updated = set()
-        read = _read(turn, self._names)
-        for number, (own_words, draft, is_event) in enumerate(read.memorable):
+        reading = _read(turn, self._names)
+        for number, (own_words, draft, is_event) in enumerate(reading.memorable):
             ref = f"n{number}"
-            repeated = held.get(_statement(with_days(draft, turn)))
+            repeated = known.get(_statement(with_days(draft, turn)))
             if repeated is not None:
                 if repeated.id not in updated:
                     operations.append(UpdateNode(repeated.id))
@@ -84,11 +84,11 @@ class RuleExtractor:
                 continue
             slot = stated_slot(own_words, turn.speaker)
             attributes = {"speaker": turn.speaker} | ({} if slot is None else {"slot": slot.name, "value": slot.value})
-            kind = "event_node" if is_event else "knowledge_node"
-            operations.append(AddNode(ref, kind, draft, (turn.turn_id,), attributes=attributes))
+            node_type = "event_node" if is_event else "knowledge_node"
+            operations.append(AddNode(ref, node_type, draft, (turn.turn_id,), attributes=attributes))
             if slot is not None:
                 operations += [SupersedeNode(node.id, ref) for node in own if slot.replaces(node.attributes)]
-        return Blueprint(tuple(operations), read.mentions, read.topics)
+        return Blueprint(tuple(operations), reading.mentions, reading.topics)
 
     def write(self, turn: Turn, plan: Blueprint, context: Context) -> Mapping[str, Wording]:
         """The drafts unchanged, labelled by their first content words."""
@@ -122,7 +122,7 @@ def short_label(text: str) -> str:
     return " ".join(kept[:6])[:100] or text[:60]
 
 
-class _Read(NamedTuple):
+class _Reading(NamedTuple):
     """What the rules find in a turn, independent of the existing graph.
 
     Attributes:
@@ -136,24 +136,24 @@ class _Read(NamedTuple):
 
 
 @lru_cache(maxsize=2**14)  # each turn is read twice, in ``expected_texts`` and in ``plan``
-def _read(turn: Turn, names: NameFinder) -> _Read:
-    return _Read(tuple(_memorable(turn)), _mentions(turn, names), _topics(turn))
+def _read(turn: Turn, names: NameFinder) -> _Reading:
+    return _Reading(tuple(_memorable(turn)), _mentions(turn, names), _topics(turn))
 
 
 def _memorable(turn: Turn) -> list[tuple[str, str, bool]]:
-    found = []
+    memorable = []
     is_long = len(turn.text) > _EXPOSITION
     day = turn.spoken_at.date() if turn.spoken_at else None
     for sentence, own_words in unquoted(sentences(turn.text)):
         if sentence.endswith("?"):
             continue
-        is_told = _FIRST_PERSON.search(sentence) or (not is_long and _PAST.search(sentence))
+        is_told = _OF_SPEAKER.search(sentence) or (not is_long and _OF_PAST.search(sentence))
         if is_told and (len(terms(sentence)) >= _MIN_TERMS or stated_slot(own_words, turn.speaker)):
             draft = in_third_person(sentence, turn.speaker, own_words)[:1_500]
-            found.append((own_words, draft, bool(resolve_times(sentence, day))))
-        if len(found) == _MAX_MEMORABLE:
+            memorable.append((own_words, draft, bool(resolve_times(sentence, day))))
+        if len(memorable) == _MAX_MEMORABLE:
             break
-    return found
+    return memorable
 
 
 def _statement(text: str) -> tuple[str, ...]:
@@ -170,6 +170,6 @@ def _topics(turn: Turn) -> tuple[Topic, ...]:
     text = f"{turn.text}. {turn.image_caption or ''}"
     exclude = frozenset(words(turn.speaker))
     short = [phrase for phrase in phrases(text, exclude=exclude) if len(phrase) <= MAX_LABEL]
-    found = sorted(short, key=lambda phrase: -len(phrase.split()))
+    longest_first = sorted(short, key=lambda phrase: -len(phrase.split()))
     limit = _MAX_TOPICS_OF_EXPOSITION if len(turn.text) > _EXPOSITION else _MAX_TOPICS
-    return tuple(Topic(phrase, phrase) for phrase in found[:limit])
+    return tuple(Topic(phrase, phrase) for phrase in longest_first[:limit])

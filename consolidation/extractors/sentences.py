@@ -9,7 +9,7 @@ from locigraph.kg.language.tokens import STOP_WORDS, words
 
 #: Abbreviations after whose full stop a sentence goes on.
 ABBREVIATIONS = ("Dr", "Mr", "Mrs", "Ms", "St", "Prof", "e.g", "i.e", "vs")
-_NO_END = "".join(rf"(?<!\b{re.escape(each)}\.)" for each in ABBREVIATIONS)
+_NO_END = "".join(rf"(?<!\b{re.escape(short)}\.)" for short in ABBREVIATIONS)
 # After "p.m." only a capital letter begins a new sentence.
 _BREAK = re.compile(rf"(?<=[.!?]){_NO_END}(?:(?<!\b[ap]\.m\.)|(?=\s[A-Z]))\s+|\n+")
 _QUOTE = re.compile(r'["“”„«»‹›「」『』`]')
@@ -23,8 +23,8 @@ _ENDINGS = {
     "i": "", "myself": "", "my": "'s", "mine": "'s", "me": "",
 }  # fmt: skip
 # Longest first, so that "I'm" is not read as "I"; in one pass, so that words of an inserted name are not replaced.
-_NUMBERED = "".join(rf"(?<!\b{each} )" for each in ("War", "Type", "type", "Part", "part", "Chapter", "chapter"))
-_FIRST_PERSON = re.compile(
+_NUMBERED = "".join(rf"(?<!\b{word} )" for word in ("War", "Type", "type", "Part", "part", "Chapter", "chapter"))
+_REPLACED_WORDS = re.compile(
     rf"\b(?:{_NUMBERED}(?:I['’](?:m|ve|d|ll)|I am|I have|I was|I)|[Mm]yself|[Mm]y|[Mm]ine|[Mm]e)\b"
 )
 _HAD = re.compile(r" (?:already|just|been|\w+[^\We]ed)\b")  # what follows "I'd" where it means "I had"
@@ -44,9 +44,9 @@ def unquoted(parts: Iterable[str]) -> Iterator[tuple[str, str]]:
     is_quoted = is_announced = False
     for sentence in parts:
         pieces = _QUOTE.split(sentence)
-        own = " ".join(_blank(piece) if (at % 2 == 1) != is_quoted else piece for at, piece in enumerate(pieces))
+        own_words = " ".join(_blank(piece) if (at % 2 == 1) != is_quoted else piece for at, piece in enumerate(pieces))
         is_told = not (sentence.startswith(">") or is_announced)
-        yield sentence, _SINGLE_QUOTED.sub(lambda found: _blank(found[0]), own) if is_told else _blank(sentence)
+        yield sentence, _SINGLE_QUOTED.sub(lambda match: _blank(match[0]), own_words) if is_told else _blank(sentence)
         is_quoted ^= len(pieces) % 2 == 0
         is_announced = sentence.endswith(":")
 
@@ -67,13 +67,13 @@ def in_third_person(sentence: str, speaker: str, own_words: str | None = None) -
             else there; None if nothing is quoted.
     """
     own = sentence if own_words is None else own_words
-    made, end = [], 0
-    for match in _FIRST_PERSON.finditer(own):
+    pieces, end = [], 0
+    for match in _REPLACED_WORDS.finditer(own):
         word = match[0].lower().replace("’", "'")
         ending = " had" if word == "i'd" and _HAD.match(own, match.end()) else _ENDINGS[word]
-        made += [sentence[end : match.start()], speaker, ending]
+        pieces += [sentence[end : match.start()], speaker, ending]
         end = match.end()
-    result = "".join([*made, sentence[end:]])
+    result = "".join([*pieces, sentence[end:]])
     return result if {*words(speaker)} <= {*words(result)} else f"{speaker}: {result}"
 
 
@@ -83,7 +83,7 @@ def phrases(text: str, *, exclude: frozenset[str] = frozenset()) -> list[str]:
     Source:
         Rose et al. 2010, "Automatic keyword extraction from individual documents" (RAKE's candidate step).
     """
-    found: dict[str, None] = {}
+    distinct: dict[str, None] = {}
     for part in _PHRASE_BREAK.split(text):
         run: list[str] = []
         for word in [*words(part), ""]:
@@ -91,6 +91,6 @@ def phrases(text: str, *, exclude: frozenset[str] = frozenset()) -> list[str]:
                 run.append(word)
                 continue
             if 2 <= len(run) <= 4:
-                found.setdefault(" ".join(run))
+                distinct.setdefault(" ".join(run))
             run = []
-    return list(found)
+    return list(distinct)

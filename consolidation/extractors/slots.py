@@ -79,8 +79,8 @@ class Slot(NamedTuple):
 
     def replaces(self, attributes: Attributes) -> bool:
         """Whether a fact with these attributes has another value of the slot, and not only a longer or shorter one."""
-        held = str(attributes.get("value"))
-        is_same = f"{held} ".startswith(f"{self.value} ") or f"{self.value} ".startswith(f"{held} ")
+        earlier = str(attributes.get("value"))
+        is_same = f"{earlier} ".startswith(f"{self.value} ") or f"{self.value} ".startswith(f"{earlier} ")
         return attributes.get("slot") == self.name and not is_same
 
 
@@ -104,11 +104,11 @@ def stated_slot(sentence: str, speaker: str) -> Slot | None:
 
 def _is_reported(before: str, after: str) -> bool:
     """Whether a statement may be reported speech, judging by the text before and after it."""
-    told = _last(_REPORT, before)
-    behind = _REPORTED_AFTER.search(after)
-    return ":" in told or bool(_REPORTED.search(told) or (behind and _REPORTED.search(behind[0])))
+    clause = _last(_REPORT, before)
+    clause_after = _REPORTED_AFTER.search(after)
+    return ":" in clause or bool(_REPORTED.search(clause) or (clause_after and _REPORTED.search(clause_after[0])))
 
 
 def _last(separator: re.Pattern[str], text: str) -> str:
     """What follows the last separator in a text."""
-    return text[max((found.end() for found in separator.finditer(text)), default=0) :]
+    return text[max((match.end() for match in separator.finditer(text)), default=0) :]

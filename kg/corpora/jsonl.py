@@ -129,12 +129,12 @@ def read_extractions(
         value = item.optional_string(key)
         try:
             # Extractors write "Unknown" if they found no date.
-            found = None if value is None or value.lower() == "unknown" else date.fromisoformat(value)
+            parsed = None if value is None or value.lower() == "unknown" else date.fromisoformat(value)
         except ValueError:
             raise item.error(key, value, "a day such as '2023-05-07'") from None
-        if found is not None and not is_in_range(day_start(found)):
+        if parsed is not None and not is_in_range(day_start(parsed)):
             raise item.error(key, value, TIME_RANGE)
-        return found
+        return parsed
 
     events = tuple(
         RecordedEvent(item.string("text"), ids, day(item, "start"), day(item, "end"))

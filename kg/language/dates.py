@@ -89,7 +89,7 @@ def resolve_times(text: str, spoken_on: date | None) -> list[TimeExpression]:
     Returns:
         Non-overlapping expressions with the days they refer to. An impossible date (30 February) is left out.
     """
-    found: list[tuple[int, int, TimeExpression | None]] = []
+    matches: list[tuple[int, int, TimeExpression | None]] = []
     lowered = text.lower()
     if len(lowered) != len(text):  # lower-casing lengthens a few letters; positions must be valid in both strings
         text = lowered
@@ -100,11 +100,11 @@ def resolve_times(text: str, spoken_on: date | None) -> list[TimeExpression]:
             # An absolute rule never reads the anchor, so any day will do.
             days = _read(read, match, spoken_on or date.min)
             words = text[match.start() : match.end()]
-            found.append((match.start(), match.end(), None if days is None else TimeExpression(words, *days)))
-    found.sort(key=lambda item: (item[0], -(item[1] - item[0])))
+            matches.append((match.start(), match.end(), None if days is None else TimeExpression(words, *days)))
+    matches.sort(key=lambda item: (item[0], -(item[1] - item[0])))
     kept: list[TimeExpression] = []
     reached = 0
-    for start, end, expression in found:
+    for start, end, expression in matches:
         if start >= reached:
             # An impossible date covers its words all the same: "30 February 2023" does not mean February.
             kept += [expression] if expression is not None else []

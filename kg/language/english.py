@@ -46,13 +46,13 @@ def is_english(text: str) -> bool:
     six or more words of which fewer than a tenth are frequent in English. This wrongly rejects 14 of 19,578 turns of
     English dialogue, most of them short messages.
     """
-    said = words(text)
+    all_words = words(text)
     letters = [sign for sign in text if sign.isalpha()]
     if sum(sign > "\u024f" for sign in letters) > len(letters) / 2:  # beyond the Latin letters
         return False
-    without_numbers = [word for word in said if word.isalpha()]
+    without_numbers = [word for word in all_words if word.isalpha()]
     english = sum(word in _ENGLISH for word in without_numbers) + len(_SURELY.findall(text))
     if len(without_numbers) >= _LEAST_WORDS and english < _LEAST_ENGLISH * len(without_numbers):
         return False
-    foreign = sum(word in _FOREIGN for word in said)
-    return foreign < _FEWEST or foreign <= sum(word in STOP_WORDS and word not in _FOREIGN for word in said)
+    foreign = sum(word in _FOREIGN for word in all_words)
+    return foreign < _FEWEST or foreign <= sum(word in STOP_WORDS and word not in _FOREIGN for word in all_words)

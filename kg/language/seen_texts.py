@@ -49,10 +49,10 @@ class SeenTexts:
     @classmethod
     def union(cls, sets: Iterable[SeenTexts]) -> SeenTexts:
         """The union of several sets."""
-        made = cls()
-        for each in sets:
-            made._hashes |= each._hashes
-        return made
+        union = cls()
+        for seen in sets:
+            union._hashes |= seen._hashes
+        return union
 
     def save(self, folder: Path) -> None:
         """Write the set to a file of the folder."""
@@ -65,7 +65,7 @@ class SeenTexts:
         Raises:
             ValueError: If the file is damaged.
         """
-        found = cls()
+        seen = cls()
         try:
             hashes = np.load(folder / _FILE, allow_pickle=False)
         except FileNotFoundError:
@@ -74,8 +74,8 @@ class SeenTexts:
             raise ValueError(f"{_FILE}: not a list of hashes ({error!r})") from error
         if hashes.dtype != np.dtype("<u8") or hashes.ndim != 1:
             raise ValueError(f"{_FILE}: expected a list of 64-bit hashes, found {hashes.dtype} {list(hashes.shape)}")
-        found._hashes = set(hashes.tolist())
-        return found
+        seen._hashes = set(hashes.tolist())
+        return seen
 
 
 def _hash(text: str) -> int:

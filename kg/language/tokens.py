@@ -62,6 +62,11 @@ def one_line(text: str) -> str:
     return " ".join(text.splitlines())
 
 
+def printable_line(text: str) -> str:
+    """The text on one line, without control characters, which would break a table, an SVG or a terminal."""
+    return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
+
+
 def words(text: str) -> list[str]:
     """Lower-case runs of letters and digits, in order; an apostrophe separates words, and accents are composed."""
     return _WORD.findall(_composed(text).lower())

@@ -17,6 +17,7 @@ from locigraph.kg.store import (
     expenses,
     labels,
     outbox,
+    remembered,
     rewind,
     sequence,
     tables,
@@ -194,9 +195,7 @@ def _erase_space(connection: Connection, space: SpaceId, keys: Sequence[int]) ->
     _nodes(connection, space, keys)
     labels.drop_unused(connection, space)
     connection.execute(delete(tables.turns).where(tables.turns.c.space == space))
-    for name in connection.scalars(select(tables.settings.c.name)).all():
-        if name.partition("/")[2] == space:
-            connection.execute(delete(tables.settings).where(tables.settings.c.name == name))
+    remembered.drop_of_space(connection, space)
     connection.execute(delete(tables.changed_spaces).where(tables.changed_spaces.c.space == space))
     connection.execute(delete(tables.spent).where(tables.spent.c.space == space))
     connection.execute(delete(tables.spaces).where(tables.spaces.c.space == space))

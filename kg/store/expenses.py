@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import asdict, fields
-from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, delete, insert, select, update
 
 from locigraph.kg.counts import Spent
 from locigraph.kg.store import tables
@@ -14,24 +12,17 @@ from locigraph.kg.types import SpaceId, TurnId
 
 _TABLE = tables.spent.c
 _NO_TURN = ""
-#: Names of the counts, each of which is a column of that name.
-COUNTS = [field.name for field in fields(Spent)]
 
 
 def read(connection: Connection, space: SpaceId) -> dict[tuple[str, str], Spent]:
     """Usage for a space, by turn and stage."""
     rows = connection.execute(select(tables.spent).where(_TABLE.space == space).order_by(_TABLE.turn_id, _TABLE.stage))
-    return {(row.turn_id, row.stage): spent_of(row) for row in rows}
-
-
-def spent_of(row: Row[Any]) -> Spent:
-    """The counts of a row."""
-    return Spent(*(row._mapping[name] for name in COUNTS))
+    return {(row.turn_id, row.stage): Spent.of_stored(row._mapping) for row in rows}
 
 
 def add(connection: Connection, space: SpaceId, turn_id: str, stage: str, spent: Spent) -> None:
     """Add to the stored usage."""
-    more = asdict(spent)
+    more = spent.stored()
     is_row = _TABLE.space == space, _TABLE.turn_id == turn_id, _TABLE.stage == stage
     sums = {name: _TABLE[name] + value for name, value in more.items()}
     if not connection.execute(update(tables.spent).where(*is_row).values(sums)).rowcount:

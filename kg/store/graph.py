@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 from sqlalchemy import func, select
 
-from locigraph.kg.counts import Spent
+from locigraph.kg.counts import STORED_NAMES, Spent
 from locigraph.kg.errors import UnknownNodeError, UnknownSpaceError
 from locigraph.kg.schema import RelationLabel
 from locigraph.kg.snapshot import Snapshot
@@ -54,7 +54,7 @@ class Store(Conversations, Queues):
             return remembered.get(connection, name)
 
     def set_setting(self, name: str, value: str) -> None:
-        """Store a setting; one named ``<what>/<space>`` is erased with that space."""
+        """Store a setting; one with a name by ``remembered.of_space`` is erased with that space."""
         with self._write() as connection:
             remembered.put(connection, name, value)
 
@@ -74,10 +74,10 @@ class Store(Conversations, Queues):
     def spent_by_stage(self) -> dict[str, Spent]:
         """Usage of language models by stage, summed over all spaces."""
         stage = tables.spent.c.stage
-        sums = [func.sum(tables.spent.c[name]).label(name) for name in expenses.COUNTS]
+        sums = [func.sum(tables.spent.c[name]).label(name) for name in STORED_NAMES]
         with self._read() as connection:
             rows = connection.execute(select(stage, *sums).group_by(stage).order_by(stage))
-            return {row.stage: expenses.spent_of(row) for row in rows}
+            return {row.stage: Spent.of_stored(row._mapping) for row in rows}
 
     def add_spent(self, space: SpaceId, turn_id: str, stage: str, spent: Spent) -> None:
         """Add to the stored usage of language models; ``turn_id`` is ``""`` if it is for no turn."""

@@ -7,16 +7,27 @@ import secrets
 from sqlalchemy import Connection, delete, insert, select
 
 from locigraph.kg.store import tables
+from locigraph.kg.types import SpaceId
 
 #: Name of the setting that identifies a store uniquely.
 IDENTITY = "identity"
 
 
+def of_space(what: str, space: SpaceId) -> str:
+    """Name of a setting that is erased with its space."""
+    return f"{what}/{space}"
+
+
+def drop_of_space(connection: Connection, space: SpaceId) -> None:
+    """Erase all settings of a space."""
+    for name in connection.scalars(select(tables.settings.c.name)).all():
+        if name.partition("/")[2] == space:
+            connection.execute(delete(tables.settings).where(tables.settings.c.name == name))
+
+
 def get(connection: Connection, name: str) -> str | None:
     """The value of a setting; None if it was never set."""
-    value: str | None = connection.execute(
-        select(tables.settings.c.value).where(tables.settings.c.name == name)
-    ).scalar()
+    value: str | None = connection.scalar(select(tables.settings.c.value).where(tables.settings.c.name == name))
     return value
 
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from locigraph.retrieval.evaluation.formatting import flat
+from locigraph.kg.language.tokens import printable_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def _markdown_table(table: TableBlock) -> str:
 
 def _markdown_text(text: str) -> str:
     """Plain text that Markdown shows as it is: no markup, no HTML, no table cell or line break of its own."""
-    return re.sub(r"([\\`*_\[\]<>|#~])", r"\\\1", flat(text)).replace("&", "&amp;")
+    return re.sub(r"([\\`*_\[\]<>|#~])", r"\\\1", printable_line(text)).replace("&", "&amp;")
 
 
 # HTML
@@ -222,7 +222,7 @@ def _sha256(script: str) -> str:
 
 
 def _html_text(text: str) -> str:
-    return html.escape(flat(text))
+    return html.escape(printable_line(text))
 
 
 def _html_table(table: TableBlock) -> str:

@@ -31,8 +31,3 @@ def milliseconds(value: float) -> str:
 def p_value(value: float) -> str:
     """A p-value as it is written in a table: .031, or <.001."""
     return "<.001" if value < 0.001 else unsigned(value)
-
-
-def flat(text: str) -> str:
-    """The text on one line and without control characters, which would break a table, an SVG or a terminal."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())

@@ -19,7 +19,8 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator, PercentFormatter
 
-from locigraph.retrieval.evaluation.formatting import flat, milliseconds, signed
+from locigraph.kg.language.tokens import printable_line
+from locigraph.retrieval.evaluation.formatting import milliseconds, signed
 from locigraph.retrieval.evaluation.results import Comparison, StrategySummary
 
 #: Colours of Okabe and Ito 2008, which people with any common form of colour blindness can tell apart. Their black is
@@ -250,7 +251,7 @@ def _annotate_apart(figure: Figure, axes: Axes, points: Sequence[tuple[str, tupl
 
 
 def _shortened(text: str, limit: int = 34) -> str:
-    shown = flat(text)
+    shown = printable_line(text)
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
 

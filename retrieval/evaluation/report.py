@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from locigraph.kg.counts import counted
+from locigraph.kg.language.tokens import printable_line
 from locigraph.retrieval.evaluation.document import (
     Block,
     Bullets,
@@ -24,7 +25,7 @@ from locigraph.retrieval.evaluation.document import (
     html_page,
     markdown_text,
 )
-from locigraph.retrieval.evaluation.formatting import flat, milliseconds, p_value, signed, unsigned
+from locigraph.retrieval.evaluation.formatting import milliseconds, p_value, signed, unsigned
 from locigraph.retrieval.evaluation.metrics import CONTEXT_METRICS
 from locigraph.retrieval.evaluation.question_browser import browser_block
 from locigraph.retrieval.evaluation.results import Comparison, Interval, Results, StrategySummary, Summary
@@ -46,7 +47,7 @@ def text_table(results: Summary) -> str:
     rows = [("strategy", "recall@5", "recall@10", "[95%]", "recall@20", "nDCG@10")]
     for name, entry in results["strategies"].items():
         at_5, at_10, at_20, ndcg = _main_scores(entry["overall"])
-        rows.append((flat(name), at_5, at_10, _interval(entry["intervals"]["recall@10"]), at_20, ndcg))
+        rows.append((printable_line(name), at_5, at_10, _interval(entry["intervals"]["recall@10"]), at_20, ndcg))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join([name.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))])
@@ -56,7 +57,7 @@ def text_table(results: Summary) -> str:
 
 def comparison_sentence(comparison: Comparison) -> str:
     """One comparison in plain words; a difference is called shown only after Holm's correction."""
-    a, b, metric = flat(comparison["a"]), flat(comparison["b"]), comparison["metric"]
+    a, b, metric = printable_line(comparison["a"]), printable_line(comparison["b"]), comparison["metric"]
     interval = _interval([comparison["ci_low"], comparison["ci_high"]], signs=True)
     clusters = comparison["clusters"]
     basis = f"{_p(comparison['p_holm'])} after Holm, {counted(clusters, 'conversation')}"

@@ -41,7 +41,7 @@ class SpentFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         held = json.loads(path.read_text()) if path.exists() else {}
-        self._held = {stage: Spent(**counts) for stage, counts in held.items()}
+        self._held = {stage: Spent.of_stored(counts) for stage, counts in held.items()}
 
     def spent_by_stage(self) -> dict[str, Spent]:
         """What was spent on all questions, by stage."""
@@ -50,7 +50,7 @@ class SpentFile:
     def add_spent(self, space: SpaceId, turn_id: str, stage: str, spent: Spent) -> None:
         """Add what was spent, and write the file."""
         self._held[stage] = self._held.get(stage, Spent()) + spent
-        replace_file(self._path, json.dumps({name: dataclasses.asdict(each) for name, each in self._held.items()}))
+        replace_file(self._path, json.dumps({name: each.stored() for name, each in self._held.items()}))
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +107,7 @@ class Answering:
             "strategies": summarise_answers(made, self.listing, self.explained),
             "failed": len(asked) - len(made) + len(known_wrong) - len(judged),
             "judges": judges_on_wrong(judged),
-            "spent": {stage: dataclasses.asdict(each) for stage, each in self.answerer.ledger.by_stage().items()},
+            "spent": {stage: each.stored() for stage, each in self.answerer.ledger.by_stage().items()},
             "models": {"answer": self.answerer.model, "judges": self.judge.model},
             "prompts": prompt_versions(),
         }

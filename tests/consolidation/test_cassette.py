@@ -38,7 +38,7 @@ def test_recording_uses_nothing_that_is_kept_and_replaying_nothing_else(tmp_path
     key = key_of(request("one"))
     assert Cassette(tmp_path / "c.sqlite", "record").find([key]) == {}
     assert Cassette(tmp_path / "c.sqlite", "replay").find([key]) == {key: "1"}
-    Cassette(tmp_path / "c.sqlite").require(request("two"))  # is asked
+    Cassette(tmp_path / "c.sqlite").refuse_missing(request("two"))  # is asked
 
 
 @pytest.mark.parametrize(
@@ -53,16 +53,16 @@ def test_a_missing_reply_says_how_the_nearest_request_differs(asked: dict[str, A
     recording, cassette = Cassette(tmp_path / "c.sqlite"), Cassette(tmp_path / "c.sqlite", "replay")
     recording.keep([])
     with pytest.raises(MissingReplyError, match="the cassette is empty; set mode to auto"):
-        cassette.require(asked)
+        cassette.refuse_missing(asked)
     recording.keep([(request("Who left?"), "1"), (request("What floats near the quay?"), "2"), (request("Why?"), "3")])
     with pytest.raises(MissingReplyError, match=told):
-        cassette.require(asked)
+        cassette.refuse_missing(asked)
 
 
 def test_a_dead_letter_holds_request_replies_and_faults_as_text(tmp_path: Path) -> None:
     cassette = Cassette(tmp_path / "c.sqlite")
     cassette.keep_failed(request("Who left?"), [("Nobody\ud800", "not JSON")])
-    path = cassette.letter(request("Who left?"))
+    path = cassette.failure_file(request("Who left?"))
     assert path.parent.name == "c.failed"
     assert path.read_text() == "--- user\nWho left?\n--- reply\nNobody\\ud800\n--- fault\nnot JSON\n"
 

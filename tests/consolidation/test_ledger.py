@@ -54,9 +54,9 @@ def test_tokens_and_cost_are_counted_by_stage_by_turn_and_in_all() -> None:
 def test_what_came_of_replies_is_counted_like_what_they_cost() -> None:
     ledger, memory = Ledger(), Memory()
     ledger.bind(memory)
-    for more in (Spent(invalid=1), Spent(repaired=1), Spent(invalid=2, given_up=1)):
+    for more in (Spent(invalid=1), Spent(repaired=1), Spent(invalid=2, failed_requests=1)):
         ledger.count(purpose("scribe", "t1"), more)
-    assert ledger.by_stage() == memory.spent_by_stage() == {"scribe": Spent(invalid=3, repaired=1, given_up=1)}
+    assert ledger.by_stage() == memory.spent_by_stage() == {"scribe": Spent(invalid=3, repaired=1, failed_requests=1)}
     told = "0 calls, 0 tokens read, 0 written, 3 invalid, 1 repaired, 1 given up"
     assert str(memory.held[SPACE]["t1", "scribe"]) == told
 

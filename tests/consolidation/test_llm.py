@@ -85,7 +85,7 @@ def test_invalid_repaired_and_refused_requests_are_counted_under_their_stage(tmp
             with pytest.raises(ReplyFormatError):
                 asked.ask(number * ASKED, SCHEMA, boats, purpose=Purpose(stage))
     counts = {
-        stage: (spent.calls, spent.invalid, spent.repaired, spent.given_up)
+        stage: (spent.calls, spent.invalid, spent.repaired, spent.failed_requests)
         for stage, spent in asked.ledger.by_stage().items()
     }
     assert counts == {"architect": (2, 1, 1, 0), "scribe": (2, 2, 0, 1), "links": (0, 0, 0, 1)}

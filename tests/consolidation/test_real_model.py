@@ -73,8 +73,8 @@ def test_a_schema_binds_the_reply_and_the_server_counts_its_tokens(url: str, tmp
     reply = asked.ask(ASKED, SCHEMA, lambda reply: filled(Boats, reply), purpose=Purpose("test"))
     assert reply.owner in ("m1", "m2")
     assert ledger.total.calls == 1
-    assert ledger.total.read > 10
-    assert ledger.total.written > 10
+    assert ledger.total.input_tokens > 10
+    assert ledger.total.output_tokens > 10
     again = client(NOWHERE, tmp_path / "c.sqlite", "replay")
     assert again.ask(ASKED, SCHEMA, lambda reply: filled(Boats, reply), purpose=Purpose("test")) == reply
 

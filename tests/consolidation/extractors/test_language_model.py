@@ -292,7 +292,7 @@ def test_a_dry_run_counts_without_asking(tmp_path: Path) -> None:
         ]
         one, all_ = (LLMExtractor(*asked).estimate(turns) for turns in (TURNS[:1], TURNS))
     assert (one.calls, all_.calls) == (2, 6)
-    assert 1_500 < one.read < all_.read < 9_000
-    assert one.cost == pytest.approx((one.read + 10 * one.written) / 1e6)
+    assert 1_500 < one.input_tokens < all_.input_tokens < 9_000
+    assert one.cost == pytest.approx((one.input_tokens + 10 * one.output_tokens) / 1e6)
     assert stub.requests == []
     assert not (tmp_path / "c.sqlite").exists()

@@ -6,7 +6,11 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locigraph.kg.language.tokens import STOP_WORDS, normalised, terms, words
+from locigraph.kg.language.tokens import STOP_WORDS, normalised, printable_line, terms, words
+
+
+def test_a_printable_line_has_no_line_breaks_and_no_terminal_codes() -> None:
+    assert printable_line(" a\n b\x1b[31m\x00c\ud800 ") == "a b [31m c"
 
 
 def test_words_are_lower_case_runs_of_letters_and_digits() -> None:

@@ -260,7 +260,7 @@ def test_no_byte_of_the_database_or_its_log_keeps_a_forgotten_word_while_another
 
 
 def test_what_a_forgotten_turn_cost_still_counts_and_no_longer_names_the_turn(tmp_path: Path) -> None:
-    one = Spent(1, 90, 10, 0.5, invalid=2, repaired=1, given_up=1)
+    one = Spent(1, 90, 10, 0.5, invalid=2, repaired=1, failed_requests=1)
     with Store(tmp_path / "graph.sqlite") as store:
         store.append_turns([*make_turns(["hello", "there"])])
         for turn, stage in (("t0", "scribe"), ("t0", "scribe"), ("t1", "scribe"), ("", "scribe")):

@@ -109,8 +109,8 @@ def test_what_was_spent_before_replies_were_counted_goes_on_with_these_counts(tm
             connection.execute(f"ALTER TABLE spent DROP COLUMN {name}")
         connection.execute("UPDATE alembic_version SET version_num = '0007'")
     with Store(path) as store:
-        store.add_spent(SPACE, "t0", "architect", Spent(invalid=2, given_up=1))
-        assert store.spent_by_stage() == {"architect": Spent(2, 90, 10, 0.5, invalid=2, given_up=1)}
+        store.add_spent(SPACE, "t0", "architect", Spent(invalid=2, failed_requests=1))
+        assert store.spent_by_stage() == {"architect": Spent(2, 90, 10, 0.5, invalid=2, failed_requests=1)}
 
 
 def test_what_spaces_said_of_the_labels_that_they_shared_is_kept_by_none(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from locigraph.retrieval.evaluation.formatting import flat, milliseconds, p_value, signed, unsigned
+from locigraph.retrieval.evaluation.formatting import milliseconds, p_value, signed, unsigned
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,3 @@ def test_milliseconds_have_about_three_digits(value: float, expected: str) -> No
 @pytest.mark.parametrize(("value", "expected"), [(0.0004, "<.001"), (0.0312, ".031"), (1.0, "1.000")])
 def test_a_small_p_is_given_as_a_bound(value: float, expected: str) -> None:
     assert p_value(value) == expected
-
-
-def test_a_flat_text_has_no_line_breaks_and_no_terminal_codes() -> None:
-    assert flat(" a\n b\x1b[31m\x00c\ud800 ") == "a b [31m c"
