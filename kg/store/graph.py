@@ -239,8 +239,8 @@ class Store(Conversations, Queues):
     ) -> None:
         """Write description embeddings of existing nodes.
 
-        A node that was reworded since its text was read keeps the vector for that earlier wording. Vectors of nodes that
-        were erased since, and of turns whose text in context has changed since, are left out.
+        A node that was reworded since its text was read keeps the vector for that earlier wording. Vectors of nodes
+        that were erased since, and of turns whose text in context has changed since, are left out.
 
         Args:
             space: The space of the nodes.
