@@ -35,12 +35,12 @@ def embed_lacking(
         checks_vectors: Whether a damaged vector counts as missing; see ``Store.unembedded``.
         to_indexes: Whether the vectors are also to be written to the indexes; see ``Store.put_embeddings``.
     """
-    found = {space: store.unembedded(space, model, checks_vectors=checks_vectors) for space in spaces}
-    texts = [each.text for nodes in found.values() for each in nodes]
+    lacking = {space: store.unembedded(space, model, checks_vectors=checks_vectors) for space in spaces}
+    texts = [node.text for nodes in lacking.values() for node in nodes]
     if not texts:
         return
     vectors, start = embed(texts), 0
-    for space, nodes in found.items():
+    for space, nodes in lacking.items():
         if nodes:
             store.put_embeddings(space, model, nodes, vectors[start : start + len(nodes)], to_indexes=to_indexes)
             start += len(nodes)
@@ -102,5 +102,5 @@ def snapshot_with_vectors(
     except InvalidVectorError:
         if len(store.unembedded(space, model, checks_vectors=True)) > len(store.unembedded(space, model)):
             raise  # damaged, and not only lacking
-        found = store.snapshot(space, as_of=as_of)
-        return replace(found, embeddings=embed(found.embedded_texts(turn_before=reads_turn_before(model))))
+        snapshot = store.snapshot(space, as_of=as_of)
+        return replace(snapshot, embeddings=embed(snapshot.embedded_texts(turn_before=reads_turn_before(model))))

@@ -127,8 +127,8 @@ class CachedTextEncoder:
         if last is not None and last[0] == digests:
             return last[1].copy()
         unique = dict(zip(digests, texts, strict=True))
-        found = self._read(list(unique))
-        missing = [digest for digest in unique if digest not in found]
+        vector_of = self._read(list(unique))
+        missing = [digest for digest in unique if digest not in vector_of]
         if missing:
             # Texts of similar length share a batch, which wastes least on padding; each part is saved when it is done.
             missing.sort(key=lambda digest: len(unique[digest]))
@@ -137,11 +137,11 @@ class CachedTextEncoder:
                     part = missing[start : start + 16 * _BATCH]
                     vectors = self._run([unique[digest] for digest in part])
                     self._write(part, vectors)
-                    found.update(zip(part, vectors, strict=True))
+                    vector_of.update(zip(part, vectors, strict=True))
                     bar.update(len(part))
         if not digests:
             return np.zeros((0, 0), dtype=np.float32)
-        vectors = np.stack([found[digest] for digest in digests])
+        vectors = np.stack([vector_of[digest] for digest in digests])
         if len(digests) <= _REMEMBERED:
             self._last = digests, vectors.copy()
         return vectors
@@ -191,7 +191,7 @@ class CachedTextEncoder:
         )
 
     def _read(self, digests: Sequence[bytes]) -> dict[bytes, NDArray[np.float32]]:
-        found: dict[bytes, NDArray[np.float32]] = {}
+        vector_of: dict[bytes, NDArray[np.float32]] = {}
         with self._connect() as connection:
             for start in range(0, len(digests), 500):
                 part = digests[start : start + 500]
@@ -202,8 +202,8 @@ class CachedTextEncoder:
                 )
                 # A vector whose length is not 1 is damaged, so its text is encoded again.
                 vectors = ((digest, np.frombuffer(blob, dtype="<f4")) for digest, blob in rows if len(blob) % 4 == 0)
-                found.update((digest, v) for digest, v in vectors if abs(float(v @ v) - 1) < _NOT_UNIT)
-        return found
+                vector_of.update((digest, v) for digest, v in vectors if abs(float(v @ v) - 1) < _NOT_UNIT)
+        return vector_of
 
     def _write(self, digests: Sequence[bytes], vectors: NDArray[np.float32]) -> None:
         rows = [(self.model_id, d, v.astype("<f4").tobytes()) for d, v in zip(digests, vectors, strict=True)]
@@ -261,10 +261,10 @@ def packaged_weights(model: str) -> Path | None:
     weights = next(iter(sorted(Path(spec.origin).parent.rglob("model.safetensors"))), None)
     if weights is None:
         return None
-    found = hashlib.sha256(weights.read_bytes()).hexdigest()
-    if found != expected:
+    digest = hashlib.sha256(weights.read_bytes()).hexdigest()
+    if digest != expected:
         raise TextEncoderError(
-            f"{weights}: SHA-256 is {found}, expected {expected}; the package {package} does not contain "
+            f"{weights}: SHA-256 is {digest}, expected {expected}; the package {package} does not contain "
             f"the published {model}; uninstall it, and give the path of a model"
         )
     return weights.parent
