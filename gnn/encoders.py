@@ -172,9 +172,9 @@ class GraphEncoder(nn.Module):
     def _check(self, inputs: GraphInputs) -> None:
         config = self.config
         for name in ("text", "lexical", "context"):
-            held, width = getattr(inputs, name).shape[1], getattr(config, f"{name}_dim")
-            if held != width:
-                raise GraphError(f"{name} features have width {held} but the encoder was made for {width}")
+            given, width = getattr(inputs, name).shape[1], getattr(config, f"{name}_dim")
+            if given != width:
+                raise GraphError(f"{name} features have width {given} but the encoder was made for {width}")
 
 
 class MixingEncoder(GraphEncoder):
@@ -214,8 +214,8 @@ class HGTEncoder(GraphEncoder):
         queries = (inputs.text[: inputs.num_turns] @ self.query.T).view(-1, heads, width)
 
         def typed_scores(edges: Tensor, matrix: Tensor) -> Tensor:
-            asked = torch.einsum("thj,hij->thi", queries, matrix)  # once for each turn, not for each edge
-            scores: Tensor = (keys[inputs.source[edges]] * asked[inputs.target[edges]]).sum(2) / width**0.5
+            typed_queries = torch.einsum("thj,hij->thi", queries, matrix)  # once for each turn, not for each edge
+            scores: Tensor = (keys[inputs.source[edges]] * typed_queries[inputs.target[edges]]).sum(2) / width**0.5
             return scores
 
         return super().edge_logits(inputs, traits) + _by_relation(inputs, self.matrix, typed_scores)

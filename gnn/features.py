@@ -32,8 +32,8 @@ class Tensors:
 
     def to(self, device: torch.device | str) -> Self:
         """A copy with its tensors, and all other fields that have a method ``to``, moved to a device."""
-        held = {f.name: getattr(self, f.name) for f in fields(self)}
-        return replace(self, **{name: each.to(device) for name, each in held.items() if hasattr(each, "to")})
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return replace(self, **{name: value.to(device) for name, value in values.items() if hasattr(value, "to")})
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,11 +158,11 @@ def _node_features(
 ) -> dict[str, NDArray[np.float32]]:
     speaker: dict[int, str] = {}
     opens: dict[int, bool] = {}
-    said: Counter[str] = Counter()  # by session, since turns of several sessions may alternate
+    turns_before: Counter[str] = Counter()  # by session, since turns of several sessions may alternate
     for turn, row in enumerate(snapshot.episode_rows.tolist()):
         session = snapshot.session_ids[turn]
-        speaker[row], opens[row] = snapshot.speakers[turn], said[session] < 2
-        said[session] += 1
+        speaker[row], opens[row] = snapshot.speakers[turn], turns_before[session] < 2
+        turns_before[session] += 1
     names = [speaker.get(row) for row in rows.tolist()]
     texts = [snapshot.descriptions[row] for row in rows.tolist()]
     # Descriptions of turns begin with the speaker's name; left in, it would be a term of all the speaker's turns.

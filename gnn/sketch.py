@@ -70,16 +70,16 @@ class LexicalSketch:
         frequency: Counter[str] = Counter()
         total = 0
         lengths: dict[str, list[int]] = {}
-        for held, kind in zip(texts, kinds, strict=True):
-            lengths.setdefault(kind, []).append(len(held))
+        for words, kind in zip(texts, kinds, strict=True):
+            lengths.setdefault(kind, []).append(len(words))
             if kind in _IDF_TYPES:
                 total += 1
-                frequency.update(set(held))
+                frequency.update(set(words))
         average = {kind: max(1e-6, float(np.mean(values))) for kind, values in lengths.items()}
         sketch = np.zeros((len(texts), self.dim), dtype=np.float32)
-        for row, (held, kind) in enumerate(zip(texts, kinds, strict=True)):
-            norm = self.k1 * (1 - self.b + self.b * len(held) / average[kind])
-            for term, count in Counter(held).items():
+        for row, (words, kind) in enumerate(zip(texts, kinds, strict=True)):
+            norm = self.k1 * (1 - self.b + self.b * len(words) / average[kind])
+            for term, count in Counter(words).items():
                 n = frequency[term]
                 idf = math.log(1 + (total - n + 0.5) / (n + 0.5))
                 bucket, sign = self.bucket(term)

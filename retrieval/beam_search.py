@@ -43,17 +43,17 @@ def beam_search(
     visited = dict.fromkeys(list(anchors)[:budget], 1.0)
     front = list(visited)
     for _ in range(depth):
-        found = np.full(len(ties), -np.inf)
+        scores = np.full(len(ties), -np.inf)
         for name, beside in neighbours.items():
             gains = step_scores[name]
             for node in front:
                 reached = beside(node)
-                found[reached] = np.maximum(found[reached], visited[node] * decay + gains[reached])
-        found[list(visited)] = -np.inf
-        rows = np.flatnonzero(found > -np.inf)
-        best = rows[np.lexsort((ties[rows], -np.round(found[rows], _DIGITS)))]
+                scores[reached] = np.maximum(scores[reached], visited[node] * decay + gains[reached])
+        scores[list(visited)] = -np.inf
+        rows = np.flatnonzero(scores > -np.inf)
+        best = rows[np.lexsort((ties[rows], -np.round(scores[rows], _DIGITS)))]
         front = best[: min(width, budget - len(visited))].tolist()
         if not front:
             break
-        visited.update((node, float(found[node])) for node in front)
+        visited.update((node, float(scores[node])) for node in front)
     return visited

@@ -56,16 +56,16 @@ class FilteredRetriever(WrappingRetriever):
         """See ``Retriever``; ``top_k`` counts the hits that are left after filtering."""
         wanted, before, encode_ms, search_ms = top_k, -1, 0.0, 0.0
         while True:
-            found = self._retriever.retrieve(query, space, as_of=as_of, top_k=wanted)
-            encode_ms, search_ms = encode_ms + found.timing.encode_ms, search_ms + found.timing.search_ms
-            hits = self._filtered(found.hits, space)
-            if len(hits) >= top_k or len(found.hits) == before or wanted >= MOST_FOUND:
+            result = self._retriever.retrieve(query, space, as_of=as_of, top_k=wanted)
+            encode_ms, search_ms = encode_ms + result.timing.encode_ms, search_ms + result.timing.search_ms
+            hits = self._filtered(result.hits, space)
+            if len(hits) >= top_k or len(result.hits) == before or wanted >= MOST_FOUND:
                 return Result(tuple(hits), Timing(encode_ms, search_ms))
-            before, wanted = len(found.hits), min(MOST_FOUND, _GROWTH * wanted)
+            before, wanted = len(result.hits), min(MOST_FOUND, _GROWTH * wanted)
 
     def _filtered(self, hits: Sequence[Hit], space: SpaceId) -> list[Hit]:
-        held = self._speakers_of(space, [hit.node_id for hit in hits])
-        speakers_of = {node: _composed(names) for node, names in held.items()}
+        speakers = self._speakers_of(space, [hit.node_id for hit in hits])
+        speakers_of = {node: _composed(names) for node, names in speakers.items()}
         if self._speakers is not None:
             hits = [hit for hit in hits if speakers_of.get(hit.node_id, frozenset(("",))) <= self._speakers]
         if self._fold is None:
@@ -92,13 +92,13 @@ def folded(hits: Sequence[Hit], speakers_of: Sequence[object], *, likeness: floa
         Broder 1997, "On the resemblance and containment of documents", with shingles of two words; Bayardo et al. 2007,
         "Scaling up all pairs similarity search", for the comparisons that can be skipped.
     """
-    said = [frozenset(_pairs(hit.description)) for hit in hits]
-    counts = Counter(pair for pairs in said for pair in pairs)
+    pairs_of = [frozenset(_pairs(hit.description)) for hit in hits]
+    counts = Counter(pair for pairs in pairs_of for pair in pairs)
     kept: list[Hit] = []
     seen: list[frozenset[_Pair]] = []
     same: list[dict[TurnId, None]] = []
     sharing: defaultdict[tuple[object, _Pair], list[int]] = defaultdict(list)  # indices in kept, by voice and rare pair
-    for hit, voice, pairs in zip(hits, speakers_of, said, strict=True):
+    for hit, voice, pairs in zip(hits, speakers_of, pairs_of, strict=True):
         # At most ``most_apart`` pairs may be in one text only, so the rarest shared pair is among these in both texts.
         most_apart = len(pairs) - math.ceil(likeness * len(pairs))
         rare = sorted(pairs, key=lambda pair: (counts[pair], pair))[: most_apart + 1]
@@ -124,8 +124,8 @@ def _composed(names: Iterable[str]) -> frozenset[str]:
 
 
 def _pairs(text: str) -> Iterator[_Pair]:
-    said = ["", *words(text), ""]
-    return pairwise(said)
+    bounded = ["", *words(text), ""]
+    return pairwise(bounded)
 
 
 def _alike(mine: frozenset[_Pair], other: frozenset[_Pair], likeness: float) -> bool:

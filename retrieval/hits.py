@@ -36,11 +36,11 @@ def turns_of_hits(hits: Iterable[Hit], *, top_k: int) -> list[TurnId]:
         top_k: Largest number of turns to return.
     """
     searchable = searchable_types()
-    found: dict[TurnId, None] = {}
+    turns: dict[TurnId, None] = {}
     for hit in hits:
         if hit.type in searchable:
             for turn_id in hit.turn_ids:
-                found.setdefault(turn_id)
-                if len(found) == top_k:
-                    return list(found)
-    return list(found)
+                turns.setdefault(turn_id)
+                if len(turns) == top_k:
+                    return list(turns)
+    return list(turns)

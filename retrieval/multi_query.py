@@ -36,13 +36,13 @@ class MultiQueryRetriever(WrappingRetriever):
     ) -> Result:
         """See ``Retriever``; generating queries is not timed. The result of a single query is returned unchanged."""
         queries = self._queries(query, self._last_day(space) if as_of is None else as_of.date())
-        found = [self._retriever.retrieve(each.text, space, as_of=as_of, top_k=top_k) for each in queries]
-        if len(found) == 1:
-            return found[0]
+        results = [self._retriever.retrieve(search.text, space, as_of=as_of, top_k=top_k) for search in queries]
+        if len(results) == 1:
+            return results[0]
         rankings: list[list[NodeId]] = []
         hits: dict[NodeId, Hit] = {}
-        for each, result in zip(queries, found, strict=True):
-            fitting = [hit for hit in result.hits if each.types is None or hit.type in each.types] or result.hits
+        for search, result in zip(queries, results, strict=True):
+            fitting = [hit for hit in result.hits if search.types is None or hit.type in search.types] or result.hits
             rankings.append([hit.node_id for hit in fitting])
             for hit in fitting:
                 hits.setdefault(hit.node_id, hit)
@@ -50,8 +50,8 @@ class MultiQueryRetriever(WrappingRetriever):
             replace(hits[node_id], score=score, signals={**hits[node_id].signals, "rrf": score})
             for node_id, score in reciprocal_rank_fusion(rankings, rrf_k=FEW_RRF_K)
         ]
-        encode_ms = sum(result.timing.encode_ms for result in found)
-        return Result(tuple(fused), Timing(encode_ms, sum(result.timing.search_ms for result in found)))
+        encode_ms = sum(result.timing.encode_ms for result in results)
+        return Result(tuple(fused), Timing(encode_ms, sum(result.timing.search_ms for result in results)))
 
 
 def with_queries(retriever: Retriever, queries: QueryGenerator | None, last_day: LastDay) -> Retriever:

@@ -198,7 +198,7 @@ class _Candidate:
 def _candidates(hits: Sequence[Hit], snapshot: Snapshot, order: Sequence[NodeId] | None) -> list[_Candidate]:
     place, dated = snapshot.place_of, dated_types()
     given = {} if order is None else {node: at for at, node in enumerate(order)}
-    made = []
+    candidates = []
     for hit in hits:
         first = min((place[turn] for turn in hit.turn_ids if turn in place), default=len(place))
         said_on = _day(int(snapshot.spoken_at[first])) if first < len(place) else None
@@ -207,8 +207,8 @@ def _candidates(hits: Sequence[Hit], snapshot: Snapshot, order: Sequence[NodeId]
         until = None if row is None or hit.type in dated else _day(int(snapshot.valid_to[row]))
         line = ContextLine(hit.node_id, hit.type, hit.description, said_on, hit.turn_ids, until)
         key = given.get(hit.node_id, len(given)), first, hit.type != EPISODE, hit.node_id
-        made.append(_Candidate(key, line))
-    return made
+        candidates.append(_Candidate(key, line))
+    return candidates
 
 
 def _packed(candidates: Sequence[_Candidate], budget: Budget, *, brevity: bool) -> tuple[Context, bool]:
@@ -266,17 +266,17 @@ def retrieve_contexts(
     most = max((budget.tokens or 0 for budget in within), default=0)
     wanted, before = min(max(top_k, 1 + most // _TOKENS_PER_HIT), MAX_TOP_K), -1
     while True:
-        found = retriever.retrieve(question, space, as_of=as_of, top_k=wanted)
+        result = retriever.retrieve(question, space, as_of=as_of, top_k=wanted)
         order = (
-            retriever.arrange(question, found.hits, space, as_of) if isinstance(retriever, HasContextOrder) else None
+            retriever.arrange(question, result.hits, space, as_of) if isinstance(retriever, HasContextOrder) else None
         )
-        candidates = _candidates(found.hits, snapshot, order)
+        candidates = _candidates(result.hits, snapshot, order)
         packed = [_packed(candidates, budget, brevity=rules.brevity) for budget in within]
         # A strategy that ranks a pool of fixed size finds no more as long as fewer are wanted.
-        is_all = wanted == MAX_TOP_K or before == len(found.hits) < wanted
+        is_all = wanted == MAX_TOP_K or before == len(result.hits) < wanted
         if is_all or all(is_full for _, is_full in packed):
-            return found, [context for context, _ in packed]
-        before, wanted = len(found.hits), min(2 * wanted, MAX_TOP_K)
+            return result, [context for context, _ in packed]
+        before, wanted = len(result.hits), min(2 * wanted, MAX_TOP_K)
 
 
 class _RemainingBudget:

@@ -94,8 +94,8 @@ class QueryWriter(Protocol):
 
 def generate_queries(question: str, asked_on: date | None = None) -> list[SearchQuery]:
     """The question itself and, if it has several clauses that begin with a question word, up to ``MAX_CLAUSES``."""
-    found = _CLAUSE.split(" ".join(question.split()), maxsplit=MAX_CLAUSES)[:MAX_CLAUSES]
-    clauses = [clause.strip() for clause in found if clause.strip()]
+    parts = _CLAUSE.split(" ".join(question.split()), maxsplit=MAX_CLAUSES)[:MAX_CLAUSES]
+    clauses = [clause.strip() for clause in parts if clause.strip()]
     texts = [question, *(clauses if len(clauses) > 1 else [])]
     return [SearchQuery(text, window=named_window(text, asked_on)) for text in texts]
 
@@ -147,24 +147,24 @@ class WrittenQueries:
         )
 
     def _make(self, question: str, asked_on: date | None) -> Sequence[SearchQuery]:
-        found = []
-        for each in self._write(question, asked_on):
+        written = []
+        for draft in self._write(question, asked_on):
             # "May 2023" and "in 2023" name a time, "2023" and "March" only with a word before them.
-            window = each.time and (named_window(each.time, asked_on) or named_window(f"in {each.time}", asked_on))
-            found.append(SearchQuery(each.text, tuple(each.types) or None, window or None, each.intent))
-        named = [query.window for query in found if query.window is not None]
+            window = draft.time and (named_window(draft.time, asked_on) or named_window(f"in {draft.time}", asked_on))
+            written.append(SearchQuery(draft.text, tuple(draft.types) or None, window or None, draft.intent))
+        named = [query.window for query in written if query.window is not None]
         window = (min(first for first, _ in named), max(last for _, last in named)) if named else None
-        intent = next((query.intent for query in found if query.intent is not None), None)
+        intent = next((query.intent for query in written if query.intent is not None), None)
         whole = SearchQuery(question, None, window or named_window(question, asked_on), intent)
-        self._intents |= {query.text: query.intent for query in (*found, whole) if query.intent is not None}
+        self._intents |= {query.text: query.intent for query in (*written, whole) if query.intent is not None}
         _limit(self._intents)
-        return tuple(dict.fromkeys([whole, *found]))
+        return tuple(dict.fromkeys([whole, *written]))
 
 
-def _limit(held: OrderedDict[str, Any]) -> None:
+def _limit(entries: OrderedDict[str, Any]) -> None:
     """Remove the oldest entries until at most ``_KEPT`` are left."""
-    while len(held) > _KEPT:
-        held.popitem(last=False)
+    while len(entries) > _KEPT:
+        entries.popitem(last=False)
 
 
 def named_window(text: str, asked_on: date | None) -> tuple[int, int] | None:

@@ -89,8 +89,8 @@ class RerankedRetriever(WrappingRetriever):
         self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
     ) -> Result:
         """See ``Retriever``; reranking is timed as searching. Adds the signal ``rerank``, which is the hit's score."""
-        found = self._retriever.retrieve(query, space, as_of=as_of, top_k=max(top_k, self._reranker.depth))
+        result = self._retriever.retrieve(query, space, as_of=as_of, top_k=max(top_k, self._reranker.depth))
         watch = Stopwatch()
-        hits = self._reranker.rerank(query, found.hits, self.reworded(found.hits, space, as_of))
+        hits = self._reranker.rerank(query, result.hits, self.reworded(result.hits, space, as_of))
         spent_ms = watch.timing().search_ms
-        return Result(tuple(hits), Timing(found.timing.encode_ms, found.timing.search_ms + spent_ms))
+        return Result(tuple(hits), Timing(result.timing.encode_ms, result.timing.search_ms + spent_ms))

@@ -30,12 +30,12 @@ class WrappingRetriever:
         self, question: str, hits: Sequence[Hit], space: SpaceId, as_of: datetime | None = None
     ) -> list[NodeId] | None:
         """See ``HasContextOrder``; None also if the strategy has no order of its own."""
-        held = self._retriever
-        return held.arrange(question, hits, space, as_of) if isinstance(held, HasContextOrder) else None
+        wrapped = self._retriever
+        return wrapped.arrange(question, hits, space, as_of) if isinstance(wrapped, HasContextOrder) else None
 
     def reworded(self, hits: Sequence[Hit], space: SpaceId, as_of: datetime | None = None) -> list[str]:
         """See ``HasRerankTexts``; the descriptions if the strategy has no other texts."""
-        held = self._retriever
-        if isinstance(held, HasRerankTexts):
-            return held.reworded(hits, space, as_of)
+        wrapped = self._retriever
+        if isinstance(wrapped, HasRerankTexts):
+            return wrapped.reworded(hits, space, as_of)
         return [hit.description for hit in hits]

@@ -97,17 +97,17 @@ def text_example(snapshot: Snapshot, questions: Sequence[Question], *, name: str
     positive, ignored = torch.zeros(shape, dtype=torch.bool), torch.zeros(shape, dtype=torch.bool)
     for i, question in enumerate(questions):
         evidence = set(question.evidence)
-        for j, held in enumerate(sources):
-            if held & evidence:
-                (positive if held <= evidence else ignored)[i, j] = True
-    asked = positive.any(1)
+        for j, turn_ids in enumerate(sources):
+            if turn_ids & evidence:
+                (positive if turn_ids <= evidence else ignored)[i, j] = True
+    is_answered = positive.any(1)
     return TextExample(
         name,
         tuple(texts[row] for row in rows),
         turns,
-        tuple(q.text for q, is_asked in zip(questions, asked.tolist(), strict=True) if is_asked),
-        positive[asked],
-        ignored[asked],
+        tuple(q.text for q, is_asked in zip(questions, is_answered.tolist(), strict=True) if is_asked),
+        positive[is_answered],
+        ignored[is_answered],
     )
 
 
@@ -154,8 +154,10 @@ class TextAdaptation(RankingModule):
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
         rows = []
         for start in range(0, len(order), _ENCODED_AT_ONCE):
-            held = [texts[i] for i in order[start : start + _ENCODED_AT_ONCE]]
-            tokens = self.encoder.tokenizer(held, padding=True, truncation=True, max_length=window, return_tensors="pt")
+            batch = [texts[i] for i in order[start : start + _ENCODED_AT_ONCE]]
+            tokens = self.encoder.tokenizer(
+                batch, padding=True, truncation=True, max_length=window, return_tensors="pt"
+            )
             features = {name: tensor.to(self.device) for name, tensor in tokens.items()}
             rows.append(self.encoder(features)["sentence_embedding"].float())
         place = torch.empty(len(order), dtype=torch.int64)
@@ -219,11 +221,11 @@ def train_adapter(
     if trainer.compile:
         raise TrainingError("trainer.compile is for the graph network; leave it out to train an adapter")
     graphs = graphs_of(data)
-    made = [
+    examples = [
         (text_example(g.snapshot, g.questions, name=g.name, turn_before=config.turn_before), g.is_training)
         for g in graphs
     ]
-    examples = [(example, is_training) for example, is_training in made if example.questions]
+    examples = [(example, is_training) for example, is_training in examples if example.questions]
     if not any(is_training for _, is_training in examples):
         raise TrainingDataError("no training space has a question with evidence; the text encoder learns from these")
     identity = RunIdentity(

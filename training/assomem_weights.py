@@ -39,7 +39,7 @@ def learn_signal_weights(
 
     retriever = make(weights_of)  # one for all weights, since it caches the graphs that it builds
     samples = typed_signals(retriever, train, type_of)
-    learnt = [weights_of_types(samples, type_of, temperature=each) for each in TEMPERATURES]
+    learnt = [weights_of_types(samples, type_of, temperature=temperature) for temperature in TEMPERATURES]
     if not validation:
         return learnt[len(learnt) // 2]
     recalls = []
@@ -50,8 +50,8 @@ def learn_signal_weights(
 
 
 def _recall(retriever: AssoMemRetriever, questions: Sequence[Question]) -> float:
-    found = []
+    recalls = []
     for question in questions:
         hits = retriever.retrieve(question.text, question.space, as_of=question.asked_at, top_k=_TOP_K).hits
-        found.append(evidence_recall(turns_of_hits(hits, top_k=_TOP_K), frozenset(question.evidence), _TOP_K))
-    return float(np.mean(found))
+        recalls.append(evidence_recall(turns_of_hits(hits, top_k=_TOP_K), frozenset(question.evidence), _TOP_K))
+    return float(np.mean(recalls))

@@ -48,8 +48,8 @@ def averaged(checkpoints: Sequence[Checkpoint], **details: Any) -> Checkpoint:
                     f"checkpoints {first.version} and {other.version} cannot be averaged: {what} is {here!r} and "
                     f"{there!r}; train both alike"
                 )
-    held = [checkpoint.weights for checkpoint in checkpoints]
-    weights = {name: np.asarray(np.mean([each[name] for each in held], axis=0)) for name in first.weights}
+    all_weights = [checkpoint.weights for checkpoint in checkpoints]
+    weights = {name: np.asarray(np.mean([each[name] for each in all_weights], axis=0)) for name in first.weights}
     identities = [checkpoint.details["identity"] for checkpoint in checkpoints]
     seen = [checkpoint.seen for checkpoint in checkpoints]
     known = [each for each in seen if each is not None]
@@ -73,9 +73,9 @@ def averaged(checkpoints: Sequence[Checkpoint], **details: Any) -> Checkpoint:
 
 def _fusion(checkpoints: Sequence[Checkpoint]) -> dict[str, dict[str, float]]:
     """The mean of the fusions' weights, as an entry of the manifest; empty if a checkpoint has no fusion."""
-    held = [checkpoint.details.get(DETAIL) for checkpoint in checkpoints]
-    fusions = [each for each in held if isinstance(each, dict)]
-    if len(fusions) < len(held):
+    recorded = [checkpoint.details.get(DETAIL) for checkpoint in checkpoints]
+    fusions = [each for each in recorded if isinstance(each, dict)]
+    if len(fusions) < len(recorded):
         return {}
     names = dict.fromkeys(name for each in fusions for name in each)
     return {DETAIL: {name: round(sum(each.get(name, 0.0) for each in fusions) / len(fusions), 4) for name in names}}

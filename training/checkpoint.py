@@ -22,7 +22,7 @@ from locigraph.gnn.query import query_scale, query_widths
 from locigraph.gnn.sketch import ContextHash, LexicalSketch
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.files import check_seal, parsed_json, replaced_folder, sealed, whole_folder
-from locigraph.kg.language.seen_texts import SeenTexts
+from locigraph.kg.language.seen_texts import SeenTexts, seen_spaces
 from locigraph.kg.schema import schema_hash
 from locigraph.retrieval.text.text_encoder import is_same_model
 from locigraph.training.config import MAX_WIDTH, ModelConfig
@@ -63,8 +63,7 @@ class Checkpoint:
     @property
     def spaces(self) -> frozenset[str]:
         """Spaces that it was trained or validated on."""
-        identity = self.details["identity"]
-        return frozenset([*identity["train"], *identity["validation"]])
+        return seen_spaces(self.details)
 
     @cached_property
     def network(self) -> GraphRetrieval:
@@ -151,10 +150,10 @@ def load_checkpoint(folder: Path, *, text_encoder: str | None = None) -> Checkpo
     if text_encoder is not None:
         expected["text_encoder"] = text_encoder
     for name, value in expected.items():
-        held = manifest.get(name)
-        if held != value and not (name == "text_encoder" and is_same_model(str(held), value)):
+        recorded = manifest.get(name)
+        if recorded != value and not (name == "text_encoder" and is_same_model(str(recorded), value)):
             raise CheckpointError(
-                f"{folder / _MANIFEST}: {name} is {held!r} but {value!r} is needed; train again, or use "
+                f"{folder / _MANIFEST}: {name} is {recorded!r} but {value!r} is needed; train again, or use "
                 "the matching version or text encoder"
             )
     try:

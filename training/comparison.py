@@ -60,8 +60,8 @@ def run_checkpoint(
 
     def ask(vectors: GraphVectors) -> StrategyRun:
         def texts(space: SpaceId, node_ids: Sequence[NodeId], as_of: datetime | None) -> dict[NodeId, str]:
-            held = views.at(space, as_of)
-            return {node: held.descriptions[held.row_of[node]] for node in node_ids}
+            snapshot = views.at(space, as_of)
+            return {node: snapshot.descriptions[snapshot.row_of[node]] for node in node_ids}
 
         retriever = GraphEmbeddingRetriever(
             vectors,
@@ -104,6 +104,6 @@ class _EncodedViews:
     def _encoded(self, view: str) -> MemoryVectors:
         snapshot = self._views.snapshot(self._named[view])
         rows, vectors = encode_graph(self._checkpoint, snapshot)
-        made = MemoryVectors()
-        made.add_nodes(view, snapshot, rows, vectors)
-        return made
+        encoded = MemoryVectors()
+        encoded.add_nodes(view, snapshot, rows, vectors)
+        return encoded

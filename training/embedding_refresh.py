@@ -124,10 +124,10 @@ def refresh(
             bar.update(turns)
     collection.flush()
     for view, turns in due.items():
-        held = collection.count(view.name)
-        if held != turns:
+        stored = collection.count(view.name)
+        if stored != turns:
             raise TrainingError(
-                f"collection {collection.name!r} holds {counted(held, 'turn')} of {view.name!r} but the graph "
+                f"collection {collection.name!r} holds {counted(stored, 'turn')} of {view.name!r} but the graph "
                 f"has {turns}; run the refresh again"
             )
     assert sample is not None
@@ -157,13 +157,13 @@ class _Snapshots:
         self._room = _KEPT_BYTES
 
     def of(self, view: View) -> Snapshot:
-        found = self._kept.get(view)
-        if found is None:
-            found = self._load(view)
-            self._room -= found.embeddings.nbytes
+        snapshot = self._kept.get(view)
+        if snapshot is None:
+            snapshot = self._load(view)
+            self._room -= snapshot.embeddings.nbytes
             if self._room > 0:
-                self._kept[view] = found
-        return found
+                self._kept[view] = snapshot
+        return snapshot
 
 
 def require_usable(checkpoint: Checkpoint, vectors: NDArray[np.float32]) -> None:
@@ -181,7 +181,7 @@ def _sample_recall(collection: Collection, name: str, ids: Sequence[str], exact:
     """
     if not len(ids):
         return 1.0
-    found = 0.0
+    shares = 0.0
     picks = np.unique(np.linspace(0, len(ids) - 1, _SAMPLE).astype(int))
     top_k = min(_SAMPLE_TOP_K, len(ids))
     for pick in picks.tolist():
@@ -190,8 +190,8 @@ def _sample_recall(collection: Collection, name: str, ids: Sequence[str], exact:
         border = np.sort(scores)[-top_k] - 1e-4 * abs(scores).max()
         wanted = {ids[i] for i in np.flatnonzero(scores >= border).tolist()}
         matches = collection.search(exact[pick], SearchFilter(name), top_k=top_k)
-        found += sum(match.node_id in wanted for match in matches) / top_k
-    recall = found / len(picks)
+        shares += sum(match.node_id in wanted for match in matches) / top_k
+    recall = shares / len(picks)
     if recall < _LEAST_RECALL:
         raise TrainingError(
             f"collection {collection.name!r} finds {recall:.0%} of the exact neighbours, at least {_LEAST_RECALL:.0%} "

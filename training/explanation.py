@@ -121,17 +121,17 @@ def explain(
         widths = [block.shape[1] for block in (vectors.text, vectors.lexical, vectors.context, vectors.bias)]
         parts = query.split(widths)
         # Inner products of each node's unweighted features with the question, by content block, [nodes, 3].
-        said = torch.stack([inputs.text @ parts[0], inputs.lexical @ parts[1], inputs.context @ parts[2]], dim=1)
+        products = torch.stack([inputs.text @ parts[0], inputs.lexical @ parts[1], inputs.context @ parts[2]], dim=1)
         explanations = []
         best_first = scores.argsort(descending=True, stable=True).tolist()
         chosen = best_first[:top_k] if turn_ids is None else [turn for turn in best_first if turn_of[turn] in turn_ids]
         for turn in chosen:
             row = int(inputs.rows[turn])
-            own = (vectors.own[turn] * said[turn]).tolist()
+            own = (vectors.own[turn] * products[turn]).tolist()
             influences = []
             for edge in (inputs.target == turn).nonzero().flatten().tolist():
                 neighbour = int(inputs.rows[inputs.source[edge]])
-                meaning, words, date = (vectors.edge[edge] * said[inputs.source[edge]]).tolist()
+                meaning, words, date = (vectors.edge[edge] * products[inputs.source[edge]]).tolist()
                 effect = float(scores[turn] - nodes(_without_edge(inputs, edge)).joined()[turn] @ query)
                 relation = nodes.relations[int(inputs.relation[edge])].name
                 node, text = snapshot.ids[neighbour], snapshot.descriptions[neighbour]

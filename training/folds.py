@@ -157,7 +157,7 @@ class FoldTrainer:
             self.notes.append(note)
         others = [dataclasses.replace(o, questions=without_wordings(o.questions, tested)) for o in self.also]
         # Checks the final data, independently of the filtering above.
-        check_text_leak([q.text for each in (own, *others) for q in each.questions], [q.text for q in tested])
+        check_text_leak([q.text for data in (own, *others) for q in data.questions], [q.text for q in tested])
         return [own, *others]
 
     def seen_elsewhere(self) -> SeenTexts:
@@ -204,11 +204,11 @@ def without_wordings(questions: Sequence[Question], tested: Sequence[Question]) 
     return tuple(q for q in questions if wording(q.text) not in known)
 
 
-def refuse_trained_on(made: Checkpoint | TextAdapter, questions: Sequence[Question], *, option: str) -> None:
+def refuse_trained_on(trained: Checkpoint | TextAdapter, questions: Sequence[Question], *, option: str) -> None:
     """Refuse to test a checkpoint, or a text encoder's adapter, on what it was trained or validated on.
 
     Args:
-        made: The checkpoint or adapter.
+        trained: The checkpoint or adapter.
         questions: Questions of the test.
         option: Name of the option that gave it, for the error message.
 
@@ -216,16 +216,16 @@ def refuse_trained_on(made: Checkpoint | TextAdapter, questions: Sequence[Questi
         LeakError: If it was trained or validated on the space of a question.
     """
     for question in questions:
-        if question.space in made.spaces:
+        if question.space in trained.spaces:
             raise LeakError(
-                f"{option} {made.version} was trained or validated on space {question.space!r}; leave the option "
+                f"{option} {trained.version} was trained or validated on space {question.space!r}; leave the option "
                 "out, or test on other conversations"
             )
 
 
-def seen_by(*made: Checkpoint | TextAdapter | None) -> SeenTexts:
+def seen_by(*trained: Checkpoint | TextAdapter | None) -> SeenTexts:
     """The texts that checkpoints and adapters record as seen, together; those that record none add nothing."""
-    return SeenTexts.union(each.seen for each in made if each is not None and each.seen is not None)
+    return SeenTexts.union(each.seen for each in trained if each is not None and each.seen is not None)
 
 
 def refuse_validation_on_adapter_data(adapter: TextAdapter | None, validation: Sequence[str]) -> None:

@@ -216,16 +216,16 @@ def fusion_of(checkpoint: Checkpoint) -> WeightedSum:
     Raises:
         CheckpointError: If the manifest holds no weights, or invalid ones.
     """
-    held = checkpoint.details.get(DETAIL)
-    if not isinstance(held, dict) or not held:
+    weights = checkpoint.details.get(DETAIL)
+    if not isinstance(weights, dict) or not weights:
         raise CheckpointError(
             f"checkpoint {checkpoint.version}: its manifest holds no fusion weights; train again with locigraph "
             "train, or leave out fusion-zero"
         )
-    known = all(name in SIGNALS for name in held)
-    if not known or not all(isinstance(value, int | float) and np.isfinite(value) for value in held.values()):
+    known = all(name in SIGNALS for name in weights)
+    if not known or not all(isinstance(value, int | float) and np.isfinite(value) for value in weights.values()):
         raise CheckpointError(
-            f"checkpoint {checkpoint.version}: {DETAIL} in its manifest is {held}; expected a finite number for each "
-            "named signal; train again"
+            f"checkpoint {checkpoint.version}: {DETAIL} in its manifest is {weights}; expected a finite number for "
+            "each named signal; train again"
         )
-    return WeightedSum(held)
+    return WeightedSum(weights)

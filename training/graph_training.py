@@ -69,9 +69,9 @@ class GraphTraining(RankingModule):
             scorer = Scorer(self.network.nodes, self._rank, self._generator)
             for name, loss in LOSSES.items():  # in the table's order, since they draw from one generator
                 weight = self.losses.get(name, 0.0)
-                found = loss.compute(scorer, batch) if weight else None
-                if found is not None:
-                    parts[name] = weight * found
+                part = loss.compute(scorer, batch) if weight else None
+                if part is not None:
+                    parts[name] = weight * part
         if not parts:
             return 0.0 * self.log_scale  # not None, which would leave the other devices waiting
         for name, value in parts.items():
@@ -93,8 +93,8 @@ class GraphTraining(RankingModule):
         nodes, queries, config = self.network.nodes, self.network.queries, self.config
         scalars = [nodes.own, nodes.prior, nodes.bias_traits, *queries.parameters(), self.log_scale]
         edges = [nodes.edge_features, nodes.own_traits]
-        held = {id(parameter) for parameter in [*scalars, *edges]}
-        attention = [parameter for parameter in self.parameters() if id(parameter) not in held]
+        grouped = {id(parameter) for parameter in [*scalars, *edges]}
+        attention = [parameter for parameter in self.parameters() if id(parameter) not in grouped]
         groups = [
             {"params": scalars, "lr": config.scalar_lr, "weight_decay": 0.0},
             {"params": edges, "lr": config.edge_lr, "weight_decay": config.weight_decay},

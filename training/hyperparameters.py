@@ -128,15 +128,15 @@ def search_fold(
     )
 
 
-def chosen_for(found: Sequence[FoldSearch], fold: Fold) -> dict[str, Any]:
+def chosen_for(searches: Sequence[FoldSearch], fold: Fold) -> dict[str, Any]:
     """The changes that a search chose for a fold.
 
     Raises:
         TrainingError: If no searched fold tests the same conversations; any other fold's choice might have seen them.
     """
-    for each in found:
-        if sorted(each["test"]) == sorted(str(name) for name in fold.test):
-            return each["best"]
+    for search in searches:
+        if sorted(search["test"]) == sorted(str(name) for name in fold.test):
+            return search["best"]
     raise TrainingError(
         f"the search has no fold that tests {', '.join(fold.test)}; run locigraph search with the same corpus, folds, "
         "validation and seed"
@@ -148,8 +148,8 @@ def _values_of(settings: Settings, space: Mapping[str, Between | OneOf]) -> dict
     for name, choice in space.items():
         section, _, field = name.partition(".")
         value = getattr(getattr(settings, section, None), field, None)
-        held = value in choice.values if isinstance(choice, OneOf) else choice.low <= (value or 0.0) <= choice.high
-        if not held:
+        is_inside = value in choice.values if isinstance(choice, OneOf) else choice.low <= (value or 0.0) <= choice.high
+        if not is_inside:
             raise TrainingError(
                 f"{name} is {value!r}, which is outside its search space {choice}; start from a value in it"
             )

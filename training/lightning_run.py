@@ -112,12 +112,12 @@ class AverageAndStop(L.Callback):
         keep = min(self._ema_decay, self._steps / (self._steps + _RAMP)) if self._ema_decay else 0.0
         with torch.no_grad():
             for name, value in pl_module.state_dict().items():
-                held = self._mean.get(name)
-                if held is None:
+                mean = self._mean.get(name)
+                if mean is None:
                     self._mean[name] = value.detach().clone()
                 else:
                     # Tensors restored from a resume point are on the CPU.
-                    self._mean[name] = held.to(value.device).lerp_(value, 1 - keep)
+                    self._mean[name] = mean.to(value.device).lerp_(value, 1 - keep)
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Replace the parameters by their average."""

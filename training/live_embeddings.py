@@ -126,20 +126,20 @@ class LiveEmbeddings:
         spaces = self._store.spaces()
         if not spaces:
             return 0
-        found = self._in_use()
-        if found is None:
+        collection = self._in_use()
+        if collection is None:
             self.refresh(progress=progress)
             return len(spaces)
-        return self._write_due(found, spaces)
+        return self._write_due(collection, spaces)
 
     def current(self, spaces: Sequence[SpaceId]) -> Collection:
         """Bring the collection up to date for some spaces and return it; make it if this checkpoint has none in use."""
-        found = self._in_use()
-        if found is None:
+        collection = self._in_use()
+        if collection is None:
             self.refresh()
             return self.collection(spaces)
-        self._write_due(found, spaces)
-        return found
+        self._write_due(collection, spaces)
+        return collection
 
     def refresh(self, *, progress: str | None = None) -> Refreshed:
         """Encode every space into a new collection, put it in use, and add what arrived in the meantime.
@@ -161,9 +161,9 @@ class LiveEmbeddings:
         )
         for space, number in due.items():
             self._store.acknowledge_change(space, number)
-        found = self._in_use()
-        assert found is not None
-        self._write_due(found, self._store.spaces())
+        collection = self._in_use()
+        assert collection is not None
+        self._write_due(collection, self._store.spaces())
         return done
 
     def collection(self, spaces: Sequence[SpaceId]) -> Collection:
@@ -172,19 +172,19 @@ class LiveEmbeddings:
         Raises:
             StaleEmbeddingsError: If it is not, or no collection of this checkpoint is in use.
         """
-        found = self._in_use()
+        collection = self._in_use()
         cure = "run locigraph build again, or locigraph refresh with this checkpoint"
-        if found is None:
+        if collection is None:
             raise StaleEmbeddingsError(f"no graph embeddings of checkpoint {self.version!r} are in use; {cure}")
         changed = self._store.changed_spaces()
         for space in spaces:
-            turns, held = self._store.node_counts(space)[EPISODE], found.count(space)
-            if held != turns or space in changed:
+            turns, stored = self._store.node_counts(space)[EPISODE], collection.count(space)
+            if stored != turns or space in changed:
                 raise StaleEmbeddingsError(
-                    f"space {space!r}: {held:,} of {counted(turns, 'turn')} have graph embeddings, and some may be "
+                    f"space {space!r}: {stored:,} of {counted(turns, 'turn')} have graph embeddings, and some may be "
                     f"outdated; {cure}"
                 )
-        return found
+        return collection
 
     def verify(self, spaces: Sequence[SpaceId] | None = None) -> list[Difference]:
         """Compare the rows of spaces with their turns, and the vectors with those that the checkpoint computes now.
@@ -195,18 +195,18 @@ class LiveEmbeddings:
         Returns:
             The difference found for each space; empty if no collection of this checkpoint is in use.
         """
-        found = self._in_use()
-        asked = self._store.spaces() if spaces is None else spaces
-        return [] if found is None else [self._difference(found, space) for space in asked]
+        collection = self._in_use()
+        spaces = self._store.spaces() if spaces is None else spaces
+        return [] if collection is None else [self._difference(collection, space) for space in spaces]
 
     def _difference(self, collection: Collection, space: SpaceId) -> Difference:
         snapshot = self._snapshot(space)
-        due, held, moved = self._compared(collection, snapshot)
+        due, stored, moved = self._compared(collection, snapshot)
         rows = collection.rows(space)
         expected = snapshot_rows(space, snapshot, snapshot.active_rows((EPISODE,)))
         changed = {row.node_key for row in expected if row.node_key in rows and rows[row.node_key] != row}
         return Difference(
-            space, len(due.keys() - held.keys()), len(held.keys() - due.keys()), len(changed.union(moved))
+            space, len(due.keys() - stored.keys()), len(stored.keys() - due.keys()), len(changed.union(moved))
         )
 
     def drift(self, space: SpaceId) -> Drift:
@@ -217,20 +217,20 @@ class LiveEmbeddings:
         Raises:
             IndexMismatchError: If the vectors in use have another width.
         """
-        found = self._index.open(GRAPH_ALIAS) if self._index.has(GRAPH_ALIAS) else None
+        collection = self._index.open(GRAPH_ALIAS) if self._index.has(GRAPH_ALIAS) else None
         dim = self.checkpoint.vector_dim
-        if found is not None and found.spec.dim != dim:
+        if collection is not None and collection.spec.dim != dim:
             raise IndexMismatchError(
-                f"the graph embeddings in use have {found.spec.dim} dimensions but those of checkpoint "
+                f"the graph embeddings in use have {collection.spec.dim} dimensions but those of checkpoint "
                 f"{self.version!r} have {dim}, so they cannot be compared; run locigraph refresh with this checkpoint, "
                 "or name another"
             )
-        return self._drift(found, snapshot_with_vectors(self._store, space, self._text_encoder, self._embed))
+        return self._drift(collection, snapshot_with_vectors(self._store, space, self._text_encoder, self._embed))
 
     def _drift(self, collection: Collection | None, snapshot: Snapshot) -> Drift:
-        due, held, moved = self._compared(collection, snapshot)
-        moves = tuple(_cosine_distance(held[key], due[key]) for key in moved)
-        return Drift(len(due), len(due.keys() - held.keys()), len(held.keys() - due.keys()), moves)
+        due, stored, moved = self._compared(collection, snapshot)
+        moves = tuple(_cosine_distance(stored[key], due[key]) for key in moved)
+        return Drift(len(due), len(due.keys() - stored.keys()), len(stored.keys() - due.keys()), moves)
 
     def _compared(
         self, collection: Collection | None, snapshot: Snapshot
@@ -239,21 +239,21 @@ class LiveEmbeddings:
         rows, vectors = encode_graph(self.checkpoint, snapshot, device=self._device)
         due = dict(zip(snapshot.keys[rows].tolist(), vectors, strict=True))
         space = snapshot.space
-        held = {} if collection is None else collection.vectors(space, collection.node_keys(space))
-        both = sorted(held.keys() & due.keys())
-        return due, held, [key for key in both if not self._is_near(held[key], due[key], rounding=_ROUNDING)]
+        stored = {} if collection is None else collection.vectors(space, collection.node_keys(space))
+        both = sorted(stored.keys() & due.keys())
+        return due, stored, [key for key in both if not self._is_near(stored[key], due[key], rounding=_ROUNDING)]
 
     def _in_use(self) -> Collection | None:
         if not self._index.has(GRAPH_ALIAS):
             return None
-        found = self._index.open(GRAPH_ALIAS)
-        if found.spec.store not in ("", self._store.setting(IDENTITY)):
+        collection = self._index.open(GRAPH_ALIAS)
+        if collection.spec.store not in ("", self._store.setting(IDENTITY)):
             raise IndexMismatchError(
                 f"index {self._index.uri!r} holds the graph embeddings of another store; give each store its "
                 "own index with --index.uri"
             )
-        is_ours = found.spec.version == self.version and found.spec.schema == schema_hash()
-        return found if is_ours else None
+        is_ours = collection.spec.version == self.version and collection.spec.schema == schema_hash()
+        return collection if is_ours else None
 
     def _write_due(self, collection: Collection, spaces: Sequence[SpaceId]) -> int:
         if collection is not self._last.collection:  # always so for a server, where other processes write too
@@ -268,23 +268,25 @@ class LiveEmbeddings:
             rows, vectors = encode_graph(self.checkpoint, snapshot, device=self._device)
             require_usable(self.checkpoint, vectors)
             present = dict(zip(snapshot.keys[rows].tolist(), vectors, strict=True))
-            held = last.pop(space)
-            moved = [row for row, (key, new) in enumerate(present.items()) if not self._is_near(held.get(key), new)]
+            last_vectors = last.pop(space)
+            moved = [
+                row for row, (key, new) in enumerate(present.items()) if not self._is_near(last_vectors.get(key), new)
+            ]
             # Read before the rows are written, since rows that are not flushed are slow to list.
-            surplus = (held or dict.fromkeys(collection.node_keys(space))).keys() - present.keys()
+            surplus = (last_vectors or dict.fromkeys(collection.node_keys(space))).keys() - present.keys()
             collection.upsert(snapshot_rows(space, snapshot, rows[moved]), vectors[moved])
             collection.delete_nodes(space, sorted(surplus))
             collection.flush()
-            present |= {key: held[key] for key in present.keys() - snapshot.keys[rows[moved]].tolist()}
+            present |= {key: last_vectors[key] for key in present.keys() - snapshot.keys[rows[moved]].tolist()}
             last.keep(space, present)
             self._store.acknowledge_change(space, due.get(space, 0))
             written += 1
         return written
 
-    def _is_near(self, held: NDArray[np.float32] | None, due: NDArray[np.float32], *, rounding: float = 0.0) -> bool:
+    def _is_near(self, stored: NDArray[np.float32] | None, due: NDArray[np.float32], *, rounding: float = 0.0) -> bool:
         """Whether ``held`` is a vector within the tolerance of ``due``; a vector with NaN never is."""
         most = (self._tolerance + rounding) * np.linalg.norm(due)
-        return held is not None and bool(np.linalg.norm(held - due) <= most)
+        return stored is not None and bool(np.linalg.norm(stored - due) <= most)
 
     def _snapshot(self, space: SpaceId) -> Snapshot:
         return embedded_snapshot(self._store, space, self._text_encoder, self._embed)
@@ -322,10 +324,10 @@ class _LastWritten:
         self._whole.add(space)
         self._vectors[space] = {key: vector.copy() for key, vector in vectors.items()}  # not views of a larger array
         room = _KEPT_NUMBERS
-        for each in reversed(list(self._vectors)):
-            room -= sum(vector.size for vector in self._vectors[each].values())
+        for other in reversed(list(self._vectors)):
+            room -= sum(vector.size for vector in self._vectors[other].values())
             if room < 0:
-                del self._vectors[each]
+                del self._vectors[other]
 
 
 def _cosine_distance(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:

@@ -75,12 +75,12 @@ def pseudo_question_loss(scorer: Scorer, example: SpaceExample) -> Tensor | None
     has_facts = torch.zeros(inputs.num_turns, dtype=torch.bool, device=inputs.source.device)
     has_facts[inputs.target[telling[inputs.relation]]] = True
     chosen = has_facts & (scorer.random(inputs.num_turns, like=inputs.text) < 0.5)
-    asked = (example.pseudo_positive & chosen).any(1)
-    if int(asked.sum()) < 1 or int(chosen.sum()) < 2:
+    is_asked = (example.pseudo_positive & chosen).any(1)
+    if int(is_asked.sum()) < 1 or int(chosen.sum()) < 2:
         return None
     hidden = inputs.with_edges(~(telling[inputs.relation] & chosen[inputs.target]))
     logits = scorer.rank(example.pseudo, scorer.encoder(hidden))
-    return multi_positive_loss(logits[asked][:, chosen], example.pseudo_positive[asked][:, chosen])
+    return multi_positive_loss(logits[is_asked][:, chosen], example.pseudo_positive[is_asked][:, chosen])
 
 
 def link_prediction_loss(scorer: Scorer, example: SpaceExample) -> Tensor | None:

@@ -47,8 +47,8 @@ class RankingScores:
         best = scores.topk(min(10, scores.shape[1]), dim=1).indices.tolist()
         for ranking, right in zip(best, positive, strict=True):
             gold = {str(i) for i in right.nonzero().flatten().tolist()}
-            found = [str(i) for i in ranking]
-            self._found.append((evidence_recall(found, gold, 10), ndcg(found, gold, 10)))
+            places = [str(i) for i in ranking]
+            self._found.append((evidence_recall(places, gold, 10), ndcg(places, gold, 10)))
 
     def means(self) -> dict[str, float]:
         """Means over questions, by their names in the log, and their sum ``val/score``; empty without questions."""

@@ -75,26 +75,26 @@ def _graphs_of(data: TrainingSet, label: str) -> list[TrainingGraph]:
     # If all questions about a space refer to earlier views, only those views are used, not the latest graph.
     used = {v: qs for v, qs in used.items() if qs or not any(o.space == v.space and used[o] for o in used)}
     return [
-        TrainingGraph(label + view.name, data.views.snapshot(view), tuple(asked), view.space in data.train)
-        for view, asked in used.items()
+        TrainingGraph(label + view.name, data.views.snapshot(view), tuple(questions), view.space in data.train)
+        for view, questions in used.items()
         if data.views.snapshot(view).num_nodes  # empty if a question was asked before the first turn
     ]
 
 
 def seen_texts_of(graphs: Sequence[TrainingGraph]) -> SeenTexts:
     """The texts that a training sees: all questions, and turns too distinctive to be said twice by coincidence."""
-    asked = (question.text for graph in graphs for question in graph.questions)
-    said = (
+    question_texts = (question.text for graph in graphs for question in graph.questions)
+    turn_texts = (
         Turn.text_of(graph.snapshot.descriptions[row], speaker)
         for graph in graphs
         for row, speaker in zip(graph.snapshot.episode_rows.tolist(), graph.snapshot.speakers, strict=True)
         if row >= 0
     )
-    return SeenTexts(chain(asked, filter(is_distinctive, said)))
+    return SeenTexts(chain(question_texts, filter(is_distinctive, turn_texts)))
 
 
 def questions_fingerprint(graphs: Sequence[TrainingGraph]) -> str:
     """Hash of all questions, in order, 12 hexadecimal digits; it keeps their wording out of the manifest."""
     # The order of the questions decides that of the graphs, and so the outcome of the training.
-    asked = [[q.question_id, q.text, str(q.asked_at), list(q.evidence)] for graph in graphs for q in graph.questions]
-    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:12]
+    records = [[q.question_id, q.text, str(q.asked_at), list(q.evidence)] for graph in graphs for q in graph.questions]
+    return hashlib.sha256(json.dumps(records).encode()).hexdigest()[:12]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,12 @@ from locigraph.kg.language.tokens import normalised
 _FILE = "wordings.npy"
 _LEAST_WORDS = 8
 _NOT_WORD = re.compile(r"[\W_]+")
+
+
+def seen_spaces(details: Mapping[str, Any]) -> frozenset[str]:
+    """The spaces that a checkpoint or adapter was trained or validated on, according to ``details`` in its manifest."""
+    identity = details["identity"]
+    return frozenset([*identity["train"], *identity["validation"]])
 
 
 def wording(text: str) -> str:

@@ -71,14 +71,14 @@ def summarise_answers(
 
     ``unanswerable`` is the share of the questions without an answer that the model left unanswered; None without any.
     """
-    made: dict[str, Any] = {}
+    summaries: dict[str, Any] = {}
     for strategy in dict.fromkeys(record.strategy for record in records):
         own = [record for record in records if record.strategy == strategy]
         scored = [
             (record.category, scores_of(record, listing, explained)) for record in own if record.reference is not None
         ]
         others = [record for record in own if record.reference is None]
-        made[strategy] = {
+        summaries[strategy] = {
             "answers": len(scored),
             "overall": _means([scores for _, scores in scored]),
             "by_category": {
@@ -87,7 +87,7 @@ def summarise_answers(
             },
             "unanswerable": float(np.mean([not record.is_known for record in others])) if others else None,
         }
-    return made
+    return summaries
 
 
 def wrong_answers(questions: Sequence[Question], count: int, *, seed: int) -> list[tuple[Question, str]]:
@@ -101,9 +101,9 @@ def wrong_answers(questions: Sequence[Question], count: int, *, seed: int) -> li
     chance = random.Random(seed)
     shuffled = [question for question in questions if question.answer]
     chance.shuffle(shuffled)
-    made: list[tuple[Question, str]] = []
+    pairs: list[tuple[Question, str]] = []
     for question in shuffled:
-        if len(made) == count:
+        if len(pairs) == count:
             break
         others = [
             other.answer
@@ -114,8 +114,8 @@ def wrong_answers(questions: Sequence[Question], count: int, *, seed: int) -> li
             and token_f1(other.answer, question.answer or "") == 0.0
         ]
         if others:
-            made.append((question, chance.choice(others)))
-    return made
+            pairs.append((question, chance.choice(others)))
+    return pairs
 
 
 def judges_on_wrong(verdicts: Sequence[Verdict]) -> Mapping[str, float | int | None]:

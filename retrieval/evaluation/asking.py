@@ -66,11 +66,11 @@ def packed_contexts(retriever: Retriever, question: Question, views: Views) -> d
         space=question.space,
         as_of=question.asked_at,
     )
-    made = {}
+    packed = {}
     for tokens, context in zip(TOKEN_BUDGETS, contexts, strict=True):
         turns = dict.fromkeys(turn for line in context.memories for turn in line.turn_ids)
-        made[tokens] = PackedContext(context.texts, tuple(turns), context.tokens)
-    return made
+        packed[tokens] = PackedContext(context.texts, tuple(turns), context.tokens)
+    return packed
 
 
 def joined_runs(runs: Sequence[StrategyRun], *, seed: int | None = None) -> StrategyRun:

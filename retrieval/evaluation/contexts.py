@@ -40,21 +40,21 @@ def read_contexts(path: Path, tokens: int) -> dict[str, dict[str, str]]:
     Raises:
         EvaluationError: If the file is not of this kind, or holds no contexts of that size.
     """
-    found: dict[str, dict[str, str]] = {}
+    texts: dict[str, dict[str, str]] = {}
     sizes: set[str] = set()
     try:
-        with gzip.open(path, "rt", encoding="utf-8") as held:
-            lines = json.loads(next(held))["lines"]
-            for each in map(json.loads, held):
-                sizes.update(each["contexts"])
-                if str(tokens) in each["contexts"]:
-                    text = "\n".join(lines[number] for number in each["contexts"][str(tokens)])
-                    found.setdefault(each["strategy"], {})[each["question_id"]] = text
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            lines = json.loads(next(file))["lines"]
+            for record in map(json.loads, file):
+                sizes.update(record["contexts"])
+                if str(tokens) in record["contexts"]:
+                    text = "\n".join(lines[number] for number in record["contexts"][str(tokens)])
+                    texts.setdefault(record["strategy"], {})[record["question_id"]] = text
     except (OSError, EOFError, StopIteration, ValueError, KeyError, TypeError, IndexError) as error:
         raise EvaluationError(f"{path}: not a contexts file of locigraph evaluate ({error!r})") from error
-    if not found:
+    if not texts:
         raise EvaluationError(
             f"{path}: holds no contexts of {counted(tokens, 'token')}; choose one of "
             f"{', '.join(sorted(sizes, key=int))}"
         )
-    return found
+    return texts

@@ -37,9 +37,9 @@ def check_text_leak(train_questions: Iterable[str], test_questions: Iterable[str
     seen = {wording(text) for text in train_questions}
     leaked = [text for text in test_questions if wording(text) in seen]
     if leaked:
+        others = f" ({len(leaked) - 1} more)" if len(leaked) > 1 else ""
         raise LeakError(
-            f"test question {leaked[0]!r} is also a training question{_others(leaked)}; "
-            "remove it from training or from the test"
+            f"test question {leaked[0]!r} is also a training question{others}; remove it from training or from the test"
         )
 
 
@@ -60,13 +60,13 @@ def copied_evidence(
     Returns:
         IDs of the questions, in the order of ``evidence``.
     """
-    held = {space: SeenTexts(filter(is_distinctive, turns.values())) for space, turns in texts.items()}
-    found = set()
+    seen_of = {space: SeenTexts(filter(is_distinctive, turns.values())) for space, turns in texts.items()}
+    copied = set()
     for fold in folds:
-        learnt = SeenTexts.union(held.get(space, SeenTexts()) for space in (*fold.train, *fold.validation))
-        tested = {question: asked for question, asked in evidence.items() if asked[0] in fold.test}
-        found |= {*seen_evidence(learnt, tested, texts)}
-    return [question for question in evidence if question in found]
+        learnt = SeenTexts.union(seen_of.get(space, SeenTexts()) for space in (*fold.train, *fold.validation))
+        tested = {question: (space, turns) for question, (space, turns) in evidence.items() if space in fold.test}
+        copied |= {*seen_evidence(learnt, tested, texts)}
+    return [question for question in evidence if question in copied]
 
 
 def seen_evidence(
@@ -86,7 +86,3 @@ def seen_evidence(
             is_distinctive(text) and text in learnt for text in (texts.get(space, {}).get(turn, "") for turn in turns)
         )
     ]
-
-
-def _others(found: Sequence[str]) -> str:
-    return f" ({len(found) - 1} more)" if len(found) > 1 else ""

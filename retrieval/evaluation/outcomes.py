@@ -62,10 +62,10 @@ class StrategyRun:
 
 def by_strategy(runs: Sequence[StrategyRun]) -> dict[str, list[StrategyRun]]:
     """The runs of each strategy, one for each seed, in their order."""
-    found: dict[str, list[StrategyRun]] = {}
+    runs_of: dict[str, list[StrategyRun]] = {}
     for run in runs:
-        found.setdefault(run.name, []).append(run)
-    return found
+        runs_of.setdefault(run.name, []).append(run)
+    return runs_of
 
 
 def check_questions(questions: Sequence[QuestionOutcome]) -> None:

@@ -76,17 +76,17 @@ def compare_again(
     left_out = set(without)
     try:
         with gzip.open(path, "rt", encoding="utf-8") as lines:
-            held = [parsed_json(line) for line in lines]
-        held = [line for line in held if not (line.get("left_out") or line["question_id"] in left_out)]
-        names = list(held[0]["scores"]) if held else []
-        columns = list(held[0]["scores"][names[0]]) if names else []
+            records = [parsed_json(line) for line in lines]
+        records = [line for line in records if not (line.get("left_out") or line["question_id"] in left_out)]
+        names = list(records[0]["scores"]) if records else []
+        columns = list(records[0]["scores"][names[0]]) if names else []
         scores = {
-            name: np.array([[line["scores"][name][metric] for metric in columns] for line in held]) for name in names
+            name: np.array([[line["scores"][name][metric] for metric in columns] for line in records]) for name in names
         }
-        questions = [QuestionOutcome(line["question_id"], line["space"], line["category"], ()) for line in held]
+        questions = [QuestionOutcome(line["question_id"], line["space"], line["category"], ()) for line in records]
     except (OSError, EOFError, ValueError, KeyError, TypeError, IndexError) as error:
         raise EvaluationError(f"{path}: not a question scores file of locigraph evaluate ({error!r})") from error
-    if not held:
+    if not records:
         raise EvaluationError(f"{path}: no question is left; there is nothing to compare")
     check_comparisons(pairs, metrics, names, columns)
     return compare(

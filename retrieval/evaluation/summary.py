@@ -77,7 +77,7 @@ def summarise(
     repetitions = by_strategy(runs)
     columns = columns_of(runs)
     tables = {name: [score_table(questions, run, columns) for run in same] for name, same in repetitions.items()}
-    scores = {name: np.mean(held, axis=0) for name, held in tables.items()}
+    scores = {name: np.mean(repeated, axis=0) for name, repeated in tables.items()}
     names = list(scores)
     pairs = [(name, names[0]) for name in names[1:]] if comparisons is None else list(comparisons)
     metrics = [*_COMPARED, *columns[len(METRICS) :]] if metrics is None else metrics
@@ -146,8 +146,10 @@ def score_table(questions: Sequence[QuestionOutcome], run: StrategyRun, columns:
             raise EvaluationError(f"strategy {run.name!r}, question {question.question_id!r}: {error}") from error
         of_contexts = []
         if len(columns) > len(METRICS):
-            held = of_question(run, "contexts", run.contexts, question.question_id)
-            of_contexts = [context_recall(held[CONTEXT_METRICS[name]].turns, gold) for name in columns[len(METRICS) :]]
+            contexts = of_question(run, "contexts", run.contexts, question.question_id)
+            of_contexts = [
+                context_recall(contexts[CONTEXT_METRICS[name]].turns, gold) for name in columns[len(METRICS) :]
+            ]
         rows.append([*scores.values(), *of_contexts, *curve])
     return np.array(rows, dtype=np.float64)
 
@@ -212,16 +214,16 @@ def compare(
         categories: Positions of the questions of each category.
         seed: As in ``summarise``.
     """
-    asked = [(a, b, metric) for metric in metrics for a, b in pairs]
-    if not asked:
+    compared = [(a, b, metric) for metric in metrics for a, b in pairs]
+    if not compared:
         return []
     column = {metric: index for index, metric in enumerate(columns)}
     # [questions, comparisons]
-    differences = np.stack([(scores[a] - scores[b])[:, column[metric]] for a, b, metric in asked], axis=1)
+    differences = np.stack([(scores[a] - scores[b])[:, column[metric]] for a, b, metric in compared], axis=1)
     low, high = cluster_bootstrap(differences, clusters, seed=seed)
     t_low, t_high = cluster_t_interval(differences, clusters)
     p_values = [float(p) for p in sign_flip_test(differences, clusters, seed=seed)]
-    families = [p_values[start : start + len(pairs)] for start in range(0, len(asked), len(pairs))]  # per metric
+    families = [p_values[start : start + len(pairs)] for start in range(0, len(compared), len(pairs))]  # per metric
     adjusted = [p for family in families for p in holm(family)]
     question_level = question_level_test(differences, seed=seed)
     within = {
@@ -244,7 +246,7 @@ def compare(
             clusters=len(set(clusters)),
             by_category={name: deltas[index] for name, deltas in within.items()},
         )
-        for index, (a, b, metric) in enumerate(asked)
+        for index, (a, b, metric) in enumerate(compared)
     ]
 
 

@@ -134,8 +134,8 @@ class Bm25Index(Generic[Key]):
             # Ties at the cut-off must not depend on the order that the partition leaves.
             border = -np.partition(-scores[rows], top_k - 1)[top_k - 1]
             rows = rows[scores[rows] >= border]
-        found = [(self._keys[row], float(scores[row])) for row in rows]
-        return sorted(found, key=lambda pair: (-pair[1], pair[0]))[:top_k]
+        scored = [(self._keys[row], float(scores[row])) for row in rows]
+        return sorted(scored, key=lambda pair: (-pair[1], pair[0]))[:top_k]
 
     def _accumulate(self, terms: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         size = len(self._keys)

@@ -102,8 +102,8 @@ class DescriptionIndexer:
         return self._write_due(progress)
 
     def _is_of_another_store(self, collection: Collection) -> bool:
-        held = collection.spec.store
-        return bool(held) and held != self._store.setting(IDENTITY)
+        store = collection.spec.store
+        return bool(store) and store != self._store.setting(IDENTITY)
 
     def _is_left_behind(self) -> bool:
         """Whether the embedded index was left by another store; False if it is damaged, which its use will report."""
@@ -184,14 +184,14 @@ class DescriptionIndexer:
             snapshot = self._store.snapshot(space, embedding_model=self._model)
             expected = {int(snapshot.keys[row]): int(row) for row in snapshot.active_rows(searchable_types())}
             due = {row.node_key: row for row in _description_rows(space, snapshot, list(expected.values()))}
-            held = collection.rows(space)
-            vectors = collection.vectors(space, list(held))
+            stored = collection.rows(space)
+            vectors = collection.vectors(space, list(stored))
             changed = sum(
-                held[key] != due[key] or not is_same_vector(vectors.get(key), snapshot.embeddings[expected[key]])
-                for key in held.keys() & due.keys()
+                stored[key] != due[key] or not is_same_vector(vectors.get(key), snapshot.embeddings[expected[key]])
+                for key in stored.keys() & due.keys()
             )
             differences.append(
-                Difference(space, len(expected.keys() - held.keys()), len(held.keys() - expected.keys()), changed)
+                Difference(space, len(expected.keys() - stored.keys()), len(stored.keys() - expected.keys()), changed)
             )
         return differences
 
@@ -203,15 +203,15 @@ class DescriptionIndexer:
         """
         collection = self.collection()
         for space in spaces:
-            counts, held = self._store.node_counts(space), collection.count(space)
+            counts, stored = self._store.node_counts(space), collection.count(space)
             due = sum(counts[kind] for kind in searchable_types())
             waiting = self._store.outbox_size(space)
-            if waiting or held != due:
+            if waiting or stored != due:
                 # If the outbox is empty, the index has lost rows, or it belongs to another store of the same name.
                 cure = "build again" if waiting else "verify --rebuild true"
                 raise IndexMismatchError(
-                    f"space {space!r}: the index holds {held} of {due} searchable nodes, and some may be outdated; run "
-                    f"locigraph {cure}"
+                    f"space {space!r}: the index holds {stored} of {due} searchable nodes, and some may be outdated; "
+                    f"run locigraph {cure}"
                 )
 
     def rebuild(self, *, progress: bool = False) -> int:
@@ -248,13 +248,13 @@ class DescriptionIndexer:
 def _description_rows(space: str, snapshot: Snapshot, rows: Sequence[int]) -> list[IndexRow]:
     # Only episodes store their turns here. Other nodes gain turns without their row being written again, so their hits
     # take the turns from the lexical arm.
-    made = snapshot_rows(space, snapshot, np.asarray(rows, dtype=np.int64))
-    return [row if row.type == EPISODE else replace(row, turn_ids=()) for row in made]
+    with_turns = snapshot_rows(space, snapshot, np.asarray(rows, dtype=np.int64))
+    return [row if row.type == EPISODE else replace(row, turn_ids=()) for row in with_turns]
 
 
-def is_same_vector(held: NDArray[np.float32] | None, due: NDArray[np.float32]) -> bool:
+def is_same_vector(stored: NDArray[np.float32] | None, due: NDArray[np.float32]) -> bool:
     """Whether the index holds the vector that it should; a vector with NaN is never the same."""
-    return held is not None and held.shape == due.shape and bool(np.abs(held - due).max() <= _SAME_VECTOR)
+    return stored is not None and stored.shape == due.shape and bool(np.abs(stored - due).max() <= _SAME_VECTOR)
 
 
 def index_type(rows: int) -> IndexType:

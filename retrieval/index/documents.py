@@ -68,7 +68,7 @@ class LexicalIndex:
     @property
     def size(self) -> int:
         """Number of nodes held, summed over the present and all past times."""
-        return sum(len(held.documents) for held in (*self._spaces.values(), *self._past.values()))
+        return sum(len(loaded.documents) for loaded in (*self._spaces.values(), *self._past.values()))
 
     def add(self, space: SpaceId, document: Document) -> None:
         """Add a node, or replace it."""
@@ -77,10 +77,10 @@ class LexicalIndex:
 
     def remove(self, space: SpaceId, node_id: NodeId) -> None:
         """Remove a node; does nothing when the index does not hold it."""
-        held = self._space(space)
-        if node_id in held.documents:
-            held.index.remove(node_id)
-            del held.documents[node_id]
+        loaded = self._space(space)
+        if node_id in loaded.documents:
+            loaded.index.remove(node_id)
+            del loaded.documents[node_id]
 
     def drop(self, space: SpaceId) -> None:
         """Discard the indexes of a space; they are loaded again when next needed."""
@@ -113,12 +113,12 @@ class LexicalIndex:
 
         Nodes that share no term with the query are never among them. ``types`` limits the search; None allows all.
         """
-        held = self._space(space, as_of)
-        allowed = np.ones(len(held.types), dtype=bool)
+        loaded = self._space(space, as_of)
+        allowed = np.ones(len(loaded.types), dtype=bool)
         if types is not None:
-            allowed &= np.isin(np.asarray(held.types, dtype=np.str_), list(types))
-        found = held.index.search(terms(query), top_k=top_k, allowed=allowed)
-        return [(held.documents[node_id], score) for node_id, score in found]
+            allowed &= np.isin(np.asarray(loaded.types, dtype=np.str_), list(types))
+        scored = loaded.index.search(terms(query), top_k=top_k, allowed=allowed)
+        return [(loaded.documents[node_id], score) for node_id, score in scored]
 
     def _space(self, space: SpaceId, as_of: datetime | None = None) -> _Space:
         if as_of is None:
@@ -134,11 +134,11 @@ class LexicalIndex:
         return self._past[key]
 
     def _read(self, space: SpaceId, as_of: datetime | None) -> _Space:
-        held, snapshot = _Space(), self._load(space, as_of)
-        held.last_day = snapshot.last_day
+        loaded, snapshot = _Space(), self._load(space, as_of)
+        loaded.last_day = snapshot.last_day
         for document in documents(snapshot, self._types):
-            held.add(document)
-        return held
+            loaded.add(document)
+        return loaded
 
 
 def documents(snapshot: Snapshot, types: frozenset[str]) -> list[Document]:

@@ -43,20 +43,20 @@ class MemoryVectors:
         """
         if not rows:
             return
-        held, position = self._rows.setdefault(space, []), self._position.setdefault(space, {})
+        present, position = self._rows.setdefault(space, []), self._position.setdefault(space, {})
         room = self._room.get(space)
-        needed = len(held) + len(rows)
+        needed = len(present) + len(rows)
         if room is None or needed > len(room):
             grown = np.zeros((max(64, 2 * needed), vectors.shape[1]), dtype=np.float32)
             if room is not None:
-                grown[: len(held)] = room[: len(held)]
+                grown[: len(present)] = room[: len(present)]
             room = self._room[space] = grown
         for row, vector in zip(rows, vectors, strict=True):
-            at = position.setdefault(row[0].node_id, len(held))
-            if at == len(held):
-                held.append(row)
+            at = position.setdefault(row[0].node_id, len(present))
+            if at == len(present):
+                present.append(row)
             else:
-                held[at] = row
+                present[at] = row
             room[at] = vector
 
     def add_snapshot(self, snapshot: Snapshot, *, types: Sequence[str] | None = None) -> None:
@@ -92,36 +92,36 @@ class MemoryVectors:
         at = self._position.get(space, {}).pop(node_id, None)
         if at is None:
             return
-        held, room = self._rows[space], self._room[space]
-        last = held.pop()
-        if at < len(held):  # the last row takes its place
-            held[at], room[at] = last, room[len(held)]
+        present, room = self._rows[space], self._room[space]
+        last = present.pop()
+        if at < len(present):  # the last row takes its place
+            present[at], room[at] = last, room[len(present)]
             self._position[space][last[0].node_id] = at
 
     def drop(self, space: str) -> None:
         """Remove all rows of a space."""
-        for held in (self._rows, self._position, self._room):
-            held.pop(space, None)
+        for by_space in (self._rows, self._position, self._room):
+            by_space.pop(space, None)
 
     def search(self, vector: NDArray[np.float32], scope: SearchFilter, *, top_k: int) -> list[VectorMatch]:
         """The most similar rows in the scope's spaces, best first; ties by node ID."""
         if not scope.space:
             raise FilterError("a search must name its space; pass the space to search")
         if not isinstance(scope.space, str):
-            found = [
+            joint = [
                 match.named_in(space)
                 for space in scope.space
                 for match in self.search(vector, replace(scope, space=space), top_k=top_k)
             ]
-            return sorted(found, key=lambda match: (-match.score, match.node_id))[:top_k]
-        held = self._rows.get(scope.space, [])
-        if not held:
+            return sorted(joint, key=lambda match: (-match.score, match.node_id))[:top_k]
+        rows = self._rows.get(scope.space, [])
+        if not rows:
             return []
-        scores = self._room[scope.space][: len(held)] @ vector
+        scores = self._room[scope.space][: len(rows)] @ vector
         latest = None if scope.as_of is None else epoch(scope.as_of)
         matches: list[VectorMatch] = []
         for at in np.argsort(-scores).tolist():  # building a result for every row would outlast the search
-            row, recorded_at = held[at]
+            row, recorded_at = rows[at]
             score = float(scores[at])
             if matches and len(matches) >= top_k and score < matches[-1].score:
                 break

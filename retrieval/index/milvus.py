@@ -102,7 +102,7 @@ class MilvusIndex:
             names: Regular expression for the whole name.
             store: Identity of the store.
         """
-        found = []
+        owned = []
         for name in self.collections():
             if re.fullmatch(names, name):
                 try:
@@ -110,8 +110,8 @@ class MilvusIndex:
                 except IndexMismatchError:
                     is_owned = False
                 if is_owned:
-                    found.append(name)
-        return found
+                    owned.append(name)
+        return owned
 
     def clear(self, names: str, store: str) -> None:
         """Remove a store's collections, including the deleted rows that are still in their files.
@@ -155,10 +155,10 @@ class MilvusIndex:
                 f"collection {name!r} of index {self.uri!r} has no description of its own: it was made by an "
                 f"earlier version or other software; {cure}"
             ) from error
-        found = Collection(self._client, name, spec)
+        collection = Collection(self._client, name, spec)
         if self.is_embedded:
-            self._opened[name] = found
-        return found
+            self._opened[name] = collection
+        return collection
 
     def has(self, name: str) -> bool:
         """Whether a collection or alias of that name exists."""

@@ -89,10 +89,10 @@ class Collection:
         Raises:
             IndexMismatchError: If it is not; names the difference and the command that repairs the descriptions.
         """
-        for name, held, needed in (("version", self.spec.version, version), ("schema", self.spec.schema, schema)):
-            if held != needed:
+        for name, recorded, needed in (("version", self.spec.version, version), ("schema", self.spec.schema, schema)):
+            if recorded != needed:
                 raise IndexMismatchError(
-                    f"collection {self.name!r} of index {self._client.uri!r} has {name} {held!r} but {needed!r} "
+                    f"collection {self.name!r} of index {self._client.uri!r} has {name} {recorded!r} but {needed!r} "
                     "is needed; run locigraph verify --rebuild true"
                 )
 
@@ -178,12 +178,12 @@ class Collection:
 
     def vectors(self, space: str, node_keys: Sequence[int]) -> dict[int, NDArray[np.float32]]:
         """Stored vectors by node key; absent nodes are left out."""
-        found: dict[int, NDArray[np.float32]] = {}
+        vectors: dict[int, NDArray[np.float32]] = {}
         for batch in _batches(node_keys, 200):
             where = _among([_primary_key(space, key) for key in batch])
             rows = self._client.query(self.name, filter=where, output_fields=["node_key", "vector"])
-            found.update((int(row["node_key"]), np.asarray(row["vector"], dtype=np.float32)) for row in rows)
-        return found
+            vectors.update((int(row["node_key"]), np.asarray(row["vector"], dtype=np.float32)) for row in rows)
+        return vectors
 
     def search(self, vector: NDArray[np.float32], scope: SearchFilter, *, top_k: int) -> list[VectorMatch]:
         """The nearest rows of the scope's spaces, best first; ties by node ID. At most 16,384 are returned.
@@ -202,7 +202,7 @@ class Collection:
         parameters: dict[str, Any] = {"metric_type": self.spec.metric}
         if self.spec.index == "HNSW":
             parameters["params"] = {"ef": max(_HNSW_EF, limit)}
-        found = self._client.search(
+        replies = self._client.search(
             self.name,
             data=[vector],
             limit=limit,
@@ -211,7 +211,7 @@ class Collection:
             output_fields=["space", "node_id", "type", "turns"],
         )
         matches = []
-        for hit in found[0]:
+        for hit in replies[0]:
             row = hit["entity"]
             match = VectorMatch(NodeId(row["node_id"]), row["type"], _turn_ids(row["turns"]), float(hit["distance"]))
             matches.append(match if isinstance(scope.space, str) else match.named_in(row["space"]))

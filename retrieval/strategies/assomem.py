@@ -162,12 +162,12 @@ def learnt_weights(samples: Iterable[Sample], *, temperature: float = 0.1) -> Ma
     by_type: dict[str, list[tuple[NDArray[np.float64], NDArray[np.bool_]]]] = {}
     for kind, signals, relevant in samples:
         by_type.setdefault(kind, []).append((signals, relevant))
-    made: dict[str, Weights] = {}
+    weights: dict[str, Weights] = {}
     for kind, parts in by_type.items():
         signals, relevant = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         first, second, third = signal_weights(signals, relevant, temperature=temperature).tolist()
-        made[kind] = first, second, third
-    return made
+        weights[kind] = first, second, third
+    return weights
 
 
 def weights_by_type(
@@ -200,7 +200,7 @@ def typed_signals(
     """
     samples = []
     for question, vector in zip(questions, retriever.encoder.encode([q.text for q in questions]), strict=True):
-        graph = retriever.held(question.space, question.asked_at)
+        graph = retriever.graph_of(question.space, question.asked_at)
         if not len(graph.memories):
             continue
         rows, signals = retriever.signals(graph, retriever.asked(graph, question.text, vector, question.asked_at))

@@ -67,9 +67,9 @@ class GraphEmbeddingRetriever:
             queries: Generates the queries of a question, the question itself first.
             last_day: Reads the day from which a question without ``as_of`` is asked.
         """
-        asked = copy.copy(self)
-        asked._queries = queries, last_day
-        return asked
+        changed = copy.copy(self)
+        changed._queries = queries, last_day
+        return changed
 
     def retrieve(
         self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K

@@ -77,29 +77,29 @@ class HybridRetriever:
         self._lexical.load(space, as_of)
         queries = self._queries(query, self._lexical.last_day(space, as_of) if as_of is None else as_of.date())
         watch = Stopwatch()
-        vectors = self._encoder.encode([each.text for each in queries])
+        vectors = self._encoder.encode([search_query.text for search_query in queries])
         watch.encoded()
         rankings: list[list[NodeId]] = []
         weights: list[float] = []
         signals: defaultdict[NodeId, dict[str, float]] = defaultdict(dict)
 
-        def take(signal: str, found: Sequence[tuple[NodeId, float]], window: tuple[int, int] | None) -> None:
-            made = [[node_id for node_id, _ in found]]
+        def take(signal: str, ranked: Sequence[tuple[NodeId, float]], window: tuple[int, int] | None) -> None:
+            lists = [[node_id for node_id, _ in ranked]]
             if window is not None and self._uses_windows:
-                held = ((node_id, self._lexical.document(space, node_id, as_of=as_of)) for node_id in made[0])
-                made.append([node_id for node_id, document in held if document and document.touches(window)])
-            rankings.extend(made)
-            weights.extend([self._weights[signal]] * len(made))
-            for node_id, score in found:  # several queries may find a node: its best score is shown
+                documents = ((node_id, self._lexical.document(space, node_id, as_of=as_of)) for node_id in lists[0])
+                lists.append([node_id for node_id, document in documents if document and document.touches(window)])
+            rankings.extend(lists)
+            weights.extend([self._weights[signal]] * len(lists))
+            for node_id, score in ranked:  # several queries may find a node: its best score is shown
                 signals[node_id][signal] = max(score, signals[node_id].get(signal, score))
 
-        for each, vector in zip(queries, vectors, strict=True):
-            types = self._types if each.types is None else each.types
+        for search_query, vector in zip(queries, vectors, strict=True):
+            types = self._types if search_query.types is None else search_query.types
             search = partial(self._vectors.search, vector, SearchFilter(space, types, as_of), top_k=depth)
             ann = search if self._pool is None else self._pool.submit(search).result
-            bm25 = self._lexical.search(each.text, space, types=types, as_of=as_of, top_k=depth)
-            take("bm25", [(document.node_id, score) for document, score in bm25], each.window)
-            take("ann", [(match.node_id, match.score) for match in ann()], each.window)
+            bm25 = self._lexical.search(search_query.text, space, types=types, as_of=as_of, top_k=depth)
+            take("bm25", [(document.node_id, score) for document, score in bm25], search_query.window)
+            take("ann", [(match.node_id, match.score) for match in ann()], search_query.window)
         hits = []
         for node_id, score in reciprocal_rank_fusion(rankings, rrf_k=self._rrf_k, weights=weights):
             document = self._lexical.document(space, node_id, as_of=as_of)

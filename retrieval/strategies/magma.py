@@ -220,7 +220,7 @@ class MagmaRetriever(GraphRetriever[MagmaGraph]):
         Returns:
             Node IDs; None for the order in which the memories were said.
         """
-        graph, intent = self.held(space, as_of), self._route(question)
+        graph, intent = self.graph_of(space, as_of), self._route(question)
         if intent is Intent.ENTITY:
             return None
         rows = np.array([graph.snapshot.row_of[hit.node_id] for hit in hits], dtype=np.int64)

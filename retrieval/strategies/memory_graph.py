@@ -103,9 +103,9 @@ class MemoryGraph:
 
     def edges(self, *labels: str) -> Pair:
         """Source and target rows of the edges of the given relations between active nodes."""
-        held, kept = self.snapshot, np.isin(self.snapshot.relations, labels)
-        kept &= held.active[held.source] & held.active[held.target]
-        return held.source[kept], held.target[kept]
+        graph, kept = self.snapshot, np.isin(self.snapshot.relations, labels)
+        kept &= graph.active[graph.source] & graph.active[graph.target]
+        return graph.source[kept], graph.target[kept]
 
     def memory_edges(self, *labels: str) -> Pair:
         """Like ``edges``, but only between two memories, so that a search along them never leaves the memories."""
@@ -137,7 +137,7 @@ class MemoryGraph:
             most: Number of pairs of each row, those of the greatest cosine; None for all.
         """
         vectors = self.snapshot.embeddings[rows]
-        found: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]] = []
+        blocks: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]] = []
         for start in range(0, len(rows), _ROWS_AT_ONCE):
             cosine = (vectors[start : start + _ROWS_AT_ONCE] @ vectors.T).astype(np.float64)
             cosine[np.arange(len(cosine)), np.arange(start, start + len(cosine))] = -np.inf
@@ -145,9 +145,9 @@ class MemoryGraph:
             if most is not None and most < len(rows):
                 kept &= cosine >= -np.partition(-cosine, most - 1, axis=1)[:, most - 1 : most]
             left, right = np.nonzero(kept)
-            found.append((rows[start + left], rows[right], cosine[left, right]))
+            blocks.append((rows[start + left], rows[right], cosine[left, right]))
         empty = np.empty(0, dtype=np.int64)
-        left_all, right_all, cosines = zip(*found, strict=True) if found else ([empty], [empty], [np.empty(0)])
+        left_all, right_all, cosines = zip(*blocks, strict=True) if blocks else ([empty], [empty], [np.empty(0)])
         return np.concatenate(left_all), np.concatenate(right_all), np.concatenate(cosines)
 
     def within(self, window: tuple[int, int]) -> NDArray[np.bool_]:
@@ -175,10 +175,10 @@ class WordedGraph(MemoryGraph):
         return scores
 
 
-Held = TypeVar("Held", bound=MemoryGraph)
+GraphT = TypeVar("GraphT", bound=MemoryGraph)
 
 
-class GraphRetriever(ABC, Generic[Held]):
+class GraphRetriever(ABC, Generic[GraphT]):
     """Base of strategies that load the graph of a space and keep the latest few graphs in memory.
 
     An evaluation, which asks one retriever many questions, thus reads a space once and not for every question. A recall
@@ -193,14 +193,14 @@ class GraphRetriever(ABC, Generic[Held]):
     def __init__(self, load: SnapshotLoader, encoder: TextEncoder, *, name: str) -> None:
         self.name = name
         self.encoder = encoder
-        self.held = lru_cache(_SPACES_KEPT)(lambda space, as_of: self.prepare(load(space, as_of)))
+        self.graph_of = lru_cache(_SPACES_KEPT)(lambda space, as_of: self.prepare(load(space, as_of)))
 
     @abstractmethod
-    def prepare(self, snapshot: Snapshot) -> Held:
+    def prepare(self, snapshot: Snapshot) -> GraphT:
         """Compute once for a space what all questions share."""
 
     @abstractmethod
-    def rank(self, graph: Held, asked: Asked, *, top_k: int) -> Ranking:
+    def rank(self, graph: GraphT, asked: Asked, *, top_k: int) -> Ranking:
         """Rank the memories for a question, best first; at least ``top_k`` if there are so many."""
 
     @staticmethod
@@ -215,7 +215,7 @@ class GraphRetriever(ABC, Generic[Held]):
 
         Reading the space is not timed: an evaluation reads it once for all its questions, a recall each time.
         """
-        graph = self.held(space, as_of)
+        graph = self.graph_of(space, as_of)
         if not len(graph.memories):  # nothing had been said by then
             return Result((), Stopwatch().timing())
         watch = Stopwatch()

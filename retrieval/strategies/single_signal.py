@@ -74,6 +74,6 @@ class Bm25Retriever:
         """The turns with the highest scores; see ``Retriever``. Signal: ``bm25``."""
         self._lexical.load(space, as_of)  # not timed, as in v1
         watch = Stopwatch()
-        found = self._lexical.search(query, space, types=_TURNS, as_of=as_of, top_k=top_k)
-        hits = tuple(Hit(d.node_id, d.type, d.description, d.turn_ids, score, {"bm25": score}) for d, score in found)
+        scored = self._lexical.search(query, space, types=_TURNS, as_of=as_of, top_k=top_k)
+        hits = tuple(Hit(d.node_id, d.type, d.description, d.turn_ids, score, {"bm25": score}) for d, score in scored)
         return Result(hits, watch.timing())

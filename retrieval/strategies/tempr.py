@@ -140,16 +140,16 @@ class TemprRetriever(GraphRetriever[TemprGraph]):
         }
         if self._pool is not None:
             arms = {name: self._pool.submit(arm).result for name, arm in arms.items()}
-        found = {name: arm() for name, arm in arms.items()}
+        values_of = {name: arm() for name, arm in arms.items()}
         ids = graph.snapshot.ids
-        fused = reciprocal_rank_fusion([[ids[row] for row in arm] for arm in found.values()], rrf_k=self._rrf_k)
+        fused = reciprocal_rank_fusion([[ids[row] for row in arm] for arm in values_of.values()], rrf_k=self._rrf_k)
         rows = np.array([graph.snapshot.row_of[node] for node, _ in fused], dtype=np.int64)
-        signals = {name: _spread_out(values, len(cosine)) for name, values in found.items()}
+        signals = {name: _spread_out(values, len(cosine)) for name, values in values_of.items()}
         return Ranking(rows, np.array([score for _, score in fused]), signals)
 
     def reworded(self, hits: Sequence[Hit], space: SpaceId, as_of: datetime | None = None) -> list[str]:
         """See ``HasRerankTexts``: "[Date: June 5, 2023 (2023-06-05)] text", or the text alone if it has no date."""
-        graph = self.held(space, as_of)
+        graph = self.graph_of(space, as_of)
         return [_dated(graph, hit.node_id) + hit.description for hit in hits]
 
     def _meaning(self, graph: TemprGraph, cosine: NDArray[np.float64]) -> Mapping[int, float]:

@@ -77,22 +77,22 @@ class TurnSignals:
             vector: Its embedding, of length 1.
             asked_at: When it was asked, for resolving its relative dates; None ignores these.
         """
-        asked = terms(query)
+        words = terms(query)
         people, dates = set(named_people(query)), set(named_dates(query, asked_at))
-        return np.stack([min_max(self._values(name, asked, vector, people, dates)) for name in self.signals])
+        return np.stack([min_max(self._values(name, words, vector, people, dates)) for name in self.signals])
 
     def _values(
-        self, signal: str, asked: Sequence[str], vector: NDArray[np.float32], people: set[str], dates: set[str]
+        self, signal: str, words: Sequence[str], vector: NDArray[np.float32], people: set[str], dates: set[str]
     ) -> NDArray[np.floating]:
         if signal == "speaker":
-            return np.array([len(people & words) / max(1, len(words)) for words in self._speakers], dtype=np.float64)
+            return np.array([len(people & name) / max(1, len(name)) for name in self._speakers], dtype=np.float64)
         if signal == "date":
             return np.array([len(dates & own) for own in self._dates], dtype=np.float64)
         if signal == "event_date":
             return np.array([len(dates & theirs) for theirs in self._event_dates], dtype=np.float64)
         how, _, kind = signal.partition("_")
         texts = self._texts[kind]
-        scores = texts.vectors @ vector if how == "dense" else texts.words.scores(asked)
+        scores = texts.vectors @ vector if how == "dense" else texts.words.scores(words)
         best = np.full(len(self.rows), min(0.0, float(scores.min(initial=0.0))))
         np.maximum.at(best, texts.turn_of_pair, scores[texts.text_of_pair])
         return best
@@ -107,12 +107,12 @@ class TurnSignals:
             sessions.setdefault(self.snapshot.session_ids[turn], []).append(i)
         count = len(self._turns)
         near: list[list[int]] = [[]] * count
-        for held in sessions.values():
-            for place, i in enumerate(held):
-                near[i] = held[max(0, place - before) : place + after + 1]
+        for session in sessions.values():
+            for place, i in enumerate(session):
+                near[i] = session[max(0, place - before) : place + after + 1]
         vectors = self.snapshot.embeddings[self.rows]
-        means = [vectors[held].mean(0) if held else np.zeros_like(vectors[0]) for held in near]
-        documents = [[word for j in held for word in self._words[j]] for held in near]
+        means = [vectors[window].mean(0) if window else np.zeros_like(vectors[0]) for window in near]
+        documents = [[word for j in window for word in self._words[j]] for window in near]
         own = np.arange(count)
         return _Texts(_unit(np.stack(means)) if means else vectors, bm25_index(documents), own, own)
 
@@ -131,14 +131,16 @@ class TurnSignals:
     def _nodes_of_turns(self, types: tuple[str, ...]) -> list[tuple[int, int]]:
         """(node row, turn) of the active nodes of some types."""
         rows = set(self.snapshot.active_rows(types).tolist())
-        found = self.snapshot.provenance.tolist()
+        sources = self.snapshot.provenance.tolist()
         if types == _TOPICS:  # edges join each turn to its topics; provenance says only where a topic was first named
             families = self.snapshot.families == "HAS_CONCEPT"
             ends = zip(self.snapshot.source[families].tolist(), self.snapshot.target[families].tolist(), strict=True)
             return [
                 (topic, self._turn_of_row[row]) for row, topic in ends if row in self._turn_of_row and topic in rows
             ]
-        return [(row, self._place_of_turn[turn]) for row, turn in found if row in rows and turn in self._place_of_turn]
+        return [
+            (row, self._place_of_turn[turn]) for row, turn in sources if row in rows and turn in self._place_of_turn
+        ]
 
 
 def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -89,16 +89,16 @@ class FusionRetriever:
         self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
     ) -> Result:
         """The best turns; see ``Retriever``. Signals: those of the fusion, each in [0, 1]."""
-        held = self._signals(space, as_of)
-        if not len(held.rows):  # nothing had been said by then
+        turns = self._signals(space, as_of)
+        if not len(turns.rows):  # nothing had been said by then
             return Result((), Stopwatch().timing())
         watch = Stopwatch()
         vector = self._encoder.encode([query])[0]
         watch.encoded()
-        signals = held.of(query, vector, asked_at=as_of)
+        signals = turns.of(query, vector, asked_at=as_of)
         totals = self._fusion.scores(signals)
         best = np.argsort(-totals, kind="stable")[:top_k]
-        snapshot = held.snapshot
+        snapshot = turns.snapshot
         hits = tuple(
             Hit(
                 snapshot.ids[row],
@@ -106,8 +106,8 @@ class FusionRetriever:
                 snapshot.descriptions[row],
                 snapshot.turns_of[row],
                 float(totals[i]),
-                dict(zip(held.signals, signals[:, i].tolist(), strict=True)),
+                dict(zip(turns.signals, signals[:, i].tolist(), strict=True)),
             )
-            for i, row in zip(best, held.rows[best].tolist(), strict=True)
+            for i, row in zip(best, turns.rows[best].tolist(), strict=True)
         )
         return Result(hits, watch.timing())

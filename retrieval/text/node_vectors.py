@@ -102,5 +102,5 @@ def snapshot_with_vectors(
     except InvalidVectorError:
         if len(store.unembedded(space, model, checks_vectors=True)) > len(store.unembedded(space, model)):
             raise  # damaged, and not only lacking
-        found = store.snapshot(space, as_of=as_of)
-        return replace(found, embeddings=embed(found.embedded_texts(turn_before=reads_turn_before(model))))
+        snapshot = store.snapshot(space, as_of=as_of)
+        return replace(snapshot, embeddings=embed(snapshot.embedded_texts(turn_before=reads_turn_before(model))))

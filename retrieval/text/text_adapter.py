@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from locigraph.kg.embedded_text import TURN_BEFORE
 from locigraph.kg.files import check_seal, parsed_json, replaced_folder, sealed, whole_folder
-from locigraph.kg.language.seen_texts import SeenTexts
+from locigraph.kg.language.seen_texts import SeenTexts, seen_spaces
 from locigraph.retrieval.errors import TextEncoderError
 
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ class TextAdapter:
     @property
     def spaces(self) -> frozenset[str]:
         """Conversations that the adapter was trained or validated on."""
-        identity = self.details["identity"]
-        return frozenset([*identity["train"], *identity["validation"]])
+        return seen_spaces(self.details)
 
     @property
     def reads_turn_before(self) -> bool:
@@ -133,11 +132,14 @@ def read_adapter(folder: Path, *, base: str) -> TextAdapter:
             raise TextEncoderError(
                 f"{folder}: this is a checkpoint, not an adapter of a text encoder; see --checkpoint"
             )
-        found = TextAdapter(
+        adapter = TextAdapter(
             folder, str(manifest["base"]), str(manifest["version"]), dict(manifest["details"]), SeenTexts.read(folder)
         )
         version = _version(folder)
-        _ = found.spaces, found.reads_turn_before  # fail where the manifest does not say how the adapter was trained
+        _ = (
+            adapter.spaces,
+            adapter.reads_turn_before,
+        )  # fail where the manifest does not say how the adapter was trained
         check_seal(manifest)
     except OSError as error:
         raise TextEncoderError(
@@ -146,14 +148,14 @@ def read_adapter(folder: Path, *, base: str) -> TextAdapter:
         ) from error
     except (ValueError, KeyError, TypeError) as error:
         raise TextEncoderError(f"{folder / _MANIFEST}: damaged ({error!r}); run locigraph adapt again") from error
-    if version != found.version:
+    if version != adapter.version:
         raise TextEncoderError(
-            f"{folder}: the weights are of version {version} but the manifest says {found.version}; "
+            f"{folder}: the weights are of version {version} but the manifest says {adapter.version}; "
             "the adapter is damaged; run locigraph adapt again"
         )
-    if found.base != base:
-        raise TextEncoderError(f"{folder}: the adapter belongs to text encoder {found.base!r}, not to {base!r}")
-    return found
+    if adapter.base != base:
+        raise TextEncoderError(f"{folder}: the adapter belongs to text encoder {adapter.base!r}, not to {base!r}")
+    return adapter
 
 
 def apply_adapter(model: SentenceTransformer, adapter: TextAdapter) -> None:

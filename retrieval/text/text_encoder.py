@@ -128,8 +128,8 @@ class CachedTextEncoder:
         if last is not None and last[0] == digests:
             return last[1].copy()
         unique = dict(zip(digests, texts, strict=True))
-        found = self._read(list(unique))
-        missing = [digest for digest in unique if digest not in found]
+        vector_of = self._read(list(unique))
+        missing = [digest for digest in unique if digest not in vector_of]
         if missing:
             # Texts of similar length share a batch, which wastes least on padding; each part is saved when it is done.
             missing.sort(key=lambda digest: len(unique[digest]))
@@ -138,11 +138,11 @@ class CachedTextEncoder:
                     part = missing[start : start + 16 * _BATCH]
                     vectors = self._run([unique[digest] for digest in part])
                     self._write(part, vectors)
-                    found.update(zip(part, vectors, strict=True))
+                    vector_of.update(zip(part, vectors, strict=True))
                     bar.update(len(part))
         if not digests:
             return np.zeros((0, 0), dtype=np.float32)
-        vectors = np.stack([found[digest] for digest in digests])
+        vectors = np.stack([vector_of[digest] for digest in digests])
         if len(digests) <= _REMEMBERED:
             self._last = digests, vectors.copy()
         return vectors
@@ -195,7 +195,7 @@ class CachedTextEncoder:
         )
 
     def _read(self, digests: Sequence[bytes]) -> dict[bytes, NDArray[np.float32]]:
-        found: dict[bytes, NDArray[np.float32]] = {}
+        vector_of: dict[bytes, NDArray[np.float32]] = {}
         with self._connect() as connection:
             for start in range(0, len(digests), 500):
                 part = digests[start : start + 500]
@@ -207,8 +207,8 @@ class CachedTextEncoder:
                 # A damaged vector, or one of an earlier version, is left out, so its text is encoded again.
                 for digest, blob in rows:
                     if isinstance(blob, bytes) and blob == self._row(digest, vector := blob[:-_CHECKSUM]):
-                        found[digest] = np.frombuffer(vector, dtype="<f4")
-        return found
+                        vector_of[digest] = np.frombuffer(vector, dtype="<f4")
+        return vector_of
 
     def _write(self, digests: Sequence[bytes], vectors: NDArray[np.float32]) -> None:
         blobs = (self._row(d, v.astype("<f4").tobytes()) for d, v in zip(digests, vectors, strict=True))
@@ -272,10 +272,10 @@ def packaged_weights(model: str) -> Path | None:
     weights = next(iter(sorted(Path(spec.origin).parent.rglob("model.safetensors"))), None)
     if weights is None:
         return None
-    found = hashlib.sha256(weights.read_bytes()).hexdigest()
-    if found != expected:
+    digest = hashlib.sha256(weights.read_bytes()).hexdigest()
+    if digest != expected:
         raise TextEncoderError(
-            f"{weights}: SHA-256 is {found}, expected {expected}; the package {package} does not contain "
+            f"{weights}: SHA-256 is {digest}, expected {expected}; the package {package} does not contain "
             f"the published {model}; uninstall it, and give the path of a model"
         )
     return weights.parent

@@ -89,7 +89,7 @@ def test_importance_is_the_walk_that_starts_at_memories_and_never_at_clues() -> 
     cosine = np.maximum(snapshot.embeddings @ ENCODER.encode(["canoe"])[0], 0).astype(float)
     cosine[[4, 5, 6]] = 0
     made = retriever(snapshot, clues=None)
-    rank = personalized_page_rank(made.held(SPACE, None).transition, cosine, damping=0.5)
+    rank = personalized_page_rank(made.graph_of(SPACE, None).transition, cosine, damping=0.5)
     rows = [0, 1, 2, 3, 7]
     hits = {hit.node_id: hit.signals["importance"] for hit in made.retrieve("canoe", SPACE).hits}
     assert [hits[snapshot.ids[row]] for row in rows] == pytest.approx(min_max(rank[rows]).tolist(), abs=1e-5)
@@ -119,7 +119,7 @@ def test_weights_can_be_learnt_by_type_of_question() -> None:
 
 def test_weights_are_learnt_from_the_evidence_of_questions_of_each_type() -> None:
     made = retriever(space_of(), clues=None)
-    graph = made.held(SPACE, None)
+    graph = made.graph_of(SPACE, None)
     asked = {"canoe": "t0", "bread on 8 January 2024": "t2"}
     questions = [Question(SPACE, text, text, "c", (TurnId(turn),)) for text, turn in asked.items()]
     weights = weights_by_type(made, questions, lambda text: "dated" if "2024" in text else "other")
@@ -152,7 +152,7 @@ def test_learning_finds_the_signal_that_tells() -> None:
 def test_memories_of_the_evidence_are_relevant() -> None:
     snapshot = space_of()
     made = retriever(snapshot, clues=None)
-    graph = made.held(SPACE, None)
+    graph = made.graph_of(SPACE, None)
     rows, signals = made.signals(graph, Asked("bread", ENCODER.encode(["bread"])[0]))
     assert signals.shape == (len(rows), 3)
     told = are_relevant(graph, rows, [TurnId("t2")])

@@ -205,7 +205,7 @@ def test_each_memory_has_semantic_links_to_its_five_nearest() -> None:
     turns = make_snapshot(make_turns(*(["a"] for _ in range(7))))
     # Any two of the first six have a greater cosine than one of them and the seventh, .99 * .9 at most.
     made = at_cosines(turns, 1.0, 0.99, 0.98, 0.97, 0.96, 0.95, 0.9)
-    semantic = made.held(SPACE, None).neighbours["semantic"]
+    semantic = made.graph_of(SPACE, None).neighbours["semantic"]
     assert sorted(semantic(5).tolist()) == [0, 1, 2, 3, 4]
     assert sorted(semantic(6).tolist()) == [0, 1, 2, 3, 4]
     assert sorted(semantic(0).tolist()) == [1, 2, 3, 4, 5, 6]  # five of its own, and that of the seventh
@@ -213,7 +213,7 @@ def test_each_memory_has_semantic_links_to_its_five_nearest() -> None:
 
 def test_memories_below_the_threshold_have_no_semantic_link() -> None:
     made = at_cosines(make_snapshot(make_turns(["a"], ["b"], ["c"])), 1.0, 0.31, 0.29)
-    semantic = made.held(SPACE, None).neighbours["semantic"]
+    semantic = made.graph_of(SPACE, None).neighbours["semantic"]
     assert semantic(0).tolist() == [1]
     assert semantic(2).tolist() == []
 

@@ -96,10 +96,10 @@ def test_a_space_without_dates_facts_or_links_is_searched(kind: type[GraphRetrie
 @pytest.mark.parametrize("kind", ALL)
 def test_a_question_finds_everything_about_its_space_made(kind: type[GraphRetriever[MemoryGraph]]) -> None:
     made = cast(GraphRetriever[MemoryGraph], retriever(kind, space_of()))
-    graph = made.held(SPACE, None)
+    graph = made.graph_of(SPACE, None)
     held = set(vars(graph))
     made.retrieve("Why a canoe on 1 January 2024?", SPACE)
-    assert made.held(SPACE, None) is graph
+    assert made.graph_of(SPACE, None) is graph
     assert set(vars(graph)) == held
 
 
