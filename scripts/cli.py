@@ -285,6 +285,11 @@ def _tables(words: Sequence[str]) -> dict[str, str]:
         "<formats>": ", ".join(FORMATS),
         "<node types>": ", ".join(NODE_TYPES),
     }
+    if "ablate" in words:
+        from locigraph.training.ablation import variants_of
+        from locigraph.training.config import Settings
+
+        marks["<variants>"] = ", ".join(variants_of(Settings()))
     if any(word in words for word in ("train", "evaluate", "transfer", "ablate", "search", "demo")):
         # These import torch.
         from locigraph.gnn.encoders import GRAPH_ENCODERS

@@ -226,7 +226,7 @@ def train_checkpoint(
         },
         seen_texts_of(graphs),
     )
-    if not trainer.fast_dev_run and is_first_process():  # with several devices, every process gets here
+    if is_first_process():  # with several devices, every process gets here
         checkpoint.save(folder / "checkpoint")
         for path in paths.values():  # no longer needed, and larger than the checkpoint
             remove_resume_point(path)
