@@ -16,17 +16,12 @@ import argparse
 import itertools
 
 import numpy as np
-from tqdm import tqdm
 
 from benchmarks import records
-from locigraph.kg.types import SpaceId
-from locigraph.retrieval.evaluation.metrics import score_ranking
-from locigraph.retrieval.hits import turns_of_hits
 from locigraph.retrieval.index.documents import LexicalIndex
 from locigraph.retrieval.index.memory_vectors import MemoryVectors
 from locigraph.retrieval.strategies.hybrid import HybridRetriever
 from locigraph.scripts.assembly import opening
-from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings
 
 _METRICS = ("recall@10", "ndcg@10")
 
@@ -46,8 +41,7 @@ def main() -> None:
     parser.add_argument("--depth", type=int, nargs="+", default=[20, 50, 100], help="candidates per arm to try")
     options = records.options_of(parser)
 
-    corpus = opening.read_corpus(CorpusSettings(path=options.corpus, format=options.format))
-    encoder = opening.text_encoder(EncoderSettings(adapter=options.adapter, dtype=options.dtype, cache=options.cache))
+    corpus, encoder = records.opened(options)
     if options.held_back == "true":
         assert encoder.adapter is not None
         held_back = {*encoder.adapter.details["identity"]["validation"]}
@@ -65,15 +59,7 @@ def main() -> None:
             cells = []
             for depth in options.depth:
                 v1 = HybridRetriever(lexical, vectors, encoder, rrf_k=rrf_k, ann_weight=weight, depth=depth)
-                scores = [
-                    score_ranking(
-                        turns_of_hits(
-                            v1.retrieve(q.text, SpaceId(q.space), as_of=q.asked_at, top_k=depth).hits, top_k=50
-                        ),
-                        set(q.evidence),
-                    )
-                    for q in tqdm(corpus.questions, desc=f"k {rrf_k}, depth {depth}", unit="question", leave=False)
-                ]
+                scores = records.scores(v1, corpus.questions, depth=depth, title=f"k {rrf_k}, depth {depth}")
                 means = {metric: float(np.mean([score[metric] for score in scores])) for metric in _METRICS}
                 rows.append({"rrf_k": rrf_k, "ann_weight": weight, "depth": depth, **means})
                 cells.append(" / ".join(f"{mean:.4f}" for mean in means.values()))

@@ -15,7 +15,7 @@ import shutil
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -89,13 +89,13 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             whole, place = Path(folder) / "whole", Path(folder) / "attacked"
             with Memory.open(whole / "graph.sqlite", encoder=encoder) as memory:
-                memory.add_many(_given(conversation.turns))
+                memory.add_many(records.turns_to_add(conversation.turns))
                 before = _measured(memory, conversation, asked, strategies)
             for attack in attacks(asked, turns=options.turns, copies=options.copies, singles=options.singles):
                 shutil.rmtree(place, ignore_errors=True)
                 shutil.copytree(whole, place)
                 with Memory.open(place / "graph.sqlite", encoder=encoder) as memory:
-                    memory.add_many(_given(_hostile(conversation, attack.texts)))
+                    memory.add_many(records.turns_to_add(_hostile(conversation, attack.texts)))
                     after = _measured(memory, conversation, asked, strategies)
                 for key, found in after.items():
                     for question, recall in found.items():
@@ -135,12 +135,6 @@ def table(found: Sequence[Mapping[str, Any]]) -> str:
         cells = (f"{cell:.3f}" if isinstance(cell, float) else str(cell) for cell in row.values())
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
-
-
-def _given(turns: Sequence[Turn]) -> list[dict[str, Any]]:
-    """Turns as ``Memory.add_many`` takes them."""
-    names = ("space", "speaker", "text", "spoken_at", "turn_id", "image_caption")
-    return [{name: asdict(turn)[name] for name in names} | {"session": turn.session_id} for turn in turns]
 
 
 def _hostile(conversation: Conversation, texts: Sequence[str]) -> list[Turn]:

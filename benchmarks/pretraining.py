@@ -16,7 +16,6 @@ from locigraph.kg.types import SpaceId
 from locigraph.retrieval.evaluation.asking import joined_runs
 from locigraph.retrieval.evaluation.metrics import evidence_recall, ndcg
 from locigraph.scripts.assembly import graphs, opening
-from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings
 from locigraph.scripts.experiments import provenance
 from locigraph.training.comparison import run_checkpoint
 from locigraph.training.config import Settings, TrainerConfig, TrainingConfig
@@ -40,8 +39,7 @@ def main() -> None:
         help="numbers of training conversations with questions to try",
     )
     options = records.options_of(parser)
-    corpus = opening.read_corpus(CorpusSettings(path=options.corpus, format=options.format))
-    encoder = opening.text_encoder(EncoderSettings(adapter=options.adapter, cache=options.cache))
+    corpus, encoder = records.opened(options)
     gold = {q.question_id: set(map(str, q.evidence)) for q in corpus.questions}
     rows = []
     with opening.existing_store(options.store) as store:

@@ -18,8 +18,6 @@ import numpy as np
 from benchmarks import records
 from locigraph.kg.types import Question
 from locigraph.retrieval.evaluation.leaks import Fold
-from locigraph.retrieval.evaluation.metrics import evidence_recall
-from locigraph.retrieval.hits import turns_of_hits
 from locigraph.retrieval.protocols import Retriever, SnapshotLoader, TextEncoder
 from locigraph.retrieval.strategies.assomem import (
     FIXED_WEIGHTS,
@@ -31,7 +29,6 @@ from locigraph.retrieval.strategies.assomem import (
 from locigraph.retrieval.strategies.gaama import GaamaRetriever
 from locigraph.retrieval.strategies.magma import MagmaRetriever, intent_of
 from locigraph.scripts.assembly import opening
-from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings
 from locigraph.training.folds import plan_folds
 
 _TOP_K = 10
@@ -50,9 +47,8 @@ def main() -> None:
     parser.add_argument("--adapter", default=None, help="folder of the text encoder's adapter")
     parser.add_argument("--cache", help="file of the text encoder's cache of vectors; by default the user's")
     options = records.options_of(parser)
-    read = opening.read_corpus(CorpusSettings(path=options.corpus, format=options.format))
-    encoder = opening.text_encoder(EncoderSettings(adapter=options.adapter, cache=options.cache))
-    questions = [question for question in read.questions if question.evidence]
+    corpus, encoder = records.opened(options)
+    questions = [question for question in corpus.questions if question.evidence]
     folds = plan_folds(questions, folds=_FOLDS, validation=_VALIDATION, seed=_SEED)
     found = []
     with opening.existing_store(options.store) as store:
@@ -66,7 +62,7 @@ def main() -> None:
             found.append({"strategy": strategy, "variant": variant, f"recall@{_TOP_K}": mean})
             print(f"{strategy:<10}{variant:<66}{mean:>9.3f}", flush=True)
     measured = {"questions": len(questions), "folds": _FOLDS, "rows": found}
-    records.write(options, measured, corpora=[read], text_encoder=encoder.model_id, seed=_SEED)
+    records.write(options, measured, corpora=[corpus], text_encoder=encoder.model_id, seed=_SEED)
 
 
 def rows(
@@ -106,11 +102,7 @@ def rows(
 
 def recalls(retriever: Retriever, questions: Sequence[Question]) -> list[float]:
     """recall@10 of each question."""
-    found = []
-    for question in questions:
-        hits = retriever.retrieve(question.text, question.space, as_of=question.asked_at, top_k=_TOP_K).hits
-        found.append(evidence_recall(turns_of_hits(hits, top_k=_TOP_K), set(question.evidence), _TOP_K))
-    return found
+    return [found[f"recall@{_TOP_K}"] for found in records.scores(retriever, questions, depth=_TOP_K)]
 
 
 def _kept(*signals: int) -> Callable[[str], Weights]:

@@ -5,11 +5,21 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from tqdm import tqdm
+
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.files import replace_file
+from locigraph.kg.types import Question, Turn
+from locigraph.retrieval.evaluation.metrics import score_ranking
+from locigraph.retrieval.hits import turns_of_hits
+from locigraph.retrieval.protocols import Retriever
+from locigraph.retrieval.text.text_encoder import CachedTextEncoder
+from locigraph.scripts.assembly import opening
+from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings
 from locigraph.scripts.experiments import provenance
 
 #: Options that only say where files are, and do not affect the results.
@@ -31,6 +41,44 @@ def add_corpus(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--cache", help="file of the text encoder's cache of vectors; by default the user's")
     parser.add_argument("--adapter", help="folder of the adapter with which the graph was built")
+
+
+def opened(options: argparse.Namespace, *, conversations: list[str] | None = None) -> tuple[Corpus, CachedTextEncoder]:
+    """The corpus and the text encoder that the options name.
+
+    Args:
+        options: ``corpus``, ``format``, ``adapter`` and ``cache``, as ``add_corpus`` adds them, and ``dtype`` where a
+            benchmark has it.
+        conversations: Those to read; None for all.
+    """
+    named = CorpusSettings(options.corpus, options.format, conversations=conversations)
+    dtype = getattr(options, "dtype", None)
+    encoder = EncoderSettings(adapter=options.adapter, cache=options.cache, dtype=dtype)
+    return opening.read_corpus(named), opening.text_encoder(encoder)
+
+
+def scores(
+    retriever: Retriever, questions: Sequence[Question], *, depth: int = 50, title: str | None = None
+) -> list[dict[str, float]]:
+    """The metrics of ``score_ranking`` for each question, asked at its own time.
+
+    Args:
+        retriever: What is asked.
+        questions: Questions with evidence.
+        depth: Number of hits that are asked for; their first 50 turns are scored.
+        title: Shown on a progress bar; None shows none.
+    """
+    found = []
+    for question in tqdm(questions, desc=title, unit="question", leave=False, disable=title is None):
+        hits = retriever.retrieve(question.text, question.space, as_of=question.asked_at, top_k=depth).hits
+        found.append(score_ranking(turns_of_hits(hits, top_k=50), set(question.evidence)))
+    return found
+
+
+def turns_to_add(turns: Sequence[Turn]) -> list[dict[str, Any]]:
+    """Turns as ``Memory.add_many`` takes them."""
+    names = ("space", "speaker", "text", "spoken_at", "turn_id", "image_caption")
+    return [{name: asdict(turn)[name] for name in names} | {"session": turn.session_id} for turn in turns]
 
 
 def options_of(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None) -> argparse.Namespace:

@@ -13,7 +13,6 @@ import argparse
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -45,7 +44,7 @@ def main() -> None:
         Memory.open(f"{folder}/graph.sqlite", encoder=encoder) as memory,
     ):
         for conversation in corpus.conversations:
-            memory.add_many([*_given(conversation.turns), *_by_session(conversation.turns)])
+            memory.add_many([*records.turns_to_add(conversation.turns), *_by_session(conversation.turns)])
         memory.flush()
         for strategy in options.strategies:
             for question in corpus.questions:
@@ -71,14 +70,8 @@ def main() -> None:
     records.write(options, {"questions": len(corpus.questions), "rows": rows}, corpora=[corpus])
 
 
-def _given(turns: Sequence[Turn]) -> list[dict[str, Any]]:
-    """Turns as ``Memory.add_many`` takes them."""
-    names = ("space", "speaker", "text", "spoken_at", "turn_id", "image_caption")
-    return [{name: asdict(turn)[name] for name in names} | {"session": turn.session_id} for turn in turns]
-
-
 def _by_session(turns: Sequence[Turn]) -> Iterator[dict[str, Any]]:
-    for turn in _given(turns):
+    for turn in records.turns_to_add(turns):
         yield turn | {"space": f"{turn['space']}/{turn['session']}", "user": turn["space"]}
 
 

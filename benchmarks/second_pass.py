@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from benchmarks import records
 from locigraph.consolidation.classification import Classifier
@@ -29,16 +28,13 @@ from locigraph.consolidation.reflection import Reflector
 from locigraph.consolidation.resolution import CONCEPT_MERGE
 from locigraph.kg.store import Store
 from locigraph.kg.types import Question, SpaceId
-from locigraph.retrieval.evaluation.metrics import score_ranking
 from locigraph.retrieval.evaluation.significance import sign_flip_test
-from locigraph.retrieval.hits import turns_of_hits
 from locigraph.retrieval.index.memory_vectors import MemoryVectors
 from locigraph.retrieval.protocols import Retriever
 from locigraph.retrieval.strategies.hybrid import HybridRetriever
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder, plain_and_adapted
-from locigraph.scripts.assembly import graphs, opening
+from locigraph.scripts.assembly import graphs
 from locigraph.scripts.assembly.search_parts import SearchParts
-from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings
 from locigraph.scripts.assembly.strategies import STRATEGIES
 
 PASSES: dict[str, Callable[[Store, CachedTextEncoder, SpaceId], object]] = {
@@ -47,7 +43,6 @@ PASSES: dict[str, Callable[[Store, CachedTextEncoder, SpaceId], object]] = {
     "reflect": lambda store, encoder, space: Reflector(store, encoder).run(space),
     "link": lambda store, encoder, space: Linker(store).run(space),
 }
-_DEPTH = 50
 _METRICS = ("recall@10", "ndcg@10")
 Scores = NDArray[np.float64]
 
@@ -63,12 +58,8 @@ def ask(
             row = STRATEGIES[name]
             assert row.make is not None
             retriever = hybrid(parts) if name == "v1" else row.make(parts, row)
-            rows = []
-            for question in tqdm(questions, desc=name, unit="question"):
-                hits = retriever.retrieve(question.text, question.space, as_of=question.asked_at, top_k=_DEPTH).hits
-                scores = score_ranking(turns_of_hits(hits, top_k=_DEPTH), set(question.evidence))
-                rows.append([scores[metric] for metric in _METRICS])
-            found[name] = np.array(rows)
+            scores = records.scores(retriever, questions, title=name)
+            found[name] = np.array([[score[metric] for metric in _METRICS] for score in scores])
     return found
 
 
@@ -141,11 +132,8 @@ def main() -> None:
     parser.add_argument("--cache", help="file of the text encoder's cache of vectors; by default the user's")
     parser.add_argument("--keep", help="folder in which to keep the copies of the store; without it they are deleted")
     options = records.options_of(parser)
-    read = opening.read_corpus(
-        CorpusSettings(path=options.corpus, format=options.format, conversations=options.conversations)
-    )
-    questions = [question for question in read.questions if question.evidence]
-    encoder = opening.text_encoder(EncoderSettings(adapter=options.adapter, cache=options.cache))
+    corpus, encoder = records.opened(options, conversations=options.conversations)
+    questions = [question for question in corpus.questions if question.evidence]
     encoder.encode([question.text for question in questions], progress="encode questions")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(options.keep or temporary)
@@ -169,7 +157,7 @@ def main() -> None:
                     rows.append({"after": name, "strategy": strategy, **row})
                     print(f"after {name}: {strategy}  {shown(row)}", flush=True)
                     before.setdefault(strategy, scores)
-    records.write(options, {"rows": rows, "names": named}, corpora=[read], text_encoder=encoder.model_id)
+    records.write(options, {"rows": rows, "names": named}, corpora=[corpus], text_encoder=encoder.model_id)
 
 
 if __name__ == "__main__":

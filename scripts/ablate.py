@@ -32,7 +32,7 @@ def ablate(
         corpus: Conversations and questions.
         consolidation: Extractor that builds the graph: <extractors>.
         llm: Language models, for the extractor ``llm``.
-        variants: Names of the changes to try; null tries all (see training/ablation.py).
+        variants: Names of the changes to try; null for all. They are: <variants>.
         output: Folder of the results.
         folds: Number of groups of conversations, each tested by models that were trained on the others.
         validation: Number of training conversations of each fold held out for early stopping.
@@ -67,37 +67,37 @@ def ablate(
         raise LocigraphError("variants is empty; name at least one variant, or leave the option out to try all")
     folder = Path(output)
     path = store or str(folder / "graph.sqlite")
-    read = opening.read_corpus(corpus, store=path)
+    loaded = opening.read_corpus(corpus, store=path)
     full = learning.settings_of(model, training)
     known = variants_of(full)
     for name in variants or ():
         if name not in known:
             raise LocigraphError(f"variant {name!r} is not known{nearest(name, known)}")
     chosen = known if variants is None else {name: known[name] for name in variants}
-    opening.require_questions(read, "there is nothing to evaluate")
+    opening.require_questions(loaded, "there is nothing to evaluate")
 
     from locigraph.training.comparison import run_checkpoint  # imports the vector index
 
-    extractor = graphs.extractor_for(consolidation, read, clients_of(llm))
-    text_encoder = opening.held_out_encoder(encoder, read.questions)
+    extractor = graphs.extractor_for(consolidation, loaded, clients_of(llm))
+    text_encoder = opening.held_out_encoder(encoder, loaded.questions)
     folder.mkdir(parents=True, exist_ok=True)
-    with graphs.built_views(read, extractor, text_encoder, path) as views:
-        fold_trainer = learning.fold_trainer(read, views, trainer, text_encoder, seed=seed, experiment=folder.name)
-        planned = plan_folds(read.questions, folds=folds, validation=validation, seed=seed)
+    with graphs.built_views(loaded, extractor, text_encoder, path) as views:
+        fold_trainer = learning.fold_trainer(loaded, views, trainer, text_encoder, seed=seed, experiment=folder.name)
+        planned = plan_folds(loaded.questions, folds=folds, validation=validation, seed=seed)
 
         def run_fold(name: str, settings: Settings, fold: Fold) -> StrategyRun:
             here = folder / name.replace(" ", "-") / f"fold-{fold.index}"
             checkpoint = fold_trainer.train(fold, settings, folder=here, seed=seed, name=f"{name}, fold {fold.index}")
-            tested = [q for q in read.questions if q.space in fold.test]
+            tested = [q for q in loaded.questions if q.space in fold.test]
             return run_checkpoint(checkpoint, tested, views=views, embed=text_encoder.encode, name=name)
 
         fold_of = {space: fold.index for fold in planned for space in fold.test}
-        left_out = learnt_questions(read, planned, seen_by(text_encoder.adapter))
+        left_out = learnt_questions(loaded, planned, seen_by(text_encoder.adapter))
         summary = run(
             chosen,
             full,
             planned,
-            outcomes(read.questions, fold_of),
+            outcomes(loaded.questions, fold_of),
             run_fold,
             seed=seed,
             left_out=left_out,
@@ -107,7 +107,7 @@ def ablate(
         consolidation=consolidation,
         folds=len(planned),
         validation=validation,
-        corpus=read.sha256,
+        corpus=loaded.sha256,
         text_encoder=text_encoder.model_id,
         model=dataclasses.asdict(model),
         training=dataclasses.asdict(training),

@@ -42,25 +42,22 @@ def adapt(
     from locigraph.scripts.experiments import learning, provenance
 
     provenance.source_commit()
-    read = opening.read_corpus(corpus, store=store)
+    loaded = opening.read_corpus(corpus, store=store)
     opening.existing_store(store).close()
 
     from locigraph.training.adapter import train_adapter  # imports PyTorch
 
-    with learning.training_sets(read, store, also, None, validation=validation) as sets:
-        made = train_adapter(
+    with learning.training_sets(loaded, store, also, None, validation=validation) as sets:
+        trained = train_adapter(
             sets,
             adapter,
             trainer,
             model=encoder,
             folder=Path(output),
             seed=seed,
-            details=provenance.manifest(seed, corpus={"path": read.path, "sha256": read.sha256}),
+            details=provenance.manifest(seed, corpus={"path": loaded.path, "sha256": loaded.sha256}),
         )
-    if made is None:
-        print("adapter not written, since this was a fast_dev_run")
-    else:
-        print(f"adapter {made.version} in {made.folder}: {validated(made.details['validation'])}")
+    print(f"adapter {trained.version} in {trained.folder}: {validated(trained.details['validation'])}")
 
 
 if __name__ == "__main__":

@@ -66,11 +66,11 @@ def answer(
         raise LocigraphError(
             f"{folder}: not an output folder of locigraph evaluate ({error!r}); name one with --results"
         ) from error
-    read = opening.read_corpus(corpus)
-    if read.sha256 != evaluated:
+    loaded = opening.read_corpus(corpus)
+    if loaded.sha256 != evaluated:
         raise LocigraphError(
-            f"{folder} holds an evaluation of a corpus with SHA-256 {evaluated}, but {read.path} has {read.sha256}; "
-            "name the same corpus"
+            f"{folder} holds an evaluation of a corpus with SHA-256 {evaluated}, but {loaded.path} has "
+            f"{loaded.sha256}; name the same corpus"
         )
     contexts = read_contexts(folder / "contexts.jsonl.gz", budget_tokens)
     if strategies is not None:
@@ -79,17 +79,17 @@ def answer(
         if missing:
             raise LocigraphError(f"strategy {missing[0]!r} was not evaluated; {folder} has {', '.join(contexts)}")
         contexts = {name: contexts[name] for name in named}
-    row = FORMATS[read.format]
+    row = FORMATS[loaded.format]
     answerable = [
-        question for question in read.questions if question.answer and question.category not in row.unanswerable
+        question for question in loaded.questions if question.answer and question.category not in row.unanswerable
     ]
-    unanswerable = list(read.unanswerable)
+    unanswerable = list(loaded.unanswerable)
     if questions is not None:
         chance = random.Random(seed)
         answerable = chance.sample(answerable, min(questions, len(answerable)))
         unanswerable = chance.sample(unanswerable, min(questions, len(unanswerable)))
     if not answerable:
-        raise LocigraphError(f"{read.path}: no question has a reference answer, so answers cannot be judged")
+        raise LocigraphError(f"{loaded.path}: no question has a reference answer, so answers cannot be judged")
     answerer.ledger.bind(SpentFile(folder / "spent_by_stage.json"))
     run = Answering(answerer, judging, contexts, answerable, unanswerable, row.listing, row.explained, concurrency)
     made = run.run(folder, wrong=wrong, seed=seed)

@@ -18,11 +18,11 @@ def average(*, checkpoints: list[str], output: str = "data/average") -> None:
     from locigraph.training.averaging import averaged
     from locigraph.training.checkpoint import load_checkpoint
 
-    read = [load_checkpoint(Path(folder)) for folder in checkpoints]
-    made = averaged(read, **provenance.manifest(read[0].details["identity"].get("seed", 0) if read else 0))
-    made.save(Path(output) / "checkpoint")
+    loaded = [load_checkpoint(Path(folder)) for folder in checkpoints]
+    mean = averaged(loaded, **provenance.manifest(loaded[0].details["identity"].get("seed", 0) if loaded else 0))
+    mean.save(Path(output) / "checkpoint")
     print(
-        f"checkpoint {made.version} in {Path(output) / 'checkpoint'}: the mean of {', '.join(made.details['averaged'])}"
+        f"checkpoint {mean.version} in {Path(output) / 'checkpoint'}: the mean of {', '.join(mean.details['averaged'])}"
     )
 
 

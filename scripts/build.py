@@ -67,29 +67,29 @@ def build(
     from locigraph.scripts.assembly.search_parts import indexer_of
     from locigraph.scripts.console.terminal import printable, spaces_list
 
-    read = opening.read_corpus(corpus, store=store)
-    for note in read.notes:
+    loaded = opening.read_corpus(corpus, store=store)
+    for note in loaded.notes:
         print(printable(note))
     if redact:
-        read = graphs.redacted(read)
+        loaded = graphs.redacted(loaded)
     clients = clients_of(llm, max_tokens=max_tokens, max_cost=max_cost)
-    extractor = graphs.extractor_for(consolidation, read, clients)
+    extractor = graphs.extractor_for(consolidation, loaded, clients)
     if dry_run:
         with opening.present_store(store) as present:
-            print(spaces_list(read.conversations, frozenset() if present is None else {*present.spaces()}))
-            print(graphs.foreseen(read, extractor, present))
+            print(spaces_list(loaded.conversations, frozenset() if present is None else {*present.spaces()}))
+            print(graphs.foreseen(loaded, extractor, present))
         return
     with Store(store) as graph:
-        print(spaces_list(read.conversations, {*graph.spaces()}))
+        print(spaces_list(loaded.conversations, {*graph.spaces()}))
         used = defaults.encoder_settings(encoder, graph, checkpoint)
         text_encoder = opening.text_encoder(used)
         with opening.vector_index(index, store) as vectors:
             # Before everything that takes long, since a named checkpoint may turn out to be unusable.
             embeddings, missing = defaults.opened_embeddings(graph, vectors, text_encoder, checkpoint)
             defaults.remember_encoder(graph, used, text_encoder)
-            told, notes = graphs.as_first_stored(read, graph)
+            told, notes = graphs.as_first_stored(loaded, graph)
             if retry_failed:
-                graphs.make_failed_pending(read, graph)
+                graphs.make_failed_pending(loaded, graph)
             failed, stopped = dict[SpaceId, list[TurnFailure]](), None
             try:
                 failed = graphs.build_graph(told, extractor, graph, text_encoder, Scope(user, agent))
@@ -102,7 +102,7 @@ def build(
             known = {*graph.spaces()}
             counts: Counter[str] = Counter()
             forgotten: Counter[SpaceId] = Counter()
-            for conversation in read.conversations:
+            for conversation in loaded.conversations:
                 space = conversation.space
                 counts += graph.node_counts(space) if space in known else Counter()
                 forgotten[space] = len(graph.forgotten(space, [turn.turn_id for turn in conversation.turns]))
@@ -112,7 +112,7 @@ def build(
         for stage, spent in extractor.ledger.by_stage().items():
             print(f"{stage}: {spent}")
     held = ", ".join(f"{n} {t}" for t, n in sorted(counts.items()))
-    print(f"{counted(len(read.conversations), 'space')} in {graph.url}: {held}")
+    print(f"{counted(len(loaded.conversations), 'space')} in {graph.url}: {held}")
     notes += [f"v1 will answer questions, since v2 cannot be used: {missing}"] if missing else []
     for note in notes:
         print(note)

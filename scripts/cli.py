@@ -10,6 +10,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import is_dataclass
+from functools import cache
 from inspect import signature
 from itertools import pairwise
 from pathlib import Path
@@ -161,6 +162,7 @@ def _run(command: str, words: list[str]) -> None:
         fail(f"{error.filename}: {error.strerror}; check the path and its permissions")
 
 
+@cache  # for programs that run many commands: making a parser takes longer than most commands that are refused
 def _parser(command: str) -> ArgumentParser:
     parser = _OneLineParser(prog=f"locigraph {command}", description=_HELP[command], allow_abbrev=False)
     parser.add_argument("--config", action=ActionConfigFile, help="YAML file with values for the options below")
@@ -283,6 +285,11 @@ def _tables(words: Sequence[str]) -> dict[str, str]:
         "<formats>": ", ".join(FORMATS),
         "<node types>": ", ".join(NODE_TYPES),
     }
+    if "ablate" in words:
+        from locigraph.training.ablation import variants_of
+        from locigraph.training.config import Settings
+
+        marks["<variants>"] = ", ".join(variants_of(Settings()))
     if any(word in words for word in ("train", "evaluate", "transfer", "ablate", "search", "demo")):
         # These import torch.
         from locigraph.gnn.encoders import GRAPH_ENCODERS

@@ -54,10 +54,10 @@ def evaluate(
         max_cost: The same limit for the cost, in the currency of the prices.
         strategies: Names separated by commas, of: <strategies>.
         baselines: Strategies against which the first one with graph embeddings (v2, v2-mixing, v2-zero or flat) is
-            tested; those that are not run are ignored. null for <baselines> (if some with the adapter are run, v1 and
-            those with the adapter), or for all others if none of these is run. Without graph embeddings, all others are
-            tested against those named. The rest is shown without a test, since every test weakens the others by Holm's
-            correction.
+            tested; those that are not run are ignored. By default those of <baselines> that are run; if one of them
+            uses the adapter, only v1 and those that use it; if none is run, all others. Without graph embeddings, all
+            others are tested against those named. The rest is shown without a test, since every test weakens the others
+            by Holm's correction.
         output: Folder of the results.
         checkpoint: Checkpoint for v2-zero and fusion-zero; it must not have been trained on the corpus.
         searched: search.json of locigraph search, whose choice for each fold changes ``model`` and ``training``; null
@@ -97,8 +97,8 @@ def evaluate(
     pairs = strategy_choice.comparisons(names, baselines)
     folder = Path(output)
     path = store or str(folder / "graph.sqlite")
-    read = opening.read_corpus(corpus, store=path)
-    opening.require_questions(read, "there is nothing to evaluate")
+    loaded = opening.read_corpus(corpus, store=path)
+    opening.require_questions(loaded, "there is nothing to evaluate")
 
     from locigraph.retrieval.evaluation.report import text_table
     from locigraph.scripts.assembly import graphs
@@ -111,35 +111,35 @@ def evaluate(
 
     settings = learning.settings_of(model, training)
     clients = clients_of(llm, max_tokens=max_tokens, max_cost=max_cost)
-    extractor = graphs.extractor_for(consolidation, read, clients)
-    asked = queries_of(queries, clients)
+    extractor = graphs.extractor_for(consolidation, loaded, clients)
+    query_generator = queries_of(queries, clients)
     questions_by = learning.question_writer(writer)
-    text_encoder = opening.held_out_encoder(encoder, read.questions)
+    text_encoder = opening.held_out_encoder(encoder, loaded.questions)
     rows = [STRATEGIES[name] for name in names]
     given = None
     if checkpoint is not None and any(row.needs_checkpoint for row in rows):
         given = load_checkpoint(Path(checkpoint), text_encoder=text_encoder.model_id)
-        refuse_trained_on(given, read.questions, option="checkpoint")
+        refuse_trained_on(given, loaded.questions, option="checkpoint")
     is_trained = any(row.is_trained for row in rows)
-    planned = plan_folds(read.questions, folds=folds, validation=validation, seed=seed) if is_trained else ()
+    planned = plan_folds(loaded.questions, folds=folds, validation=validation, seed=seed) if is_trained else ()
     of_folds = learning.settings_of_folds(
         settings,
         planned,
         searched if planned else None,
         consolidation=consolidation,
-        corpus=read.sha256,
+        corpus=loaded.sha256,
         text_encoder=text_encoder.model_id,
     )
     of_training = {"searched": searched, "seeds": seeds > 1, "also": also, "writer": writer.base_url}
     notes = [
-        *read.notes,
+        *loaded.notes,
         *strategy_choice.unused_options(names, checkpoint=checkpoint, adapter=encoder.adapter, of_training=of_training),
     ]
     if reranker is not None:
         notes.append(f"the best hits of every strategy were reranked by the cross-encoder {reranker}")
     folder.mkdir(parents=True, exist_ok=True)
     evaluation = Evaluation(
-        corpus=read,
+        corpus=loaded,
         extractor=extractor,
         strategies=names,
         pairs=pairs,
@@ -147,7 +147,7 @@ def evaluate(
         encoder=text_encoder,
         checkpoint=given,
         plan=FoldPlan(planned, of_folds, trainer, questions_by, range(seed, seed + seeds), also or ()),
-        queries=asked,
+        queries=query_generator,
         reranker=reranker,
         notes=notes,
         contexts=contexts,

@@ -59,8 +59,8 @@ def evaluate_consolidation(
 
     if not 0 < threshold <= 1:
         raise LocigraphError(f"threshold is {threshold}; expected a cosine above 0 and up to 1")
-    read = opening.read_corpus(corpus)
-    lacking = [conversation.space for conversation in read.conversations if conversation.extractions.is_empty]
+    loaded = opening.read_corpus(corpus)
+    lacking = [conversation.space for conversation in loaded.conversations if conversation.extractions.is_empty]
     if lacking:
         raise LocigraphError(
             f"conversation {lacking[0]!r} has no recorded facts to compare with; name a file with "
@@ -70,28 +70,28 @@ def evaluate_consolidation(
     folder = Path(output)
     if dry_run:
         with opening.present_store(str(folder / "llm.sqlite")) as present:
-            print(graphs.foreseen(read, graphs.extractor_for("llm", read, clients), present))
+            print(graphs.foreseen(loaded, graphs.extractor_for("llm", loaded, clients), present))
         return
     text_encoder = opening.text_encoder(encoder).without_adapter()
     rows: dict[str, dict[str, Any]] = {}
     for name in ("rules", "recorded", *(["llm"] if llm.model else [])):
-        extractor = graphs.extractor_for(name, read, clients)
+        extractor = graphs.extractor_for(name, loaded, clients)
         with Store(folder / f"{name}.sqlite") as graph:
             if isinstance(extractor, MeteredExtractor):
                 _refuse_other_version(graph, extractor.version)
             begun = time.perf_counter()
-            failed = graphs.build_graph(read, extractor, graph, text_encoder)
+            failed = graphs.build_graph(loaded, extractor, graph, text_encoder)
             row: dict[str, Any] = {"seconds": time.perf_counter() - begun, "failed": sum(map(len, failed.values()))}
-            found = _judged(read, graph, text_encoder, threshold)
+            found = _judged(loaded, graph, text_encoder, threshold)
         row |= {**found.shares(), "counts": asdict(found), "made": found.made}
         if isinstance(extractor, MeteredExtractor):
             ledger = extractor.ledger
             stages = {stage: spent.stored() for stage, spent in ledger.by_stage().items()}
             row |= ledger.total.stored() | {"tokens": ledger.total.tokens, "stages": stages}
         rows[llm.model if name == "llm" else name] = row
-    turns = sum(len(conversation.turns) for conversation in read.conversations)
+    turns = sum(len(conversation.turns) for conversation in loaded.conversations)
     result = {
-        "corpus": read.path, "sha256": read.sha256, "conversations": [c.space for c in read.conversations],
+        "corpus": loaded.path, "sha256": loaded.sha256, "conversations": [c.space for c in loaded.conversations],
         "turns": turns, "threshold": threshold, "encoder": text_encoder.model_id, "rows": rows,
     }  # fmt: skip
     replace_file(folder / "consolidation.json", json.dumps(result, indent=1) + "\n")

@@ -89,7 +89,7 @@ def recall(
         fold=fold,
     )
     ledger = Ledger()
-    asked = queries_of(queries, clients_of(llm, ledger=ledger))
+    query_generator = queries_of(queries, clients_of(llm, ledger=ledger))
     with Memory.open(store, index=index, encoder=encoder, checkpoint=checkpoint, access="read") as memory:
         found = memory.recall(
             question,
@@ -104,7 +104,7 @@ def recall(
             reranker=reranker,
             speaker=speaker,
             fold=fold,
-            queries=asked,
+            queries=query_generator,
         )
     if json:
         print(dumps(found.as_json()))

@@ -61,17 +61,17 @@ def search(
     provenance.source_commit()
     folder = Path(output)
     path = store or str(folder / "graph.sqlite")
-    read = opening.read_corpus(corpus, store=path)
-    opening.require_questions(read, "there is nothing to score settings on")
+    loaded = opening.read_corpus(corpus, store=path)
+    opening.require_questions(loaded, "there is nothing to score settings on")
     if validation < 1:
         raise LocigraphError(f"validation is {validation}; a search needs at least 1 conversation to score settings on")
-    extractor = graphs.extractor_for(consolidation, read, clients_of(llm))
-    text_encoder = opening.held_out_encoder(encoder, read.questions)
+    extractor = graphs.extractor_for(consolidation, loaded, clients_of(llm))
+    text_encoder = opening.held_out_encoder(encoder, loaded.questions)
     folder.mkdir(parents=True, exist_ok=True)
-    with graphs.built_views(read, extractor, text_encoder, path) as views:
+    with graphs.built_views(loaded, extractor, text_encoder, path) as views:
         found = []
-        fold_trainer = learning.fold_trainer(read, views, trainer, text_encoder, seed=seed, experiment=folder.name)
-        for fold in plan_folds(read.questions, folds=folds, validation=validation, seed=seed):
+        fold_trainer = learning.fold_trainer(loaded, views, trainer, text_encoder, seed=seed, experiment=folder.name)
+        for fold in plan_folds(loaded.questions, folds=folds, validation=validation, seed=seed):
 
             def train(settings: Settings, name: str, fold: Fold = fold) -> float:
                 made = fold_trainer.train(fold, settings, folder=folder / name, seed=seed, name=name)
@@ -85,7 +85,7 @@ def search(
                 return float(scores[-1])  # of the last stage, whose model is the result
 
             fingerprints = [views.at(SpaceId(s), None).fingerprint for s in (*fold.train, *fold.validation)]
-            identity = " ".join([str(CHECKPOINT_ALGORITHM), text_encoder.model_id, read.sha256, *fingerprints])
+            identity = " ".join([str(CHECKPOINT_ALGORITHM), text_encoder.model_id, loaded.sha256, *fingerprints])
             found.append(
                 search_fold(
                     fold,
@@ -103,7 +103,7 @@ def search(
         consolidation=consolidation,
         folds=folds,
         validation=validation,
-        corpus=read.sha256,
+        corpus=loaded.sha256,
         text_encoder=text_encoder.model_id,
         trials=trials,
         trainer=dataclasses.asdict(trainer),

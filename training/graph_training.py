@@ -168,7 +168,7 @@ def train_checkpoint(
     if finished is not None:
         return finished
     begun = time.monotonic()
-    fusion = fusion_details(data, embed) if with_fusion and not trainer.fast_dev_run else {}
+    fusion = fusion_details(data, embed) if with_fusion else {}
     started += time.monotonic() - begun  # not counted as training time of the network
     examples = [
         make_example(
@@ -228,7 +228,7 @@ def train_checkpoint(
         },
         seen_texts_of(graphs),
     )
-    if not trainer.fast_dev_run and is_first_process():  # with several devices, every process gets here
+    if is_first_process():  # with several devices, every process gets here
         checkpoint.save(folder / "checkpoint")
         for path in paths.values():  # no longer needed, and larger than the checkpoint
             remove_resume_point(path)

@@ -277,9 +277,7 @@ def run_lightning(
     """
     best = AverageAndStop(ema_decay=ema_decay, patience=patience)
     resume = path.with_suffix(".ckpt")
-    callbacks: list[L.Callback] = [best, StepProgress(f"{name} {path.name.partition('-')[0]}")]
-    if not config.fast_dev_run:
-        callbacks.append(ResumePoint(resume))
+    callbacks: list[L.Callback] = [best, StepProgress(f"{name} {path.name.partition('-')[0]}"), ResumePoint(resume)]
     with warnings.catch_warnings():
         # Lightning advises more data-loader workers; the examples are in memory already.
         warnings.filterwarnings("ignore", message=".*does not have many workers.*")
@@ -296,7 +294,6 @@ def run_lightning(
             precision=config.precision,
             max_epochs=epochs,
             gradient_clip_val=gradient_clip,
-            fast_dev_run=config.fast_dev_run,
             logger=_loggers(config, path, name, group, logged),
             callbacks=callbacks,
             # The data module has its own sampler for training examples. Every process validates on all spaces: if they
@@ -349,8 +346,6 @@ def _trainer(**settings: Any) -> L.Trainer:
 def _loggers(
     config: TrainerConfig, path: Path, name: str, group: str, logged: Mapping[str, Any]
 ) -> list[Logger] | bool:
-    if config.fast_dev_run:
-        return False
     loggers: list[Logger] = []
     if config.csv_log:
         loggers.append(CSVLogger(str(path.parent), name=path.name, version=""))

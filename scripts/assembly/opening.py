@@ -47,10 +47,15 @@ def read_corpus(settings: CorpusSettings, *, store: str | None = None) -> Corpus
     return read
 
 
-def require_questions(corpus: Corpus, lack: str) -> None:
-    """Raise LocigraphError if no question of a corpus has evidence; ``lack`` says, after "so", what this prevents."""
+def require_questions(corpus: Corpus, consequence: str) -> None:
+    """Raise LocigraphError if no question of a corpus has evidence.
+
+    Args:
+        corpus: The corpus.
+        consequence: What cannot be done then, as the end of the message: "no question has evidence, so ...".
+    """
     if not corpus.questions:
-        raise LocigraphError(f"{corpus.path}: no question has evidence, so {lack}")
+        raise LocigraphError(f"{corpus.path}: no question has evidence, so {consequence}")
 
 
 def text_encoder(settings: EncoderSettings) -> CachedTextEncoder:

@@ -75,15 +75,11 @@ class GraphSettings:
         store: Path or URL of the graph.
         corpus: The corpus it was built from; null for the command's own corpus, from which another extractor built it.
         dtype: Precision of the text encoder it was built with; null for the command's own.
-        validation_only: Whether its questions are used for early stopping only and not for training. The best epoch for
-            one kind of conversation may be worse for others, so validate on a kind that is not trained on (with
-            ``validation: 0``).
     """
 
     store: str
     corpus: CorpusSettings | None = None
     dtype: Literal["float32", "bfloat16"] | None = None
-    validation_only: bool = False
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,6 @@ class Strategy:
         needs_adapter: Whether it is refused if there is no adapter.
         has_adapted: Whether the table also holds it with the adapter, as ``<name>-adapted``.
         is_baseline: Whether v2 and its variants are tested against it when the caller names no baselines.
-        in_recall: Whether ``locigraph recall`` offers it.
     """
 
     name: str
@@ -52,7 +51,6 @@ class Strategy:
     needs_adapter: bool = False
     has_adapted: bool = False
     is_baseline: bool = False
-    in_recall: bool = True
 
     @property
     def is_trained(self) -> bool:
@@ -63,6 +61,11 @@ class Strategy:
     def needs_checkpoint(self) -> bool:
         """Whether it uses what a given checkpoint has learnt."""
         return self.zero_shot is not None
+
+    @property
+    def in_recall(self) -> bool:
+        """Whether ``locigraph recall`` offers it: it needs no training inside folds, or is v2."""
+        return self.make is not None or self.name == "v2"
 
     @property
     def is_proposed(self) -> bool:
@@ -234,7 +237,6 @@ STRATEGIES: Table[Strategy] = Table(
                 is_random=True,
                 needs_index=True,
                 uses_adapter=True,
-                in_recall=False,
             ),
             Strategy(
                 "v2-zero",
@@ -242,7 +244,6 @@ STRATEGIES: Table[Strategy] = Table(
                 zero_shot=_zero_shot,
                 needs_index=True,
                 uses_adapter=True,
-                in_recall=False,
             ),
             Strategy(
                 "flat",
@@ -252,7 +253,6 @@ STRATEGIES: Table[Strategy] = Table(
                 is_random=True,
                 needs_index=True,
                 uses_adapter=True,
-                in_recall=False,
             ),
             Strategy(
                 "fusion",
@@ -261,7 +261,6 @@ STRATEGIES: Table[Strategy] = Table(
                 learn=_learn_fusion,
                 uses_adapter=True,
                 is_baseline=True,
-                in_recall=False,
             ),
             Strategy(
                 "fusion-zero",
@@ -269,7 +268,6 @@ STRATEGIES: Table[Strategy] = Table(
                 zero_shot=_zero_shot_fusion,
                 uses_adapter=True,
                 is_baseline=True,
-                in_recall=False,
             ),
             Strategy(
                 "boosted",
@@ -278,11 +276,10 @@ STRATEGIES: Table[Strategy] = Table(
                 is_random=True,
                 uses_adapter=True,
                 is_baseline=True,
-                in_recall=False,
             ),
             Strategy(
                 "sum",
-                "sum of six min-max normalised signals with equal weights",
+                "sum of six min-max normalised signals with equal weights, not learnt; compare fusion",
                 _over_snapshots("weighted_sum", "FusionRetriever"),
                 is_baseline=True,
                 has_adapted=True,
@@ -306,7 +303,6 @@ STRATEGIES: Table[Strategy] = Table(
                 "AssoMem with weights by conditional mutual information for each type of question, learnt inside folds",
                 learn=_learn_assomem,
                 is_baseline=True,
-                in_recall=False,
                 has_adapted=True,
             ),
             Strategy(

@@ -122,14 +122,12 @@ class Evaluation:
             for used in plain_and_adapted(self.encoder):
                 used.encode([q.text for q in (*questions, *corpus.unanswerable)], progress="encode questions")
             views = graphs.views_of(graph, self.encoder)
-            look_again = reranked(self.reranker)
+            rerank = reranked(self.reranker)
 
-            def asked_as_set(retriever: Retriever) -> Retriever:
-                return look_again(with_queries(retriever, self.queries, lambda space: views.at(space, None).last_day))
+            def configured(retriever: Retriever) -> Retriever:
+                return rerank(with_queries(retriever, self.queries, lambda space: views.at(space, None).last_day))
 
-            asker = Asker(
-                questions, self.encoder, views, vectors, asked_as_set, corpus.unanswerable, packs=self.contexts
-            )
+            asker = Asker(questions, self.encoder, views, vectors, configured, corpus.unanswerable, packs=self.contexts)
             trainer = learning.fold_trainer(
                 corpus,
                 views,

@@ -42,24 +42,19 @@ def settings_of(model: ModelConfig, training: TrainingConfig) -> Settings:
     return made
 
 
-def training_set(views: Views, corpus: Corpus, *, validation: int, validation_only: bool = False) -> TrainingSet:
+def training_set(views: Views, corpus: Corpus, *, validation: int) -> TrainingSet:
     """A corpus, split into conversations to learn from and conversations held back for early stopping.
 
     Args:
         views: Graphs of the corpus.
         corpus: Its questions; without any, none are held back, since early stopping needs questions.
         validation: Number of conversations to hold back, evenly spread over the sorted list of all.
-        validation_only: Whether all are held back.
 
     Raises:
-        LocigraphError: If ``validation`` is negative or leaves none to learn from, or if ``validation_only`` is set
-            and there is no question.
+        LocigraphError: If ``validation`` is negative or leaves none to learn from.
     """
     check_validation(validation)
     spaces = sorted({q.space for q in corpus.questions})
-    if validation_only:
-        opening.require_questions(corpus, "it cannot be used for early stopping")
-        return TrainingSet(corpus.questions, (), tuple(spaces), views)
     if not corpus.questions:
         return TrainingSet((), tuple(sorted(c.space for c in corpus.conversations)), (), views)
     if validation >= len(spaces):
@@ -133,7 +128,7 @@ def more_training_sets(
                 texts = encoder
             store = opened.enter_context(opening.existing_store(each.store))
             views = views_of(store, None if texts is None else opening.text_encoder(texts))
-            sets.append(training_set(views, corpus, validation=validation, validation_only=each.validation_only))
+            sets.append(training_set(views, corpus, validation=validation))
         yield sets
 
 

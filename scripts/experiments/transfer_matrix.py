@@ -222,9 +222,7 @@ class TransferMatrix:
 
     def _training_set(self, name: str) -> TrainingSet:
         graph = self._graph(name)
-        return learning.training_set(
-            graph.views, graph.corpus, validation=self._validation, validation_only=self._named[name].validation_only
-        )
+        return learning.training_set(graph.views, graph.corpus, validation=self._validation)
 
     def _learning_nothing(self, name: str) -> list[StrategyRun]:
         if name not in self._same_for_all:

@@ -411,7 +411,7 @@ class Memory:
             live_embeddings = self._parts.live()
             return MemoryState(
                 checkpoint=None if live_embeddings is None else live_embeddings.version,
-                reason=self._parts.no_v2,
+                reason=self._parts.why_no_v2,
                 due_rows=self._graph.outbox_size(),
                 due_spaces=self._parts.due_spaces(),
             )

@@ -54,7 +54,7 @@ class Parts:
         encoder: The text encoder, with its adapter if it has one.
         waits_for_models: As given.
         is_readonly: As given.
-        no_v2: Why v2 cannot be used; empty if it can, or has not been tried yet.
+        why_no_v2: Why v2 cannot be used; empty if it can, or has not been tried yet.
         has_forgotten: Whether something was forgotten since the indexes were last brought up to date. If so, graph
             embeddings are rebuilt even if none of the remaining spaces has changed.
     """
@@ -84,7 +84,7 @@ class Parts:
         self._embeddings: LiveEmbeddings | None = None
         self._kept = KeptIndexes(self.graph)
         self.has_forgotten = False
-        self.no_v2 = "no checkpoint is named" if checkpoint is None else ""
+        self.why_no_v2 = "no checkpoint is named" if checkpoint is None else ""
 
     def close(self) -> None:
         """Release everything."""
@@ -140,9 +140,9 @@ class Parts:
         return changed if changed and self.live() is not None else 0
 
     def live(self) -> LiveEmbeddings | None:
-        """The graph embeddings; None, with the reason in ``no_v2``, if no checkpoint can be used."""
-        if self._embeddings is None and not self.no_v2 and self._checkpoint is not None:
-            self._embeddings, self.no_v2 = defaults.opened_embeddings(
+        """The graph embeddings; None, with the reason in ``why_no_v2``, if no checkpoint can be used."""
+        if self._embeddings is None and not self.why_no_v2 and self._checkpoint is not None:
+            self._embeddings, self.why_no_v2 = defaults.opened_embeddings(
                 self.graph, self.index(), self.encoder, self._checkpoint
             )
             if self._embeddings is not None and self._checkpoint != DEFAULT and not self.is_readonly:
@@ -158,7 +158,7 @@ class Parts:
 
         found = self.live()
         if found is None or not self.is_readonly:
-            return None, self.no_v2
+            return None, self.why_no_v2
         try:
             return found.collection(spaces), ""
         except StaleEmbeddingsError as error:
@@ -168,7 +168,7 @@ class Parts:
         """The graph embeddings; raises LocigraphError if no checkpoint can be used."""
         found = self.live()
         if found is None:
-            raise LocigraphError(f"v2 cannot be used: {self.no_v2}")
+            raise LocigraphError(f"v2 cannot be used: {self.why_no_v2}")
         return found
 
     def checkpoint(self) -> Checkpoint:

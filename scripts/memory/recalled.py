@@ -65,3 +65,8 @@ class MemoryState:
     reason: str
     due_rows: int
     due_spaces: int
+
+    @property
+    def strategy(self) -> str:
+        """The strategy that answers where none is named: v2, or v1 without a usable checkpoint."""
+        return "v1" if self.checkpoint is None else "v2"

@@ -94,7 +94,7 @@ def application(
             reason = service.not_ready if is_known else "not ready; send a key to see the reason"
             return problem(503, reason, headers={"Retry-After": "5"})
         state = await service.state(memory.state)
-        said: dict[str, Any] = {"status": "ready", "strategy": "v2" if state.checkpoint else "v1"}
+        said: dict[str, Any] = {"status": "ready", "strategy": state.strategy}
         if is_known:
             index = {"due_rows": state.due_rows, "due_spaces": state.due_spaces}
             said |= {"checkpoint": state.checkpoint, "reason": state.reason, "index": index}

@@ -336,7 +336,7 @@ def _times(memory: Memory, asked: OfSpace, caller: Caller) -> Times:
 def _health(memory: Memory, asked: Request, caller: Caller) -> Health:
     state = memory.state()
     return Health(
-        strategy="v2" if state.checkpoint else "v1", checkpoint=state.checkpoint, reason=state.reason,
+        strategy=state.strategy, checkpoint=state.checkpoint, reason=state.reason,
         due_rows=state.due_rows, due_spaces=state.due_spaces,
     )  # fmt: skip
 

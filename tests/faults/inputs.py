@@ -76,7 +76,6 @@ _IN_PROCESS, _INTERPRETER = 20, 1_000  # every 20th try runs in its own process,
 def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
     """Endless tries, alternating between corpora of each format, configurations and command lines."""
     folder.mkdir(exist_ok=True)
-    cli._parser = _parser  # cached, since building parsers is most of the work
     held = folder / "held"
     in_child(lambda: _hold(held))
     checked: list[tuple[st.SearchStrategy[Any], Callable[..., None]]] = [
@@ -217,14 +216,9 @@ def _by_session(turns: Sequence[Turn]) -> dict[str, list[Turn]]:
 
 
 @cache
-def _parser(command: str, make: Callable[[str], Any] = cli._parser) -> Any:
-    return make(command)
-
-
-@cache
 def _sound_configuration(command: str) -> Any:
     """A command's own options with their defaults."""
-    parser = _parser(command)
+    parser = cli._parser(command)
     return yaml.safe_load(parser.dump(parser.get_defaults(), skip_validation=True)) | _COMMANDS[command]
 
 
@@ -256,7 +250,7 @@ def _written(value: Any) -> str:
 
 
 def _options(command: str) -> list[str]:
-    return [name for action in _parser(command)._actions for name in action.option_strings]
+    return [name for action in cli._parser(command)._actions for name in action.option_strings]
 
 
 def _asks_for_help(word: str) -> bool:

@@ -40,13 +40,19 @@ def test_the_store_of_an_evaluation_is_asked_with_the_number_format_that_its_ind
     monkeypatch.setattr(opening, "text_encoder", encoder)
     store = str(tmp_path / "g.sqlite")
 
+    corpus = written(
+        tmp_path / "corpus.jsonl", {"harbor": "I signed up for the Ridgeback.", "ward": "The two cats were asleep."}
+    )
+
     def run(given: EncoderSettings) -> None:
-        evaluate(corpus=TWO, strategies="v1", encoder=given, store=store, output=str(tmp_path / "out"))
+        evaluate(
+            corpus=corpus, strategies="v1", encoder=given, store=store, output=str(tmp_path / "out"), contexts=False
+        )
 
     run(EncoderSettings(dtype="bfloat16"))
     capsys.readouterr()
-    recall("Which ride did Tomas sign up for?", space="harbor", strategy="v1", store=store)
-    assert "s02:t05" in capsys.readouterr().out
+    recall("Who signed up for the Ridgeback?", space="harbor", strategy="v1", store=store)
+    assert "turns t0 " in capsys.readouterr().out
     with pytest.raises(IndexMismatchError, match="has version 'fake@bfloat16' but 'fake' is needed"):
         run(EncoderSettings())
     with Store(store, access="read") as graph:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
 
 from locigraph.kg.store import Store
 from tests.fakes_graph import TEXT_DIM
@@ -19,21 +18,29 @@ HEAVY = ("torch", "lightning", "torch_geometric", "sentence_transformers", "tran
 OF_TRAINING = ("lightning", "torch_geometric", "wandb", "sentence_transformers", "sklearn")
 
 
-def loaded(words: list[str], folder: Path, names: tuple[str, ...]) -> tuple[int, list[str]]:
-    """The exit code of a command in a process of its own, and which of some packages it has loaded."""
-    code = (
-        "import sys\nfrom locigraph.scripts import cli\ncode = 0\n"
-        f"try:\n    cli.main({words!r})\nexcept SystemExit as end:\n    code = end.code\n"
-        f"print(code, *[name for name in {names!r} if name in sys.modules])"
-    )
+#: Runs commands, and prints after each its exit code and what is loaded by then.
+RUN = """
+import json, sys
+from locigraph.scripts import cli
+for words in COMMANDS:
+    code = 0
+    try:
+        cli.main(words)
+    except SystemExit as end:
+        code = end.code
+    print(json.dumps([" ".join(words), code, [name for name in NAMES if name in sys.modules]]))
+"""
+
+
+def ended(commands: list[list[str]], folder: Path) -> list[tuple[str, int, list[str]]]:
+    """Each command, run one after the other in a process, with its exit code and the heavy packages loaded by then."""
+    code = RUN.replace("COMMANDS", repr(commands)).replace("NAMES", repr(HEAVY))
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=folder)
-    ended, *found = ran.stdout.splitlines()[-1].split()
-    return int(ended), found
+    return [(words, code, found) for words, code, found in map(json.loads, ran.stdout.splitlines())]
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
+def test_what_cannot_be_asked_is_refused_before_anything_heavy_is_loaded(tmp_path: Path) -> None:
+    commands = [
         ["recall", "Who?", "--space", "ana", "--store", "absent.sqlite"],
         ["recall", "Who?", "--space", "ana", "--top_k", "0"],
         ["recall", "Who?"],
@@ -46,22 +53,18 @@ def loaded(words: list[str], folder: Path, names: tuple[str, ...]) -> tuple[int,
         ["ablate", "--corpus.path", "absent.jsonl"],
         ["evaluate", "--corpus.path", "absent.jsonl"],
         ["transfer", "--graphs", '{"a": {"store": "absent.sqlite", "corpus": {"path": "sample"}}}'],
-    ],
-    ids=" ".join,
-)
-def test_what_cannot_be_asked_is_refused_before_anything_heavy_is_loaded(words: list[str], tmp_path: Path) -> None:
-    assert loaded(words, tmp_path, HEAVY) == (2, [])
+    ]
+    assert ended(commands, tmp_path) == [(" ".join(words), 2, []) for words in commands]
 
 
-@pytest.mark.parametrize(
-    "command", [["refresh"], ["drift"], ["serve", "--port", "0"], ["recall", "Who?", "--space", "a"]]
-)
-def test_a_checkpoint_that_is_not_there_is_refused_before_anything_heavy_is_loaded(
-    command: list[str], tmp_path: Path
-) -> None:
+def test_a_checkpoint_that_is_not_there_is_refused_before_anything_heavy_is_loaded(tmp_path: Path) -> None:
     Store(tmp_path / "graph.sqlite").close()
-    words = [*command, "--store", "graph.sqlite", "--checkpoint", "absent"]
-    assert loaded(words, tmp_path, HEAVY) == (2, [])
+    absent = ["--store", "graph.sqlite", "--checkpoint", "absent"]
+    commands = [
+        [*words, *absent]
+        for words in (["refresh"], ["drift"], ["serve", "--port", "0"], ["recall", "Who?", "--space", "a"])
+    ]
+    assert ended(commands, tmp_path) == [(" ".join(words), 2, []) for words in commands]
 
 
 ASK = """

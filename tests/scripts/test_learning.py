@@ -67,15 +67,6 @@ def test_a_search_of_other_data_or_another_text_encoder_is_not_used(tmp_path: Pa
     assert settings_of_folds(Settings(), [fold], None, corpus="other") == [Settings()]
 
 
-def test_a_graph_that_judges_is_held_back_as_a_whole() -> None:
-    spaces = [SpaceId(f"s{i}") for i in range(3)]
-    asked = tuple(Question(space, f"q{space}", "Hello?", "c", ()) for space in spaces)
-    made = training_set(VIEWS, corpus_of(spaces, asked), validation=0, validation_only=True)
-    assert (made.train, made.validation, made.questions) == ((), tuple(spaces), asked)
-    with pytest.raises(LocigraphError, match="x: no question has evidence, so it cannot be used for early stopping"):
-        training_set(VIEWS, corpus_of(spaces, ()), validation=0, validation_only=True)
-
-
 def test_a_model_that_writes_questions_has_the_limits_and_parameters_of_other_models(tmp_path: Path) -> None:
     def answer(messages: list[dict[str, str]]) -> tuple[int, str]:
         return 200, json.dumps({"answers": [{"statement": 1, "questions": ["Who left?"]}]})

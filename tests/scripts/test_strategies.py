@@ -22,6 +22,8 @@ from locigraph.scripts.assembly.strategy_choice import chosen, comparisons, requ
 from tests.fakes import SPACE, FakeEncoder, make_turns
 from tests.fakes_graph import TEXT_DIM, make_snapshot
 
+ROOT = Path(__file__).parents[2]
+
 
 class Nothing:
     """A toy strategy that never finds anything."""
@@ -97,7 +99,7 @@ def test_of_the_named_baselines_those_that_are_run_count() -> None:
         comparisons(["v1", "v2"], "dens")
 
 
-@pytest.mark.parametrize("path", sorted(Path("configs/evaluate").glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted((ROOT / "configs" / "evaluate").glob("*.yaml")), ids=lambda path: path.stem)
 def test_a_configuration_s_baselines_fit_what_others_judge_the_shipped_pair_by(path: Path) -> None:
     baselines = yaml.safe_load(path.read_text())["baselines"]
     pairs = comparisons(["v1", "v1-adapted", "v2-zero", "fusion-zero"], baselines)

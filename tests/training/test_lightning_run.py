@@ -122,6 +122,18 @@ class Run:
         return Ran(module, result, train)
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """The usual run, which nothing interrupts."""
+    return Run()(tmp_path_factory.mktemp("whole"))
+
+
+@pytest.fixture(scope="module")
+def unvalidated(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """The usual run without validation."""
+    return Run(validate=False)(tmp_path_factory.mktemp("unvalidated"))
+
+
 # --- what is kept ------------------------------------------------------------------------------------------------
 
 
@@ -173,11 +185,11 @@ def test_the_start_is_kept_where_no_epoch_is_better(tmp_path: Path) -> None:
     assert (resumed.guess, resumed.result) == (ran.guess, ran.result)
 
 
-def test_without_validation_the_last_average_is_kept_and_there_is_no_score(tmp_path: Path) -> None:
-    averaged, last = Run(validate=False)(tmp_path / "a"), Run(validate=False, ema_decay=0.0)(tmp_path / "b")
-    assert averaged.result == last.result == {"best_epoch": -1}
-    assert averaged.module.validated == []
-    assert 0 < sum(averaged.guess) < sum(last.guess)
+def test_without_validation_the_last_average_is_kept_and_there_is_no_score(unvalidated: Ran, tmp_path: Path) -> None:
+    last = Run(validate=False, ema_decay=0.0)(tmp_path)
+    assert unvalidated.result == last.result == {"best_epoch": -1}
+    assert unvalidated.module.validated == []
+    assert 0 < sum(unvalidated.guess) < sum(last.guess)
 
 
 def test_patience_is_counted_in_epochs_without_a_better_score(tmp_path: Path) -> None:
@@ -202,28 +214,28 @@ def test_gradients_are_clipped_before_they_move_the_weights(tmp_path: Path) -> N
 @pytest.mark.parametrize("fuse", [1, 2, 4])
 @pytest.mark.parametrize("validate", [True, False])
 def test_an_interrupted_run_taken_up_again_equals_an_uninterrupted_one(
-    fuse: int, validate: bool, tmp_path: Path
+    fuse: int, validate: bool, whole: Ran, unvalidated: Ran, tmp_path: Path
 ) -> None:
-    whole = Run(validate=validate)(tmp_path / "whole")
+    uninterrupted = whole if validate else unvalidated
     with pytest.raises(PowerCut):
         Run(validate=validate, fuse=fuse)(tmp_path / "cut")
     assert bool(list((tmp_path / "cut").glob("*.ckpt"))) == (fuse > 1)
     resumed = Run(validate=validate)(tmp_path / "cut")
     assert resumed.train[0].dealt == 4 - (fuse - 1)
-    assert resumed.guess == whole.guess
-    assert resumed.result == whole.result
+    assert resumed.guess == uninterrupted.guess
+    assert resumed.result == uninterrupted.result
 
 
-def test_an_interrupt_passes_through_lightning_and_the_next_one_does_too(tmp_path: Path) -> None:
+def test_an_interrupt_passes_through_lightning_and_the_next_one_does_too(whole: Ran, tmp_path: Path) -> None:
     handler = signal.getsignal(signal.SIGINT)
     for fuse in (3, 1):
         with pytest.raises(KeyboardInterrupt):  # Lightning itself ends the process with code 1
             Run(fuse=fuse, stop=KeyboardInterrupt)(tmp_path / "cut")
         assert signal.getsignal(signal.SIGINT) is handler
-    assert Run()(tmp_path / "cut").guess == Run()(tmp_path / "whole").guess
+    assert Run()(tmp_path / "cut").guess == whole.guess
 
 
-def test_a_training_that_a_scheduler_stops_does_not_end_as_if_it_were_finished(tmp_path: Path) -> None:
+def test_a_training_that_a_scheduler_stops_does_not_end_as_if_it_were_finished(whole: Ran, tmp_path: Path) -> None:
     def stopped() -> BaseException:
         os.kill(os.getpid(), signal.SIGTERM)
         return SIGTERMException()  # which Lightning itself raises after the step
@@ -232,11 +244,10 @@ def test_a_training_that_a_scheduler_stops_does_not_end_as_if_it_were_finished(t
         Run(fuse=3, stop=stopped)(tmp_path / "cut")
     assert ended.value.code == 143
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-    assert Run()(tmp_path / "cut").guess == Run()(tmp_path / "whole").guess
+    assert Run()(tmp_path / "cut").guess == whole.guess
 
 
-def test_a_half_written_resume_point_is_not_taken_up(tmp_path: Path) -> None:
-    whole = Run()(tmp_path / "whole")
+def test_a_half_written_resume_point_is_not_taken_up(whole: Ran, tmp_path: Path) -> None:
     with pytest.raises(PowerCut):
         Run(fuse=3)(tmp_path / "cut")
     (tmp_path / "cut" / "finetune-0123.part").write_bytes(b"half")
@@ -244,8 +255,7 @@ def test_a_half_written_resume_point_is_not_taken_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["emptied", "truncated", "flipped"])
-def test_a_damaged_resume_point_begins_the_stage_anew(damage: str, tmp_path: Path) -> None:
-    whole = Run()(tmp_path / "whole")
+def test_a_damaged_resume_point_begins_the_stage_anew(damage: str, whole: Ran, tmp_path: Path) -> None:
     with pytest.raises(PowerCut):
         Run(fuse=3)(tmp_path / "cut")
     (point,) = (tmp_path / "cut").glob("*.ckpt")
@@ -303,14 +313,6 @@ def test_the_resume_points_of_other_stages_and_settings_stay(tmp_path: Path) -> 
         assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names[1:])
 
 
-def test_a_fast_dev_run_takes_a_step_of_everything_and_writes_nothing(tmp_path: Path) -> None:
-    trainer = replace(CPU, fast_dev_run=True, csv_log=True, wandb_mode="offline")
-    ran = Run(trainer=trainer)(tmp_path)
-    assert sum(example.dealt for example in ran.train) == 1
-    assert len(ran.module.validated) == 2  # the start, and the epoch
-    assert list(tmp_path.iterdir()) == []
-
-
 # --- devices -----------------------------------------------------------------------------------------------------
 
 
@@ -320,8 +322,8 @@ def test_a_trainer_that_cannot_run_here_is_said_by_its_settings(wrong: dict[str,
         Run(trainer=replace(CPU, **wrong))(tmp_path)
 
 
-def test_auto_is_one_device_and_its_process_is_the_first(tmp_path: Path) -> None:
-    assert Run(trainer=replace(CPU, devices="auto"))(tmp_path / "auto").guess == Run()(tmp_path / "one").guess
+def test_auto_is_one_device_and_its_process_is_the_first(whole: Ran, tmp_path: Path) -> None:
+    assert Run(trainer=replace(CPU, devices="auto"))(tmp_path).guess == whole.guess
     assert is_first_process()
 
 
@@ -337,6 +339,7 @@ def test_metrics_of_every_epoch_go_to_a_csv_file(tmp_path: Path) -> None:
     assert len(rows) >= 4
 
 
+@pytest.mark.long  # W&B starts a service of its own
 def test_each_training_is_one_run_with_its_stages_in_weights_and_biases(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
 import yaml
 
-from locigraph.kg.corpora import load_corpus
+from locigraph.kg.corpora import Corpus, load_corpus
 from locigraph.kg.embedded_text import in_context, reads_turn_before
 from locigraph.retrieval.strategies.turn_signals import SIGNALS
 from locigraph.retrieval.text.text_adapter import read_adapter
@@ -27,13 +28,24 @@ CONFIG = yaml.safe_load((CHECKPOINTS.parent / "configs" / "train" / "default.yam
 SHIPPED = {"default": "hgt", "mixing": "mixing"}
 
 
+@cache
+def bundled(name: str) -> Corpus:
+    return load_corpus("jsonl", name)
+
+
 def spaces_of(name: str) -> set[str]:
-    return {str(c.space) for c in load_corpus("jsonl", name).conversations}
+    return {str(c.space) for c in bundled(name).conversations}
+
+
+@pytest.fixture(scope="module")
+def shipped_encoder(tmp_path_factory: pytest.TempPathFactory) -> CachedTextEncoder:
+    cache = tmp_path_factory.mktemp("encoder") / "cache.sqlite"
+    return CachedTextEncoder(cache=cache, adapter=ADAPTER, device="cpu")
 
 
 def test_the_adapter_is_of_the_default_text_encoder_and_has_seen_bundled_corpora_alone() -> None:
     adapter = read_adapter(ADAPTER, base=DEFAULT_MODEL)
-    assert adapter.details["settings"]["corpus"]["sha256"] == load_corpus("jsonl", "threads").sha256
+    assert adapter.details["settings"]["corpus"]["sha256"] == bundled("threads").sha256
     assert spaces_of("threads") <= adapter.spaces <= spaces_of("threads") | spaces_of("voices") | spaces_of("duets")
     assert len(adapter.spaces & spaces_of("voices")) == 23
     assert len(adapter.spaces & spaces_of("duets")) == 43
@@ -60,9 +72,9 @@ def test_the_adapter_is_of_the_default_text_encoder_and_has_seen_bundled_corpora
     ],
 )
 def test_with_the_adapter_an_answer_gains_on_the_turn_before_it_that_asked_the_same(
-    question: str, answer: str, asked: str, tmp_path: Path
+    question: str, answer: str, asked: str, shipped_encoder: CachedTextEncoder
 ) -> None:
-    encoder = CachedTextEncoder(cache=tmp_path / "cache.sqlite", adapter=ADAPTER, device="cpu")
+    encoder = shipped_encoder
     assert reads_turn_before(encoder.model_id)
     adapted = encoder.encode([question, in_context(answer, asked), in_context(asked, "Ben: Good morning to you!")])
     plain = encoder.without_adapter().encode([question, answer, asked])
@@ -98,12 +110,12 @@ def test_it_has_seen_what_the_configuration_names(name: str) -> None:
     loaded = load_checkpoint(CHECKPOINTS / name)
     for each in loaded.details["averaged"].values():
         corpus = each["settings"]["corpus"]
-        assert (corpus["path"], corpus["sha256"]) == ("threads", load_corpus("jsonl", "threads").sha256)
+        assert (corpus["path"], corpus["sha256"]) == ("threads", bundled("threads").sha256)
     named = learnt_from()
-    bundled = spaces_of("threads") | named["voices"] | named["duets"]
-    asked = loaded.spaces - bundled
+    of_bundled = spaces_of("threads") | named["voices"] | named["duets"]
+    asked = loaded.spaces - of_bundled
     assert asked < named["longmemeval_s.json"]
-    assert bundled < loaded.spaces
+    assert of_bundled < loaded.spaces
     assert len(named["longmemeval_s.json"]) - len(asked) == 4  # these questions have no evidence to learn from
 
 

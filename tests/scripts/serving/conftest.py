@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from locigraph.scripts.serving.keys import Keyring
+from tests.scripts.conftest import make_place
 from tests.scripts.serving.servers import KEYS, serving
 
 
@@ -21,4 +22,23 @@ def client(place: Path) -> Iterator[httpx.Client]:
 @pytest.fixture
 def guarded(place: Path) -> Iterator[httpx.Client]:
     with serving(place, keys=Keyring(KEYS)) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def idle(tmp_path_factory: pytest.TempPathFactory, saved_checkpoint: Path) -> Iterator[httpx.Client]:
+    """A client that the tests of a file share which write nothing."""
+    folder = tmp_path_factory.mktemp("idle")
+    with pytest.MonkeyPatch.context() as patch, serving(make_place(folder, saved_checkpoint, patch)) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def idle_guarded(tmp_path_factory: pytest.TempPathFactory, saved_checkpoint: Path) -> Iterator[httpx.Client]:
+    """The same of a server with keys."""
+    folder = tmp_path_factory.mktemp("idle")
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        serving(make_place(folder, saved_checkpoint, patch), keys=Keyring(KEYS)) as client,
+    ):
         yield client
