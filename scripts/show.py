@@ -24,10 +24,11 @@ def show(
         json: Whether to print JSON, one object for each node, instead of lines.
     """
     from json import dumps
+    from sys import stderr
 
     from locigraph.kg.schema import NODE_TYPES
     from locigraph.kg.types import NodeId, SpaceId
-    from locigraph.scripts.assembly.opening import existing_store
+    from locigraph.scripts.assembly.opening import existing_store, partial_memory
     from locigraph.scripts.assembly.options import parts, time_of
     from locigraph.scripts.console import node_lines
     from locigraph.scripts.console.terminal import printable
@@ -41,11 +42,14 @@ def show(
             print(dumps(found) if json else printable("\n".join(node_lines.lines_of(found))))
             return
         nodes = graph.nodes(owner, types=wanted, as_of=time)
+        notes = partial_memory(graph, [owner])
     for each in nodes:
         found = node_lines.summary_of(each)
         print(dumps(found) if json else printable(node_lines.line_of(found)))
     if not nodes and not json:
         print("no nodes of these types are known")
+    if notes:
+        print(printable("\n".join(notes)), file=stderr if json else None)  # JSON holds nodes alone
 
 
 if __name__ == "__main__":

@@ -16,7 +16,8 @@ def verify(
     """Check the store, its positions and NEXT edges, and compare both indexes with it: every row and vector.
 
     Exits with code 1 if something differs or turns failed. Pending work is not a difference: rows that are due are
-    written to the indexes first, and turns that an interrupted command left pending are only reported.
+    written to the indexes first, and turns that an interrupted command left pending are only reported. Where store or
+    index cannot be written, as on a read-only disk, spaces with due rows are only reported too.
 
     Args:
         store: The graph; it is the source of truth for the indexes.
@@ -32,9 +33,10 @@ def verify(
     from locigraph.scripts.assembly.search_parts import indexer_of
     from locigraph.scripts.console.terminal import printable
 
-    with opening.existing_store(store, access="write") as graph:
+    is_reader = not rebuild and not opening.are_writable(store, index)
+    with opening.existing_store(store, access="read" if is_reader else "write") as graph:
         text_encoder = opening.text_encoder(defaults.encoder_settings(encoder, graph, checkpoint))
-        with opening.vector_index(index, store) as vectors:
+        with opening.vector_index(index, store, is_reader=is_reader) as vectors:
             broken = graph.faults()
             if broken:
                 raise LocigraphError(
@@ -43,9 +45,12 @@ def verify(
             indexer = indexer_of(graph, vectors, text_encoder)
             if rebuild:
                 print(f"{counted(indexer.rebuild(progress=True), 'row')} rebuilt")
-            else:
+            elif not is_reader:
                 indexer.drain(progress=True)
-            differences = {"": indexer.verify()}
+            found = indexer.verify()
+            waiting = {each.space: graph.outbox_size(each.space) for each in found}  # nothing after a drain
+            differences = {"": [each for each in found if not waiting[each.space]]}
+            due = [f"{space}: {counted(rows, 'row')} due to the index" for space, rows in waiting.items() if rows]
             if checkpoint is not None:
                 embeddings, reason = defaults.opened_embeddings(graph, vectors, text_encoder, checkpoint)
                 if embeddings is None:
@@ -54,14 +59,19 @@ def verify(
                     listed = graph.changed_spaces()
                     # Compared before the update, since the update repairs the differences that it finds.
                     found = embeddings.verify([space for space in graph.spaces() if space not in listed])
-                    embeddings.update()
-                    compared = {each.space for each in found}
-                    found += embeddings.verify([space for space in graph.spaces() if space not in compared])
+                    if is_reader:
+                        due += [f"{each}: graph embeddings due" for each in listed]
+                    else:
+                        embeddings.update()
+                        compared = {each.space for each in found}
+                        found += embeddings.verify([space for space in graph.spaces() if space not in compared])
                     differences[" graph embeddings"] = found
             wrong = [
                 f"{space}: {fault}; run locigraph build with the file of the conversation"
                 for space, fault in graph.misplaced().items()
             ]
+            if due:
+                due.append("store or index cannot be written here; run locigraph verify again where they can")
             partial = opening.partial_memory(graph, graph.spaces())
             has_failed = any(graph.failures(space) for space in graph.spaces())
     for kind, each_space in differences.items():
@@ -71,8 +81,8 @@ def verify(
             print(printable(f"{each.space}{kind}: {state} ({counts})"))
     if not all(each.is_clean for each_space in differences.values() for each in each_space):
         wrong.insert(0, "the index differs from the store; run locigraph verify --rebuild true")
-    if wrong or partial:
-        print(printable("\n".join([*wrong, *partial])))
+    if wrong or due or partial:
+        print(printable("\n".join([*wrong, *due, *partial])))
     if wrong or has_failed:
         raise SystemExit(1)
 

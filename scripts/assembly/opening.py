@@ -158,16 +158,30 @@ def vector_index(settings: IndexSettings, store: str, *, is_reader: bool = False
     """
     from locigraph.retrieval.index.milvus import MilvusIndex
 
+    uri = _index_uri(settings, store)
+    if is_reader and "://" not in uri and not Path(uri).exists():
+        raise LocigraphError(f"index {uri!r} does not exist; run locigraph build, or name another with --index.uri")
+    return MilvusIndex(uri, token=settings.token, is_reader=is_reader)
+
+
+def _index_uri(settings: IndexSettings, store: str) -> str:
     file = file_of(store)
     if settings.uri is None and file is None:
         raise LocigraphError(
             f"store {store.partition('@')[2] or store!r} is on a server, so it has no folder for the index; name an "
             "index with --index.uri"
         )
-    uri = settings.uri or str(file).removesuffix(".sqlite") + ".index.db"
-    if is_reader and "://" not in uri and not Path(uri).exists():
-        raise LocigraphError(f"index {uri!r} does not exist; run locigraph build, or name another with --index.uri")
-    return MilvusIndex(uri, token=settings.token, is_reader=is_reader)
+    return settings.uri or str(file).removesuffix(".sqlite") + ".index.db"
+
+
+def are_writable(store: str, index: IndexSettings) -> bool:
+    """Whether the files of a store and of its index may be written; those of servers are taken to be."""
+    file, uri = file_of(store), _index_uri(index, store)
+    places = [] if file is None else [file.absolute(), file.absolute().parent]
+    if "://" not in uri:
+        found = Path(uri).absolute()
+        places.append(found if found.exists() else found.parent)
+    return all(os.access(place, os.W_OK) for place in places)
 
 
 def check_device(device: str) -> None:

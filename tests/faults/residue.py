@@ -1,6 +1,7 @@
 """Residue: a marker in text, speaker, ID or caption; after forgetting, no file may hold it or a vector of its texts.
 
-The graph is built by rules, or by language models, which may fail for some turns, and these may be tried again. Second
+The graph is built by rules, or by language models, which may fail for some turns, and these may be tried again. The
+text encoder reads each turn with the one before it, and a turn may arrive late beside the one with the marker. Second
 passes and a refresh may follow. Then a turn or its whole space is forgotten, by a command or through a server, whose
 log is checked as well.
 """
@@ -18,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pyarrow import parquet
 
+from locigraph.kg.embedded_text import in_context
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
 from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.scripts.forget import forget
@@ -43,15 +46,20 @@ _BUILDS = (
 )  # fmt: skip
 _PASSES = ("classify", "reflect", "resolve", "link")
 _SPACE = "harbor"
+_IN_CONTEXT = "\n(in reply to "  # a text of ``in_context``
 
 
 @dataclass(frozen=True)
 class _Try:
-    """A marker, its field and turn, what is done before, and how it is forgotten."""
+    """A marker, its field and turn, what is done before, and how it is forgotten.
+
+    ``late`` is the place among the turns at which another one arrives later; None if none does.
+    """
 
     marker: str
     field: str
     turn: int
+    late: int | None
     builds: tuple[str, ...]
     passes: tuple[str, ...]
     is_refreshed: bool
@@ -63,10 +71,12 @@ def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
     """Endless tries, each with a field, a turn, a way to build, further commands and a way to forget."""
     randomness = random.Random(seed)
     while True:
+        place = randomness.randrange(len(workbench.TURNS))
         made = _Try(
             "".join(randomness.choice("bcdfghjklmnpqrstvwxz") for _ in range(14)),
             randomness.choice(_FIELDS),
-            randomness.randrange(len(workbench.TURNS)),
+            place,
+            randomness.choice((None, None, place, place + 1)),
             randomness.choice(_BUILDS),
             tuple(each for each in _PASSES if randomness.random() < 0.3),
             randomness.random() < 0.5,
@@ -109,9 +119,7 @@ def _check(place: Path, made: _Try) -> None:
     turn = told["sessions"][0]["turns"][made.turn]
     marked = f"{made.marker} {turn.get(made.field, '')}".strip()
     turn[made.field] = marked if made.field != "text" else f"I keep a {made.marker} and a spare {made.marker}."
-    lines = [json.dumps(told), json.dumps(workbench.conversation("meadow"))]
-    (place / "corpus.jsonl").write_text("\n".join(lines) + "\n")
-    vectors = in_child(partial(_built, place, made, turn))
+    vectors = in_child(partial(_built, place, made, told, turn))
     (place / "corpus.jsonl").unlink()
     shutil.rmtree(place / "replies.failed", ignore_errors=True)
     for cassette in place.glob("replies.sqlite*"):  # not part of a memory, and records what models were asked
@@ -136,17 +144,27 @@ def _is_whole_but_for_failed(said: str) -> bool:
     return all(": clean (" in line or _FAILED.search(line) for line in lines)
 
 
-def _built(place: Path, made: _Try, turn: dict[str, Any]) -> list[NDArray[np.float32]]:
+def _built(place: Path, made: _Try, told: dict[str, Any], turn: dict[str, Any]) -> list[NDArray[np.float32]]:
     """Build, and run the further commands; returns all vectors that belong to the marked turn only."""
-    again = ("refresh",) if made.is_refreshed else ()
-    workbench.run_all(place, *made.builds, *made.passes, *again)
+    meadow = workbench.conversation("meadow")
+
+    def build() -> None:
+        (place / "corpus.jsonl").write_text("".join(json.dumps(each) + "\n" for each in (told, meadow)))
+        workbench.run_all(place, *made.builds)
+
+    build()
+    if made.late is not None:
+        told["sessions"][0]["turns"].insert(made.late, {"turn_id": "late", "speaker": "Ben", "text": "Wait a moment."})
+        build()
+    workbench.run_all(place, *made.passes, *(("refresh",) if made.is_refreshed else ()))
     with closing(sqlite3.connect(place / "graph.sqlite")) as connection:
         texts = {text for (text,) in connection.execute("SELECT description FROM nodes")}
-    if made.builds == _BY_RULES:  # what models replied about a turn is no longer known when it is forgotten
-        texts |= {*workbench.FakeCachedEncoder.texts}
+    # What models replied about a turn is no longer known when it is forgotten, but what was said is.
+    texts |= {text for text in workbench.FakeCachedEncoder.texts if made.builds == _BY_RULES or _IN_CONTEXT in text}
     # An ID is not part of a text, so the other conversation may contain the same text.
-    marked = {_utterance(turn)} | {text for text in texts if made.marker in text.lower()}
-    marked -= {_utterance(each) for each in workbench.conversation("meadow")["sessions"][0]["turns"]}
+    said = [_utterance(each) for each in meadow["sessions"][0]["turns"]]
+    marked = {text for text in texts if made.marker in text.lower() or _utterance(turn) in text}
+    marked -= {*said, *(in_context(after, before) for before, after in pairwise(said))}
     # A marker's hash can cancel that of another word, or fall into the first bucket, like the collection's own row.
     others = FakeEncoder(TEXT_DIM).encode(sorted(texts - marked))
     own = np.eye(1, TEXT_DIM, dtype=np.float32)

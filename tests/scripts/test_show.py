@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -15,8 +16,9 @@ from locigraph.kg.corpora import Corpus
 from locigraph.kg.counts import Spent
 from locigraph.kg.errors import LocigraphError, UnknownNodeError, UnknownSpaceError
 from locigraph.kg.store import Store
-from locigraph.kg.types import SpaceId
+from locigraph.kg.types import SpaceId, TurnId
 from locigraph.scripts.assembly.graphs import build_graph
+from locigraph.scripts.assembly.opening import partial_memory
 from locigraph.scripts.cli import main
 from locigraph.scripts.console.node_lines import lines_of
 from locigraph.scripts.show import show
@@ -92,6 +94,23 @@ def test_show_lists_facts_and_tells_how_one_came_and_went(store: str, capsys: py
             graph.add_spent(SpaceId("ana"), "t0", stage, Spent(1, 900, 100))
     main(["show", "ana", "--store", store, "--node", porto["id"]])
     assert "  said in t0 (2,000 tokens): " in capsys.readouterr().out
+
+
+def test_show_says_which_turns_of_its_space_are_not_consolidated_and_keeps_that_out_of_json(
+    store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show(space="ana", store=store)
+    assert "incomplete" not in capsys.readouterr().out
+    with Store(store) as graph:
+        turns = graph.turns(SpaceId("ana"))
+        graph.append_turns([replace(turns[-1], turn_id=TurnId("t9"))])
+        (note,) = partial_memory(graph, [SpaceId("ana")])
+    show(space="ana", store=store)
+    assert capsys.readouterr().out.splitlines()[-1] == note
+    show(space="ana", store=store, json=True)
+    said = capsys.readouterr()
+    assert all("id" in json.loads(line) for line in said.out.splitlines())
+    assert said.err == f"{note}\n"
 
 
 def test_show_as_of_knows_nothing_of_later_turns(store: str, capsys: pytest.CaptureFixture[str]) -> None:

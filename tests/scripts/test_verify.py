@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from locigraph.consolidation.extractors.rules import RuleExtractor
 from locigraph.kg.errors import InvalidVectorError, LocigraphError
-from locigraph.kg.types import SpaceId
+from locigraph.kg.store import Store
+from locigraph.kg.types import SpaceId, TurnId
 from locigraph.retrieval.index.descriptions import DESCRIPTIONS
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
 from locigraph.retrieval.index.milvus import MilvusIndex
+from locigraph.scripts.assembly import opening
+from locigraph.scripts.assembly.graphs import GraphWriter
 from locigraph.scripts.verify import verify
-from tests.scripts.test_memory import SALE, opened
+from tests.faults.workbench import FakeCachedEncoder
+from tests.scripts.test_memory import SALE, opened, unlogged
 
 
 @pytest.mark.parametrize(
@@ -59,3 +66,36 @@ def test_a_damaged_vector_of_the_store_is_named_and_made_anew_by_the_next_add(pl
         memory.add(**SALE | {"text": "To whom?"})
         assert memory.explain("Who bought the bike?", space="ana")
     verify(store=store, checkpoint=checkpoint)
+
+
+def test_where_nothing_can_be_written_indexes_are_compared_and_what_is_due_is_only_reported(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, checkpoint = str(place / "memory.sqlite"), str(place / "checkpoint")
+    with opened(place) as memory:
+        memory.add(**SALE)
+        memory.add(**SALE | {"space": "bo"})
+    access = os.access
+
+    def forbid() -> None:  # the superuser may write whatever a file's mode says
+        monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK and access(path, mode))
+
+    forbid()
+    verify(store=store, checkpoint=checkpoint)
+    said = capsys.readouterr().out
+    assert "ana: clean" in said
+    assert "bo graph embeddings: clean" in said
+    assert "cannot be written" not in said
+    monkeypatch.undo()
+    encoder = FakeCachedEncoder("fake", cache=place / "cache.sqlite")
+    monkeypatch.setattr(opening, "text_encoder", lambda settings: encoder)
+    with Store(store) as graph:  # as after a build that was killed before it had written the indexes
+        said_later = replace(graph.turns(SpaceId("bo"))[0], turn_id=TurnId("t9"), text="I live in Porto.")
+        GraphWriter(graph, RuleExtractor(), encoder).add([said_later])
+    before = unlogged(place)
+    forbid()
+    verify(store=store, checkpoint=checkpoint)
+    said = capsys.readouterr().out
+    assert "ana graph embeddings: clean" in said
+    assert "rows due to the index\nbo: graph embeddings due\nstore or index cannot be written here" in said
+    assert unlogged(place) == before
