@@ -18,6 +18,7 @@ from locigraph.consolidation.pipeline import Consolidator, built_by, refuse_othe
 from locigraph.consolidation.protocols import Extractor, MeteredExtractor
 from locigraph.kg.corpora import FORMATS, Conversation, Corpus
 from locigraph.kg.counts import Spent, counted
+from locigraph.kg.errors import LocigraphError
 from locigraph.kg.language.redaction import redacted_turn
 from locigraph.kg.store import Store, TurnFailure
 from locigraph.kg.store.rows import content_of
@@ -112,7 +113,12 @@ class GraphWriter:
         return built_by(self._store, space) == self._extractor.name
 
     def consolidate(self, spaces: Sequence[SpaceId], *, progress: bool = False) -> None:
-        """Consolidate what is pending in spaces."""
+        """Consolidate what is pending in spaces.
+
+        An unexpected error, which is a fault of the program with a turn of one space, is raised once the other spaces
+        are consolidated. Expected ones, such as a full disk or an outage, would meet the other spaces too, and stop
+        the run; so does any error with language models, whose requests are paid for.
+        """
         store, extractor = self._store, self._extractor
         if isinstance(extractor, MeteredExtractor):
             extractor.ledger.bind(store)
@@ -128,8 +134,16 @@ class GraphWriter:
             if isinstance(extractor, MeteredExtractor) and extractor.concurrency > 1:
                 _side_by_side(consolidate, spaces, extractor)
             else:
+                faults = []
                 for space in spaces:
-                    consolidate(space)
+                    try:
+                        consolidate(space)
+                    except (LocigraphError, OSError, MemoryError):
+                        raise
+                    except Exception as fault:
+                        faults.append(fault)
+                if faults:
+                    raise faults[0]
 
     def _consolidate(self, space: SpaceId, on_turn: Callable[[], object]) -> None:
         with self._lock:

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from locigraph.kg.embedded_text import TURN_BEFORE, in_context, once_neighbours
+from locigraph.kg.embedded_text import TURN_BEFORE, in_context, once_neighbours, turns_before
 from locigraph.kg.store import Store
 from locigraph.kg.types import TurnId
+from locigraph.retrieval.text.node_vectors import embed_lacking
 from tests.fakes import MONDAY, SPACE, FakeEncoder, change_of, fact, make_turns
 from tests.fakes_graph import make_snapshot
 from tests.kg.dumps import dump
@@ -151,3 +153,48 @@ def test_caches_hear_of_few_contexts_of_a_long_session(store: Store) -> None:
     erased: list[str] = []
     store.forget_spaces([SPACE], before_erasing=erased.extend)
     assert len(said) < sum("in reply to" in text for text in erased) <= 2 * len(said)
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 3)), max_size=9))
+def test_the_turn_before_was_not_spoken_later(turns: list[tuple[str, int]]) -> None:
+    sessions, spoken_at = [session for session, _ in turns], [at for _, at in turns]
+    for place, found in enumerate(turns_before(sessions, spoken_at)):
+        known = [i for i in range(place) if sessions[i] == sessions[place] and spoken_at[i] <= spoken_at[place]]
+        assert found == (known[-1] if known else None)
+
+
+def test_the_vector_of_a_turn_without_a_time_holds_no_words_of_a_dated_turn_that_a_past_snapshot_lacks(
+    store: Store,
+) -> None:
+    dated, undated = make_turns(["My secret is Porto", "I see"])
+    undated = replace(undated, spoken_at=None)
+    store.append_turns([dated, undated])
+    for turn in (dated, undated):
+        store.commit(change_of(turn, encoder=FakeEncoder()))
+    assert undated.utterance in texts_of(store, MODEL)
+    assert not any("Porto" in text and text.startswith(undated.utterance) for text in texts_of(store, MODEL))
+    assert set(store.snapshot(SPACE).embedded_texts(turn_before=True)) == texts_of(store, MODEL)
+
+
+def test_a_vector_made_of_a_turn_that_was_forgotten_meanwhile_is_not_written(store: Store) -> None:
+    filled(store, ["My secret is Porto", "I see", "Good"])
+    read = store.unembedded(SPACE, MODEL)
+    store.forget(SPACE, [TurnId("t0")])
+    store.put_embeddings(SPACE, MODEL, read, np.ones((len(read), 4), dtype=np.float32))
+    said = [turn.utterance for turn in store.turns(SPACE)]
+    assert [each.text for each in store.unembedded(SPACE, MODEL)] == [said[0]]  # it was read after the forgotten turn
+
+
+def test_what_changes_while_texts_are_embedded_is_embedded_too(store: Store) -> None:
+    filled(store, ["My secret is Porto", "I see", "Good"])
+    calls: list[list[str]] = []
+
+    def embed(texts: list[str]) -> NDArray[np.float32]:
+        calls.append(texts)
+        if len(calls) == 1:
+            store.forget(SPACE, [TurnId("t0")])
+        return FakeEncoder(4).encode(texts)
+
+    embed_lacking(store, [SPACE], MODEL, embed, checks_vectors=False, to_indexes=False)
+    assert store.unembedded(SPACE, MODEL) == []
+    assert calls[1:] == [[store.turns(SPACE)[0].utterance]]

@@ -146,6 +146,23 @@ def test_after_an_outage_within_a_turn_the_space_is_read_anew(tmp_path: Path) ->
         assert store.misplaced() == {}
 
 
+@pytest.mark.parametrize("fault", [ZeroDivisionError, OSError, StoreError, KeyboardInterrupt])
+def test_a_fault_of_the_program_in_one_space_is_raised_after_the_others_are_built_and_an_outage_at_once(
+    fault: type[BaseException], tmp_path: Path
+) -> None:
+    class Failing(FakeExtractor):
+        def plan(self, turn: Turn, context: Context) -> Blueprint:
+            if turn.text == "b":
+                raise fault("in the second")
+            return super().plan(turn, context)
+
+    with Store(tmp_path / "graph.sqlite") as store:
+        with pytest.raises(fault, match="in the second"):
+            build_graph(corpus(*three()), Failing(), store, cast(Any, PlainEncoder()))
+        pending = [len(store.turns(space, state=TurnState.PENDING)) for space in SPACES]
+    assert pending == ([0, 2, 0] if fault is ZeroDivisionError else [0, 2, 2])
+
+
 def test_the_spaces_used_last_are_kept_as_long_as_they_have_few_turns_together(tmp_path: Path) -> None:
     one, two, three = (SpaceId(name) for name in ("one", "two", "three"))
     with Store(tmp_path / "graph.sqlite") as store:

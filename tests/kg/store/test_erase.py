@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import sqlite3
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,37 @@ def test_the_indexes_hear_of_every_node_that_is_forgotten(store: Store) -> None:
     store.acknowledge_outbox(store.read_outbox(limit=100)[-1].seq)
     store.forget(SPACE, [TurnId("t0")])
     assert sorted((row.node_key, row.action) for row in store.read_outbox(limit=100)) == [(k, "delete") for k in gone]
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_the_indexes_hear_of_a_forgetting_while_the_nodes_are_yet_to_be_made_again(
+    is_whole: bool, store: Store
+) -> None:
+    planted(store)
+    late = dataclasses.replace(make_turns(["An older remark"])[0], turn_id=TurnId("older"))
+    store.append_turns([dataclasses.replace(late, spoken_at=MONDAY - timedelta(days=9), session_id="older")])
+    assert store.nodes(SPACE) == []
+    store.acknowledge_outbox(store.read_outbox(limit=100)[-1].seq)
+    assert not store.has_forgotten()
+    if is_whole:
+        store.forget_spaces([SPACE])
+    else:
+        store.forget(SPACE, [TurnId("t0")])
+    assert store.has_forgotten()
+
+
+def test_an_edge_over_a_forgotten_turn_is_known_once_both_of_its_ends_are(store: Store) -> None:
+    dated, *undated = make_turns(["One", "Two", "Three"])
+    turns = [dated, *(dataclasses.replace(turn, spoken_at=None) for turn in undated)]
+    store.append_turns(turns)
+    ids: list[NodeId] = []
+    for turn in turns:
+        links = [NewRelation(ids[-1], "NEXT", "episode")] if ids else []
+        ids.append(store.commit(change_of(turn, relations=links))["episode"])
+    store.forget(SPACE, [undated[0].turn_id])
+    before = store.snapshot(SPACE, as_of=MONDAY - timedelta(days=1))
+    assert len(before.source) == 0
+    assert list(store.snapshot(SPACE).relations) == ["NEXT"]
 
 
 def test_an_edge_that_a_forgotten_turn_drew_between_nodes_that_stay_goes_too(store: Store) -> None:

@@ -235,6 +235,17 @@ def test_a_turn_that_is_tried_again_in_its_place_leaves_the_rest_as_it_is(tmp_pa
         assert len(store.nodes(SPACE)) == 2
 
 
+def test_a_turn_before_a_failed_one_that_is_to_be_tried_again_makes_the_space_pending(tmp_path: Path) -> None:
+    first, between, failed = TURNS[:3]
+    with Store(tmp_path / "graph.sqlite") as store:
+        store.append_turns([first, failed])
+        store.commit(change_of(first))
+        store.commit(replace(change_of(failed), failure="a bad reply"))
+        store.retry_turn(SPACE, failed.turn_id)
+        store.append_turns([first, between, failed])
+        assert store.nodes(SPACE) == []
+
+
 def test_forgetting_a_turn_after_which_an_undated_session_began_makes_the_space_pending(tmp_path: Path) -> None:
     late, _, *early = turns = undated_and_dated(("late", 9), ("notes", None), ("early", 0), ("early", 1))
     with Store(tmp_path / "graph.sqlite") as store:
