@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +77,7 @@ def scores(
 def turns_to_add(turns: Sequence[Turn]) -> list[dict[str, Any]]:
     """Turns as ``Memory.add_many`` takes them."""
     names = ("space", "speaker", "text", "spoken_at", "turn_id", "image_caption")
-    return [{name: asdict(turn)[name] for name in names} | {"session": turn.session_id} for turn in turns]
+    return [{name: getattr(turn, name) for name in names} | {"session": turn.session_id} for turn in turns]
 
 
 def options_of(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None) -> argparse.Namespace:

@@ -119,14 +119,14 @@ def _read_in_context(connection: Connection, space: SpaceId, episodes: Sequence[
     """The text of some episodes as it is read with the turn before them, by node key."""
     if not episodes:
         return {}
-    previous = episodes_before(connection, space)
+    previous = episodes_before(connection, space, episodes)
     texts = descriptions_of(connection, {*episodes, *(previous[key] for key in episodes if key in previous)})
     words = {key: descriptions[0] for key, descriptions in texts.items()}
     return {key: in_context(words[key], words[previous[key]]) if key in previous else words[key] for key in episodes}
 
 
-def episodes_before(connection: Connection, space: SpaceId) -> dict[int, int]:
-    """For each turn's episode, that of the turn before it in the same session, if both exist; by node key.
+def episodes_before(connection: Connection, space: SpaceId, episodes: Iterable[int]) -> dict[int, int]:
+    """For each episode in the sessions of the given ones, that of the turn before it, if there is one; by node key.
 
     A turn that was spoken later does not count, since it is unknown where this turn is the last one known.
     """
@@ -138,7 +138,9 @@ def episodes_before(connection: Connection, space: SpaceId) -> dict[int, int]:
         .where(t.c.space == space)
         .order_by(t.c.position, t.c.key)
     )
-    rows = connection.execute(query).all()
+    of_episodes = select(t.c.session_id).join(p, p.c.turn_key == t.c.key)
+    sessions = {row.session_id for row in rows_in(connection, of_episodes, p.c.node_key, episodes)}
+    rows = list(rows_in(connection, query, t.c.session_id, sorted(sessions)))
     places = turns_before([row.session_id for row in rows], [int(row.spoken_at) for row in rows])
     pairs = ((row.key, rows[place].key) for row, place in zip(rows, places, strict=True) if place is not None)
     return {key: before for key, before in pairs if key is not None and before is not None}
@@ -162,17 +164,17 @@ def once_read_together(connection: Connection, space: SpaceId, doomed: AbstractS
     rows = connection.execute(select(table).where(table.c.space == space).order_by(table.c.position, table.c.key))
     for row in rows:
         sessions.setdefault(row.session_id, []).append(row)
-    found = set()
-    for said in sessions.values():
-        if doomed.isdisjoint(row.key for row in said):
+    texts = set()
+    for session in sessions.values():
+        if doomed.isdisjoint(row.key for row in session):
             continue
-        turns = [turn_of(row) for row in said]
-        arrived, spoken = [row.key for row in said], [epoch(turn.recorded_at) for turn in turns]
+        turns = [turn_of(row) for row in session]
+        arrived, spoken = [row.key for row in session], [epoch(turn.recorded_at) for turn in turns]
         for pair in {*once_neighbours(arrived), *once_neighbours(spoken)}:
             if not doomed.isdisjoint(arrived[place] for place in pair):
                 before, after = (turns[place].utterance for place in pair)
-                found.add(in_context(after, before))
-    return found
+                texts.add(in_context(after, before))
+    return texts
 
 
 def descriptions_of(connection: Connection, keys: Iterable[int]) -> dict[int, list[str]]:

@@ -108,7 +108,7 @@ def _texts(connection: Connection, space: SpaceId, nodes: Iterable[int], turn_ke
 
 def _followers(connection: Connection, space: SpaceId, doomed: AbstractSet[int]) -> list[int]:
     """Episodes that stay, but whose vectors may contain a doomed one: those of the turns after it."""
-    pairs = embeddings.episodes_before(connection, space).items()
+    pairs = embeddings.episodes_before(connection, space, doomed).items()
     return [key for key, before in pairs if before in doomed and key not in doomed]
 
 
