@@ -21,7 +21,7 @@ from locigraph.consolidation.blueprint import (
 from locigraph.consolidation.dating import Days, dated, days_of, undated
 from locigraph.consolidation.resolution import concept_key, concept_label, entity_key, full_name
 from locigraph.consolidation.space_state import EPISODE_REF, SUPERSEDED_BY, SpaceState
-from locigraph.kg.schema import EPISODE, MERGED_BY, MERGED_INTO, dated_types
+from locigraph.kg.schema import ARCHIVED_BY, EPISODE, MERGED_BY, MERGED_INTO, dated_types
 from locigraph.kg.times import day_end, day_start
 from locigraph.kg.types import GraphChange, NewNode, NewRelation, NodeId, NodeStatus, NodeUpdate, Turn
 
@@ -74,7 +74,8 @@ class ChangeBuilder:
             elif isinstance(operation, UpdateNode):
                 self._update(operation)
             elif isinstance(operation, ArchiveNode):
-                self._amend(NodeUpdate(operation.id, status=NodeStatus.ARCHIVED))
+                attributes = {**self._state.planned[operation.id].attributes, ARCHIVED_BY: turn.turn_id}
+                self._amend(NodeUpdate(operation.id, status=NodeStatus.ARCHIVED, attributes=attributes))
             elif isinstance(operation, SupersedeNode):
                 # If turns come out of order, the fact must not end before both facts were known, as for the edge below.
                 end = max([turn.recorded_at, *self._state.known_since(operation.id, operation.successor)])
@@ -161,7 +162,7 @@ class ChangeBuilder:
         if earlier is not None:
             given = {
                 name: getattr(update, name)
-                for name in ("label", "description", "status", "valid_from", "valid_to")
+                for name in ("label", "description", "status", "valid_from", "valid_to", "attributes")
                 if getattr(update, name) is not None
             }
             sources = tuple(dict.fromkeys(earlier.add_provenance + update.add_provenance))

@@ -66,6 +66,8 @@ NAMED_TYPES = ("entity", "concept")
 #: Attributes of an archived node that was merged into another: the ID of that node, and what merged them:
 #: "consolidation", or for a second pass "spelling" or "meaning".
 MERGED_INTO, MERGED_BY = "merged_into", "merged_by"
+#: Attribute of a node that a language model archived because of a turn: the ID of that turn.
+ARCHIVED_BY = "archived_by"
 #: Pattern that a coined relation label must match.
 LABEL_PATTERN = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from locigraph.kg.errors import StoreError
 from locigraph.kg.language.tokens import terms
-from locigraph.kg.schema import MERGED_BY, MERGED_INTO, NAMED_TYPES
+from locigraph.kg.schema import ARCHIVED_BY, MERGED_BY, MERGED_INTO, NAMED_TYPES
 from locigraph.kg.store import (
     changes,
     embeddings,
@@ -28,6 +28,7 @@ from locigraph.kg.store.statements import chunks, rows_in
 from locigraph.kg.types import NodeStatus, SpaceId, TurnId
 
 _NO_NODE = 0  # keys start at 1
+_ARCHIVING = (MERGED_INTO, MERGED_BY, ARCHIVED_BY)  # attributes that say why a node is archived
 _CHAINS = ("NEXT", "PRECEDES")  # labels of which each node has at most one incoming edge
 #: Called with the texts that are about to be erased.
 Listener = Callable[[Sequence[str]], None]
@@ -44,9 +45,11 @@ def erase_turns(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnI
     before_erasing(_texts(connection, space, doomed, set(turn_keys.values())))
     embeddings.drop_in_context(connection, _followers(connection, space, set(doomed)))
     _reopen_superseded(connection, doomed)
-    _restore_aliases(connection, space, doomed)
     bridges = _bridges(connection, space, set(doomed), set(turn_keys))
+    ids = {row.id for row in rows_in(connection, select(tables.nodes.c.id), tables.nodes.c.key, doomed)}
     _nodes(connection, space, doomed)
+    _reactivate(connection, space, MERGED_INTO, ids)
+    _reactivate(connection, space, ARCHIVED_BY, set(turn_keys))
     relations = tables.relations
     for names in chunks(sorted(turn_keys)):  # edges that the turns made between nodes that stay
         connection.execute(delete(relations).where(relations.c.space == space, relations.c.turn_id.in_(names)))
@@ -131,24 +134,22 @@ def _reopen_superseded(connection: Connection, doomed: Sequence[int]) -> None:
         connection.execute(update(nodes).where(*reopened).values(valid_to=end))
 
 
-def _restore_aliases(connection: Connection, space: SpaceId, doomed: Sequence[int]) -> None:
-    """Reactivate nodes that were merged into doomed ones; the doomed ids are removed from attributes and history."""
+def _reactivate(connection: Connection, space: SpaceId, mark: str, gone: AbstractSet[str]) -> None:
+    """Reactivate nodes that were archived because of what is gone, which the attribute ``mark`` names.
+
+    The marks are also removed from the nodes' history, since the IDs of topics contain words.
+    """
     nodes = tables.nodes.c
-    gone = {row.id for row in rows_in(connection, select(nodes.id), nodes.key, doomed)}
-    aliases = select(nodes.key).where(
-        nodes.space == space, nodes.type.in_(NAMED_TYPES), nodes.attributes[MERGED_INTO].as_string().in_(sorted(gone))
-    )
-    back = [key for key in connection.scalars(aliases) if key not in doomed]
-    of_space = select(nodes.key).where(nodes.space == space)  # other spaces may have nodes with the same ids
+    of_space = select(nodes.key).where(nodes.space == space)  # other spaces may have nodes with the same IDs
+    back: set[int] = set()
     for table in (tables.nodes, tables.node_versions):
-        ends = table.c.attributes[MERGED_INTO].as_string().in_(sorted(gone))
-        for row in connection.execute(select(table).where(ends, table.c.key.in_(of_space))).mappings().all():
-            kept = {name: value for name, value in row["attributes"].items() if name not in (MERGED_INTO, MERGED_BY)}
+        marked = table.c.attributes[mark].as_string().in_(sorted(gone))
+        for row in connection.execute(select(table).where(marked, table.c.key.in_(of_space))).mappings().all():
+            kept = {name: value for name, value in row["attributes"].items() if name not in _ARCHIVING}
             same = [table.c[column.name] == row[column.name] for column in table.primary_key]
-            connection.execute(update(table).where(*same).values(attributes=kept))
-    for chunk in chunks(back):
-        connection.execute(update(tables.nodes).where(nodes.key.in_(chunk)).values(status=NodeStatus.ACTIVE))
-    outbox.post(connection, space, back, "upsert")
+            connection.execute(update(table).where(*same).values(attributes=kept, status=NodeStatus.ACTIVE))
+            back.add(row["key"])
+    outbox.post(connection, space, sorted(back), "upsert")
 
 
 def _bridges(

@@ -360,7 +360,10 @@ def _latency(strategies: Mapping[str, StrategySummary], *figures: Figure) -> lis
     header = ("strategy", "search p50", "search p95", "encoding p50", "encoding p95")
     return [
         Heading("Latency"),
-        Paragraph("Milliseconds per question; query encoding is listed separately."),
+        Paragraph(
+            "Milliseconds per question; query encoding is listed separately. Strategies that search the vector index "
+            "(see their descriptions above) pay for a database; the others score a space that is held in memory."
+        ),
         TableBlock(header, rows),
         *figures,
     ]

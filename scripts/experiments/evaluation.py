@@ -153,7 +153,8 @@ class Evaluation:
         if failed:
             turns = counted(sum(map(len, failed.values())), "turn")
             self.notes.append(f"{turns} failed to consolidate; the graph has their text but no facts from them")
-        explained = {name: STRATEGIES[name].description for name in self.strategies}
+        rows = [STRATEGIES[name] for name in self.strategies]
+        explained = {row.name: row.description + "; searches the vector index" * row.needs_index for row in rows}
         manifest = provenance.manifest(self.plan.seeds[0], **self._manifest(), **details)
         return write_results(
             self.folder,

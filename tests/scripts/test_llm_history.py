@@ -114,3 +114,18 @@ def test_an_archived_fact_leaves_every_index_and_comes_back_by_the_time_before(s
     assert gone.id not in {hit.node_id for hit in now}
     assert gone.id in {hit.node_id for hit in then}
     assert not [hit for hit in then if "joke" in hit.description]
+
+
+def test_forgetting_the_turn_that_archived_a_fact_brings_it_back_for_every_time(store: Store, tmp_path: Path) -> None:
+    build(store, tmp_path, [*SAID, "I like tea."])
+    gone = fact_of(store, "moved to Lisbon")
+    assert (gone.status, gone.attributes["archived_by"]) == (NodeStatus.ARCHIVED, "t2")
+    store.forget(SPACE, ["t2"])
+    with MilvusIndex(str(tmp_path / "index.db")) as index:
+        indexer = DescriptionIndexer(store, index, ENCODER.model_id)
+        indexer.drain()
+        indexer.require_complete([SPACE])
+        assert gone.id in {row.node_id for row in indexer.collection().rows(SPACE).values()}
+    for as_of in (None, week(1), week(2), week(3)):
+        node = store.node(SPACE, gone.id, as_of=as_of)
+        assert (node.status, "archived_by" in node.attributes) == (NodeStatus.ACTIVE, False)
