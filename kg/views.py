@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.times import epoch
-from locigraph.kg.types import SpaceId
+from locigraph.kg.types import NodeId, SpaceId
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +57,8 @@ class Views:
         if view not in self._snapshots:
             self._snapshots[view] = self._load(view.space, view.as_of)
         return self._snapshots[view]
+
+    def texts(self, space: SpaceId, node_ids: Sequence[NodeId], as_of: datetime | None) -> dict[NodeId, str]:
+        """The descriptions of some nodes of a space as of a time (None: now)."""
+        snapshot = self.at(space, as_of)
+        return {node: snapshot.descriptions[snapshot.row_of[node]] for node in node_ids}

@@ -189,10 +189,11 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A line with its sort key in the context."""
+    """A line, its cost in tokens and words, and its sort key in the context."""
 
-    place: tuple[int, int, bool, NodeId]
     line: ContextLine
+    cost: tuple[int, int]
+    place: tuple[int, int, bool, NodeId]
 
 
 def _candidates(hits: Sequence[Hit], snapshot: Snapshot, order: Sequence[NodeId] | None) -> list[_Candidate]:
@@ -207,30 +208,34 @@ def _candidates(hits: Sequence[Hit], snapshot: Snapshot, order: Sequence[NodeId]
         until = None if row is None or hit.type in dated else _day(int(snapshot.valid_to[row]))
         line = ContextLine(hit.node_id, hit.type, hit.description, said_on, hit.turn_ids, until)
         key = given.get(hit.node_id, len(given)), first, hit.type != EPISODE, hit.node_id
-        candidates.append(_Candidate(key, line))
+        candidates.append(_Candidate(line, _measured(line)[1:], key))
     return candidates
 
 
-def _packed(candidates: Sequence[_Candidate], budget: Budget, *, brevity: bool) -> tuple[Context, bool]:
-    """The context, and whether it is full: a hit was left out and no average line would fit, or all kinds are full."""
-    left = _RemainingBudget(budget)
-    costs = [_measured(each.line)[1:] for each in candidates]
-    taken = [left.take(cost, each.line.type) for cost, each in zip(costs, candidates, strict=True)]
-    costs = [cost for cost, fits in zip(costs, taken, strict=True) if fits]
-    is_full = (len(costs) < len(taken) and left.is_used_up(costs)) or len(costs) >= budget.kinds.total
-    sorted_lines = sorted(
-        ((each.place, each.line if fits else None) for each, fits in zip(candidates, taken, strict=True)),
-        key=lambda pair: pair[0],
-    )
-    lines: list[ContextLine | Omission] = []
-    for is_shown, group in groupby((line for _, line in sorted_lines), key=lambda line: line is not None):
-        run = list(group)
-        omission = Omission(len(run))
-        if is_shown:
-            lines += [line for line in run if line is not None]
-        elif brevity and left.take(_measured(omission)[1:]):
-            lines.append(omission)
-    return Context(tuple(lines), sum(line is None for _, line in sorted_lines)), is_full
+def _packed(
+    candidates: Sequence[_Candidate], budgets: Sequence[Budget], *, brevity: bool
+) -> list[tuple[Context, bool]]:
+    """The context of each budget, and whether it is full.
+
+    It is full if a hit was left out and no average line would fit, or if all kinds are full.
+    """
+    in_order = sorted(range(len(candidates)), key=lambda at: candidates[at].place)
+    packed = []
+    for budget in budgets:
+        left = _RemainingBudget(budget)
+        taken = [left.take(each.cost, each.line.type) for each in candidates]
+        costs = [each.cost for each, fits in zip(candidates, taken, strict=True) if fits]
+        is_full = (len(costs) < len(taken) and left.is_used_up(costs)) or len(costs) >= budget.kinds.total
+        lines: list[ContextLine | Omission] = []
+        for is_shown, group in groupby(in_order, key=taken.__getitem__):
+            run = list(group)
+            omission = Omission(len(run))
+            if is_shown:
+                lines += [candidates[at].line for at in run]
+            elif brevity and left.take(_measured(omission)[1:]):
+                lines.append(omission)
+        packed.append((Context(tuple(lines), len(taken) - len(costs)), is_full))
+    return packed
 
 
 def retrieve_contexts(
@@ -271,7 +276,7 @@ def retrieve_contexts(
             retriever.arrange(question, result.hits, space, as_of) if isinstance(retriever, HasContextOrder) else None
         )
         candidates = _candidates(result.hits, snapshot, order)
-        packed = [_packed(candidates, budget, brevity=rules.brevity) for budget in within]
+        packed = _packed(candidates, within, brevity=rules.brevity)
         # A strategy that ranks a pool of fixed size finds no more as long as fewer are wanted.
         is_all = wanted == MAX_TOP_K or before == len(result.hits) < wanted
         if is_all or all(is_full for _, is_full in packed):
@@ -320,5 +325,6 @@ def _measured(line: ContextLine | Omission) -> _Measured:
     return _Measured(text, count_tokens(text), len(text.split()))
 
 
+@lru_cache(maxsize=2**16)
 def _day(seconds: int) -> date | None:
     return None if seconds == NO_TIME else moment(seconds).date()

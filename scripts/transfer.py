@@ -39,8 +39,8 @@ def transfer(
         model: Graph encoder.
         training: Stages, losses and optimiser.
         trainer: Where and how to train.
-        baselines: Strategies that v2 is tested against, with Holm's correction over all; those that need a vector index
-            or learn inside folds cannot be used.
+        baselines: Strategies that v2 is tested against, with Holm's correction over all; those that learn inside folds
+            cannot be used.
         validation: Number of conversations of each training corpus held out for early stopping.
         contexts: Whether to pack the hits of each strategy into contexts of several sizes, to measure their recall.
         output: Folder of the results.

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from locigraph.kg.types import NodeId, Question, SpaceId
+from locigraph.kg.types import Question
 from locigraph.kg.views import View, Views
 from locigraph.retrieval.evaluation.asking import run_strategy
 from locigraph.retrieval.evaluation.outcomes import StrategyRun
@@ -46,8 +45,8 @@ def run_checkpoint(
         questions: Questions with evidence.
         views: The questions' graphs.
         embed: Text encoder.
-        index: Vector index that the embeddings are written to and searched in. None searches them exactly in memory,
-            which gives the results of an exact index without the time to write one.
+        index: Vector index that the embeddings are written to and searched in, except for contexts. None searches them
+            exactly in memory, which gives the results of an exact index without the time to write one.
         wrap: Wraps the retriever, for example in a reranker.
         name: Name of the run in the results; None for the retriever's own, such as v2.
         pack_contexts: Whether to pack the hits into contexts.
@@ -58,26 +57,25 @@ def run_checkpoint(
     """
     refuse_trained_on(checkpoint, questions, option="checkpoint")
 
-    def ask(vectors: GraphVectors) -> StrategyRun:
-        def texts(space: SpaceId, node_ids: Sequence[NodeId], as_of: datetime | None) -> dict[NodeId, str]:
-            snapshot = views.at(space, as_of)
-            return {node: snapshot.descriptions[snapshot.row_of[node]] for node in node_ids}
-
+    def over(vectors: GraphVectors) -> Retriever:
         retriever = GraphEmbeddingRetriever(
             vectors,
             CheckpointQueryEncoder(checkpoint, embed),
-            texts,
+            views.texts,
             view_of=lambda space, as_of: views.of(space, as_of).name,
         )
-        return run_strategy(
-            wrap(retriever), questions, views if pack_contexts else None, name=name, unanswerable=unanswerable
-        )
+        return wrap(retriever)
+
+    def ask(retriever: Retriever, packer: Retriever) -> StrategyRun:
+        packed = views if pack_contexts else None
+        return run_strategy(retriever, questions, packed, name=name, unanswerable=unanswerable, packer=packer)
 
     needed = list(dict.fromkeys(views.of(q.space, q.asked_at) for q in (*questions, *unanswerable)))
+    in_memory = over(_EncodedViews(checkpoint, views, needed))
     if index is None:
-        return ask(_EncodedViews(checkpoint, views, needed))
+        return ask(in_memory, in_memory)
     done = refresh(index, checkpoint, needed, views.snapshot, alias=None)
-    run = ask(index.open(done.collection))
+    run = ask(over(index.open(done.collection)), in_memory)
     # These embeddings serve only this run, and keeping those of every fold would fill the index. They are kept only if
     # a refresh with the same checkpoint and graphs has put them in use.
     if index.alias_target(GRAPH_ALIAS) != done.collection:

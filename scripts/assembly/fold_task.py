@@ -67,14 +67,17 @@ class Asker:
         """Rank turns by a fusion of signals."""
         return self.retriever(FusionRetriever(self.views.at, self.encoder, fusion=fusion), questions, name=name)
 
-    def retriever(self, retriever: Retriever, questions: Sequence[Question], *, name: str) -> StrategyRun:
-        """Rank turns by any retriever."""
+    def retriever(
+        self, retriever: Retriever, questions: Sequence[Question], *, name: str, packer: Retriever | None = None
+    ) -> StrategyRun:
+        """Rank turns by any retriever; ``packer`` as in ``run_strategy``."""
         return run_strategy(
             self.wrap(retriever),
             questions,
             self.views if self.packs else None,
             name=name,
             unanswerable=self._unanswerable(questions),
+            packer=None if packer is None else self.wrap(packer),
         )
 
     def _unanswerable(self, questions: Sequence[Question]) -> list[Question]:

@@ -32,11 +32,12 @@ class SearchParts:
         store: The graph.
         encoder: Text encoder, with its adapter if it has one.
         spaces: The spaces that will be asked.
-        index: Vector index; None if no strategy needs one.
+        index: Vector index; None to search all vectors in memory.
         queries: Generates the queries of v1; None for its default rules.
         is_joint: Whether the spaces are searched as one graph (see ``kg.joint``), whatever space a strategy is asked
             for: ranks, word counts and scaled scores are then over all of them.
         indexes: In-memory indexes of these spaces; None to make new ones.
+        texts: Reads the texts of hits; None reads them from the store.
     """
 
     def __init__(
@@ -49,11 +50,13 @@ class SearchParts:
         queries: QueryGenerator | None = None,
         is_joint: bool = False,
         indexes: SpaceIndexes | None = None,
+        texts: NodeTexts | None = None,
     ) -> None:
         self.store, self.encoder, self.spaces, self.index = store, encoder, spaces, index
         self.queries = queries
         self.is_joint = is_joint
         self.indexes = SpaceIndexes(store, spaces, is_joint=is_joint) if indexes is None else indexes
+        self.texts = texts_of(store, is_joint=is_joint) if texts is None else texts
         self.opened = ExitStack()
 
     def __enter__(self) -> Self:
@@ -71,17 +74,13 @@ class SearchParts:
         encoder = self.encoder_of(strategy)
         return lambda space, as_of: self.indexes.snapshot(space, as_of, encoder)
 
-    @property
-    def texts(self) -> NodeTexts:
-        """A function that reads the texts of hits."""
-        return texts_of(self.store, is_joint=self.is_joint)
-
     def vectors(self, strategy: Strategy) -> VectorSearch:
-        """Search over description embeddings: in the vector index, or in memory for those of an adapter."""
+        """Search over description embeddings: in the vector index if there is one, but in memory for an adapter's."""
         from locigraph.retrieval.index.scoped_vectors import JointVectors, VectorsAsOf
 
         encoder = self.encoder_of(strategy)
-        found = self.indexes.vectors(encoder) if strategy.uses_adapter else self._indexed
+        in_memory = strategy.uses_adapter or self.index is None
+        found = self.indexes.vectors(encoder) if in_memory else self._indexed
         present = JointVectors(found, self.spaces) if self.is_joint else found
         return VectorsAsOf(present, lambda space, as_of: self.indexes.past_vectors(space, as_of, encoder))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from locigraph.scripts.assembly.fold_task import Asker, FoldTask
 from locigraph.scripts.assembly.queries import notes_of, version_of
 from locigraph.scripts.assembly.search_parts import SearchParts, indexer_of, reranked
 from locigraph.scripts.assembly.settings import EncoderSettings, GraphSettings, IndexSettings
+from locigraph.scripts.assembly.space_indexes import SpaceIndexes
 from locigraph.scripts.assembly.strategies import STRATEGIES, Strategy, made_of
 from locigraph.scripts.experiments import learning, provenance
 from locigraph.scripts.experiments.result_files import write_results
@@ -140,12 +142,23 @@ class Evaluation:
             )
             reader = SignalReader(self.encoder.encode)
             spaces = [conversation.space for conversation in corpus.conversations]
-            with SearchParts(graph, self.encoder, spaces=spaces, index=vectors, queries=self.queries) as parts:
+            searched = partial(
+                SearchParts,
+                graph,
+                self.encoder,
+                spaces=spaces,
+                queries=self.queries,
+                indexes=SpaceIndexes(graph, spaces),
+                texts=views.texts,
+            )
+            with searched(index=vectors) as parts, searched() as in_memory:
                 retrievers = made_of(parts, self.strategies)
+                packers = made_of(in_memory, [name for name in retrievers if STRATEGIES[name].needs_index])
                 runs = []
                 for name in self.strategies:
                     if name in retrievers:
-                        runs.append(asker.retriever(retrievers[name], questions, name=name))
+                        made, packer = retrievers[name], packers.get(name)
+                        runs.append(asker.retriever(made, questions, name=name, packer=packer))
                     else:
                         runs += self._learnt(STRATEGIES[name], asker, trainer, reader, parts)
             learnt = SeenTexts.union([self._seen_by_given(), trainer.seen_elsewhere()])
@@ -153,8 +166,8 @@ class Evaluation:
         if failed:
             turns = counted(sum(map(len, failed.values())), "turn")
             self.notes.append(f"{turns} failed to consolidate; the graph has their text but no facts from them")
-        rows = [STRATEGIES[name] for name in self.strategies]
-        explained = {row.name: row.description + "; searches the vector index" * row.needs_index for row in rows}
+        chosen = [STRATEGIES[name] for name in self.strategies]
+        explained = {row.name: row.description + "; searches the vector index" * row.needs_index for row in chosen}
         manifest = provenance.manifest(self.plan.seeds[0], **self._manifest(), **details)
         return write_results(
             self.folder,

@@ -38,14 +38,10 @@ from locigraph.training.snapshots import TrainingSet
 
 _METRICS = ("recall@10", "ndcg@10")
 (_PROPOSED,) = (row for row in STRATEGIES.values() if row.zero_shot is not None and row.is_proposed)
-#: Strategies that use a checkpoint, and those that learn nothing and need no index; all of them search exactly.
+#: Strategies that use a checkpoint, and those that learn nothing; all of them search in memory, exactly.
 BASELINES: Table[Strategy] = Table(
     "baseline",
-    [
-        row
-        for row in STRATEGIES.values()
-        if row is not _PROPOSED and (row.zero_shot is not None or (row.make is not None and not row.needs_index))
-    ],
+    [row for row in STRATEGIES.values() if row is not _PROPOSED and (row.zero_shot or row.make)],
 )
 
 

@@ -15,7 +15,7 @@ from locigraph.consolidation.extractors.language_model import LLMExtractor
 from locigraph.consolidation.llm import ChatClient, Endpoint
 from locigraph.consolidation.pipeline import Consolidator
 from locigraph.kg.store import Store
-from locigraph.kg.types import Node, NodeStatus
+from locigraph.kg.types import Node, NodeStatus, TurnId
 from locigraph.retrieval.index.descriptions import DescriptionIndexer
 from locigraph.retrieval.index.documents import LexicalIndex
 from locigraph.retrieval.index.milvus import MilvusIndex
@@ -120,7 +120,7 @@ def test_forgetting_the_turn_that_archived_a_fact_brings_it_back_for_every_time(
     build(store, tmp_path, [*SAID, "I like tea."])
     gone = fact_of(store, "moved to Lisbon")
     assert (gone.status, gone.attributes["archived_by"]) == (NodeStatus.ARCHIVED, "t2")
-    store.forget(SPACE, ["t2"])
+    store.forget(SPACE, [TurnId("t2")])
     with MilvusIndex(str(tmp_path / "index.db")) as index:
         indexer = DescriptionIndexer(store, index, ENCODER.model_id)
         indexer.drain()

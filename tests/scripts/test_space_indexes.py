@@ -16,8 +16,11 @@ from locigraph.retrieval.index.milvus_collection import Collection
 from locigraph.retrieval.index.scoped_vectors import VectorsAsOf
 from locigraph.retrieval.protocols import SearchFilter
 from locigraph.scripts.assembly import opening
-from locigraph.scripts.assembly.settings import EncoderSettings
+from locigraph.scripts.assembly.search_parts import SearchParts
+from locigraph.scripts.assembly.settings import EncoderSettings, IndexSettings
 from locigraph.scripts.assembly.space_indexes import KeptIndexes, SpaceIndexes
+from locigraph.scripts.assembly.strategies import STRATEGIES as TABLE
+from locigraph.scripts.assembly.strategies import made_of
 from tests.fakes import MONDAY, SPACE, FakeEncoder, make_turns, side_by_side
 from tests.kg.test_snapshot import planted
 from tests.scripts.test_memory import SALE, Adapted, opened
@@ -46,6 +49,32 @@ def made(store: Store, *spaces: str) -> list[SpaceId]:
 def opened_adapted(place: Path, monkeypatch: pytest.MonkeyPatch) -> Memory:
     monkeypatch.setattr(opening, "text_encoder", lambda settings: Adapted("fake+1", cache=place / "cache.sqlite"))
     return Memory.open(place / "memory.sqlite", encoder=EncoderSettings(adapter="a"), checkpoint=None)
+
+
+def test_without_an_index_a_strategy_finds_in_memory_what_it_finds_in_the_index(place: Path) -> None:
+    path, encoder = str(place / "memory.sqlite"), opening.text_encoder(EncoderSettings())
+    with opened(place) as memory:
+        memory.add_many(
+            [SALE | {"text": f"I sold the {thing}.", "turn_id": thing} for thing in ("boat", "sail", "oar")]
+        )
+    ana = SpaceId("ana")
+    with (
+        Store(path) as store,
+        opening.vector_index(IndexSettings(), path) as index,
+        SearchParts(store, encoder, spaces=[ana], index=index) as parts,
+        SearchParts(store, encoder, spaces=[ana]) as in_memory,
+    ):
+        searching = [name for name, row in TABLE.items() if row.needs_index and row.make is not None]
+        assert {"v1", "dense"} <= {*searching}
+        for name in searching:
+            indexed, exact = (
+                made_of(each, [name])[name].retrieve("a boat", ana, top_k=9) for each in (parts, in_memory)
+            )
+            assert [replace(hit, score=0.0, signals={}) for hit in indexed.hits] == [
+                replace(hit, score=0.0, signals={}) for hit in exact.hits
+            ]
+            assert [hit.score for hit in indexed.hits] == pytest.approx([hit.score for hit in exact.hits])
+            assert len(exact.hits) >= 3
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import Question, TurnId
 from locigraph.kg.views import Views
-from locigraph.retrieval.evaluation.asking import packed_contexts
+from locigraph.retrieval.evaluation.asking import packed_contexts, run_strategy
 from locigraph.retrieval.packing import count_tokens
 from locigraph.retrieval.strategies.gaama import GaamaRetriever
 from locigraph.retrieval.strategies.magma import MagmaRetriever
@@ -37,3 +37,13 @@ def test_contexts_of_an_evaluation_have_brevity_codes_and_turns_of_memories_alon
     assert codes  # 16 lines leave 20 tokens, and a code takes 7
     assert len(made.turns) == len(made.lines) - len(codes) == 16
     assert made.tokens == count_tokens("\n".join(made.lines)) <= 500
+
+
+def test_rankings_and_times_are_of_the_strategy_and_contexts_of_the_packer() -> None:
+    snapshot, other = canoes(3), make_snapshot(make_turns(["a canoe of another graph"]))
+    strategy = GaamaRetriever(lambda space, as_of: snapshot, ENCODER)
+    packer = GaamaRetriever(lambda space, as_of: other, ENCODER)
+    run = run_strategy(strategy, [QUESTION], views(snapshot), packer=packer)
+    assert {*run.rankings["q"]} == {"t0", "t1", "t2"}
+    assert [line for line in run.contexts["q"][500].lines if "another graph" in line] == [*run.contexts["q"][500].lines]
+    assert run.search_ms.keys() == {"q"}
