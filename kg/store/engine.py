@@ -125,7 +125,7 @@ def seed_schema(connection: Connection) -> None:
     """Write the node types and relation labels of the schema that the database lacks."""
     for table, rows in ((tables.node_types, NODE_TYPES), (tables.relation_labels, RELATION_LABELS)):
         present = set(connection.scalars(select(table.c.name)))
-        for row in rows.values():
-            if row.name not in present:
-                values = {column.name: getattr(row, column.name) for column in table.columns}
-                connection.execute(insert(table).values(values))
+        lacking = [row for row in rows.values() if row.name not in present]
+        if lacking:
+            names = table.columns.keys()
+            connection.execute(insert(table), [{name: getattr(row, name) for name in names} for row in lacking])

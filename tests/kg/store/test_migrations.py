@@ -14,7 +14,7 @@ from alembic.runtime.migration import MigrationContext
 from locigraph.kg.counts import Spent
 from locigraph.kg.errors import StoreVersionError
 from locigraph.kg.schema import COINED_FAMILY, RELATION_LABELS
-from locigraph.kg.store import Store, tables
+from locigraph.kg.store import Store, migrations, tables
 from locigraph.kg.store.labels import UNDESCRIBED
 from locigraph.kg.types import NewRelation
 from tests.fakes import OTHER_SPACE, SPACE, change_of, fact, make_turn
@@ -23,9 +23,16 @@ from tests.kg.dumps import dump, shared_labels
 _OF_REPLIES = ("invalid", "repaired", "given_up")  # columns of revision 0008
 
 
+def migrated(path: Path) -> sa.Engine:
+    """A database that has had all migrations, one after the other."""
+    engine = sa.create_engine(f"sqlite:///{path}")
+    with engine.begin() as connection:
+        migrations.migrate(connection)
+    return engine
+
+
 def test_the_migrations_make_the_tables_that_the_code_expects(tmp_path: Path) -> None:
-    Store(tmp_path / "migrated.sqlite").close()
-    engine = sa.create_engine(f"sqlite:///{tmp_path / 'migrated.sqlite'}")
+    engine = migrated(tmp_path / "migrated.sqlite")
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
         assert compare_metadata(context, tables.metadata) == []
@@ -49,12 +56,18 @@ def columns_of(path: Path) -> dict[str, object]:
     return described
 
 
-def test_keys_cascades_and_autoincrement_are_those_of_the_metadata_too(tmp_path: Path) -> None:
-    Store(tmp_path / "migrated.sqlite").close()
-    engine = sa.create_engine(f"sqlite:///{tmp_path / 'direct.sqlite'}")
-    tables.metadata.create_all(engine)
-    engine.dispose()
-    assert columns_of(tmp_path / "migrated.sqlite") == columns_of(tmp_path / "direct.sqlite")
+def test_a_new_database_is_one_that_has_had_all_migrations(tmp_path: Path) -> None:
+    migrated(tmp_path / "migrated.sqlite").dispose()
+    Store(tmp_path / "new.sqlite").close()
+    assert columns_of(tmp_path / "new.sqlite") == columns_of(tmp_path / "migrated.sqlite")
+    made = []
+    for name in ("new", "migrated"):
+        with closing(sqlite3.connect(tmp_path / f"{name}.sqlite")) as connection:
+            marks = (*connection.execute("PRAGMA application_id"), *connection.execute("SELECT * FROM alembic_version"))
+            made.append(
+                (marks, connection.execute("SELECT name, tbl_name, type FROM sqlite_master ORDER BY 1").fetchall())
+            )
+    assert made[0] == made[1]
 
 
 def test_a_database_of_a_newer_revision_is_refused_and_left_alone(tmp_path: Path) -> None:
