@@ -17,7 +17,7 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(MAKE) test
-	$(BIN)/python -m pytest -m "long or llm" tests/consolidation/test_real_model.py tests/test_tutorial.py tests/test_cli.py tests/training/test_lightning_run.py
+	$(BIN)/python -m pytest -m "long or llm"
 
 # The main job with everything small: what CI runs beside the checks.
 smoke: $(READY)

@@ -782,6 +782,7 @@ def test_no_command_changes_the_database_of_another_application(
     assert Path("places.sqlite").read_bytes() == before
 
 
+@pytest.mark.long
 def test_build_then_recall_is_v2_without_a_flag_and_goes_on_with_every_later_file(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

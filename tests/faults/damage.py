@@ -55,7 +55,7 @@ def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
     randomness = random.Random(seed)
     whole, stopped = folder / "whole", folder / "stopped"
     wanted = in_child(partial(_made, whole))
-    vectors = {command: in_child(partial(_vectors_after, folder / "changed", whole, command)) for command in _WRITING}
+    vectors: dict[str, Any] = {}  # by command, made when it is first tried
     files = sorted(path.relative_to(whole) for path in whole.rglob("*") if path.is_file() and path.stat().st_size)
     # Corpora are damaged by the kind "inputs"; SQLite's own files beside a database disappear when it is closed.
     files = [file for file in files if not file.name.endswith((".jsonl", "-shm", "-wal"))]
@@ -69,6 +69,9 @@ def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
             yield partial(_check_training, folder, _Damage(randomness.choice(points), way, place, "train"), version)
         else:
             damage = _Damage(randomness.choice(files), way, place, randomness.choice(_COMMANDS))
+            if damage.command in _WRITING and damage.command not in vectors:
+                made = in_child(partial(_vectors_after, folder / "changed", whole, damage.command))
+                vectors[damage.command] = made
             yield partial(_check, folder, damage, wanted, vectors)
 
 

@@ -29,8 +29,8 @@ TRIES = {
     "serve": 1,
     "damage": 2,
     "residue": 1,
-    "tenants": 8,
-    "reads": 8,
+    "tenants": 4,
+    "reads": 4,
     "inputs": 56,
     "time": 13,
 }

@@ -80,7 +80,7 @@ def two_of_locomo() -> Sequence[Conversation]:
 @pytest.mark.parametrize(
     "conversations",
     [
-        pytest.param(lambda: SAMPLE, id="sample"),
+        pytest.param(lambda: SAMPLE, id="sample", marks=pytest.mark.long),
         pytest.param(
             two_of_locomo,
             id="locomo",

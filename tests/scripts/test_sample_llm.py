@@ -22,6 +22,8 @@ from locigraph.scripts.assembly.opening import read_corpus, text_encoder
 from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings, LLMSettings
 from tests.consolidation import sample_cassette
 
+pytestmark = pytest.mark.long  # encodes a hundred texts with the real text encoder
+
 ROOT = Path(__file__).parents[2]
 SPACE = SpaceId(sample_cassette.SPACE)
 WRITTEN = yaml.safe_load(Path(sample_cassette.__file__).with_name("sample_extraction.yaml").read_text())

@@ -75,7 +75,7 @@ def test_nothing_heavy_is_imported_before_the_command_is_checked() -> None:
 @pytest.mark.parametrize(
     "stop",
     [
-        signal.SIGTERM,
+        pytest.param(signal.SIGTERM, marks=pytest.mark.long),
         pytest.param(signal.SIGINT, marks=pytest.mark.slow),
         pytest.param(signal.SIGKILL, marks=pytest.mark.slow),
     ],
