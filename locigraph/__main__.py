@@ -1,6 +1,10 @@
 """Entry point of ``python -m locigraph COMMAND`` and of the ``locigraph`` command."""
 
+import atexit
+import os
 import sys
+from contextlib import suppress
+from typing import NoReturn
 
 
 def main() -> None:
@@ -10,7 +14,28 @@ def main() -> None:
     except KeyboardInterrupt:
         print("locigraph: interrupted before the command started", file=sys.stderr)
         raise SystemExit(2) from None
-    cli.main()
+    try:
+        cli.main()
+    except SystemExit as stop:
+        error = stop.__context__
+        while error is not None:
+            if isinstance(error, KeyboardInterrupt):
+                _leave(2)
+            error = error.__context__
+        raise
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process without freeing what the interrupted calls held.
+
+    gRPC waits for the end of a call when it frees what belongs to it. If an interrupt came while a call was being set
+    up, that end never comes, and the process would hang instead of exiting.
+    """
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # closed, or its reader is gone
+            stream.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":

@@ -737,6 +737,27 @@ runpy.run_module("locigraph", run_name="__main__")
     assert_one_line_and_code_2(ended.returncode, ended.stderr, "interrupted")
 
 
+def test_an_interrupted_program_ends_whatever_the_interrupted_call_held() -> None:
+    code = """
+import sys, threading
+from locigraph import __main__
+from locigraph.scripts import cli
+class Call:
+    def __del__(self):
+        threading.Event().wait()  # as gRPC does for a call that was interrupted while it was set up
+def spaces() -> None:
+    call = Call()
+    print("begun")
+    raise KeyboardInterrupt
+vars(cli)["_command"] = lambda name: spaces
+sys.argv = ["locigraph", "spaces"]
+__main__.main()
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert_one_line_and_code_2(ended.returncode, ended.stderr, "interrupted; run the same command again")
+    assert ended.stdout == "begun\n"
+
+
 _FULL_DISK = """
 import errno, os
 from locigraph.scripts import cli

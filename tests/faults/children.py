@@ -20,7 +20,7 @@ import torch
 
 #: Exit status of a child that was stopped on purpose.
 STOPPED = 77
-_PATIENCE_S = 600  # long, since the machine may be busy; nothing here should take more than a second
+_PATIENCE_S = 120  # long, since the machine may be busy; nothing here should take more than a second
 _ENDS = (signal.SIGKILL, signal.SIGPROF)  # SIGPROF kills a child after a given processor time
 
 
@@ -61,7 +61,14 @@ def as_process(action: Callable[[], Any], file: Path) -> tuple[int, str]:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), file.read_text()
+    deadline = time.monotonic() + _PATIENCE_S
+    while (ended := os.waitpid(child, os.WNOHANG))[0] == 0:
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            raise ChildError(f"did not end within {_PATIENCE_S} s, having said: {file.read_text()}")
+        time.sleep(0.005)
+    return os.waitstatus_to_exitcode(ended[1]), file.read_text()
 
 
 def in_child(action: Callable[[], Any]) -> Any:

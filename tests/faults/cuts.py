@@ -8,6 +8,7 @@ a command is interrupted by a signal, and must report this in one line.
 
 from __future__ import annotations
 
+import atexit
 import errno
 import filecmp
 import os
@@ -16,6 +17,7 @@ import re
 import shutil
 import signal
 import sqlite3
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,13 +25,14 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import sqlalchemy as sa
 
+from locigraph import __main__
 from locigraph.kg.files import whole_folder
 from locigraph.retrieval.errors import IndexUnavailableError
 from locigraph.retrieval.index.milvus_client import GuardedClient
-from locigraph.scripts import cli
 from locigraph.training.checkpoint import load_checkpoint
 from tests.faults import workbench
 from tests.faults.children import STOPPED, ChildError, as_process, in_child
@@ -184,8 +187,10 @@ def _signalled_after(seconds: float, folder: Path, command: str) -> tuple[int, s
         signal.signal(signal.SIGPROF, lambda *_: os.kill(os.getpid(), signal.SIGINT))
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.setitimer(signal.ITIMER_PROF, seconds)
+        atexit._clear()  # what this process is to remove when it ends is not the program's
         try:
-            cli.main(words)
+            with patch.object(sys, "argv", ["locigraph", *words]):
+                __main__.main()  # an interrupt ends the process in here
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
 
