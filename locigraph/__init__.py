@@ -15,37 +15,63 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from locigraph.consolidation.errors import LanguageModelError
-    from locigraph.kg.errors import LocigraphError, StoreError, UnknownSpaceError
+    from locigraph.kg.errors import (
+        LocigraphError,
+        StoreError,
+        StoreVersionError,
+        TurnConflictError,
+        UnknownNodeError,
+        UnknownScopeError,
+        UnknownSpaceError,
+    )
+    from locigraph.retrieval.errors import IndexMismatchError, IndexUnavailableError, TextEncoderError
     from locigraph.retrieval.protocols import Hit
     from locigraph.scripts.assembly.settings import EncoderSettings, IndexSettings, LLMSettings
     from locigraph.scripts.memory import AsyncMemory, Memory, Recalled
+    from locigraph.training.errors import CheckpointError
 
     __version__: str
 
 _HOMES = {
     "AsyncMemory": "scripts.memory",
+    "CheckpointError": "training.errors",
     "EncoderSettings": "scripts.assembly.settings",
     "Hit": "retrieval.protocols",
+    "IndexMismatchError": "retrieval.errors",
     "IndexSettings": "scripts.assembly.settings",
+    "IndexUnavailableError": "retrieval.errors",
     "LLMSettings": "scripts.assembly.settings",
     "LanguageModelError": "consolidation.errors",
     "LocigraphError": "kg.errors",
     "Memory": "scripts.memory",
     "Recalled": "scripts.memory",
     "StoreError": "kg.errors",
+    "StoreVersionError": "kg.errors",
+    "TextEncoderError": "retrieval.errors",
+    "TurnConflictError": "kg.errors",
+    "UnknownNodeError": "kg.errors",
+    "UnknownScopeError": "kg.errors",
     "UnknownSpaceError": "kg.errors",
 }
 __all__ = [
     "AsyncMemory",
+    "CheckpointError",
     "EncoderSettings",
     "Hit",
+    "IndexMismatchError",
     "IndexSettings",
+    "IndexUnavailableError",
     "LLMSettings",
     "LanguageModelError",
     "LocigraphError",
     "Memory",
     "Recalled",
     "StoreError",
+    "StoreVersionError",
+    "TextEncoderError",
+    "TurnConflictError",
+    "UnknownNodeError",
+    "UnknownScopeError",
     "UnknownSpaceError",
     "__version__",
 ]

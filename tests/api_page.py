@@ -14,9 +14,9 @@ PAGE = ROOT / "docs" / "api.md"
 _HEAD = """# Python API
 
 The public API is what `import locigraph` exports: `Memory`, `AsyncMemory`, the settings `EncoderSettings`,
-`IndexSettings` and `LLMSettings`, the results `Recalled` and `Hit`, the errors `LocigraphError`, `StoreError`,
-`UnknownSpaceError` and `LanguageModelError`, and `__version__`. The commands with their options, the routes of the
-server, the retrievers for LangChain and LlamaIndex, and the corpus formats are public too.
+`IndexSettings` and `LLMSettings`, the results `Recalled` and `Hit`, the [errors](#errors) and `__version__`. The
+commands with their options, the routes of the server, the retrievers for LangChain and LlamaIndex, and the corpus
+formats are public too.
 
 Before version 1.0 a release 0.x may change any of these, and a release 0.x.y changes none of them; `CHANGELOG.md`
 names each change, and what to do. Modules below `locigraph`, the other classes on this page and the wording of error
@@ -41,8 +41,7 @@ _PARTS = [
         ["MemoryRetriever"],
     ),
     (
-        "Errors", "from locigraph import LanguageModelError, LocigraphError, StoreError, UnknownSpaceError",
-        "kg/errors.py",
+        "Errors", "from locigraph import LocigraphError  # and the others, in the same way", "kg/errors.py",
         ["LocigraphError", "StoreError", "UnknownSpaceError", "UnknownScopeError", "UnknownNodeError",
          "TurnConflictError", "StoreVersionError"],
     ),

@@ -871,6 +871,13 @@ def test_every_public_name_can_be_imported_and_the_version_is_that_of_the_packag
     assert locigraph.__version__ == version("locigraph")
 
 
+def test_every_error_of_the_documentation_is_a_public_name() -> None:
+    page = Path(__file__).parents[2] / "docs" / "api.md"
+    documented = re.findall(r"^### (\w+Error)$", page.read_text(), re.MULTILINE)
+    assert "UnknownScopeError" in documented
+    assert {*documented} == {name for name in locigraph.__all__ if name.endswith("Error")}
+
+
 def test_importing_the_package_imports_nothing_heavy() -> None:
     code = "import sys, locigraph; print([n for n in ('torch', 'pymilvus', 'sqlalchemy') if n in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
