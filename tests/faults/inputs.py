@@ -255,7 +255,8 @@ def _options(command: str) -> list[str]:
 
 def _asks_for_help(word: str) -> bool:
     """Whether to leave a word out: it makes a command print something, or holds a NUL, which no process accepts."""
-    return word.startswith(("-h", "--help", "--print_", "--config")) or "\0" in word
+    is_help = word.startswith(("-h", "--help", "--print_", "--config")) or word.partition("=")[0].endswith(".help")
+    return is_help or "\0" in word
 
 
 def _check_words(folder: Path, given: tuple[str, bytes, list[str]], *, is_process: bool) -> None:
