@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 
 import optuna
+from optuna.exceptions import OptunaError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from locigraph.kg.files import MAKE_ROOM, is_of_disk
 from locigraph.retrieval.evaluation.leaks import Fold
 from locigraph.training.config import Settings, changed
 from locigraph.training.errors import TrainingError
@@ -86,7 +90,8 @@ def search_fold(
 
     Raises:
         TrainingError: If ``trials`` is below 1, a name of the space is no field, or the configuration's own value is
-            not in the space, so that the search could not start from it.
+            not in the space, so that the search could not start from it; or if the file of the trials is damaged or
+            its disk is full.
     """
     if trials < 1:
         raise TrainingError(f"trials is {trials}; expected at least 1")
@@ -95,37 +100,50 @@ def search_fold(
     known_as = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:12]
     folder.mkdir(parents=True, exist_ok=True)
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    study = optuna.create_study(
-        storage=f"sqlite:///{folder / 'trials.sqlite'}",
-        study_name=f"fold-{fold.index}-{known_as}",
-        direction="maximize",
-        load_if_exists=True,
-    )
-    done = [t for t in study.trials if t.state == optuna.trial.TrialState.COMPLETE]
-    if not done and not study.get_trials(states=[optuna.trial.TrialState.WAITING]):
-        study.enqueue_trial(given)
+    file = folder / "trials.sqlite"
+    with _mapped_errors(file):
+        study = optuna.create_study(
+            storage=f"sqlite:///{file}",
+            study_name=f"fold-{fold.index}-{known_as}",
+            direction="maximize",
+            load_if_exists=True,
+        )
+        done = [t for t in study.trials if t.state == optuna.trial.TrialState.COMPLETE]
+        if not done and not study.get_trials(states=[optuna.trial.TrialState.WAITING]):
+            study.enqueue_trial(given)
 
-    def objective(trial: optuna.Trial) -> float:
-        changes = {
-            name: trial.suggest_categorical(name, choice.values)
-            if isinstance(choice, OneOf)
-            else trial.suggest_float(name, choice.low, choice.high, log=True)
-            for name, choice in space.items()
-        }
-        return train(changed(settings, changes), f"fold-{fold.index}/trial-{trial.number}")
+        def objective(trial: optuna.Trial) -> float:
+            changes = {
+                name: trial.suggest_categorical(name, choice.values)
+                if isinstance(choice, OneOf)
+                else trial.suggest_float(name, choice.low, choice.high, log=True)
+                for name, choice in space.items()
+            }
+            return train(changed(settings, changes), f"fold-{fold.index}/trial-{trial.number}")
 
-    for number in range(len(done), trials):
-        # The storage does not keep the sampler's state: seeded for each trial by its number among the finished ones, an
-        # interrupted search makes the same trials as an uninterrupted one.
-        first = 10_000 * seed + 1_000 * fold.index
-        study.sampler = optuna.samplers.TPESampler(seed=first + number, n_startup_trials=5)
-        study.optimize(objective, n_trials=1)
-    finished = [t for t in study.trials if t.state == optuna.trial.TrialState.COMPLETE]
-    return FoldSearch(
-        test=[str(name) for name in fold.test],
-        trials=[Trial(changes=dict(t.params), score=float(t.values[0])) for t in finished],
-        best=dict(study.best_trial.params),
-    )
+        for number in range(len(done), trials):
+            # The storage does not keep the sampler's state: seeded for each trial by its number among the finished
+            # ones, an interrupted search makes the same trials as an uninterrupted one.
+            first = 10_000 * seed + 1_000 * fold.index
+            study.sampler = optuna.samplers.TPESampler(seed=first + number, n_startup_trials=5)
+            study.optimize(objective, n_trials=1)
+        finished = [t for t in study.trials if t.state == optuna.trial.TrialState.COMPLETE]
+        return FoldSearch(
+            test=[str(name) for name in fold.test],
+            trials=[Trial(changes=dict(t.params), score=float(t.values[0])) for t in finished],
+            best=dict(study.best_trial.params),
+        )
+
+
+@contextmanager
+def _mapped_errors(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except (SQLAlchemyError, OptunaError) as error:
+        failed = error.__cause__ or error  # Optuna's own error does not say what failed
+        reason = failed.orig if isinstance(failed, DBAPIError) else failed
+        cure = MAKE_ROOM if is_of_disk(reason) else "if it is damaged, delete it, which begins the search anew"
+        raise TrainingError(f"{file}: the trials of the search cannot be read or written ({reason}); {cure}") from error
 
 
 def chosen_for(searches: Sequence[FoldSearch], fold: Fold) -> dict[str, Any]:

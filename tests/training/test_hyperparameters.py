@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from locigraph.retrieval.evaluation.leaks import Fold
 from locigraph.training.config import Settings, changed
@@ -100,3 +102,22 @@ def test_a_choice_is_not_used_for_other_test_conversations(tmp_path: Path) -> No
 def test_no_trial_at_all_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match="trials is 0"):
         search_fold(FOLD, Settings(), lambda settings, name: 1.0, trials=0, folder=tmp_path, seed=0)
+
+
+def test_a_file_of_trials_that_cannot_be_used_is_one_error_with_a_cure(tmp_path: Path) -> None:
+    (tmp_path / "trials.sqlite").write_bytes(b"no database" * 100)
+    with pytest.raises(
+        TrainingError, match=r"trials\.sqlite: the trials .* not a database.*; if it is damaged, delete it"
+    ):
+        search_fold(FOLD, Settings(), lambda settings, name: 1.0, trials=1, folder=tmp_path, seed=0, space=TWO)
+
+
+def test_a_full_disk_in_a_search_says_to_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = sa.exc.OperationalError("", None, sqlite3.OperationalError("database or disk is full"))
+
+    def refuse(*_: object, **__: object) -> None:
+        raise full
+
+    monkeypatch.setattr(sa.MetaData, "create_all", refuse)
+    with pytest.raises(TrainingError, match=r"disk is full\); .*make room"):
+        search_fold(FOLD, Settings(), lambda settings, name: 1.0, trials=1, folder=tmp_path, seed=0, space=TWO)
