@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import logging
 import math
 import os
 import signal
 import warnings
-import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +18,7 @@ import lightning as L  # noqa: N812  (the name Lightning's own documentation use
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
+from lightning.pytorch.plugins.io import TorchCheckpointIO
 from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities import rank_zero_only
 from lightning.pytorch.utilities.exceptions import SIGTERMException
@@ -170,18 +171,39 @@ class ResumePoint(L.Callback):
             os.replace(part, self._path)
 
 
+class SealedCheckpoint(TorchCheckpointIO):
+    """Lightning's checkpoints, each after a checksum of the whole file.
+
+    Not all parts of a file of ``torch.save`` have a checksum, so that a flipped bit may move a tensor unnoticed.
+    """
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
+        """Write a checkpoint; raises OSError if it cannot be written."""
+        saved = io.BytesIO()
+        torch.save(checkpoint, saved)
+        content = saved.getvalue()
+        Path(path).write_bytes(hashlib.sha256(content).digest() + content)
+
+    def load_checkpoint(self, path: Any, map_location: Any = "cpu", weights_only: bool | None = None) -> dict[str, Any]:
+        """Read a checkpoint; raises ValueError if it is damaged, OSError if it cannot be read."""
+        sealed = Path(path).read_bytes()
+        seal, content = sealed[: hashlib.sha256().digest_size], sealed[hashlib.sha256().digest_size :]
+        if hashlib.sha256(content).digest() != seal:
+            raise ValueError(f"{path}: damaged")
+        loaded: dict[str, Any] = torch.load(io.BytesIO(content), map_location=map_location, weights_only=weights_only)
+        return loaded
+
+
 def _readable_resume_point(path: Path) -> str | None:
     """The resume point, or None if it is missing or damaged; a damaged one is removed, and the stage starts over."""
-    if not path.is_file():
-        return None
     try:
-        with zipfile.ZipFile(path) as file:
-            is_whole = file.testzip() is None  # compares checksums, which loading does not
-    except (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile):
-        is_whole = False
-    if not is_whole:
+        SealedCheckpoint().load_checkpoint(path, weights_only=True)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):
         path.unlink(missing_ok=True)  # each of several processes may try to remove it
-    return str(path) if is_whole else None
+        return None
+    return str(path)
 
 
 def remove_resume_point(path: Path) -> None:
@@ -296,6 +318,7 @@ def run_lightning(
             gradient_clip_val=gradient_clip,
             logger=_loggers(config, path, name, group, logged),
             callbacks=callbacks,
+            plugins=SealedCheckpoint(),
             # The data module has its own sampler for training examples. Every process validates on all spaces: if they
             # were distributed, some would count twice, and a process without a question would leave the others waiting.
             use_distributed_sampler=False,

@@ -296,7 +296,7 @@ def test_a_run_that_stopped_early_is_not_trained_further_when_taken_up(tmp_path:
     run = Run(epochs=9, lr=0.0, patience=1)
     whole = run(tmp_path)
     (point,) = tmp_path.glob("*.ckpt")
-    assert torch.load(point, weights_only=True)["epoch"] == 0
+    assert lightning_run.SealedCheckpoint().load_checkpoint(point, weights_only=True)["epoch"] == 0
     before = point.stat().st_mtime_ns
     again = run(tmp_path)
     assert again.train[0].dealt == 0
@@ -390,12 +390,24 @@ def test_each_training_is_one_run_with_its_stages_in_weights_and_biases(
 @pytest.mark.parametrize("damage", ["emptied", "truncated", "flipped", "other"])
 def test_a_damaged_resume_point_is_removed_and_not_taken_up(damage: str, tmp_path: Path) -> None:
     path = tmp_path / "stage.ckpt"
-    torch.save({"state": torch.arange(100.0)}, path)
+    lightning_run.SealedCheckpoint().save_checkpoint({"state": torch.arange(100.0)}, path)
     assert lightning_run._readable_resume_point(path) == str(path)
     content = bytearray(path.read_bytes())
-    content[40] ^= 0xFF  # in the name of the first record
+    content[400] ^= 0xFF
     made = {"emptied": b"", "truncated": bytes(content[: len(content) // 2]), "flipped": bytes(content), "other": b"{}"}
     path.write_bytes(made[damage])
     assert lightning_run._readable_resume_point(path) is None
     assert not path.exists()
     assert lightning_run._readable_resume_point(path) is None
+
+
+def test_a_resume_point_with_any_byte_flipped_is_refused(tmp_path: Path) -> None:
+    path, files = tmp_path / "stage.ckpt", lightning_run.SealedCheckpoint()
+    files.save_checkpoint({"state": torch.arange(3.0)}, path)
+    assert torch.equal(files.load_checkpoint(path, weights_only=True)["state"], torch.arange(3.0))
+    sound = path.read_bytes()
+    for place in range(len(sound)):
+        damaged = bytearray(sound)
+        damaged[place] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        assert lightning_run._readable_resume_point(path) is None
