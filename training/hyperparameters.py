@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -14,8 +15,6 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 import optuna
-from optuna.exceptions import OptunaError
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from locigraph.kg.files import MAKE_ROOM, is_of_disk
 from locigraph.retrieval.evaluation.leaks import Fold
@@ -139,11 +138,19 @@ def search_fold(
 def _mapped_errors(file: Path) -> Iterator[None]:
     try:
         yield
-    except (SQLAlchemyError, OptunaError) as error:
-        failed = error.__cause__ or error  # Optuna's own error does not say what failed
-        reason = failed.orig if isinstance(failed, DBAPIError) else failed
+    except Exception as error:  # Optuna raises errors of its own or of the library that it reaches SQLite with
+        reason = _of_sqlite(error)
+        if reason is None:
+            raise
         cure = MAKE_ROOM if is_of_disk(reason) else "if it is damaged, delete it, which begins the search anew"
         raise TrainingError(f"{file}: the trials of the search cannot be read or written ({reason}); {cure}") from error
+
+
+def _of_sqlite(error: BaseException | None) -> sqlite3.Error | None:
+    """The error of SQLite that caused an error; None if another did."""
+    while error is not None and not isinstance(error, sqlite3.Error):
+        error = getattr(error, "orig", None) or error.__cause__
+    return error
 
 
 def chosen_for(searches: Sequence[FoldSearch], fold: Fold) -> dict[str, Any]:
