@@ -31,6 +31,7 @@ from locigraph.training.errors import TrainingError
 from locigraph.training.examples import EpochDataModule
 from locigraph.training.ranking_scores import RankingScores
 
+_SEAL_BYTES = hashlib.sha256().digest_size
 # Lightning sets its log level on import; its messages would break up the progress bars.
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 
@@ -186,18 +187,23 @@ class SealedCheckpoint(TorchCheckpointIO):
 
     def load_checkpoint(self, path: Any, map_location: Any = "cpu", weights_only: bool | None = None) -> dict[str, Any]:
         """Read a checkpoint; raises ValueError if it is damaged, OSError if it cannot be read."""
-        sealed = Path(path).read_bytes()
-        seal, content = sealed[: hashlib.sha256().digest_size], sealed[hashlib.sha256().digest_size :]
-        if hashlib.sha256(content).digest() != seal:
-            raise ValueError(f"{path}: damaged")
-        loaded: dict[str, Any] = torch.load(io.BytesIO(content), map_location=map_location, weights_only=weights_only)
+        content = io.BytesIO(_unsealed(Path(path)))
+        loaded: dict[str, Any] = torch.load(content, map_location=map_location, weights_only=weights_only)
         return loaded
+
+
+def _unsealed(path: Path) -> bytes:
+    sealed = path.read_bytes()
+    seal, content = sealed[:_SEAL_BYTES], sealed[_SEAL_BYTES:]
+    if hashlib.sha256(content).digest() != seal:
+        raise ValueError(f"{path}: damaged")
+    return content
 
 
 def _readable_resume_point(path: Path) -> str | None:
     """The resume point, or None if it is missing or damaged; a damaged one is removed, and the stage starts over."""
     try:
-        SealedCheckpoint().load_checkpoint(path, weights_only=True)
+        _unsealed(path)
     except FileNotFoundError:
         return None
     except (OSError, ValueError):
